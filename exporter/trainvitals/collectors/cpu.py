@@ -1,0 +1,147 @@
+"""The CPU collector: how busy the processors are, and with what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from trainvitals.collectors.tables import scalar_block
+from trainvitals.families import Block, Family, label_samples
+from trainvitals.sources.cpu import MODES, CpuReading, CpuSource
+from trainvitals.sources.files import Roots
+
+_SCALARS = (
+    Family(
+        "cpu_utilization_percent",
+        "gauge",
+        "Share of CPU time spent neither idle nor waiting for I/O, 0 to 100, over the last second or since the scrape before. Source: /proc/stat.",
+    ),
+    Family(
+        "host_io_wait_ratio",
+        "gauge",
+        "Share of CPU time spent idle with I/O outstanding, 0 to 1, over the last second or since the scrape before. Source: /proc/stat iowait.",
+    ),
+    Family(
+        "host_load1",
+        "gauge",
+        "Tasks that ran or wanted to, mean of about 1 minute. Source: /proc/loadavg.",
+    ),
+    Family(
+        "host_load5",
+        "gauge",
+        "Tasks that ran or wanted to, mean of about 5 minutes. Source: /proc/loadavg.",
+    ),
+    Family(
+        "host_load15",
+        "gauge",
+        "Tasks that ran or wanted to, mean of about 15 minutes. Source: /proc/loadavg.",
+    ),
+    Family(
+        "host_processes_running",
+        "gauge",
+        "Tasks that run or could. Source: /proc/stat procs_running.",
+    ),
+    Family(
+        "host_processes_blocked",
+        "gauge",
+        "Tasks that wait for I/O. Source: /proc/stat procs_blocked.",
+    ),
+)
+
+
+class CpuCollector:
+    """Tells how busy the processors are, and with what.
+
+    Args:
+        roots: Where `/proc` and `/sys` are.
+        clock: Seconds that never go back.
+        max_cores: The most cores to tell apart.
+    """
+
+    name = "cpu"
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.monotonic,
+        max_cores: int = 64,
+    ) -> None:
+        self._source = CpuSource(roots=roots, clock=clock, max_cores=max_cores)
+
+    def read(self, deadline: float) -> CpuReading:  # noqa: ARG002 - the source limits its time
+        """Read the processors.
+
+        Raises:
+            SourceError: They could not be read.
+        """
+        return self._source.read()
+
+    def express(self, reading: CpuReading) -> tuple[Block, ...]:
+        """Name what was read."""
+        scalars = (
+            reading.utilization_percent,
+            reading.io_wait_ratio,
+            reading.load1,
+            reading.load5,
+            reading.load15,
+            reading.processes_running,
+            reading.processes_blocked,
+        )
+        frequencies = reading.frequencies
+        values: list[float] = [*reading.mode_seconds, *reading.core_busy_seconds, reading.logical]
+        if reading.physical is not None:
+            values.append(reading.physical)
+        if frequencies is not None:
+            values += (frequencies.mean_hertz, frequencies.min_hertz, frequencies.max_hertz)
+        shape = (reading.cores, reading.physical is not None, frequencies is not None)
+        return (
+            scalar_block(self.name, _SCALARS, scalars),
+            Block((self.name, "cores", *shape), partial(_describe, *shape), values),
+        )
+
+    def complaint(self, reading: CpuReading) -> str | None:  # noqa: ARG002 - whole or an error
+        """Give None: a reading is whole."""
+        return None
+
+    def close(self) -> None:
+        """Close the files."""
+        self._source.close()
+
+
+def _describe(
+    cores: tuple[str, ...],
+    physical: bool,  # noqa: FBT001 - part of the shape
+    frequencies: bool,  # noqa: FBT001 - part of the shape
+) -> tuple[Family, ...]:
+    families = [
+        Family(
+            "host_cpu_seconds_total",
+            "counter",
+            "Time that all cores together spent since boot, by what they did; user and nice hold that of guests. Source: /proc/stat.",
+            label_samples("mode", MODES),
+        ),
+        Family(
+            "host_cpu_core_busy_seconds_total",
+            "counter",
+            "Time that a core spent since boot neither idle nor waiting for I/O. Source: /proc/stat.",
+            label_samples("cpu", cores),
+        ),
+        Family(
+            "host_cpu_cores",
+            "gauge",
+            "Cores that are online, with hyper-threads (logical) and without (physical). Source: /proc/stat and /sys/devices/system/cpu/cpu*/topology.",
+            label_samples("kind", ("logical", "physical") if physical else ("logical",)),
+        ),
+    ]
+    if frequencies:
+        families.append(
+            Family(
+                "host_cpu_frequency_hertz",
+                "gauge",
+                "How fast the cores run: their mean, the slowest and the fastest. Source: /sys/devices/system/cpu/cpufreq scaling_cur_freq.",
+                label_samples("statistic", ("mean", "min", "max")),
+            )
+        )
+    return tuple(families)

@@ -1,0 +1,143 @@
+"""The filesystem collector: how full the host's file systems are, and whether they answer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+
+from trainvitals.families import Block, Family, label_samples
+from trainvitals.sources.files import Roots
+from trainvitals.sources.filesystem import FilesystemReading, FilesystemSource
+
+# mount point, device, type; whether its space is known, its number of files, whether it answers
+_Key = tuple[str, str, str, bool, bool, bool]
+
+
+class FilesystemCollector:
+    """Tells how full the host's file systems are, and whether the remote ones answer.
+
+    Args:
+        roots: Where `/proc` and the host's root directory are.
+        statvfs: Asks a file system.
+        clock: Seconds that never go back; the time of the deadline.
+        limit: The most file systems to list.
+    """
+
+    name = "filesystem"
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        statvfs: Callable[[bytes], os.statvfs_result] = os.statvfs,
+        clock: Callable[[], float] = time.monotonic,
+        limit: int = 32,
+    ) -> None:
+        self._source = FilesystemSource(roots=roots, statvfs=statvfs, clock=clock, limit=limit)
+
+    def read(self, deadline: float) -> FilesystemReading:
+        """Read the file systems, waiting only a moment for those that hang.
+
+        Raises:
+            SourceError: The list of mounts could not be read.
+        """
+        return self._source.read(deadline)
+
+    def express(self, reading: FilesystemReading) -> tuple[Block, ...]:
+        """Name what was read; a file system that could not be asked has only its info."""
+        filesystems = reading.filesystems
+        if not filesystems:
+            return ()
+        spaces = [one.space for one in filesystems if one.space is not None]
+        counted = [space for space in spaces if space.files is not None]
+        values: list[float] = [space.size_bytes for space in spaces]
+        values += [space.avail_bytes for space in spaces]
+        values += [space.files or 0 for space in counted]
+        values += [space.files_free or 0 for space in counted]
+        values += [int(space.readonly) for space in spaces]
+        values += [1] * len(filesystems)
+        values += [int(one.responding) for one in filesystems if one.responding is not None]
+        shape = tuple(
+            [
+                (
+                    one.mountpoint,
+                    one.device,
+                    one.fstype,
+                    one.space is not None,
+                    one.space is not None and one.space.files is not None,
+                    one.responding is not None,
+                )
+                for one in filesystems
+            ]
+        )
+        return (Block((self.name, shape), partial(_describe, shape), values),)
+
+    def complaint(self, reading: FilesystemReading) -> str | None:
+        """Say which file systems do not answer or fail; None when all is well."""
+        troubled = [
+            f"{one.mountpoint} ({one.fstype} {one.device}): {one.trouble}"
+            for one in reading.filesystems
+            if one.trouble is not None
+        ]
+        if not troubled:
+            return None
+        return f"cannot ask {', '.join(troubled)}; check its server or disk, or unmount it"
+
+    def close(self) -> None:
+        """Close the file and let the workers go."""
+        self._source.close()
+
+
+def _describe(keys: tuple[_Key, ...]) -> tuple[Family, ...]:
+    spaces = label_samples("mountpoint", [key[0] for key in keys if key[3]])
+    counted = label_samples("mountpoint", [key[0] for key in keys if key[4]])
+    families = (
+        Family(
+            "host_filesystem_size_bytes",
+            "gauge",
+            "Size of a file system. Source: statvfs f_blocks.",
+            spaces,
+        ),
+        Family(
+            "host_filesystem_avail_bytes",
+            "gauge",
+            "What users other than root can still write to a file system. Source: statvfs f_bavail.",
+            spaces,
+        ),
+        Family(
+            "host_filesystem_files",
+            "gauge",
+            "How many files (inodes) a file system can hold. Source: statvfs f_files.",
+            counted,
+        ),
+        Family(
+            "host_filesystem_files_free",
+            "gauge",
+            "How many more files (inodes) a file system can hold. Source: statvfs f_ffree.",
+            counted,
+        ),
+        Family(
+            "host_filesystem_readonly",
+            "gauge",
+            "Whether a file system can only be read (1), perhaps because of an error on its disk, or written too (0). Source: statvfs f_flag.",
+            spaces,
+        ),
+        Family(
+            "host_filesystem_info",
+            "info",
+            "What is mounted where. Source: /proc/self/mountinfo.",
+            tuple(
+                ("", (("mountpoint", key[0]), ("device", key[1]), ("fstype", key[2])))
+                for key in keys
+            ),
+        ),
+        Family(
+            "host_filesystem_responding",
+            "gauge",
+            "Whether the server or process behind a file system answered within a moment (1) or not (0). Source: statvfs.",
+            label_samples("mountpoint", [key[0] for key in keys if key[5]]),
+        ),
+    )
+    return tuple(family for family in families if family.samples)

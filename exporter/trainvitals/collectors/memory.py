@@ -1,0 +1,120 @@
+"""The memory collector: how much memory and swap the host has, and how much is left."""
+
+from __future__ import annotations
+
+from trainvitals.collectors.tables import scalar_block
+from trainvitals.families import Block, Family
+from trainvitals.sources.files import Roots
+from trainvitals.sources.memory import MemoryReading, MemorySource
+
+_FAMILIES = (
+    Family(
+        "memory_usage_bytes",
+        "gauge",
+        "Memory that is in use and cannot be had without swapping. Source: /proc/meminfo MemTotal less MemAvailable.",
+    ),
+    Family(
+        "memory_total_bytes",
+        "gauge",
+        "Memory that the host can use. Source: /proc/meminfo MemTotal.",
+    ),
+    Family(
+        "memory_available_bytes",
+        "gauge",
+        "Memory that programs can have without swapping. Source: /proc/meminfo MemAvailable.",
+    ),
+    Family(
+        "memory_free_bytes",
+        "gauge",
+        "Memory that nothing uses, not even a cache. Source: /proc/meminfo MemFree.",
+    ),
+    Family(
+        "memory_buffers_bytes",
+        "gauge",
+        "Memory that caches blocks of devices. Source: /proc/meminfo Buffers.",
+    ),
+    Family(
+        "memory_cached_bytes",
+        "gauge",
+        "Memory that caches files, shared memory included. Source: /proc/meminfo Cached.",
+    ),
+    Family(
+        "memory_shared_bytes",
+        "gauge",
+        "Memory in tmpfs and shared between processes, such as the batches of data loaders in /dev/shm. Source: /proc/meminfo Shmem.",
+    ),
+    Family(
+        "memory_dirty_bytes",
+        "gauge",
+        "Memory written to files and not yet to their devices. Source: /proc/meminfo Dirty.",
+    ),
+    Family("host_swap_total_bytes", "gauge", "Swap space. Source: /proc/meminfo SwapTotal."),
+    Family(
+        "host_swap_used_bytes",
+        "gauge",
+        "Swap space in use. Source: /proc/meminfo SwapTotal less SwapFree.",
+    ),
+    Family(
+        "host_swap_in_bytes_total",
+        "counter",
+        "Memory read back from swap since boot. Source: /proc/vmstat pswpin.",
+    ),
+    Family(
+        "host_swap_out_bytes_total",
+        "counter",
+        "Memory written to swap since boot. Source: /proc/vmstat pswpout.",
+    ),
+    Family(
+        "host_oom_kills_total",
+        "counter",
+        "Processes that the kernel killed for want of memory since boot, in containers too. Source: /proc/vmstat oom_kill.",
+    ),
+)
+
+
+class MemoryCollector:
+    """Tells how much memory and swap the host has, and how much is left.
+
+    Args:
+        roots: Where `/proc` is.
+    """
+
+    name = "memory"
+
+    def __init__(self, *, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
+        self._source = MemorySource(roots=roots)
+
+    def read(self, deadline: float) -> MemoryReading:  # noqa: ARG002 - nothing here can hang
+        """Read the memory.
+
+        Raises:
+            SourceError: It could not be read.
+        """
+        return self._source.read()
+
+    def express(self, reading: MemoryReading) -> tuple[Block, ...]:
+        """Name what was read."""
+        values = (
+            reading.used_bytes,
+            reading.total_bytes,
+            reading.available_bytes,
+            reading.free_bytes,
+            reading.buffers_bytes,
+            reading.cached_bytes,
+            reading.shared_bytes,
+            reading.dirty_bytes,
+            reading.swap_total_bytes,
+            reading.swap_used_bytes,
+            reading.swap_in_bytes,
+            reading.swap_out_bytes,
+            reading.oom_kills,
+        )
+        return (scalar_block(self.name, _FAMILIES, values),)
+
+    def complaint(self, reading: MemoryReading) -> str | None:  # noqa: ARG002 - whole or an error
+        """Give None: a reading is whole."""
+        return None
+
+    def close(self) -> None:
+        """Close the files."""
+        self._source.close()

@@ -1,0 +1,146 @@
+"""Families to text: the Prometheus text format 0.0.4 and OpenMetrics 1.0.
+
+The bytes are those of prometheus_client's `generate_latest` for the same families. What does not
+change between scrapes (HELP, TYPE, names, escaped labels) is kept in pieces for each shape of block; a
+scrape puts its numbers between them.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Hashable, Iterable, Sequence
+
+from trainvitals.families import Block, Family, Labels
+
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_KEPT_SHAPES = 256
+_KEPT_NUMBERS = 8192
+_NEGATIVE_ZERO = struct.pack("=d", -0.0)
+
+
+class Exposition:
+    """Writes blocks in one of the two formats.
+
+    Args:
+        openmetrics: Write OpenMetrics 1.0 instead of the Prometheus text format.
+    """
+
+    def __init__(self, *, openmetrics: bool = False) -> None:
+        self._openmetrics = openmetrics
+        self._kept: dict[Hashable, list[str]] = {}
+        self._numbers = _Numbers()
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type of what `write` gives."""
+        return OPENMETRICS_TYPE if self._openmetrics else TEXT_TYPE
+
+    def write(self, blocks: Iterable[Block]) -> bytes:
+        """Write a whole page.
+
+        Raises:
+            ValueError: A block has more or fewer values than its families have samples.
+        """
+        parts = [self._fill(block) for block in blocks]
+        if self._openmetrics:
+            parts.append("# EOF\n")
+        return "".join(parts).encode()
+
+    def _fill(self, block: Block) -> str:
+        pieces = self._kept.get(block.shape)
+        if pieces is None:
+            pieces = self._keep(block)
+        if len(pieces) != 2 * len(block.values) + 1:
+            raise ValueError(
+                f"{block.shape!r} has {len(pieces) // 2} samples but {len(block.values)} values"
+            )
+        filled = pieces.copy()
+        filled[1::2] = self._numbers.write(block.values)
+        return "".join(filled)
+
+    def _keep(self, block: Block) -> list[str]:
+        pieces = _write_pieces(block.describe(), openmetrics=self._openmetrics)
+        if len(self._kept) >= _KEPT_SHAPES:
+            self._kept.clear()
+        self._kept[block.shape] = pieces
+        return pieces
+
+
+class _Numbers(dict[float, str]):
+    """The text of every number written lately, since most values stay or come again.
+
+    Equal numbers have equal text, with one exception: -0.0 equals 0.0.
+    """
+
+    def write(self, values: Sequence[float]) -> list[str]:
+        if _has_negative_zero(values):
+            return [format_number(value) for value in values]
+        if len(self) > _KEPT_NUMBERS:
+            self.clear()
+        return [self[value] for value in values]
+
+    def __missing__(self, value: float) -> str:
+        text = format_number(value)
+        if value == value:  # noqa: PLR0124 - NaN is never found again, so it is not kept
+            self[value] = text
+        return text
+
+
+def _has_negative_zero(values: Sequence[float]) -> bool:
+    packed = struct.pack(f"={len(values)}d", *values)
+    at = packed.find(_NEGATIVE_ZERO)
+    while at > 0 and at % 8:  # the same bytes across the border of two numbers mean nothing
+        at = packed.find(_NEGATIVE_ZERO, at + 1)
+    return at >= 0
+
+
+def format_number(value: float) -> str:
+    """Write a number as prometheus_client does: a float's repr, with Go's exponents."""
+    number = float(value)
+    if -1e6 < number < 1e6:  # noqa: PLR2004 - seven digits before the point take an exponent
+        return repr(number)
+    if math.isinf(number):
+        return "+Inf" if number > 0 else "-Inf"
+    if math.isnan(number):
+        return "NaN"
+    text = repr(number)
+    whole, _, fraction = text.partition(".")
+    if number > 0 and fraction and len(whole) > 6:  # noqa: PLR2004 - as above
+        mantissa = f"{whole[0]}.{whole[1:]}{fraction}".rstrip("0.")
+        return f"{mantissa}e+{len(whole) - 1:02d}"
+    return text
+
+
+def _write_pieces(families: Iterable[Family], *, openmetrics: bool) -> list[str]:
+    """Give the text before, between and after the numbers, with a gap for each number."""
+    pieces = []
+    before = ""
+    for family in families:
+        name, type_, help_ = _head(family, openmetrics=openmetrics)
+        before += f"# HELP {name} {help_}\n# TYPE {name} {type_}\n"
+        for suffix, labels in family.samples:
+            pieces += [f"{before}{family.name}{suffix}{_write_labels(labels)} ", ""]
+            before = "\n"
+    return [*pieces, before]
+
+
+def _head(family: Family, *, openmetrics: bool) -> tuple[str, str, str]:
+    help_ = family.help.replace("\\", "\\\\").replace("\n", "\\n")
+    if openmetrics:
+        stem = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        return family.name.removesuffix(stem), family.type, help_.replace('"', '\\"')
+    type_ = {"info": "gauge", "unknown": "untyped"}.get(family.type, family.type)
+    return family.name, type_, help_
+
+
+def _write_labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in sorted(labels)) + "}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,276 @@
+"""HTTP/1.1 as the exporter speaks it: requests without a body come in, whole responses go out.
+
+Nothing here touches a socket. Heads are parsed by h11. A scraper sends the same head, byte for
+byte, with every scrape, so the last few heads are kept with the request they mean, and only a
+head not seen lately goes through the parser.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+import h11
+
+from trainvitals.web.messages import Request, Response
+
+_KEPT_HEADS = 32
+_KEPT_HEAD_BYTES = 2048
+_NO_BODY = (204, 304)
+_SECRET_HEADERS = ("authorization", "cookie")
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")  # fmt: skip
+_PHRASES = {
+    200: "OK",
+    204: "No Content",
+    301: "Moved Permanently",
+    302: "Found",
+    303: "See Other",
+    304: "Not Modified",
+    307: "Temporary Redirect",
+    308: "Permanent Redirect",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    408: "Request Timeout",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A request and what its head says about the connection.
+
+    Attributes:
+        request: The request.
+        keep_alive: The client may send another request over the same connection.
+    """
+
+    request: Request
+    keep_alive: bool
+
+
+class RefusalError(Exception):
+    """A client sent what is not answered; the connection must close after saying so.
+
+    Attributes:
+        response: What the client is told.
+    """
+
+    def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.response = plain_response(status, reason, *headers)
+
+
+def plain_response(status: int, text: str, *headers: tuple[str, str]) -> Response:
+    """Make a response of one line of text."""
+    content_type = ("Content-Type", "text/plain; charset=utf-8")
+    return Response(status, (content_type, *headers), f"{text}\n".encode())
+
+
+class KeptHeads:
+    """The last few heads that were parsed, by their bytes; heads with credentials are not kept."""
+
+    def __init__(self) -> None:
+        self._heads: OrderedDict[bytes, Head] = OrderedDict()
+
+    def find(self, data: bytes) -> Head | None:
+        """Give the head that these bytes are; None where they were not seen lately."""
+        head = self._heads.get(data)
+        if head is not None:
+            self._heads.move_to_end(data)
+        return head
+
+    def keep(self, data: bytes, head: Head) -> None:
+        """Keep a head that was parsed from exactly these bytes."""
+        if len(data) > _KEPT_HEAD_BYTES or any(
+            name in head.request.headers for name in _SECRET_HEADERS
+        ):
+            return
+        self._heads[data] = head
+        if len(self._heads) > _KEPT_HEADS:
+            self._heads.popitem(last=False)
+
+
+class RequestReader:
+    """Cuts the bytes of one client into requests.
+
+    Args:
+        kept: The heads seen lately, shared by all readers.
+        head_bytes: The longest head.
+        target_bytes: The longest request target (path and query).
+    """
+
+    __slots__ = ("_head_bytes", "_kept", "_parser", "_target_bytes", "_unread")
+
+    def __init__(self, kept: KeptHeads, *, head_bytes: int, target_bytes: int) -> None:
+        self._kept = kept
+        self._head_bytes = head_bytes
+        self._target_bytes = target_bytes
+        self._parser: h11.Connection | None = None
+        self._unread = b""
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much was received and not yet looked at."""
+        return len(self._unread)
+
+    @property
+    def amid_head(self) -> bool:
+        """Whether a head has begun and not ended."""
+        return self._parser is not None
+
+    def feed(self, data: bytes) -> None:
+        """Take what was received."""
+        self._unread = self._unread + data if self._unread else data
+
+    def next_head(self) -> Head | None:
+        """Give the next request; None where its head has not wholly arrived.
+
+        Raises:
+            RefusalError: These bytes are no request that is answered; nothing after them can be.
+        """
+        data, self._unread = self._unread, b""
+        if not data:
+            return None
+        fresh = self._parser is None
+        if fresh and (head := self._kept.find(data)):
+            return head
+        head = self._parse(data)
+        if head and fresh and not self._unread:
+            self._kept.keep(data, head)
+        return head
+
+    def _parse(self, data: bytes) -> Head | None:
+        if self._parser is None:
+            self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=self._head_bytes)
+        self._parser.receive_data(data)
+        try:
+            event = self._parser.next_event()
+            if not isinstance(event, h11.Request):
+                return None
+            head = self._accept(event)
+            end = self._parser.next_event()
+        except h11.RemoteProtocolError as error:
+            raise self._refuse(error) from error
+        if not isinstance(end, h11.EndOfMessage):
+            raise RefusalError(413, "a request with a body is not taken")
+        self._unread = self._parser.trailing_data[0]
+        self._parser = None
+        return head
+
+    def _accept(self, event: h11.Request) -> Head:
+        if event.http_version[:1] != b"1":
+            raise RefusalError(505, "HTTP/1.1 is spoken here")
+        if event.method not in (b"GET", b"HEAD"):
+            raise RefusalError(405, "only GET and HEAD are answered", ("Allow", "GET, HEAD"))
+        if len(event.target) > self._target_bytes:
+            raise self._too_long()
+        if sum(len(name) + len(value) + 4 for name, value in event.headers) > self._head_bytes:
+            raise self._too_big()
+        return _read_head(event)
+
+    def _refuse(self, error: h11.RemoteProtocolError) -> RefusalError:
+        if error.error_status_hint != 431 or self._parser is None:  # noqa: PLR2004
+            return RefusalError(error.error_status_hint, f"{error}"[:200])
+        start = self._parser.trailing_data[0]
+        return self._too_big() if b"\n" in start[: self._target_bytes] else self._too_long()
+
+    def _too_long(self) -> RefusalError:
+        return RefusalError(414, f"the request target is longer than {self._target_bytes} bytes")
+
+    def _too_big(self) -> RefusalError:
+        return RefusalError(431, f"the request head is longer than {self._head_bytes} bytes")
+
+
+def _read_head(event: h11.Request) -> Head:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in event.headers:
+        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    path, query = _read_target(event.target.decode("ascii"))
+    options = headers.get("connection", "").lower().split(",")
+    keep_alive = event.http_version != b"1.0" and "close" not in map(str.strip, options)
+    return Head(Request(event.method.decode("ascii"), path, query, headers), keep_alive)
+
+
+def _read_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    if target[:7].lower() == "http://" or target[:8].lower() == "https://":
+        # A client that takes us for a proxy names the host a second time.
+        _, slash, rest = target.split("://", 1)[1].partition("/")
+        target = slash + rest
+    if not target.startswith("/"):
+        raise RefusalError(400, "the request target does not start with a slash")
+    path, _, query = target.partition("#")[0].partition("?")
+    fields = parse_qsl(query, keep_blank_values=True) if query else ()
+    return unquote(path), tuple(fields)
+
+
+class ResponseWriter:
+    """Writes the heads of responses.
+
+    Args:
+        clock: The time since the epoch in seconds.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._second = -1
+        self._date = ""
+
+    def write_head(
+        self, response: Response, *, more: tuple[tuple[str, str], ...] = (), close: bool
+    ) -> bytes:
+        """Write everything of a response that comes before the body.
+
+        Args:
+            response: The response.
+            more: Further headers for it.
+            close: Say that the connection closes after it.
+
+        Raises:
+            ValueError: A header has a line break or a character that HTTP cannot carry.
+        """
+        phrase = _PHRASES.get(response.status, "")
+        lines = [f"HTTP/1.1 {response.status} {phrase}"]
+        lines += [f"{name}: {value}" for name, value in (*response.headers, *more)]
+        if response.status not in _NO_BODY:
+            lines.append(f"Content-Length: {len(response.body)}")
+        lines.append(f"Date: {self._today()}")
+        if close:
+            lines.append("Connection: close")
+        head = "\r\n".join(lines)
+        if head.count("\n") + head.count("\r") != 2 * (len(lines) - 1) or "\0" in head:
+            raise ValueError("a header of the response has a line break")
+        return f"{head}\r\n\r\n".encode("latin-1")
+
+    def _today(self) -> str:
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._date = format_date(second)
+        return self._date
+
+
+def sends_body(request: Request | None, response: Response) -> bool:
+    """Tell whether the body follows the head; None stands for a request that was not understood."""
+    return response.status not in _NO_BODY and (request is None or request.method != "HEAD")
+
+
+def format_date(seconds: float) -> str:
+    """Write seconds since the epoch as HTTP does, whatever the locale."""
+    moment = time.gmtime(seconds)
+    day = f"{_WEEKDAYS[moment.tm_wday]}, {moment.tm_mday:02d} {_MONTHS[moment.tm_mon - 1]}"
+    return f"{day} {moment.tm_year} {time.strftime('%H:%M:%S', moment)} GMT"

@@ -1,0 +1,1 @@
+"""Reading the world into frozen dataclasses, in base units; nothing here knows Prometheus."""

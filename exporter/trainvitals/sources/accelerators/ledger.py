@@ -1,0 +1,147 @@
+"""What the exporter remembers of each device, so that its counters never go backwards.
+
+A driver's counters start anew when it is reloaded, and a reader process may be replaced at any
+time. The ledger outlives both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from trainvitals.sources.accelerators.process import XidEvent
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    Identity,
+    Measurements,
+    ProcessMemory,
+    State,
+    XidCount,
+)
+from trainvitals.sources.accelerators.vendor import ROW_FIELDS, SLOT
+
+MOST_XIDS = 16
+MOST_PROCESSES = 8
+_OTHER_XIDS = -1
+_COUNTERS = tuple(
+    SLOT[name] for name in ROW_FIELDS if name.endswith("_total") and not name.startswith("busy_")
+)
+_TUPLES = frozenset(
+    SLOT[field.name] for field in fields(Measurements) if isinstance(field.default, tuple)
+)
+_BUSY, _UNOBSERVED = SLOT["busy_seconds_total"], SLOT["busy_unobserved_seconds_total"]
+_ACTIVE, _EXPECTED = SLOT["links_active"], SLOT["links_expected"]
+
+
+class Account:
+    """One device's page in the ledger.
+
+    Args:
+        identity: Which device.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.since: int | None = None
+        self._state: State = "ok"
+        self._last_seen: float | None = None
+        self._measurements: Measurements | None = None
+        self._processes: tuple[ProcessMemory, ...] = ()
+        self._omitted = 0
+        self._busy = 0.0
+        self._unobserved = 0.0
+        self._links_expected: int | None = None
+        self._totals: dict[tuple[int, int], _Total] = {}
+        self._xids: dict[int, XidCount] = {}
+
+    @property
+    def state(self) -> State:
+        """The state at the latest reading."""
+        return self._state
+
+    def enter(
+        self,
+        row: list[object],
+        busy: tuple[int, float, float] | None,
+        processes: list[tuple[int, int | None]],
+        at: float,
+    ) -> None:
+        """Enter a whole reading; the arguments are those of `child`, and Unix time."""
+        for slot in _COUNTERS:
+            row[slot] = self._sum_up(slot, row[slot])
+        if busy is not None:
+            self.since, gained, unobserved = busy
+            self._busy += gained
+            self._unobserved += unobserved
+            row[_BUSY], row[_UNOBSERVED] = self._busy, self._unobserved
+        active = row[_ACTIVE]
+        if isinstance(active, int):
+            self._links_expected = max(self._links_expected or 0, active)
+            row[_EXPECTED] = self._links_expected
+        self._measurements = Measurements(*row)  # type: ignore[arg-type]  # a row is in the fields' order
+        holders = [ProcessMemory(pid, used) for pid, used in processes if used is not None]
+        self._processes = tuple(holders[:MOST_PROCESSES])
+        self._omitted = len(holders) - len(self._processes)
+        self._state = "ok"
+        self._last_seen = at
+
+    def miss(self, state: State) -> None:
+        """Enter that the device could not be read."""
+        self._state = state
+        self._measurements = None
+        self._processes = ()
+        self._omitted = 0
+        if state == "no_driver":
+            self.since = None
+
+    def count(self, event: XidEvent) -> None:
+        """Count an error the device reported; codes past the bound are counted together as -1."""
+        code = event.code
+        if code not in self._xids and len(self._xids) >= MOST_XIDS:
+            code = _OTHER_XIDS
+        before = self._xids[code].count if code in self._xids else 0
+        self._xids[code] = XidCount(code, before + 1, event.at)
+
+    def read(self) -> AcceleratorReading:
+        """Give what is known of the device now."""
+        return AcceleratorReading(
+            identity=self.identity,
+            state=self._state,
+            last_seen_timestamp_seconds=self._last_seen,
+            measurements=self._measurements,
+            processes=self._processes,
+            xids=tuple(self._xids[code] for code in sorted(self._xids)),
+        )
+
+    @property
+    def omitted_processes(self) -> int:
+        """How many processes the bound left out of the latest reading."""
+        return self._omitted
+
+    def _sum_up(self, slot: int, value: object) -> object:
+        if slot in _TUPLES and isinstance(value, tuple):
+            return tuple(self._continue(slot, at, raw) for at, raw in enumerate(value))
+        return self._continue(slot, 0, value)
+
+    def _continue(self, slot: int, at: int, raw: object) -> float | None:
+        if not isinstance(raw, (int, float)):
+            return None
+        total = self._totals.get((slot, at))
+        if total is None:
+            total = self._totals[slot, at] = _Total()
+        return total.continue_with(raw)
+
+
+class _Total:
+    """A counter that goes on where its source starts anew."""
+
+    __slots__ = ("_base", "_last")
+
+    def __init__(self) -> None:
+        self._base: float = 0
+        self._last: float = 0
+
+    def continue_with(self, raw: float) -> float:
+        if raw < self._last:
+            self._base += self._last
+        self._last = raw
+        return self._base + raw

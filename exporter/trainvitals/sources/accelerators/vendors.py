@@ -1,0 +1,55 @@
+"""The vendors whose devices can be read.
+
+To add one, write its reader beside `nvidia.py` (a function that opens a `Session`) and add a line
+to `VENDORS`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from trainvitals.sources.accelerators.driver import Vendor
+from trainvitals.sources.accelerators.process import Opener
+
+HABANA_LIBRARIES = ("libhlml.so", "/usr/lib/habanalabs/libhlml.so")
+
+
+def can_load(library: str) -> bool:
+    """Tell whether the loader finds a library; it is let go of at once."""
+    try:
+        handle = ctypes.CDLL(library)._handle  # noqa: SLF001 - ctypes has no public way to unload
+    except OSError:
+        return False
+    from _ctypes import dlclose  # noqa: PLC0415 - beside its only use
+
+    dlclose(handle)
+    return True
+
+
+def _is_nvidia_installed() -> bool:
+    return can_load("libnvidia-ml.so.1")
+
+
+def _is_habana_installed() -> bool:
+    if any(os.path.exists(f"{folder}/hl-smi") for folder in os.get_exec_path()):  # noqa: PTH110 - once a minute, for each folder of PATH
+        return True
+    return any(can_load(library) for library in HABANA_LIBRARIES)
+
+
+VENDORS: tuple[Vendor, ...] = (
+    Vendor(
+        name="nvidia",
+        kind="gpu",
+        opener=Opener("trainvitals.sources.accelerators.nvidia", "open_nvidia"),
+        is_installed=_is_nvidia_installed,
+        traces=("proc/driver/nvidia/version", "sys/bus/pci/drivers/nvidia"),
+    ),
+    Vendor(
+        name="habana",
+        kind="hpu",
+        opener=Opener("trainvitals.sources.accelerators.habana", "open_habana"),
+        is_installed=_is_habana_installed,
+        traces=("sys/bus/pci/drivers/habanalabs", "sys/class/accel"),
+    ),
+)

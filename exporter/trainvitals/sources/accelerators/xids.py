@@ -1,0 +1,77 @@
+"""What NVIDIA's Xid codes mean and ask for: one table.
+
+The class says who has to act: `critical` (the device needs a reset or replacement, its work is
+lost), `warning` (watch it), `app` (a program faulted, the device is healthy), `info` (follows
+from another event). A code that is not in the table is a `warning` of unknown meaning.
+Source: NVIDIA's Xid catalog, and for the class what operators of large fleets do with each code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """One error code.
+
+    Attributes:
+        code: The number in the driver's message.
+        meaning: What happened, in a few words.
+        severity: Who has to act.
+        action: What to do, as words that follow "the GPU needs".
+    """
+
+    code: int
+    meaning: str
+    severity: Literal["critical", "warning", "app", "info"]
+    action: str
+
+
+XIDS: tuple[Xid, ...] = (
+    Xid(13, "graphics engine exception", "app", "restart of the program"),
+    Xid(31, "memory page fault", "app", "restart of the program"),
+    Xid(32, "corrupted push buffer stream", "app", "restart of the program"),
+    Xid(43, "stopped processing", "app", "restart of the program"),
+    Xid(45, "preemptive cleanup", "info", "nothing by itself"),
+    Xid(46, "GPU timeout", "critical", "reset"),
+    Xid(48, "double-bit ECC error", "critical", "reset"),
+    Xid(54, "auxiliary power missing", "critical", "check of its power cables"),
+    Xid(62, "internal microcontroller halt", "critical", "reset"),
+    Xid(63, "memory row remapped or page retired", "warning", "reset at a quiet moment"),
+    Xid(64, "memory row could not be remapped", "critical", "reset"),
+    Xid(68, "video decoder exception", "app", "restart of the program"),
+    Xid(69, "graphics engine class error", "app", "restart of the program"),
+    Xid(74, "NVLink error", "critical", "check of its NVLink and a reset"),
+    Xid(79, "fell off the bus", "critical", "reboot of the machine"),
+    Xid(92, "high rate of single-bit errors", "warning", "watching"),
+    Xid(94, "contained memory error", "warning", "restart of the program"),
+    Xid(95, "uncontained memory error", "critical", "reset"),
+    Xid(109, "context switch timeout", "warning", "reset"),
+    Xid(110, "security fault", "critical", "reset"),
+    Xid(119, "GSP remote call timeout", "critical", "reset"),
+    Xid(120, "GSP error", "critical", "reset"),
+    Xid(136, "link training failed", "critical", "reset"),
+    Xid(140, "unrecovered ECC error", "critical", "reset"),
+    Xid(143, "initialisation failed", "critical", "reset"),
+    Xid(144, "NVLink error: SAW MVB", "critical", "check of its NVLink and a reset"),
+    Xid(145, "NVLink error: RLW", "critical", "check of its NVLink and a reset"),
+    Xid(146, "NVLink error: TLW", "critical", "check of its NVLink and a reset"),
+    Xid(147, "NVLink error: TREX", "critical", "check of its NVLink and a reset"),
+    Xid(148, "NVLink error: NVLPW control", "critical", "check of its NVLink and a reset"),
+    Xid(149, "NVLink error: NETIR", "critical", "check of its NVLink and a reset"),
+    Xid(150, "NVLink error: MSE", "critical", "check of its NVLink and a reset"),
+    Xid(151, "key rotation error", "critical", "restart of the virtual machine"),
+    Xid(154, "recovery action changed", "info", "the recovery action that it now reports"),
+    Xid(155, "NVLink software error", "critical", "reset"),
+    Xid(156, "memory retirement event", "critical", "reset"),
+    Xid(158, "fatal timeout", "critical", "reset"),
+)
+
+_BY_CODE = {xid.code: xid for xid in XIDS}
+
+
+def explain_xid(code: int) -> Xid:
+    """Give the table's entry; for a code that is not in it, a warning of unknown meaning."""
+    return _BY_CODE.get(code) or Xid(code, "unknown", "warning", "a look at the kernel log")

@@ -1,0 +1,142 @@
+"""Small files of `/proc` and `/sys` that are read again and again.
+
+Opening such a file costs more than reading it, so each stays open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainvitals.errors import SourceError
+
+_CHUNK_BYTES = 1 << 16
+
+# What the kernel answers for a file whose subject is not there: no such file, a process that
+# ended (ESRCH), a device that was pulled (ENODEV), a feature that is off (EOPNOTSUPP).
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP})
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where the host's file systems are found.
+
+    Attributes:
+        procfs: The host's `/proc`.
+        sysfs: The host's `/sys`.
+        rootfs: The host's root directory; in a container, where it is mounted.
+    """
+
+    procfs: Path = Path("/proc")
+    sysfs: Path = Path("/sys")
+    rootfs: Path = Path("/")
+
+
+class KeptFile:
+    """A file that is read on every scrape and kept open between two.
+
+    Args:
+        path: The file; it may not exist (yet).
+    """
+
+    __slots__ = ("_descriptor", "_poll", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._poll: select.poll | None = None
+
+    def read(self) -> bytes | None:
+        """Read the whole file from its start.
+
+        Returns:
+            The contents; None where the file does not exist, or what it tells about is gone or
+            switched off in the kernel.
+
+        Raises:
+            SourceError: The file exists and cannot be read.
+        """
+        if self._descriptor is not None:
+            try:
+                return _read_all(self._descriptor)
+            except OSError:
+                self.close()  # its process or device ended; another may have come by that name
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            return _read_all(self._descriptor)
+        except OSError as error:
+            self.close()
+            if error.errno in _ABSENT:
+                return None
+            raise SourceError(
+                f"cannot read {self.path}: {error.strerror}; run as a user that may read it"
+            ) from error
+
+    def require(self) -> bytes:
+        """Read the whole file, which every machine has.
+
+        Raises:
+            SourceError: The file does not exist or cannot be read.
+        """
+        data = self.read()
+        if data is None:
+            raise SourceError(
+                f"cannot find {self.path}; check where --path.procfs and --path.sysfs point"
+            )
+        return data
+
+    def unchanged(self) -> bool:
+        """Tell whether the kernel vouches that the file reads as it did the last time.
+
+        The kernel does so for `mountinfo`: it is ready with POLLPRI after a mount came or went.
+        A file that cannot tell (a regular one) is always ready to be written (POLLOUT), and
+        so counts as changed.
+        """
+        if self._descriptor is None:
+            return False
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self._descriptor, select.POLLPRI | select.POLLOUT)
+        return not self._poll.poll(0)
+
+    def close(self) -> None:
+        """Close the file; the next read opens it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._poll = None
+
+
+def _read_all(descriptor: int) -> bytes:
+    data = os.pread(descriptor, _CHUNK_BYTES, 0)
+    # However large the buffer, the kernel hands out `vmstat`, `diskstats`, `mountinfo` and their
+    # like by the page, so only an empty read is the end.
+    if not (more := os.pread(descriptor, _CHUNK_BYTES, len(data))):
+        return data
+    parts = [data, more]
+    length = len(data) + len(more)
+    while more := os.pread(descriptor, _CHUNK_BYTES, length):
+        parts.append(more)
+        length += len(more)
+    return b"".join(parts)
+
+
+def read_small(path: Path) -> str | None:
+    """Read a small file that is asked for seldom, without surrounding white space.
+
+    Returns:
+        The text; None where the file does not exist, cannot be read, or has nothing to say (a
+        network interface that is down answers EINVAL for its speed).
+    """
+    try:
+        return path.read_text(errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def not_understood(path: Path) -> SourceError:
+    """Give the error for a file whose contents are not as the kernel documents them."""
+    return SourceError(f"cannot understand {path}; check that it is the kernel's own file")

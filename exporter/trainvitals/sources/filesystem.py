@@ -1,0 +1,205 @@
+"""How full the host's file systems are, from `mountinfo` and `statvfs(3)`.
+
+A `statvfs` on a mount whose server is dead never returns, so those that may hang are asked by
+workers and waited for a moment only; while one hangs it is not asked again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from trainvitals.crew import Crew
+from trainvitals.sources.files import KeptFile, Roots, not_understood
+from trainvitals.sources.mounts import Mount, parse_mountinfo
+
+# What says no more than that we may not look, or that a mount point is hidden by another.
+_UNSEEN = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What `statvfs` says of one file system.
+
+    Attributes:
+        size_bytes: Its size.
+        avail_bytes: What users other than root can still write.
+        files: How many files it can hold; None where there is no such bound.
+        files_free: How many more.
+        readonly: Whether nothing can be written, perhaps because of an error on the disk.
+    """
+
+    size_bytes: int
+    avail_bytes: int
+    files: int | None
+    files_free: int | None
+    readonly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystem:
+    """One mounted file system.
+
+    Attributes:
+        mountpoint: Where, as the host sees it.
+        device: What is mounted: a block device, or a server and its path.
+        fstype: The type, such as `ext4` or `nfs4`.
+        space: How full it is; None when it could not be asked.
+        responding: Whether what answers for it does; None for a file system of the kernel's own,
+            and where we are not permitted to ask.
+        trouble: Why it could not be asked; None when it was, or may not be.
+    """
+
+    mountpoint: str
+    device: str
+    fstype: str
+    space: Space | None
+    responding: bool | None
+    trouble: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesystemReading:
+    """The host's file systems.
+
+    Attributes:
+        filesystems: Those that hold data, the most important first, as far as the bound allows.
+        dropped: How many were left out for the bound.
+    """
+
+    filesystems: tuple[Filesystem, ...]
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of asking: the space, an error, or neither from one that hangs."""
+
+    space: Space | None = None
+    error: OSError | None = None
+
+
+class FilesystemSource:
+    """Reads how full the host's file systems are.
+
+    Args:
+        roots: Where `/proc` and the host's root directory are.
+        statvfs: Asks a file system.
+        clock: Seconds that never go back; the time of the deadline.
+        limit: The most file systems to list.
+        patience_seconds: How long to wait for the file systems that may hang, all together.
+    """
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        statvfs: Callable[[bytes], os.statvfs_result] = os.statvfs,
+        clock: Callable[[], float] = time.monotonic,
+        limit: int = 32,
+        patience_seconds: float = 0.25,
+    ) -> None:
+        # Mounted into a container, the host's mounts are those of its first process.
+        process = "self" if roots.rootfs == Path("/") else "1"
+        self._mountinfo = KeptFile(roots.procfs / process / "mountinfo")
+        self._prefix = os.fsencode(roots.rootfs).rstrip(b"/")
+        self._statvfs = statvfs
+        self._clock = clock
+        self._limit = limit
+        self._patience_seconds = patience_seconds
+        self._data: bytes | None = None
+        self._mounts: tuple[Mount, ...] = ()
+        self._crew: Crew | None = None
+
+    def read(self, deadline: float) -> FilesystemReading:
+        """Read the file systems as they are now.
+
+        Args:
+            deadline: When the caller stops waiting, by the clock.
+
+        Raises:
+            SourceError: The list of mounts cannot be read or understood.
+        """
+        self._read_mounts()
+        shown = self._mounts[: self._limit]
+        answers = self._ask_guarded([mount for mount in shown if mount.guarded], deadline)
+        for mount in shown:
+            if not mount.guarded:
+                answers[mount.mountpoint] = self._ask_at_once(mount)
+        found = [_describe(mount, answers[mount.mountpoint]) for mount in shown]
+        return FilesystemReading(
+            # A size of nothing is one more interface of the kernel's, as `df` knows.
+            tuple([one for one in found if one.space is None or one.space.size_bytes > 0]),
+            len(self._mounts) - len(shown),
+        )
+
+    def close(self) -> None:
+        """Close the file and let the workers go."""
+        self._mountinfo.close()
+        self._data = None
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
+
+    def _read_mounts(self) -> None:
+        if self._data is not None and self._mountinfo.unchanged():
+            return
+        data = self._mountinfo.require()
+        if data == self._data:
+            return
+        try:
+            self._mounts = parse_mountinfo(data)
+        except ValueError as error:
+            raise not_understood(self._mountinfo.path) from error
+        self._data = data
+
+    def _ask(self, mount: Mount) -> Space:
+        answer = self._statvfs(self._prefix + mount.path)
+        return Space(
+            size_bytes=answer.f_blocks * answer.f_frsize,
+            avail_bytes=answer.f_bavail * answer.f_frsize,
+            files=answer.f_files or None,
+            files_free=answer.f_ffree if answer.f_files else None,
+            readonly=bool(answer.f_flag & os.ST_RDONLY),
+        )
+
+    def _ask_at_once(self, mount: Mount) -> _Answer:
+        try:
+            return _Answer(space=self._ask(mount))
+        except OSError as error:
+            return _Answer(error=error)
+
+    def _ask_guarded(self, mounts: list[Mount], deadline: float) -> dict[str, _Answer]:
+        if not mounts:
+            return {}
+        if self._crew is None:
+            # One worker for each at most, so that none waits behind a mount that hangs.
+            self._crew = Crew(name="filesystem", limit=self._limit)
+        patience = max(0.0, min(self._patience_seconds, deadline - self._clock()))
+        tasks = {mount.mountpoint: partial(self._ask_at_once, mount) for mount in mounts}
+        outcomes = self._crew.gather(tasks, patience)
+        return {key: outcome.value or _Answer() for key, outcome in outcomes.items()}
+
+
+def _describe(mount: Mount, answer: _Answer) -> Filesystem:
+    responding: bool | None = None
+    trouble = None
+    if answer.space is not None:
+        responding = True
+    elif answer.error is None:
+        responding, trouble = False, "does not answer"
+    elif answer.error.errno not in _UNSEEN:
+        responding, trouble = False, answer.error.strerror
+    return Filesystem(
+        mountpoint=mount.mountpoint,
+        device=mount.device,
+        fstype=mount.fstype,
+        space=answer.space,
+        responding=responding if mount.remote else None,
+        trouble=trouble,
+    )

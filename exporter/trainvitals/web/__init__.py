@@ -1,0 +1,1 @@
+"""The pages of the exporter and what they are made of."""

@@ -1,0 +1,130 @@
+"""Configuration files in YAML, read strictly: nothing unknown, nothing twice, no wrong types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from trainvitals.errors import ConfigurationError
+
+Kind = TypeVar("Kind")
+
+
+def load_yaml(path: Path, *, flag: str) -> object:
+    """Read a file of one YAML document.
+
+    Args:
+        path: The file.
+        flag: What names it, for the message.
+
+    Returns:
+        Its content in plain types; None where it is empty.
+
+    Raises:
+        ConfigurationError: It cannot be read or is no YAML.
+    """
+    import yaml  # noqa: PLC0415 - only a machine with such a file pays for it
+
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that is given twice, of which YAML itself would take the last."""
+
+        def construct_mapping(
+            self,
+            node: yaml.MappingNode,
+            deep: bool = False,  # noqa: FBT001, FBT002 - as the class above has it
+        ) -> dict[object, object]:
+            seen: set[object] = set()
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    continue  # refused by the class above
+                if key.value in seen:
+                    mark = key.start_mark
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value} is given twice", problem_mark=mark
+                    )
+                seen.add(key.value)
+            return super().construct_mapping(node, deep=deep)
+
+    try:
+        content: object = yaml.load(path.read_bytes(), Loader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}; correct {flag}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigurationError(f"{path}: line {line}: {error.problem}; correct it") from error
+    except (yaml.YAMLError, ValueError, LookupError) as error:  # a value that its tag denies
+        raise ConfigurationError(f"{path}: this is not YAML; write it as UTF-8 text") from error
+    return content
+
+
+class Section:
+    """One mapping of a file, whose keys are taken one by one; what is left over is unknown.
+
+    Args:
+        where: The file and the key that lead here, for messages.
+        content: What stands there.
+
+    Raises:
+        ConfigurationError: It is no mapping; every other method raises it likewise for a value
+            that does not fit.
+    """
+
+    def __init__(self, where: str, content: object) -> None:
+        if not isinstance(content, dict):
+            raise ConfigurationError(
+                f"{where}: this is no mapping; write each setting as `key: value`"
+            )
+        self.where = where
+        self._left = dict(content)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left to take."""
+        return not self._left
+
+    def take(self, key: str, kind: type[Kind], wanted: str) -> Kind | None:
+        """Take a value of one type; None where the key is missing or has no value."""
+        value = self._left.pop(key, None)
+        if value is not None and not isinstance(value, kind):
+            raise self.refuse(key, f"this is not {wanted}; correct it")
+        return value
+
+    def take_section(self, key: str) -> Section | None:
+        """Take a mapping; None where the key is missing or has no value."""
+        content = self._left.pop(key, None)
+        return None if content is None else Section(f"{self.where}: {key}", content)
+
+    def take_choice(self, key: str, choices: tuple[str, ...]) -> str | None:
+        """Take one of some strings; None where the key is missing or blank."""
+        value = self.take(key, str, "a string")
+        if value not in (None, "", *choices):
+            raise self.refuse(key, f"{value} is none of {', '.join(choices)}")
+        return value or None
+
+    def take_strings(self, key: str) -> tuple[str, ...] | None:
+        """Take a list of strings; None where the key is missing."""
+        values = self.take(key, list, "a list of strings")
+        if values is None:
+            return None
+        if not all(isinstance(value, str) for value in values):
+            raise self.refuse(key, "this is not a list of strings; put each in quotes")
+        return tuple(values)
+
+    def take_strings_by_name(self) -> dict[str, str]:
+        """Take everything that is left, which must be strings."""
+        for name, value in self._left.items():
+            if not (isinstance(name, str) and isinstance(value, str)):
+                raise self.refuse(
+                    name, "the name and its value must be strings; put both in quotes"
+                )
+        strings, self._left = self._left, {}
+        return strings
+
+    def finish(self) -> None:
+        """Refuse what was not taken."""
+        for key in self._left:
+            raise self.refuse(key, "this key is not known here; correct or remove it")
+
+    def refuse(self, key: object, reason: str) -> ConfigurationError:
+        """Make the error for a key, from what is wrong and what to do."""
+        return ConfigurationError(f"{self.where}.{key}: {reason}")

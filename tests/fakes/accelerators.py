@@ -1,0 +1,429 @@
+"""Handles to the fake devices: attributes are what the driver answers from then on.
+
+A number set to None is one the device does not support: its call answers NOT_SUPPORTED. Counters
+(energy, throttling, traffic) grow by themselves: setting one fixes its value at this moment and
+leaves its speed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tests.fakes.scenario import CONSTANTS, UNSUPPORTED, UNSUPPORTED_LONG, wake
+
+MIB = 1 << 20
+THROTTLE_REASONS = {
+    "sw_power_cap": "power_cap_nanoseconds",
+    "thermal": "thermal_nanoseconds",
+    "sync_boost": "sync_boost_nanoseconds",
+    "board_limit": "board_limit_nanoseconds",
+    "low_utilization": "low_utilization_nanoseconds",
+    "reliability": "reliability_nanoseconds",
+    "sw_thermal": "software_thermal_nanoseconds",
+    "hw_thermal": "hardware_thermal_nanoseconds",
+    "hw_power_brake": "power_brake_nanoseconds",
+}
+COUNTERS = (
+    "energy_millijoules",
+    *THROTTLE_REASONS.values(),
+    "pcie_transmit_bytes",
+    "pcie_receive_bytes",
+    "nvlink_transmit_kib",
+    "nvlink_receive_kib",
+)
+VOLATILE_ERRORS = ("corrected_volatile_errors", "uncorrected_volatile_errors")
+
+
+class Number:
+    """One number of the device; None where it does not support it."""
+
+    def __init__(self, unsupported: int = UNSUPPORTED) -> None:
+        self._unsupported = unsupported
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, accelerator: Accelerator, owner: type) -> int | None:
+        value = getattr(accelerator.device, self._name)
+        return None if value == self._unsupported else value
+
+    def __set__(self, accelerator: Accelerator, value: int | None) -> None:
+        setattr(accelerator.device, self._name, self._unsupported if value is None else value)
+
+
+class Text:
+    """One string of the device, as text or, to be hostile, as bytes; empty is unsupported."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, accelerator: Accelerator, owner: type) -> str:
+        return getattr(accelerator.device, self._name).decode(errors="replace")
+
+    def __set__(self, accelerator: Accelerator, value: str | bytes) -> None:
+        setattr(accelerator.device, self._name, value.encode() if isinstance(value, str) else value)
+
+
+class Counter:
+    """One counter of the device; None where it does not support it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, accelerator: Accelerator, owner: type) -> int | None:
+        counter = getattr(accelerator.device, self._name)
+        return int(accelerator.counter_value(self._name)) if counter.supported else None
+
+    def __set__(self, accelerator: Accelerator, value: float | None) -> None:
+        accelerator.set_counter(self._name, value)
+
+
+class Accelerator:
+    """What GPUs and Gaudi cards have in common.
+
+    Args:
+        scenario: The shared memory.
+        vendor: "nvidia" or "habana".
+        slot: The device's place, 0 to 15, which stays its own while others come and go.
+    """
+
+    name = Text()
+    uuid = Text()
+    serial = Text()
+    bus_id = Text()
+    minor_number = Number()
+    module_id = Number()
+    memory_total_bytes = Number(UNSUPPORTED_LONG)
+    memory_used_bytes = Number(UNSUPPORTED_LONG)
+    sample_period_microseconds = Number(UNSUPPORTED_LONG)
+    temperature = Number()
+    shutdown_threshold = Number()
+    slowdown_threshold = Number()
+    memory_maximum_threshold = Number()
+    maximum_operating_threshold = Number()
+    power_limit_milliwatts = Number()
+    default_power_limit_milliwatts = Number()
+    minimum_power_limit_milliwatts = Number()
+    maximum_power_limit_milliwatts = Number()
+    energy_millijoules = Counter()
+    power_cap_nanoseconds = Counter()
+    thermal_nanoseconds = Counter()
+    pcie_transmit_bytes = Counter()
+    pcie_receive_bytes = Counter()
+    performance_state = Number()
+    throttle_reasons = Number(UNSUPPORTED_LONG)
+    pcie_generation = Number()
+    maximum_pcie_generation = Number()
+    pcie_width = Number()
+    maximum_pcie_width = Number()
+    pcie_replays = Number()
+    ecc_enabled = Number()
+    ecc_pending = Number()
+    corrected_volatile_errors = Number(UNSUPPORTED_LONG)
+    uncorrected_volatile_errors = Number(UNSUPPORTED_LONG)
+    corrected_aggregate_errors = Number(UNSUPPORTED_LONG)
+    uncorrected_aggregate_errors = Number(UNSUPPORTED_LONG)
+    corrected_remapped_rows = Number()
+    uncorrected_remapped_rows = Number()
+    remapping_pending = Number()
+
+    def __init__(self, scenario: Any, vendor: str, slot: int) -> None:
+        self._scenario = scenario
+        self.vendor = vendor
+        self.slot = slot
+        self.device = getattr(scenario, vendor).devices[slot]
+
+    # -- counters ------------------------------------------------------------------------------
+
+    def counter_value(self, name: str) -> float:
+        """Give a counter's exact value at this moment, without rounding."""
+        counter = getattr(self.device, name)
+        elapsed = max(0, self._monotonic_nanoseconds() - counter.since_nanoseconds)
+        return counter.base + elapsed * 1e-9 * counter.per_second
+
+    def set_counter(
+        self, name: str, value: float | None = None, per_second: float | None = None
+    ) -> None:
+        """Fix a counter's value, its speed, or both; with neither, it is unsupported."""
+        counter = getattr(self.device, name)
+        if value is None and per_second is not None:
+            value = self.counter_value(name)
+        counter.sequence += 1
+        counter.supported = value is not None
+        counter.base = value or 0.0
+        counter.since_nanoseconds = self._monotonic_nanoseconds()
+        if per_second is not None:
+            counter.per_second = per_second
+        counter.sequence += 1
+
+    def grow(self, name: str, per_second: float) -> None:
+        """Let a counter grow at another speed from now on."""
+        self.set_counter(name, per_second=per_second)
+
+    def throttle(self, reason: str, fraction: float) -> None:
+        """Throttle this part of the time from now on; `throttle_reasons` stays as it is.
+
+        Args:
+            reason: A key of THROTTLE_REASONS; Gaudi has sw_power_cap and thermal.
+            fraction: 0 to 1.
+        """
+        self.grow(THROTTLE_REASONS[reason], fraction * 1e9)
+
+    @property
+    def power_milliwatts(self) -> int | None:
+        """The power, average and instant; the energy counter follows it."""
+        power = self.device.power_milliwatts
+        return None if power == UNSUPPORTED else power
+
+    @power_milliwatts.setter
+    def power_milliwatts(self, milliwatts: int | None) -> None:
+        stored = UNSUPPORTED if milliwatts is None else milliwatts
+        if self.device.energy_millijoules.supported:
+            self.grow("energy_millijoules", milliwatts or 0)
+        self.device.power_milliwatts = self.device.instant_power_milliwatts = stored
+
+    # -- load ----------------------------------------------------------------------------------
+
+    @property
+    def utilization(self) -> int:
+        """Percent of high load; setting it makes the load constant, now and before."""
+        return self.device.load.high_percent
+
+    @utilization.setter
+    def utilization(self, percent: int) -> None:
+        self.constant_load(percent)
+
+    @property
+    def memory_utilization(self) -> int:
+        """Percent of time the memory is busy; setting it makes it constant, now and before."""
+        return self.device.memory_load.high_percent
+
+    @memory_utilization.setter
+    def memory_utilization(self, percent: int) -> None:
+        self._set_load("memory_load", high_percent=percent, duty=1.0, period_microseconds=1)
+
+    def constant_load(self, percent: int, *, from_now: bool = False) -> None:
+        """Be busy to this percentage, from now on or (else) as if it had always been so."""
+        self._set_load(
+            "load", from_now=from_now, high_percent=percent, duty=1.0, period_microseconds=1
+        )
+
+    def square_wave(
+        self,
+        duty: float = 0.25,
+        period_seconds: float = 2.0,
+        *,
+        high_percent: int = 100,
+        low_percent: int = 0,
+        from_now: bool = False,
+    ) -> None:
+        """Be busy for the first part of every period, which begins at multiples of the period."""
+        self._set_load(
+            "load",
+            from_now=from_now,
+            high_percent=high_percent,
+            low_percent=low_percent,
+            duty=duty,
+            period_microseconds=round(period_seconds * 1e6),
+        )
+
+    def idle(self, *, from_now: bool = False) -> None:
+        """Do nothing and leave no samples: the buffer answers NOT_FOUND once it has drained."""
+        self._set_load("load", from_now=from_now, idle=1, duty=1.0, period_microseconds=1)
+
+    def _set_load(self, member: str, *, from_now: bool = False, **values: float) -> None:
+        load = getattr(self.device, member)
+        before = getattr(self.device, f"{member}_before")
+        now = self._sample_clock_microseconds() if from_now else 0
+        if from_now:
+            ctypes.pointer(before)[0] = load
+        for name in ("idle", "high_percent", "low_percent", "duty", "period_microseconds"):
+            setattr(load, name, values.get(name, 0))
+        if not from_now:
+            ctypes.pointer(before)[0] = load
+        setattr(self.device, f"{member}_since_microseconds", now)
+
+    # -- presence ------------------------------------------------------------------------------
+
+    def lose(self, *, hidden: bool = False) -> None:
+        """Fall off the bus: every call about it answers that it is lost.
+
+        Args:
+            hidden: Also leave the count of processes that initialise from now on.
+        """
+        self.device.hidden = hidden
+        self.device.lost = 1
+        wake(self._scenario)
+
+    def restore(self) -> None:
+        """Come back, as after a reset."""
+        self.device.lost = self.device.hidden = 0
+        wake(self._scenario)
+
+    def remove(self) -> None:
+        """Go for good: lost to those who know it, gone from the count at their next start."""
+        self.device.present = 0
+        wake(self._scenario)
+
+    def delay(self, microseconds: int, *, spin: bool = False) -> None:
+        """Make every call about this device take longer.
+
+        Args:
+            microseconds: How much; 0 ends it. A sleep adds the kernel's timer slack of some 60 us.
+            spin: Burn the processor instead of sleeping.
+        """
+        self.device.delay_spins = spin
+        self.device.delay_microseconds = microseconds
+
+    def deliver_event(self, event_type: int, data: int = 0) -> None:
+        """Put an event into the ring: those who registered for it get it once."""
+        count = self._scenario.event_count
+        event = self._scenario.events[count % CONSTANTS["EVENT_LIMIT"]]
+        event.vendor = 0 if self.vendor == "nvidia" else 1
+        event.device, event.generation = self.slot, self.device.generation
+        event.type, event.data = event_type, data
+        self._scenario.event_count = count + 1
+        wake(self._scenario)
+
+    # -- the machine's side --------------------------------------------------------------------
+
+    def configure(self, values: Mapping[str, Any]) -> None:
+        """Set many attributes; counters become supported and start at their value."""
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def forget(self) -> None:
+        """Start all counters and volatile errors at zero again, as a fresh driver does."""
+        for name in COUNTERS:
+            if getattr(self.device, name).supported:
+                self.set_counter(name, 0.0)
+        for name in VOLATILE_ERRORS:
+            if getattr(self.device, name) != UNSUPPORTED_LONG:
+                setattr(self.device, name, 0)
+
+    def rebase(self, values: Mapping[str, float]) -> None:
+        """Give supported counters these values at this moment."""
+        for name, value in values.items():
+            if getattr(self.device, name).supported:
+                self.set_counter(name, value)
+
+    def _monotonic_nanoseconds(self) -> int:
+        if self._scenario.clock_stopped:
+            return self._scenario.stopped_monotonic_nanoseconds
+        return time.monotonic_ns()
+
+    def _sample_clock_microseconds(self) -> int:
+        if self._scenario.clock_stopped:
+            return self._scenario.stopped_realtime_microseconds
+        if self.device.sample_clock_is_boottime:
+            return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+        return time.time_ns() // 1000
+
+
+class Gpu(Accelerator):
+    """One NVIDIA GPU."""
+
+    vbios_version = Text()
+    brand = Number()
+    architecture = Number()
+    compute_capability_major = Number()
+    compute_capability_minor = Number()
+    pci_device_id = Number()
+    pci_subsystem_id = Number()
+    sample_depth = Number()
+    sample_clock_is_boottime = Number()
+    encoder_utilization = Number()
+    decoder_utilization = Number()
+    memory_reserved_bytes = Number(UNSUPPORTED_LONG)
+    bar1_total_bytes = Number(UNSUPPORTED_LONG)
+    bar1_used_bytes = Number(UNSUPPORTED_LONG)
+    memory_temperature = Number()
+    target_temperature = Number()
+    shutdown_margin = Number()
+    slowdown_margin = Number()
+    memory_maximum_margin = Number()
+    maximum_operating_margin = Number()
+    instant_power_milliwatts = Number()
+    graphics_clock = Number()
+    sm_clock = Number()
+    memory_clock = Number()
+    video_clock = Number()
+    maximum_graphics_clock = Number()
+    maximum_sm_clock = Number()
+    maximum_memory_clock = Number()
+    maximum_video_clock = Number()
+    persistence_mode = Number()
+    supported_throttle_reasons = Number(UNSUPPORTED_LONG)
+    sync_boost_nanoseconds = Counter()
+    board_limit_nanoseconds = Counter()
+    low_utilization_nanoseconds = Counter()
+    reliability_nanoseconds = Counter()
+    software_thermal_nanoseconds = Counter()
+    hardware_thermal_nanoseconds = Counter()
+    power_brake_nanoseconds = Counter()
+    pcie_counter_bits = Number()
+    remapping_failed = Number()
+    full_spare_banks = Number()
+    high_spare_banks = Number()
+    partial_spare_banks = Number()
+    low_spare_banks = Number()
+    no_spare_banks = Number()
+    corrected_retired_pages = Number()
+    uncorrected_retired_pages = Number()
+    retirement_pending = Number()
+    nvlink_count = Number()
+    nvlink_version = Number()
+    nvlink_down_mask = Number()
+    nvlink_crc_flit_errors = Number(UNSUPPORTED_LONG)
+    nvlink_crc_data_errors = Number(UNSUPPORTED_LONG)
+    nvlink_replay_errors = Number(UNSUPPORTED_LONG)
+    nvlink_recovery_errors = Number(UNSUPPORTED_LONG)
+    nvlink_transmit_kib = Counter()
+    nvlink_receive_kib = Counter()
+    recovery_action = Number()
+    fan_count = Number()
+    fan_percent = Number()
+    compute_mode = Number()
+    display_active = Number()
+    display_mode = Number()
+    mig_mode = Number()
+    accounting_mode = Number()
+    supported_event_types = Number(UNSUPPORTED_LONG)
+
+    def deliver_xid(self, code: int) -> None:
+        """Report a critical XID."""
+        self.deliver_event(0x8, code)
+
+    def set_processes(
+        self, processes: Iterable[tuple[int, int]], *, kind: int = 0, sm_percent: int = 0
+    ) -> None:
+        """Run these processes and no others.
+
+        Args:
+            processes: Process id and bytes of memory, -1 for bytes that are not known.
+            kind: 0 compute, 1 graphics, 2 MPS.
+            sm_percent: What each takes of the processors.
+        """
+        listed = list(processes)
+        self.device.process_count = 0
+        for place, (pid, memory_bytes) in enumerate(listed):
+            entry = self.device.processes[place]
+            entry.pid, entry.memory_bytes, entry.kind = pid, memory_bytes, kind
+            entry.sm_percent, entry.memory_percent = sm_percent, 0
+            entry.encoder_percent = entry.decoder_percent = 0
+        self.device.process_count = len(listed)
+
+
+class Hpu(Accelerator):
+    """One Gaudi card."""
+
+    operation_status = Text()
+    board_temperature = Number()
+    soc_clock = Number()
+    maximum_soc_clock = Number()
+    port_count = Number()
+    external_port_mask = Number()
+    port_down_mask = Number()

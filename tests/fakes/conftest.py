@@ -1,0 +1,36 @@
+"""A fake machine and processes that use it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.fakes.console import Console
+from tests.fakes.machine import FakeMachine
+
+
+@pytest.fixture
+def machine(tmp_path) -> Iterator[FakeMachine]:
+    """Two GPUs and two Gaudi cards."""
+    with FakeMachine(tmp_path, gpus=2, hpus=2) as machine:
+        yield machine
+
+
+@pytest.fixture
+def open_console(machine) -> Iterator[Callable[[], Console]]:
+    """Start processes that have initialised the library and hold `gpu`, the first one's handle."""
+    with ExitStack() as stack:
+
+        def start(library: str = "nvml") -> Console:
+            console = stack.enter_context(Console(machine))
+            console(f"{library}.{library}Init()")
+            console(f"gpu = {library}.{library}DeviceGetHandleByIndex(0)")
+            return console
+
+        yield start
+
+
+@pytest.fixture
+def console(open_console) -> Console:
+    """One such process that talks to NVML."""
+    return open_console()

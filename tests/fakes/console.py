@@ -1,0 +1,114 @@
+"""A process that uses the real bindings on a fake machine and does what a test tells it.
+
+    with Console(machine) as console:
+        console("nvml.nvmlInit()")
+        console("gpu = nvml.nvmlDeviceGetHandleByIndex(0)")
+        console("nvml.nvmlDeviceGetUUID(gpu)")      the UUID
+        console("nvml.nvmlDeviceGetName(None)")     raises DriverError(2)
+
+`nvml` is pynvml and `hlml` is pyhlml there; names that are assigned stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tests.fakes.machine import FakeMachine
+
+_PROGRAM = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import pynvml as nvml
+import pyhlml as hlml
+from pyhlml.hlml_error import HLMLError
+own = {"nvml": nvml, "hlml": hlml}
+for line in sys.stdin:
+    text = json.loads(line)
+    try:
+        try:
+            code = compile(text, "test", "eval")
+        except SyntaxError:
+            code = compile(text, "test", "exec")
+        answer = {"value": eval(code, own)}
+    except (nvml.NVMLError, HLMLError) as error:
+        answer = {"code": error.value}
+    except Exception as error:
+        answer = {"trouble": repr(error)}
+    print(json.dumps(answer, default=lambda value: value.decode() if isinstance(value, bytes) else str(value)), flush=True)
+"""
+
+
+class DriverError(Exception):
+    """The driver answered an error.
+
+    Attributes:
+        code: Its number.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Console:
+    """See the module.
+
+    Args:
+        machine: Whose libraries the process finds.
+        variables: Its variables, where not those of `machine.environment()`.
+    """
+
+    def __init__(self, machine: FakeMachine, variables: Mapping[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            env={**os.environ, **(machine.environment() if variables is None else variables)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Console:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def __call__(self, text: str) -> Any:
+        """Run one expression or statement there and give its value.
+
+        Raises:
+            DriverError: The driver answered an error.
+        """
+        self.begin(text)
+        return self.end()
+
+    def begin(self, text: str) -> None:
+        """Start what may take long; `end` gives its value."""
+        print(json.dumps(text), file=self._process.stdin, flush=True)
+
+    def end(self) -> Any:
+        """Give the value of what was begun.
+
+        Raises:
+            DriverError: The driver answered an error.
+        """
+        answer = json.loads(self._process.stdout.readline())
+        if "code" in answer:
+            raise DriverError(answer["code"])
+        if "trouble" in answer:
+            raise AssertionError(answer["trouble"])
+        return answer["value"]
+
+    def code_of(self, text: str) -> int:
+        """Give the error that the driver answers, 0 where it answers none."""
+        try:
+            self(text)
+        except DriverError as error:
+            return error.code
+        return 0

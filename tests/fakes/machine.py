@@ -1,0 +1,446 @@
+r"""A machine with fake accelerators, for tests and benchmarks.
+
+Fake vendor libraries, written in C, are loaded through the real bindings (pynvml, pyhlml) by any
+number of processes. What they answer lies in one memory-mapped file; a test changes it there, and
+the very next driver call anywhere sees it.
+
+    machine = FakeMachine(tmp_path, gpus=8)
+    exporter = subprocess.Popen([...], env={**os.environ, **machine.environment()})
+    machine.gpu(3).temperature = 91
+    machine.lose(5)
+    machine.hang("nvmlDeviceGetTemperature", device=2)
+
+From a shell, at the root of the repository, with GPUs that follow the command to its end:
+
+    python -m tests.fakes.machine --gpus 8 --hpus 0 --delay-us 50 -- COMMAND ...
+
+and, while it runs, from another shell (the command prints its directory):
+
+    python -c 'from tests.fakes.machine import FakeMachine; FakeMachine.open("DIR").lose(3)'
+
+Function names are those of the C library, as "nvmlDeviceGetTemperature" or "hlml_device_get_name";
+NVML's may come without their `_v2`, "nvml*" and "hlml*" mean every function, and "hl-smi" is one
+that can be counted and can hang.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.fakes.accelerators import COUNTERS, Accelerator, Gpu, Hpu
+from tests.fakes.libraries import library_path
+from tests.fakes.models import gpu_values, hpu_values
+from tests.fakes.scenario import CONSTANTS, FUNCTIONS, create_scenario, open_scenario, wake
+
+Kind = Literal["gpu", "hpu"]
+FOREVER = -1
+NVML_DRIVER = "570.124.06"
+NVML_UPGRADE = "580.65.06"
+HLML_DRIVER = "1.22.1-97ec1a4"
+
+_VENDORS = {"gpu": "nvidia", "hpu": "habana"}
+_HERE = Path(__file__).resolve().parent
+
+
+def function_row(name: str) -> int:
+    """Find a function's row in the scenario's tables.
+
+    Raises:
+        KeyError: The fakes have no such function.
+    """
+    own = name.replace("*", "_any").replace("-", "_")
+    candidates = (own, f"{name}_v2", f"{name}_v3", f"{name}WithFlags")
+    for candidate in candidates if name != "nvmlInit" else ("nvmlInitWithFlags",):
+        if candidate in FUNCTIONS:
+            return FUNCTIONS[candidate]
+    raise KeyError(f"no function {name} in tests/fakes/functions.h")
+
+
+class FakeMachine:
+    """A directory with the scenario of a machine, and the ways to change it.
+
+    Args:
+        directory: Where the scenario is made; it must exist.
+        gpus: How many NVIDIA GPUs there are, at most 16.
+        hpus: How many Gaudi cards there are, at most 16.
+        model: The GPUs' name; H100, A100 and RTX 4090 have limits of their own.
+    """
+
+    def __init__(
+        self, directory: Path, gpus: int = 8, hpus: int = 0, model: str = "NVIDIA H100 80GB HBM3"
+    ) -> None:
+        self.path = Path(directory) / "accelerators"
+        self.model = model
+        self.scenario: Any = create_scenario(self.path)
+        self._vendors = ("nvidia",) * bool(gpus) + ("habana",) * bool(hpus)
+        self._added = {"gpu": 0, "hpu": 0}
+        for driver, version, cuda in (
+            (self.scenario.nvidia, NVML_DRIVER, 12080),
+            (self.scenario.habana, HLML_DRIVER, 0),
+        ):
+            driver.loaded = driver.epoch = driver.kernel_version = driver.library_version = 1
+            driver.version = version.encode()
+            driver.library_version_text = f"12.{version}".encode() if cuda else version.encode()
+            driver.cuda_version = cuda
+            driver.unloaded_code = 1
+        for _ in range(gpus):
+            self.add_gpu()
+        for _ in range(hpus):
+            self.add_hpu()
+
+    @classmethod
+    def open(cls, directory: Path | str) -> FakeMachine:
+        """Take hold of a machine that another process made in this directory."""
+        machine = cls.__new__(cls)
+        machine.path = Path(directory) / "accelerators"
+        machine.scenario = open_scenario(machine.path)
+        counts = {kind: sum(d.present for d in machine._devices(kind)) for kind in _VENDORS}
+        machine.model = machine.gpu(0).name
+        machine._vendors = tuple(_VENDORS[kind] for kind in _VENDORS if counts[kind])
+        machine._added = dict.fromkeys(_VENDORS, CONSTANTS["DEVICE_LIMIT"])
+        return machine
+
+    def __enter__(self) -> FakeMachine:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Set hung calls free; processes that still use the machine go on with its last state."""
+        self.heal()
+
+    # -- for processes ---------------------------------------------------------------------------
+
+    def environment(self, vendors: Iterable[str] | None = None) -> dict[str, str]:
+        """Give the variables with which a process finds the fake libraries.
+
+        Args:
+            vendors: Which libraries are installed: "nvidia", "habana", both or none; by default
+                those of the devices that the machine began with.
+        """
+        chosen = tuple(self._vendors if vendors is None else vendors)
+        paths = {vendor: library_path(vendor) for vendor in chosen}
+        directories = [str(path.parent) for path in paths.values()]
+        inherited = os.environ.get("LD_LIBRARY_PATH")
+        variables = {
+            "FAKE_ACCELERATORS": str(self.path),
+            "LD_LIBRARY_PATH": ":".join([*directories, *([inherited] if inherited else [])]),
+        }
+        if "habana" in paths:
+            variables["LD_PRELOAD"] = str(paths["habana"])
+        return variables
+
+    def attach(self) -> None:
+        """Let this very process use the machine, as if it had just loaded the libraries.
+
+        pynvml and pyhlml must be initialised anew afterwards.
+        """
+        os.environ["FAKE_ACCELERATORS"] = str(self.path)
+        for vendor in self._vendors:
+            library = ctypes.CDLL(str(library_path(vendor)))
+            library.fake_attach(str(self.path).encode())
+
+    def hl_smi_directory(self) -> Path:
+        """Give a directory for PATH that has an `hl-smi` which knows this machine."""
+        directory = self.path.parent / "bin"
+        directory.mkdir(exist_ok=True)
+        command = directory / "hl-smi"
+        command.write_text(
+            f"#!/bin/sh\nFAKE_ACCELERATORS='{self.path}' exec '{sys.executable}' -S"
+            f" '{_HERE / 'hl-smi'}' \"$@\"\n"
+        )
+        command.chmod(0o755)
+        return directory
+
+    # -- devices ---------------------------------------------------------------------------------
+
+    def gpu(self, slot: int) -> Gpu:
+        """Take hold of a GPU."""
+        return Gpu(self.scenario, "nvidia", slot)
+
+    def hpu(self, slot: int) -> Hpu:
+        """Take hold of a Gaudi card."""
+        return Hpu(self.scenario, "habana", slot)
+
+    def device(self, slot: int, kind: Kind = "gpu") -> Accelerator:
+        """Take hold of a device of either kind."""
+        return self.gpu(slot) if kind == "gpu" else self.hpu(slot)
+
+    def add_gpu(self) -> Gpu:
+        """Plug in another GPU in the first free slot.
+
+        Running processes count it after their next start of the library, or at once where
+        `see_added_at_once` was called.
+        """
+        gpu = self.gpu(self._free_slot("gpu"))
+        self._plug_in(gpu, gpu_values(self.model, self._number("gpu")))
+        return gpu
+
+    def add_hpu(self) -> Hpu:
+        """Plug in another Gaudi card in the first free slot."""
+        hpu = self.hpu(self._free_slot("hpu"))
+        self._plug_in(hpu, hpu_values(self._number("hpu")))
+        return hpu
+
+    def see_added_at_once(self, kind: Kind = "gpu", *, seen: bool = True) -> None:
+        """Let running processes see added and removed devices without a new start."""
+        self._driver(kind).added_seen_at_once = seen
+
+    def remove_gpu(self, slot: int) -> None:
+        """Unplug a GPU."""
+        self.gpu(slot).remove()
+
+    def lose(self, slot: int, kind: Kind = "gpu", *, hidden: bool = False) -> None:
+        """Let a device fall off the bus; see `Accelerator.lose`."""
+        self.device(slot, kind).lose(hidden=hidden)
+
+    def restore(self, slot: int, kind: Kind = "gpu") -> None:
+        """Bring a lost device back."""
+        self.device(slot, kind).restore()
+
+    def delay(
+        self, microseconds: int, slot: int | None = None, kind: Kind = "gpu", *, spin: bool = False
+    ) -> None:
+        """Make every call about one device, or about each of a kind, take longer."""
+        for place in range(CONSTANTS["DEVICE_LIMIT"]) if slot is None else (slot,):
+            self.device(place, kind).delay(microseconds, spin=spin)
+
+    def deliver_xid(self, slot: int, code: int) -> None:
+        """Report a critical XID of a GPU."""
+        self.gpu(slot).deliver_xid(code)
+
+    def square_wave(self, slot: int, duty: float = 0.25, period_seconds: float = 2.0) -> None:
+        """Let a GPU be busy in turns, as if it had always been so."""
+        self.gpu(slot).square_wave(duty, period_seconds)
+
+    def constant_load(self, slot: int, percent: int) -> None:
+        """Let a GPU be busy to this percentage, as if it had always been so."""
+        self.gpu(slot).constant_load(percent)
+
+    def idle(self, slot: int) -> None:
+        """Let a GPU leave no samples."""
+        self.gpu(slot).idle()
+
+    def processes(self, slot: int, processes: Iterable[tuple[int, int]]) -> None:
+        """Run these (process id, bytes) on a GPU and no others."""
+        self.gpu(slot).set_processes(processes)
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def hang(self, function: str, device: int | None = None, milliseconds: int = FOREVER) -> None:
+        """Let calls of a function block, each for this long or until `unhang`.
+
+        Args:
+            function: Its name in the C library.
+            device: The slot; None for every device and for functions without one.
+            milliseconds: FOREVER or a number above 0.
+        """
+        self._fault(function, device).hang_milliseconds = milliseconds
+        self.scenario.faults_used = 1
+
+    def unhang(self, function: str, device: int | None = None) -> None:
+        """End a hang; calls that it holds go on at once."""
+        self._fault(function, device).hang_milliseconds = 0
+
+    def fail(self, function: str, device: int | None, code: int) -> None:
+        """Let a function answer this error; 0 ends it."""
+        self._fault(function, device).code = code
+        self.scenario.faults_used = 1
+
+    def fail_field(self, field: int, device: int | None, code: int) -> None:
+        """Let one entry of nvmlDeviceGetFieldValues answer this error; 0 ends it."""
+        faults = self.scenario.field_faults
+        wanted = (field, -1 if device is None else device)
+        count = self.scenario.field_fault_count
+        place = next(
+            (p for p in range(count) if (faults[p].field, faults[p].device) == wanted), count
+        )
+        faults[place].field, faults[place].device, faults[place].code = *wanted, code
+        self.scenario.field_fault_count = max(count, place + 1)
+
+    def heal(self) -> None:
+        """End all hangs, failures and delays."""
+        self.scenario.field_fault_count = 0
+        ctypes.memset(
+            ctypes.addressof(self.scenario.faults), 0, ctypes.sizeof(self.scenario.faults)
+        )
+        for kind in _VENDORS:
+            self.delay(0, kind=kind)
+
+    # -- drivers ---------------------------------------------------------------------------------
+
+    def unload_driver(self, kind: Kind = "gpu", code: int = 1) -> None:
+        """Take the kernel driver away.
+
+        Args:
+            kind: Which vendor's.
+            code: What running processes are answered; starting the library says DRIVER_NOT_LOADED.
+        """
+        self._driver(kind).unloaded_code = code
+        self._driver(kind).loaded = 0
+        wake(self.scenario)
+
+    def load_driver(self, kind: Kind = "gpu", *, reset: bool = True) -> None:
+        """Load the driver that fits the library on disk.
+
+        Processes that started the library before are uninitialised until they start it anew.
+
+        Args:
+            kind: Which vendor's.
+            reset: Counters and volatile errors start at zero, as in life.
+        """
+        driver = self._driver(kind)
+        driver.kernel_version = driver.library_version
+        driver.epoch += 1
+        if reset:
+            for accelerator in self._accelerators(kind):
+                accelerator.forget()
+        driver.loaded = 1
+        wake(self.scenario)
+
+    def mismatch(
+        self, version: str = NVML_UPGRADE, *, library_on_disk: bool = True, kind: Kind = "gpu"
+    ) -> None:
+        """Upgrade the driver under running processes.
+
+        Those that have loaded the library are answered LIB_RM_VERSION_MISMATCH for good.
+
+        Args:
+            version: The driver's new version.
+            library_on_disk: The library was upgraded too, so that processes which load it from now
+                on work. False: they are refused as well, until `load_driver`.
+            kind: Which vendor's.
+        """
+        driver = self._driver(kind)
+        driver.epoch += 1
+        driver.version = version.encode()
+        fresh = max(driver.kernel_version, driver.library_version) + 1
+        if library_on_disk:
+            driver.library_version = fresh
+            driver.library_version_text = f"13.{version}".encode()
+        driver.kernel_version = fresh
+        wake(self.scenario)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def stop_clock(self, realtime_seconds: float | None = None) -> None:
+        """Stop the devices' clocks, so that counters and samples stand still.
+
+        Args:
+            realtime_seconds: What their wall clock shows, in seconds since 1970; None for now.
+        """
+        any_device = self.gpu(0)
+        monotonic = any_device._monotonic_nanoseconds()
+        realtime = any_device._sample_clock_microseconds()
+        if realtime_seconds is not None:
+            realtime = round(realtime_seconds * 1e6)
+        self.scenario.stopped_monotonic_nanoseconds = monotonic
+        self.scenario.stopped_realtime_microseconds = realtime
+        self.scenario.clock_stopped = 1
+
+    def advance(self, seconds: float) -> None:
+        """Let a stopped clock show this much more."""
+        self.scenario.stopped_realtime_microseconds += round(seconds * 1e6)
+        self.scenario.stopped_monotonic_nanoseconds += round(seconds * 1e9)
+
+    def start_clock(self) -> None:
+        """Let the clocks go again; counters go on from where they stood."""
+        everyone = [a for kind in _VENDORS for a in self._accelerators(kind)]
+        stood = [{name: a.counter_value(name) for name in COUNTERS} for a in everyone]
+        self.scenario.clock_stopped = 0
+        for accelerator, values in zip(everyone, stood, strict=True):
+            accelerator.rebase(values)
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def calls(self, function: str, device: int | None = None) -> int:
+        """Count the calls of a function by all processes, about one device or in all."""
+        row = self.scenario.calls[function_row(function)]
+        return sum(row) if device is None else row[1 + device]
+
+    def calls_by_function(self) -> dict[str, int]:
+        """Count the calls of each function that was called."""
+        counts = {name: sum(self.scenario.calls[row]) for name, row in FUNCTIONS.items()}
+        return {name: count for name, count in counts.items() if count}
+
+    def reset_calls(self) -> None:
+        """Count from zero again."""
+        ctypes.memset(ctypes.addressof(self.scenario.calls), 0, ctypes.sizeof(self.scenario.calls))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _driver(self, kind: str) -> Any:
+        return getattr(self.scenario, _VENDORS[kind])
+
+    def _devices(self, kind: str) -> Sequence[Any]:
+        return self._driver(kind).devices
+
+    def _accelerators(self, kind: Kind) -> list[Accelerator]:
+        return [self.device(slot, kind) for slot in range(CONSTANTS["DEVICE_LIMIT"])]
+
+    def _free_slot(self, kind: str) -> int:
+        return next(slot for slot, device in enumerate(self._devices(kind)) if not device.present)
+
+    def _number(self, kind: str) -> int:
+        self._added[kind] += 1
+        return self._added[kind] - 1
+
+    def _plug_in(self, accelerator: Accelerator, values: dict[str, Any]) -> None:
+        device = accelerator.device
+        generation = device.generation + 1
+        ctypes.memset(ctypes.addressof(device), 0, ctypes.sizeof(device))
+        accelerator.configure(values)
+        device.generation = generation
+        device.present = 1
+
+    def _fault(self, function: str, device: int | None) -> Any:
+        return self.scenario.faults[function_row(function)][0 if device is None else 1 + device]
+
+
+def main() -> int:
+    """Run a command on a fake machine and give its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fakes.machine", description="Run COMMAND on a fake machine."
+    )
+    parser.add_argument("--gpus", type=int, default=8, help="NVIDIA GPUs (8)")
+    parser.add_argument("--hpus", type=int, default=0, help="Gaudi cards (0)")
+    parser.add_argument("--model", default="NVIDIA H100 80GB HBM3", help="the GPUs' name")
+    parser.add_argument("--delay-us", type=int, default=0, help="added to each call about a device")
+    parser.add_argument("command", nargs="+", metavar="COMMAND")
+    options = parser.parse_args()
+    # A command that is told to end takes its machine along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with tempfile.TemporaryDirectory(prefix="fake-machine-") as directory:
+        machine = FakeMachine(Path(directory), options.gpus, options.hpus, options.model)
+        for kind in _VENDORS:
+            machine.delay(options.delay_us, kind=kind)
+        variables = {**os.environ, **machine.environment()}
+        if options.hpus:
+            variables["PATH"] = f"{machine.hl_smi_directory()}:{os.environ['PATH']}"
+        print(f"fake machine in {directory}", file=sys.stderr)
+        return _run(options.command, variables)
+
+
+def _run(command: list[str], variables: dict[str, str]) -> int:
+    with subprocess.Popen(command, env=variables) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            return process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
