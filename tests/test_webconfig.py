@@ -10,6 +10,7 @@ from queue import SimpleQueue
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.certificates import make_certificate
 
 from trainvitals.errors import ConfigurationError
 from trainvitals.passwords import Passwords, Verdict, parse_credentials
@@ -25,16 +26,7 @@ CLIENTS = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: cer
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
     """A folder with a self-signed certificate, cert.pem, and its key, key.pem."""
-    folder = tmp_path_factory.mktemp("certificate")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        + ["-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        + ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-        + ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
-        check=True,
-        capture_output=True,
-    )
-    return folder
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture
@@ -176,10 +168,12 @@ def test_any_bytes(tmp_path_factory, content):
     """No content of the file does anything but be read or be refused."""
     path = tmp_path_factory.getbasetemp() / "any.yml"
     path.write_bytes(content)
+    message = ""
     try:
         read_web_config(path)
     except ConfigurationError as refused:
-        assert "\n" not in str(refused)
+        message = str(refused)
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -206,7 +200,7 @@ def test_useless_client_authority(folder):
     """A client_ca_file without a certificate is refused."""
     (folder / "ca.pem").write_text("nothing\n")
     path = write(folder, TLS + CLIENTS.replace("cert.pem", "ca.pem"))
-    with pytest.raises(ConfigurationError, match="ca.pem holds no certificate"):
+    with pytest.raises(ConfigurationError, match=r"ca\.pem holds no certificate"):
         WebConfigFile(path)
 
 
@@ -229,6 +223,7 @@ class Clock:
     now = 0.0
 
     def __call__(self):
+        """Give the time."""
         return self.now
 
 
@@ -269,17 +264,12 @@ def test_renewed_certificate(folder, certificate):
     clock = Clock()
     file = WebConfigFile(write(folder, TLS), clock=clock)
     first = file.context
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        + ["-nodes", "-days", "2", "-subj", "/CN=renewed"]
-        + ["-keyout", folder / "new-key.pem", "-out", folder / "cert.pem"],
-        check=True,
-        capture_output=True,
-    )
+    new = make_certificate(folder, name="renewed", stem="new-")
+    (new / "new-cert.pem").replace(folder / "cert.pem")
     clock.now = 2.0
     file.refresh()
     assert file.context is first
-    (folder / "new-key.pem").replace(folder / "key.pem")
+    (new / "new-key.pem").replace(folder / "key.pem")
     clock.now = 4.0
     file.refresh()
     assert file.context is not first

@@ -17,7 +17,7 @@ TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _KEPT_SHAPES = 256
-_KEPT_NUMBERS = 8192
+_KEPT_NUMBERS = 3072
 _NEGATIVE_ZERO = struct.pack("=d", -0.0)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 import h11
@@ -49,8 +49,7 @@ _PHRASES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """A request and what its head says about the connection.
 
     Attributes:
@@ -165,7 +164,7 @@ class RequestReader:
             end = self._parser.next_event()
         except h11.RemoteProtocolError as error:
             raise self._refuse(error) from error
-        if not isinstance(end, h11.EndOfMessage):
+        if not isinstance(end, h11.EndOfMessage) or "transfer-encoding" in head.request.headers:
             raise RefusalError(413, "a request with a body is not taken")
         self._unread = self._parser.trailing_data[0]
         self._parser = None

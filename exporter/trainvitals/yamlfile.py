@@ -51,7 +51,8 @@ def load_yaml(path: Path, *, flag: str) -> object:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}; correct {flag}") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigurationError(f"{path}: line {line}: {error.problem}; correct it") from error
+        problem = _in_one_line(str(error.problem))
+        raise ConfigurationError(f"{path}: line {line}: {problem}; correct it") from error
     except (yaml.YAMLError, ValueError, LookupError) as error:  # a value that its tag denies
         raise ConfigurationError(f"{path}: this is not YAML; write it as UTF-8 text") from error
     return content
@@ -127,4 +128,8 @@ class Section:
 
     def refuse(self, key: object, reason: str) -> ConfigurationError:
         """Make the error for a key, from what is wrong and what to do."""
-        return ConfigurationError(f"{self.where}.{key}: {reason}")
+        return ConfigurationError(f"{self.where}.{_in_one_line(str(key))}: {_in_one_line(reason)}")
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())

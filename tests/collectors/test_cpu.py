@@ -70,6 +70,15 @@ def test_a_virtual_machine_without_frequencies_has_none(roots: Roots, samples):
     collector.close()
 
 
+def test_cores_beyond_the_bound_are_omitted(roots: Roots, samples):
+    """Three of four are told apart."""
+    collector = CpuCollector(roots=roots, max_cores=3)
+    reading = collector.read(0.0)
+    assert len([key for key in samples(collector.express(reading)) if "core_busy" in key]) == 3
+    assert collector.omitted(reading) == 1
+    collector.close()
+
+
 def test_a_core_that_goes_offline_leaves_no_series(roots: Roots, samples):
     """Its counter is gone and the others are their own."""
     collector = CpuCollector(roots=roots)

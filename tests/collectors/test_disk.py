@@ -45,6 +45,16 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
     collector.close()
 
 
+def test_disks_beyond_the_bound_are_omitted(roots: Roots, samples):
+    """One of three is shown and two are counted."""
+    collector = DiskCollector(roots=roots, limit=1)
+    reading = collector.read(0.0)
+    found = samples(collector.express(reading))
+    assert [key for key in found if "io_now" in key] == ['host_disk_io_now{device="sda"}']
+    assert collector.omitted(reading) == 2
+    collector.close()
+
+
 def test_a_disk_that_is_pulled_leaves_no_series(roots: Roots, samples):
     """The shape changes and the rest keeps its own values."""
     collector = DiskCollector(roots=roots)

@@ -89,6 +89,15 @@ def test_a_place_that_we_may_not_look_at_is_no_complaint(roots: Roots, samples):
     collector.close()
 
 
+def test_file_systems_beyond_the_bound_are_omitted(roots: Roots, samples):
+    """The root and shared memory are shown and three are counted."""
+    collector = FilesystemCollector(roots=roots, statvfs=answer, limit=2)
+    reading = collector.read(math.inf)
+    assert len([key for key in samples(collector.express(reading)) if "info" in key]) == 2
+    assert collector.omitted(reading) == 3
+    collector.close()
+
+
 def test_a_mount_that_goes_leaves_no_series(roots: Roots, samples):
     """The shape changes and the rest stays."""
     collector = FilesystemCollector(roots=roots, statvfs=answer)

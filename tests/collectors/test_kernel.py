@@ -22,6 +22,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
         "host_clock_synchronized": 1,
     }
     assert collector.complaint(reading) is None
+    assert collector.omitted(reading) == 0
     collector.close()
 
 

@@ -26,6 +26,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
         "host_oom_kills_total": 2,
     }
     assert collector.complaint(reading) is None
+    assert collector.omitted(reading) == 0
     collector.close()
 
 

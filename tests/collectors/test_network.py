@@ -46,6 +46,16 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
     collector.close()
 
 
+def test_interfaces_beyond_the_bound_are_omitted(roots: Roots, samples):
+    """One of three is shown and two are counted."""
+    collector = NetworkCollector(roots=roots, limit=1)
+    reading = collector.read(0.0)
+    found = samples(collector.express(reading))
+    assert [key for key in found if "_up" in key] == ['host_network_up{device="eth0"}']
+    assert collector.omitted(reading) == 2
+    collector.close()
+
+
 def test_an_interface_that_goes_leaves_no_series(roots: Roots, samples):
     """The shape changes and the rest keeps its own values."""
     collector = NetworkCollector(roots=roots)

@@ -20,6 +20,7 @@ def test_the_fake_machine_has_these_samples(roots: Roots, samples):
         'host_pressure_stalled_seconds_total{resource="memory",level="full"}': 0.25,
     }
     assert collector.complaint(reading) is None
+    assert collector.omitted(reading) == 0
     collector.close()
 
 

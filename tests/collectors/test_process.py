@@ -23,6 +23,7 @@ def test_the_fake_exporter_has_these_samples(roots: Roots, samples):
         "process_threads": 7,
     }
     assert collector.complaint(reading) is None
+    assert collector.omitted(reading) == 0
     collector.close()
 
 

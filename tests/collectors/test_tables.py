@@ -11,9 +11,9 @@ TWO = Family("two", "gauge", "Two. Source: a test.")
 
 def test_values_stand_column_after_column():
     """All devices of the first family come before those of the second."""
-    columns = (
-        Column[tuple[int, int]]("one", "gauge", "One.", lambda row: row[0]),
-        Column[tuple[int, int]]("two", "gauge", "Two.", lambda row: row[1]),
+    columns: tuple[Column[tuple[int, int]], ...] = (
+        Column("one", "gauge", "One.", lambda row: row[0]),
+        Column("two", "gauge", "Two.", lambda row: row[1]),
     )
     assert list_values(columns, [(1, 2), (3, 4)]) == [1, 3, 2, 4]
     assert list_families(columns, "device", ["a", "b"])[1].samples == (

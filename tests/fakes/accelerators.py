@@ -140,21 +140,21 @@ class Accelerator:
 
     def counter_value(self, name: str) -> float:
         """Give a counter's exact value at this moment, without rounding."""
-        counter = getattr(self.device, name)
-        elapsed = max(0, self._monotonic_nanoseconds() - counter.since_nanoseconds)
-        return counter.base + elapsed * 1e-9 * counter.per_second
+        return _value_at(getattr(self.device, name), self._monotonic_nanoseconds())
 
     def set_counter(
         self, name: str, value: float | None = None, per_second: float | None = None
     ) -> None:
         """Fix a counter's value, its speed, or both; with neither, it is unsupported."""
         counter = getattr(self.device, name)
-        if value is None and per_second is not None:
-            value = self.counter_value(name)
+        # Odd from before the clock is read until all is written: see counter_value in engine.c.
         counter.sequence += 1
+        now = self._monotonic_nanoseconds()
+        if value is None and per_second is not None:
+            value = _value_at(counter, now)
         counter.supported = value is not None
         counter.base = value or 0.0
-        counter.since_nanoseconds = self._monotonic_nanoseconds()
+        counter.since_nanoseconds = now
         if per_second is not None:
             counter.per_second = per_second
         counter.sequence += 1
@@ -321,6 +321,11 @@ class Accelerator:
         if self.device.sample_clock_is_boottime:
             return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
         return time.time_ns() // 1000
+
+
+def _value_at(counter: Any, nanoseconds: int) -> float:
+    elapsed = max(0, nanoseconds - counter.since_nanoseconds)
+    return counter.base + elapsed * 1e-9 * counter.per_second
 
 
 class Gpu(Accelerator):

@@ -107,8 +107,13 @@ class Console:
 
     def code_of(self, text: str) -> int:
         """Give the error that the driver answers, 0 where it answers none."""
+        self.begin(text)
+        return self.end_code()
+
+    def end_code(self) -> int:
+        """Give the error of what was begun, 0 where there is none."""
         try:
-            self(text)
+            self.end()
         except DriverError as error:
             return error.code
         return 0

@@ -337,26 +337,24 @@ int index_of(const struct handle *handle)
 
 /* ---- values ---- */
 
-static struct counter read_counter(const volatile struct counter *counter)
-{
-    struct counter copy;
-    /* A writer that died half-way must not hold the reader. */
-    for (int tries = 0; tries < 1000; tries++) {
-        uint32_t before = __atomic_load_n(&counter->sequence, __ATOMIC_ACQUIRE);
-        copy = (struct counter){before, counter->supported, counter->base, counter->per_second,
-            counter->since_nanoseconds};
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (before % 2 == 0 && before == counter->sequence)
-            break;
-    }
-    return copy;
-}
-
+/* The clock is read while the counter holds still: no later change can then be of an earlier time,
+   and no value falls behind one that was given before. A writer that died half-way must not hold
+   the reader for long. */
 uint64_t counter_value(const struct counter *counter)
 {
-    struct counter now = read_counter(counter);
-    int64_t elapsed = monotonic_nanoseconds() - now.since_nanoseconds;
-    return (uint64_t)(now.base + (elapsed > 0 ? elapsed * 1e-9 * now.per_second : 0.0));
+    const volatile struct counter *shared = counter;
+    double value = 0;
+    for (int tries = 0; tries < 500; tries++) {
+        uint32_t before = __atomic_load_n(&shared->sequence, __ATOMIC_ACQUIRE);
+        int64_t elapsed = monotonic_nanoseconds() - shared->since_nanoseconds;
+        value = shared->base + (elapsed > 0 ? elapsed * 1e-9 * shared->per_second : 0.0);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (before % 2 == 0 && before == shared->sequence)
+            break;
+        if (tries > 100)
+            wait_microseconds(20);
+    }
+    return (uint64_t)value;
 }
 
 int give_counter(const struct counter *counter, uint64_t *value)

@@ -3,7 +3,6 @@
 import time
 
 import pytest
-
 from tests.fakes.console import Console
 from tests.fakes.machine import FakeMachine
 
@@ -16,6 +15,7 @@ MEGABYTE = 1 << 20
 
 
 def field(console, number, member="v.value.ullVal"):
+    """Ask for one field: its error, its type, its value."""
     return console(FIELD.format(member, number))
 
 
@@ -657,7 +657,7 @@ def test_a_waiting_call_is_woken(machine, console):
     console.begin(wait)
     time.sleep(0.03)
     machine.unload_driver()
-    assert console.code_of("0") == 1
+    assert console.end_code() == 1
     assert time.monotonic() - begin < 0.9
 
 

@@ -14,6 +14,7 @@ class SlowClock:
         self.step = step
 
     def __call__(self) -> float:
+        """Give the time."""
         self.now += self.step
         return self.now
 

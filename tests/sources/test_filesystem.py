@@ -36,6 +36,7 @@ class Disks:
         self.heal = threading.Event()
 
     def __call__(self, path: bytes) -> os.statvfs_result:
+        """Answer, raise or hang."""
         self.asked.append(path)
         if path in self.hanging:
             self.heal.wait()

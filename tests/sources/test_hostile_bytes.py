@@ -28,9 +28,13 @@ MACHINE = Path(__file__).parents[1] / "fixtures" / "machine"
 class Source(Protocol):
     """What all sources but one have in common."""
 
-    def read(self) -> object: ...
+    def read(self) -> object:
+        """Read the world."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the files."""
+        ...
 
 
 class Filesystems:
@@ -40,9 +44,11 @@ class Filesystems:
         self.source = FilesystemSource(roots=roots)
 
     def read(self) -> object:
+        """Read, waiting for none that hangs."""
         return self.source.read(0.0)
 
     def close(self) -> None:
+        """Let go of the files."""
         self.source.close()
 
 
@@ -119,13 +125,15 @@ def test_nothing_but_a_source_error_is_raised(machine: Path, path: str, make: Ma
     def holds(data: bytes) -> None:
         (machine / path).write_bytes(data)
         source = make(roots)
+        message = path
         try:
             source.read()
         except SourceError as error:
-            assert path.rpartition("/")[2] in str(error)
-            assert "\n" not in str(error)
+            message = str(error)
         finally:
             source.close()
+        assert path.rpartition("/")[2] in message
+        assert "\n" not in message
 
     holds()
     (machine / path).write_bytes(good)

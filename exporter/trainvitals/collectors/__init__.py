@@ -1,0 +1,71 @@
+"""The collectors: one part of the machine each.
+
+To add one, write its file here and add a line to `COLLECTORS`; the flags `--collector.NAME` and
+`--no-collector.NAME` follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trainvitals.collectors.accelerator import AcceleratorCollector
+from trainvitals.collectors.collector import Collector
+from trainvitals.collectors.cpu import CpuCollector
+from trainvitals.collectors.disk import DiskCollector
+from trainvitals.collectors.filesystem import FilesystemCollector
+from trainvitals.collectors.kernel import KernelCollector
+from trainvitals.collectors.memory import MemoryCollector
+from trainvitals.collectors.network import NetworkCollector
+from trainvitals.collectors.pressure import PressureCollector
+from trainvitals.collectors.process import ProcessCollector
+from trainvitals.sources.accelerators.source import AcceleratorSource
+from trainvitals.sources.files import Roots
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What collectors are made of.
+
+    Attributes:
+        roots: Where the host's file systems are found.
+        accelerators: Reads the accelerators; it also knows the processes that do so.
+    """
+
+    roots: Roots
+    accelerators: AcceleratorSource
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One collector of the list.
+
+    Attributes:
+        name: The value of the label `collector` and the stem of its flags.
+        subject: What it collects, in a few words.
+        build: Makes it.
+    """
+
+    name: str
+    subject: str
+    build: Callable[[Parts], Collector[Any]]
+
+
+COLLECTORS: tuple[Entry, ...] = (
+    Entry("accelerator", "GPUs and HPUs", lambda parts: AcceleratorCollector(parts.accelerators)),
+    Entry("cpu", "CPU time, cores, load", lambda parts: CpuCollector(roots=parts.roots)),
+    Entry("memory", "memory, swap, OOM kills", lambda parts: MemoryCollector(roots=parts.roots)),
+    Entry(
+        "filesystem", "space of file systems", lambda parts: FilesystemCollector(roots=parts.roots)
+    ),
+    Entry("disk", "disk traffic", lambda parts: DiskCollector(roots=parts.roots)),
+    Entry("network", "network traffic", lambda parts: NetworkCollector(roots=parts.roots)),
+    Entry("pressure", "pressure stalls", lambda parts: PressureCollector(roots=parts.roots)),
+    Entry("kernel", "boot time and clock", lambda parts: KernelCollector(roots=parts.roots)),
+    Entry(
+        "process",
+        "the exporter itself",
+        lambda parts: ProcessCollector(children=lambda: parts.accelerators.pids),
+    ),
+)

@@ -9,13 +9,12 @@ from typing import Literal
 
 from trainvitals.families import Block, Family, Labels
 from trainvitals.sources.accelerators.reading import (
-    LINK_ERRORS,
-    THROTTLE_REASONS,
     AcceleratorReading,
     AcceleratorsReading,
     Identity,
     Kind,
 )
+from trainvitals.sources.accelerators.row import LINK_ERRORS, THROTTLE_REASONS
 from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.accelerators.xids import explain_xid
 

@@ -105,6 +105,10 @@ class CpuCollector:
         """Give None: a reading is whole."""
         return None
 
+    def omitted(self, reading: CpuReading) -> int:
+        """Count the cores that the bound left out."""
+        return reading.dropped
+
     def close(self) -> None:
         """Close the files."""
         self._source.close()

@@ -107,6 +107,10 @@ class DiskCollector:
         """Give None: a reading is whole."""
         return None
 
+    def omitted(self, reading: DiskReading) -> int:
+        """Count the disks that the bound left out."""
+        return reading.dropped
+
     def close(self) -> None:
         """Close the file."""
         self._source.close()

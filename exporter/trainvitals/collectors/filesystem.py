@@ -85,6 +85,10 @@ class FilesystemCollector:
             return None
         return f"cannot ask {', '.join(troubled)}; check its server or disk, or unmount it"
 
+    def omitted(self, reading: FilesystemReading) -> int:
+        """Count the file systems that the bound left out."""
+        return reading.dropped
+
     def close(self) -> None:
         """Close the file and let the workers go."""
         self._source.close()

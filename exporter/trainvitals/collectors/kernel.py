@@ -79,6 +79,10 @@ class KernelCollector:
         """Give None: a clock that may not be asked for its error is no fault."""
         return None
 
+    def omitted(self, reading: KernelReading) -> int:  # noqa: ARG002 - nothing grows here
+        """Give 0: no bound leaves anything out."""
+        return 0
+
     def close(self) -> None:
         """Close the file."""
         self._source.close()

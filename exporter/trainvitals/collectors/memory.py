@@ -115,6 +115,10 @@ class MemoryCollector:
         """Give None: a reading is whole."""
         return None
 
+    def omitted(self, reading: MemoryReading) -> int:  # noqa: ARG002 - nothing grows here
+        """Give 0: no bound leaves anything out."""
+        return 0
+
     def close(self) -> None:
         """Close the files."""
         self._source.close()

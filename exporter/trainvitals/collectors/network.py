@@ -67,6 +67,10 @@ class NetworkCollector:
         """Give None: a reading is whole."""
         return None
 
+    def omitted(self, reading: NetworkReading) -> int:
+        """Count the interfaces that the bound left out."""
+        return reading.dropped
+
     def close(self) -> None:
         """Close the files."""
         self._source.close()

@@ -48,6 +48,10 @@ class PressureCollector:
         """Give None: a kernel that does not count stalls is no fault."""
         return None
 
+    def omitted(self, reading: PressureReading) -> int:  # noqa: ARG002 - nothing grows here
+        """Give 0: no bound leaves anything out."""
+        return 0
+
     def close(self) -> None:
         """Close the files."""
         self._source.close()

@@ -95,6 +95,10 @@ class ProcessCollector:
         """Give None: a child that ended is no fault."""
         return None
 
+    def omitted(self, reading: ProcessReading) -> int:  # noqa: ARG002 - nothing grows here
+        """Give 0: no bound leaves anything out."""
+        return 0
+
     def close(self) -> None:
         """Close the files."""
         self._source.close()

@@ -98,8 +98,8 @@ class CpuSource:
         max_cores: int = 64,
         ticks_per_second: int = os.sysconf("SC_CLK_TCK"),
     ) -> None:
-        self._stat = KeptFile(roots.procfs / "stat")
-        self._loadavg = KeptFile(roots.procfs / "loadavg")
+        self._stat = KeptFile(roots.procfs / "stat", single=True)
+        self._loadavg = KeptFile(roots.procfs / "loadavg", single=True)
         self._cpus = roots.sysfs / "devices/system/cpu"
         self._frequencies = FrequencySource(roots=roots)
         self._clock = clock

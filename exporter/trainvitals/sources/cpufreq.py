@@ -78,7 +78,9 @@ class FrequencySource:
 
     def _find(self) -> list[KeptFile]:
         policies = sorted(self._folder.glob("policy*"), key=lambda path: (len(path.name), path))
-        return [KeptFile(policy / "scaling_cur_freq") for policy in policies[: self._limit]]
+        return [
+            KeptFile(policy / "scaling_cur_freq", single=True) for policy in policies[: self._limit]
+        ]
 
     def _ask(self, files: list[KeptFile]) -> list[int]:
         hertz = []

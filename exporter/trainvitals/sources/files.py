@@ -40,12 +40,17 @@ class KeptFile:
 
     Args:
         path: The file; it may not exist (yet).
+        single: The kernel hands it out in one piece, so that no second read need look for more.
+            True of `/proc/stat`, `meminfo`, `loadavg`, `pressure/*`, `PID/stat` and of `/sys`;
+            not of lists such as `vmstat`, `diskstats`, `net/dev` and `mountinfo`, which come by
+            the page, however large the buffer.
     """
 
-    __slots__ = ("_descriptor", "_poll", "path")
+    __slots__ = ("_descriptor", "_poll", "_single", "path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, single: bool = False) -> None:
         self.path = path
+        self._single = single
         self._descriptor: int | None = None
         self._poll: select.poll | None = None
 
@@ -61,12 +66,15 @@ class KeptFile:
         """
         if self._descriptor is not None:
             try:
-                return _read_all(self._descriptor)
+                data = os.pread(self._descriptor, _CHUNK_BYTES, 0)
+                if self._single and len(data) < _CHUNK_BYTES:
+                    return data
+                return _read_on(self._descriptor, data)
             except OSError:
                 self.close()  # its process or device ended; another may have come by that name
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            return _read_all(self._descriptor)
+            return _read_on(self._descriptor, b"")
         except OSError as error:
             self.close()
             if error.errno in _ABSENT:
@@ -110,18 +118,11 @@ class KeptFile:
             self._poll = None
 
 
-def _read_all(descriptor: int) -> bytes:
-    data = os.pread(descriptor, _CHUNK_BYTES, 0)
-    # However large the buffer, the kernel hands out `vmstat`, `diskstats`, `mountinfo` and their
-    # like by the page, so only an empty read is the end.
-    if not (more := os.pread(descriptor, _CHUNK_BYTES, len(data))):
-        return data
-    parts = [data, more]
-    length = len(data) + len(more)
-    while more := os.pread(descriptor, _CHUNK_BYTES, length):
-        parts.append(more)
-        length += len(more)
-    return b"".join(parts)
+def _read_on(descriptor: int, data: bytes) -> bytes:
+    """Read what follows the data that was read from the start; an empty read is the end."""
+    while more := os.pread(descriptor, _CHUNK_BYTES, len(data)):
+        data += more
+    return data
 
 
 def read_small(path: Path) -> str | None:

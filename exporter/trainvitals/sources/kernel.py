@@ -72,7 +72,7 @@ class KernelSource:
         uptime: Callable[[], float] = read_uptime,
         adjtimex: Callable[[], ClockState | None] | None = None,
     ) -> None:
-        self._stat = KeptFile(roots.procfs / "stat")
+        self._stat = KeptFile(roots.procfs / "stat", single=True)
         self._clock = clock
         self._uptime = uptime
         self._adjtimex = adjtimex

@@ -83,7 +83,7 @@ class MemorySource:
         roots: Roots = Roots(),  # noqa: B008 - immutable
         page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
     ) -> None:
-        self._meminfo = KeptFile(roots.procfs / "meminfo")
+        self._meminfo = KeptFile(roots.procfs / "meminfo", single=True)
         self._vmstat = KeptFile(roots.procfs / "vmstat")
         self._page_bytes = page_bytes
 

@@ -175,8 +175,8 @@ class _Link:
             raise ValueError(name)
         folder = class_net / self.device
         self.physical = (folder / "device").exists()
-        self._operstate = KeptFile(folder / "operstate")
-        self._carrier = KeptFile(folder / "carrier")
+        self._operstate = KeptFile(folder / "operstate", single=True)
+        self._carrier = KeptFile(folder / "carrier", single=True)
         self._speed_path = folder / "speed"
         self._speed_age_seconds = speed_age_seconds
         self._speed_bytes: int | None = None

@@ -45,7 +45,8 @@ class PressureSource:
 
     def __init__(self, *, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
         self._files = tuple(
-            (resource, KeptFile(roots.procfs / "pressure" / resource)) for resource in RESOURCES
+            (resource, KeptFile(roots.procfs / "pressure" / resource, single=True))
+            for resource in RESOURCES
         )
 
     def read(self) -> PressureReading:

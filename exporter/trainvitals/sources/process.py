@@ -77,7 +77,7 @@ class ProcessSource:
         self._children = children
         self._ticks_per_second = ticks_per_second
         self._page_bytes = page_bytes
-        self._own = KeptFile(procfs / "self/stat")
+        self._own = KeptFile(procfs / "self/stat", single=True)
         self._own_fd = procfs / "self/fd"
         self._files: dict[int, KeptFile] = {}
         self._seen: dict[int, _Stat] = {}
@@ -122,7 +122,7 @@ class ProcessSource:
         alive: dict[int, _Stat] = {}
         for pid in pids:
             if pid not in self._files:
-                self._files[pid] = KeptFile(self._procfs / str(pid) / "stat")
+                self._files[pid] = KeptFile(self._procfs / str(pid) / "stat", single=True)
             file = self._files[pid]
             if (data := file.read()) is not None:
                 alive[pid] = _parse(data, file.path)
@@ -175,7 +175,7 @@ def _count_names(folder: Path) -> int:
 
 def _parse(data: bytes, path: Path) -> _Stat:
     try:
-        columns = list(map(int, data.rpartition(b") ")[2].split()[1:]))
+        columns = list(map(int, data.rpartition(b") ")[2].split(None, _COLUMNS + 1)[1:-1]))
     except ValueError as error:
         raise not_understood(path) from error
     if len(columns) < _COLUMNS or max(columns) > _MOST:

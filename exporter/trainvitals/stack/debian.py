@@ -28,7 +28,7 @@ PACKAGES = {
 # What the web pages of a program load; the other dependencies matter to an installation only.
 _WEB_PACKAGES = re.compile(r"^(?:libjs|fonts)-[a-z0-9.+-]+$", re.MULTILINE)
 # Two thirds of the unpacked size, and no program or page reads it.
-_UNREAD = ("usr/share/doc", "usr/share/nodejs", "usr/share/javascript/moment-timezone/data")
+_UNREAD = ("usr/share/doc", "usr/share/javascript/moment-timezone/data")
 _DEPENDS = (
     "--recurse",
     "--no-recommends",

@@ -1,7 +1,7 @@
 """The supervisor: it keeps the programs running and is asked through a Unix socket.
 
-supervisord is started in the state directory and its socket is named relative to it, because the
-path of a Unix socket may have 108 bytes at most and a state directory may be deep.
+supervisord is started in the state directory, and both ends name its socket through `/proc`: the
+path of a Unix socket may have 107 bytes at most, and a state directory may be deep.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAULT_NOT_RUNNING = 6  # SHUTDOWN_STATE: it is on its way out
 
 _HEADER = f"""\
 [unix_http_server]
-file={SOCKET}
+file=/proc/self/cwd/{SOCKET}
 chmod=0700
 
 [supervisord]
@@ -103,7 +103,9 @@ def start_supervisor(
     )
     if result.returncode:
         words = result.stdout.strip().splitlines() or ["no message"]
-        raise StackError(f"supervisord does not start in {state_dir}: {words[-1]}")
+        # Its complaint is followed by a hint at its own --help.
+        complaint = next((line for line in words if line.startswith("Error:")), words[-1])
+        raise StackError(f"supervisord does not start in {state_dir}: {complaint}")
 
 
 def render_config(programs: tuple[Program, ...]) -> str:

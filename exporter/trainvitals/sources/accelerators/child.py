@@ -12,7 +12,7 @@ From the child:
     ("absent", reason)   there is no such driver here; the child ends
     ("gone", reason)     the driver does not answer, or not any more; the child ends
     ("read", number, [(uuid, row, busy, processes), ...], [(uuid, state), ...], is_current)
-        the answer: rows as in `DeviceRow`, busy time as its tuple or None; then the devices that
+        the answer: each a UUID and a `row.DeviceRow`; then the devices that
         could not be read; `is_current` is false when the driver shows other devices than it did
     ("xid", uuid, code, unix_seconds)   an error, as soon as the driver tells it
 
@@ -29,21 +29,18 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import astuple
 from functools import partial
-from typing import Any
 
 from trainvitals.crew import Crew, Outcome
-from trainvitals.sources.accelerators.reading import State
-from trainvitals.sources.accelerators.vendor import (
-    Device,
-    DeviceError,
-    DeviceRow,
-    DriverAbsentError,
-    DriverGoneError,
-    Session,
-)
+from trainvitals.sources.accelerators.row import DeviceError, DriverAbsentError, DriverGoneError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from trainvitals.sources.accelerators.row import DeviceRow
+    from trainvitals.sources.accelerators.vendor import Device, Session
 
 LARGEST_MESSAGE_BYTES = 1 << 20
 PATIENCE_FACTOR = 20.0
@@ -70,9 +67,8 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
     except DriverGoneError as error:
         line.send(("gone", str(error)))
         return
-    identities = [astuple(device.identity) for device in session.devices]
-    unreadable = [(astuple(identity), state) for identity, state in session.unreadable]
-    line.send(("opened", identities, unreadable))
+    identities = [device.identity for device in session.devices]
+    line.send(("opened", identities, list(session.unreadable)))
     threading.Thread(target=session.watch, args=(line.report_xid,), daemon=True).start()
     _answer(session, line)
     os._exit(0)  # a call that hangs must not keep the process from ending
@@ -110,14 +106,12 @@ def _read_all(
 
 def _sort(
     posts: list[_Post], outcomes: list[Outcome[DeviceRow]]
-) -> tuple[list[tuple[object, ...]], list[tuple[str, State]]]:
+) -> tuple[list[tuple[object, ...]], list[tuple[str, str]]]:
     rows: list[tuple[object, ...]] = []
-    states: list[tuple[str, State]] = []
+    states: list[tuple[str, str]] = []
     for post, outcome in zip(posts, outcomes, strict=True):
         if outcome.value is not None:
-            read = outcome.value
-            busy = None if read.busy is None else astuple(read.busy)
-            rows.append((post.uuid, read.row, busy, list(read.processes)))
+            rows.append((post.uuid, *outcome.value))
         elif outcome.late:
             states.append((post.uuid, "hung"))
         elif isinstance(outcome.error, DeviceError):
@@ -131,7 +125,7 @@ class _Post:
     """A device and how long its readings took."""
 
     def __init__(self, device: Device) -> None:
-        self.uuid = device.identity.uuid
+        self.uuid = device.identity[2]
         self._device = device
         self._durations: deque[float] = deque(maxlen=_REMEMBERED_DURATIONS)
 

@@ -6,8 +6,6 @@ time. The ledger outlives both.
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from trainvitals.sources.accelerators.process import XidEvent
 from trainvitals.sources.accelerators.reading import (
     AcceleratorReading,
@@ -17,7 +15,7 @@ from trainvitals.sources.accelerators.reading import (
     State,
     XidCount,
 )
-from trainvitals.sources.accelerators.vendor import ROW_FIELDS, SLOT
+from trainvitals.sources.accelerators.row import EMPTY_ROW, ROW_FIELDS, SLOT
 
 MOST_XIDS = 16
 MOST_PROCESSES = 8
@@ -25,9 +23,7 @@ _OTHER_XIDS = -1
 _COUNTERS = tuple(
     SLOT[name] for name in ROW_FIELDS if name.endswith("_total") and not name.startswith("busy_")
 )
-_TUPLES = frozenset(
-    SLOT[field.name] for field in fields(Measurements) if isinstance(field.default, tuple)
-)
+_TUPLES = frozenset(slot for slot, empty in enumerate(EMPTY_ROW) if isinstance(empty, tuple))
 _BUSY, _UNOBSERVED = SLOT["busy_seconds_total"], SLOT["busy_unobserved_seconds_total"]
 _ACTIVE, _EXPECTED = SLOT["links_active"], SLOT["links_expected"]
 

@@ -13,25 +13,22 @@ import ctypes
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from trainvitals.sources.accelerators.reading import (
-    LINK_ERRORS,
-    THROTTLE_REASONS,
-    Identity,
-    State,
-)
-from trainvitals.sources.accelerators.samples import integrate_samples
-from trainvitals.sources.accelerators.vendor import (
+from trainvitals.sources.accelerators.row import (
     EMPTY_ROW,
+    LINK_ERRORS,
     SLOT,
+    THROTTLE_REASONS,
     BusyTime,
     DeviceError,
     DeviceRow,
     DriverAbsentError,
     DriverGoneError,
+    Holder,
+    IdentityFields,
     Row,
 )
+from trainvitals.sources.accelerators.samples import integrate_samples
 
 LIBRARY = "libnvidia-ml.so.1"
 
@@ -46,7 +43,7 @@ _GONE = {
     9: "the driver is not loaded (NVML_ERROR_DRIVER_NOT_LOADED)",
     18: "driver and library versions differ (NVML_ERROR_LIB_RM_VERSION_MISMATCH)",
 }
-_DEVICE_STATES: dict[int, State] = {15: "lost", 28: "lost", 16: "resetting", 4: "unsupported"}
+_DEVICE_STATES = {15: "lost", 28: "lost", 16: "resetting", 4: "unsupported"}
 
 _ALL_LINKS = 0xFFFFFFFF
 _NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
@@ -75,16 +72,26 @@ def _link_error(kind: str) -> int:
     return _LINK_ERRORS + LINK_ERRORS.index(kind)
 
 
-@dataclass(frozen=True, slots=True)
 class _Scalar:
     """A call with one number as its result: value * factor / divisor goes into the slot."""
 
-    symbol: str
-    arguments: tuple[int, ...]
-    type: type[ctypes.c_uint | ctypes.c_ulonglong]
-    slot: int
-    factor: int = 1
-    divisor: int = 1
+    __slots__ = ("arguments", "divisor", "factor", "slot", "symbol", "type")
+
+    def __init__(
+        self,
+        symbol: str,
+        arguments: tuple[int, ...],
+        type_: type[ctypes.c_uint | ctypes.c_ulonglong],
+        slot: int,
+        factor: int = 1,
+        divisor: int = 1,
+    ) -> None:
+        self.symbol = symbol
+        self.arguments = arguments
+        self.type = type_
+        self.slot = slot
+        self.factor = factor
+        self.divisor = divisor
 
 
 _U32 = ctypes.c_uint
@@ -111,15 +118,19 @@ _STATIC_SCALARS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class _FieldValue:
     """A field value: value * factor / divisor goes into the slot."""
 
-    field: int
-    scope: int
-    slot: int
-    factor: int = 1
-    divisor: int = 1
+    __slots__ = ("divisor", "factor", "field", "scope", "slot")
+
+    def __init__(
+        self, field: int, scope: int, slot: int, factor: int = 1, divisor: int = 1
+    ) -> None:
+        self.field = field
+        self.scope = scope
+        self.slot = slot
+        self.factor = factor
+        self.divisor = divisor
 
 
 _FIELD_VALUES = (
@@ -194,14 +205,16 @@ class NvidiaSession:
         self._driver = _read_text(library.nvmlSystemGetDriverVersion)
         self._shown = self._count()
         self.devices: list[NvidiaDevice] = []
-        self.unreadable: list[tuple[Identity, State]] = []
+        self.unreadable: list[tuple[IdentityFields, str]] = []
         for index in range(self._shown):
             self._open_device(index)
 
     def is_current(self) -> bool:
+        """Tell whether the driver still shows the same number of GPUs."""
         return self._count() == self._shown
 
     def watch(self, report: Callable[[str, int], None]) -> None:
+        """Report every Xid of every GPU, until the driver is gone."""
         watched = list(self.devices)
         while watched:
             events = ctypes.c_void_p()
@@ -222,7 +235,7 @@ class NvidiaSession:
     ) -> int:
         from pynvml import c_nvmlEventData_t, nvmlEventTypeXidCriticalError  # noqa: PLC0415
 
-        uuids = {device.handle.value: device.identity.uuid for device in watched}
+        uuids = {device.handle.value: device.identity[2] for device in watched}
         data = c_nvmlEventData_t()
         while True:
             code: int = self._library.nvmlEventSetWait_v2(
@@ -248,17 +261,17 @@ class NvidiaSession:
         uuid = _read_text(self._library.nvmlDeviceGetUUID, handle) if code == _SUCCESS else ""
         if not uuid:
             state = _DEVICE_STATES.get(code, "lost" if code == _SUCCESS else "unsupported")
-            unknown = Identity("gpu", index, f"unknown-{index}", "", "", self._driver)
+            unknown = ("gpu", index, f"unknown-{index}", "", "", self._driver, None)
             self.unreadable.append((unknown, state))
             return
-        identity = Identity(
-            kind="gpu",
-            index=index,
-            uuid=uuid,
-            model=_read_text(self._library.nvmlDeviceGetName, handle),
-            bus_id=_read_bus_id(self._library, handle),
-            driver=self._driver,
-            firmware=_read_text(self._library.nvmlDeviceGetVbiosVersion, handle) or None,
+        identity = (
+            "gpu",
+            index,
+            uuid,
+            _read_text(self._library.nvmlDeviceGetName, handle),
+            _read_bus_id(self._library, handle),
+            self._driver,
+            _read_text(self._library.nvmlDeviceGetVbiosVersion, handle) or None,
         )
         self.devices.append(NvidiaDevice(self._library, handle, identity))
 
@@ -272,7 +285,9 @@ class NvidiaDevice:
         identity: Which GPU.
     """
 
-    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p, identity: Identity) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, handle: ctypes.c_void_p, identity: IdentityFields
+    ) -> None:
         self.identity = identity
         self.handle = handle
         self._library = library
@@ -280,12 +295,15 @@ class NvidiaDevice:
 
     def register(self, events: ctypes.c_void_p) -> bool:
         """Have the device's Xids reported to an event set; tell whether it does."""
-        from pynvml import nvmlEventTypeXidCriticalError as xid  # noqa: PLC0415
+        from pynvml import nvmlEventTypeXidCriticalError  # noqa: PLC0415
 
-        code: int = self._library.nvmlDeviceRegisterEvents(self.handle, _U64(xid), events)
+        code: int = self._library.nvmlDeviceRegisterEvents(
+            self.handle, _U64(nvmlEventTypeXidCriticalError), events
+        )
         return code == _SUCCESS
 
     def read(self, since: int | None) -> DeviceRow:
+        """Read everything; see `Device`."""
         if time.monotonic() >= self._bound_until:
             self._bind()
         row = self._static.copy()
@@ -301,7 +319,7 @@ class NvidiaDevice:
         busy = self._read_busy(since)
         row[SLOT["throttle_seconds_total"]] = tuple(row[_THROTTLE_SECONDS:_LINK_ERRORS])
         row[SLOT["link_errors_total"]] = tuple(row[_LINK_ERRORS:])
-        return DeviceRow(row[:_THROTTLE_SECONDS], busy, processes)
+        return row[:_THROTTLE_SECONDS], busy, processes
 
     def _bind(self) -> None:
         """Make the calls ready, all of them; what proves not supported is left out until later."""
@@ -455,7 +473,7 @@ class NvidiaDevice:
             active = (active or 0) + state.value
         return active
 
-    def _read_processes(self, row: Row) -> list[tuple[int, int | None]]:
+    def _read_processes(self, row: Row) -> list[Holder]:
         room = len(self._processes) // _PROCESS.size
         count = _U32(room)
         function = getattr(self._library, "nvmlDeviceGetComputeRunningProcesses_v3", None)
@@ -496,7 +514,7 @@ class NvidiaDevice:
             self._samples,
         )
         if code == _NOT_FOUND:  # an idle GPU has no samples
-            return BusyTime(since or 0, 0.0, 0.0)
+            return since or 0, 0.0, 0.0
         if code != _SUCCESS:
             _check(code)
             self._unsupported.add("nvmlDeviceGetSamples")

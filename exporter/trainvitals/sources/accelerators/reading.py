@@ -5,20 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from trainvitals.sources.accelerators.row import LINK_ERRORS, THROTTLE_REASONS
+
 Kind = Literal["gpu", "hpu"]
 State = Literal["ok", "lost", "hung", "resetting", "no_driver", "unsupported"]
-
-THROTTLE_REASONS = (
-    "sw_power_cap",
-    "sync_boost",
-    "board_limit",
-    "reliability",
-    "sw_thermal",
-    "hw_thermal",
-    "hw_power_brake",
-    "hw_slowdown",
-)
-LINK_ERRORS = ("crc_flit", "crc_data", "replay", "recovery")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from trainvitals.sources.accelerators.vendor import BusyTime
+from trainvitals.sources.accelerators.row import BusyTime
 
 _USUAL_PERIOD_US = 166_667
 _GAP_IN_PERIODS = 2.5
@@ -31,9 +31,9 @@ def integrate_samples(
             time in which the driver saw nothing to note, and counts as idle.
     """
     if not stamps:
-        return BusyTime(since or 0, 0.0, 0.0)
+        return since or 0, 0.0, 0.0
     if since is None:
-        return BusyTime(stamps[-1], 0.0, 0.0)
+        return stamps[-1], 0.0, 0.0
     period = _period_us(stamps)
     busy_us = 0.0
     lost_us = 0
@@ -48,7 +48,7 @@ def integrate_samples(
         before = stamp
     if lost_us:
         busy_us += lost_us * sum(percents) / len(percents)
-    return BusyTime(stamps[-1], busy_us / 100e6, lost_us / 1e6)
+    return stamps[-1], busy_us / 100e6, lost_us / 1e6
 
 
 def _period_us(stamps: Sequence[int]) -> int:

@@ -1,87 +1,25 @@
 """What a vendor's reader gives to the child process that runs it.
 
 A reader runs in a process of its own (`child.py`), because a driver's library can hang, crash,
-leak, print, and outlive the driver it was made for. Its numbers travel as rows: lists in the
-order of the fields of `Measurements`.
+leak, print, and outlive the driver it was made for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from typing import Protocol
 
-from trainvitals.sources.accelerators.reading import Identity, Measurements, State
-
-ROW_FIELDS = tuple(field.name for field in fields(Measurements))
-SLOT = {name: slot for slot, name in enumerate(ROW_FIELDS)}
-EMPTY_ROW: tuple[object, ...] = tuple(field.default for field in fields(Measurements))
-
-Row = list[object]
-
-
-class DriverAbsentError(Exception):
-    """There is no such driver or library on this machine, which is nothing to report."""
-
-
-class DriverGoneError(Exception):
-    """The driver was there and no longer answers, or refuses this process.
-
-    Attributes:
-        reason: One line for the log and the reason label.
-    """
-
-
-class DeviceError(Exception):
-    """One device cannot be read.
-
-    Attributes:
-        state: Which state it is in.
-    """
-
-    def __init__(self, state: State) -> None:
-        super().__init__(state)
-        self.state = state
-
-
-@dataclass(frozen=True, slots=True)
-class BusyTime:
-    """How long a device was busy since a sample, by the driver's own clock.
-
-    Attributes:
-        newest: The time stamp of the newest sample in microseconds; 0 when the buffer was empty.
-        busy_seconds: Busy time between the asked sample and the newest.
-        unobserved_seconds: What of that time the buffer no longer held.
-    """
-
-    newest: int
-    busy_seconds: float
-    unobserved_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceRow:
-    """What one reading of a device brings.
-
-    Attributes:
-        row: The numbers, in the order of `ROW_FIELDS`.
-        busy: Busy time from the sample buffer; None where the driver keeps none.
-        processes: Pairs of PID and bytes held, largest first; bytes None when not reported.
-    """
-
-    row: Row
-    busy: BusyTime | None
-    processes: Sequence[tuple[int, int | None]]
+from trainvitals.sources.accelerators.row import DeviceRow, IdentityFields
 
 
 class Device(Protocol):
-    """One device that the reader holds open.
+    """One device that a reader holds open.
 
     Attributes:
         identity: Which one.
     """
 
-    identity: Identity
+    identity: IdentityFields
 
     def read(self, since: int | None) -> DeviceRow:
         """Read everything.
@@ -101,17 +39,27 @@ class Session(Protocol):
     """An open driver.
 
     Attributes:
-        devices: Those that could be opened.
-        unreadable: Those the driver shows and will not open, with their state.
         parallel: How many devices may be read at once.
     """
 
-    devices: Sequence[Device]
-    unreadable: Sequence[tuple[Identity, State]]
     parallel: int
 
+    @property
+    def devices(self) -> Sequence[Device]:
+        """Those that could be opened."""
+        ...
+
+    @property
+    def unreadable(self) -> Sequence[tuple[IdentityFields, str]]:
+        """Those that the driver shows and will not open, with their state."""
+        ...
+
     def is_current(self) -> bool:
-        """Tell whether the driver still shows the same number of devices."""
+        """Tell whether the driver still shows the same number of devices.
+
+        Raises:
+            DriverGoneError: It shows none, because it is gone.
+        """
         ...
 
     def watch(self, report: Callable[[str, int], None]) -> None:

@@ -1,0 +1,81 @@
+# Every target works from a bare checkout: it makes .venv and installs what it needs first.
+# pip's own settings (PIP_* and pip.conf) are left as they are.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+READY := .venv/.installed-dev
+STATE := .state
+
+.DEFAULT_GOAL := help
+.PHONY: help monitor-up monitor-down monitor-status monitor-logs test test-long lint format bench docs golden clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+monitor-up: $(INSTALLED) ## Start exporter and Prometheus, wait until both work, print their addresses
+	@$(BIN)/trainvitals up --state-dir $(STATE)
+
+monitor-down: $(INSTALLED) ## Stop everything that monitor-up started; data and logs stay in .state
+	@$(BIN)/trainvitals down --state-dir $(STATE)
+
+monitor-status: $(INSTALLED) ## Show each program, its address, and what Prometheus scrapes
+	@$(BIN)/trainvitals status --state-dir $(STATE)
+
+monitor-logs: $(INSTALLED) ## Follow the logs of every program
+	@$(BIN)/trainvitals logs --state-dir $(STATE)
+
+test: $(READY) ## Run the tests and require 90 % of the code to be covered
+	@$(with_prometheus) $(BIN)/pytest --cov --cov-report=term-missing:skip-covered $(PYTEST_FLAGS)
+
+test-long: export TRAINVITALS_TEST_LONG := 1
+test-long: $(READY) ## Run the tests with what lasts minutes at full length
+	@$(with_prometheus) $(BIN)/pytest --timeout=3600 $(PYTEST_FLAGS)
+
+lint: $(READY) ## Check style, types, layers and spelling
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+format: $(READY) ## Format the code and fix what can be fixed without a thought
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+bench: $(READY) ## Measure what a scrape costs
+	@for script in bench/*_bench.py; do $(BIN)/python "$$script" || exit; done
+
+docs: $(READY) ## Write docs/metrics.md anew from the golden scrape
+	$(BIN)/python docs/build/metrics.py
+
+golden: $(READY) ## Write tests/golden anew; read the diff
+	$(BIN)/pytest -q -k golden --update-golden
+
+clean: ## Remove .venv, caches and build results; .state stays
+	@if [ -S $(STATE)/supervisor.sock ]; then echo "the stack runs from .venv: make monitor-down first" >&2; exit 1; fi
+	rm -rf .venv .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .coverage .coverage.* build dist
+	find exporter tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Where promtool and prometheus are not installed, the tests get Debian's; where there are none to be
+# had, the tests that need them say so.
+with_prometheus = directory=$$($(BIN)/python -c '$(print_directory)' 2>/dev/null) && PATH="$$PATH:$$directory";
+print_directory = from trainvitals.stack.debian import find_program; \
+	print(find_program("promtool").parent)
+
+# A fresh venv has a pip that may not know dependency groups yet.
+$(INSTALLED): pyproject.toml
+	@echo "setting up .venv" >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo "$(PYTHON) is too old: make PYTHON=python3.11 (3.10 at least)" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { \
+		echo "$(PYTHON) cannot make .venv: on Debian and Ubuntu install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[habana]'
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@echo "installing what tests and checks need" >&2
+	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@

@@ -1,0 +1,169 @@
+"""What the exporter answers: one function for each path.
+
+`/metrics` takes `collect[]=NAME` (only these collectors) or `exclude[]=NAME` (all but these), and
+the header `X-Prometheus-Scrape-Timeout-Seconds`, from which its deadline follows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zlib
+from collections.abc import Callable
+
+from trainvitals import __version__
+from trainvitals.exposition import Exposition
+from trainvitals.health import Verdict, judge_health, judge_readiness
+from trainvitals.machine import Machine
+from trainvitals.scrape import Snapshot
+from trainvitals.web.landing import write_landing_page
+from trainvitals.web.messages import Reply, Request, Response
+from trainvitals.web.negotiation import accepts_gzip, prefers_openmetrics
+
+DEADLINE_SECONDS = 5.0
+_LONGEST_DEADLINE_SECONDS = 55.0
+_SHORTEST_DEADLINE_SECONDS = 0.1
+_LONGEST_MARGIN_SECONDS = 0.5
+_MARGIN_RATIO = 0.1
+_GZIP_LEVEL = 1
+_GZIP_FROM_BYTES = 1024
+_GZIP_WINDOW_BITS = 31  # 15, and 16 for gzip's own head and tail
+_JSON = ("Content-Type", "application/json")
+_TEXT = ("Content-Type", "text/plain; charset=utf-8")
+_HTML = ("Content-Type", "text/html; charset=utf-8")
+
+
+class Endpoints:
+    """Answers requests about a machine.
+
+    Args:
+        machine: What to tell about.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._text = Exposition()
+        self._openmetrics = Exposition(openmetrics=True)
+        self._paths: dict[str, Callable[[Request, Reply], None]] = {
+            "/": self._answer_landing,
+            "/metrics": self._answer_metrics,
+            "/health": self._answer_health,
+            "/ready": self._answer_ready,
+            "/-/healthy": self._answer_alive,
+            "/api/v1/readings": self._answer_readings,
+        }
+
+    def answer(self, request: Request, reply: Reply) -> None:
+        """Answer a request, at once or when the machine has been read."""
+        answer = self._paths.get(request.path)
+        if answer is None:
+            paths = ", ".join(self._paths)
+            reply(Response(404, (_TEXT,), f"no such path; there are {paths}\n".encode()))
+        else:
+            answer(request, reply)
+
+    def _answer_landing(self, _: Request, reply: Reply) -> None:
+        reply(Response(200, (_HTML,), write_landing_page(__version__)))
+
+    def _answer_alive(self, _: Request, reply: Reply) -> None:
+        reply(Response(200, (_TEXT,), b"trainvitals is healthy\n"))
+
+    def _answer_metrics(self, request: Request, reply: Reply) -> None:
+        try:
+            names = self._choose_collectors(request)
+        except ValueError as error:
+            reply(Response(400, (_TEXT,), f"{error}\n".encode()))
+            return
+        openmetrics = prefers_openmetrics(request.headers.get("accept", ""))
+        exposition = self._openmetrics if openmetrics else self._text
+        gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
+        self._machine.runner.request(
+            names,
+            choose_deadline(request.headers.get("x-prometheus-scrape-timeout-seconds")),
+            lambda snapshot: reply(_write_metrics(snapshot, exposition, gzip=gzip)),
+        )
+
+    def _choose_collectors(self, request: Request) -> tuple[str, ...]:
+        known = self._machine.runner.names
+        collect = [value for key, value in request.query if key == "collect[]"]
+        exclude = [value for key, value in request.query if key == "exclude[]"]
+        if collect and exclude:
+            raise ValueError("collect[] and exclude[] cannot be used together: choose one")
+        for name in (*collect, *exclude):
+            if name not in known:
+                raise ValueError(f"no collector {name!r}; there are {', '.join(known)}")
+        if collect:
+            return tuple(name for name in known if name in collect)
+        return tuple(name for name in known if name not in exclude)
+
+    def _answer_health(self, _: Request, reply: Reply) -> None:
+        self._judge(reply, judge_health)
+
+    def _answer_ready(self, _: Request, reply: Reply) -> None:
+        self._judge(reply, judge_readiness)
+
+    def _judge(self, reply: Reply, judge: Callable[..., Verdict]) -> None:
+        def deliver(snapshot: Snapshot) -> None:
+            verdict = judge(snapshot, self._machine.expected)
+            reply(_write_json(verdict.document, 200 if verdict.good else 503))
+
+        self._machine.runner.request(self._machine.runner.names, DEADLINE_SECONDS, deliver)
+
+    def _answer_readings(self, _: Request, reply: Reply) -> None:
+        def deliver(snapshot: Snapshot) -> None:
+            reply(_write_json(describe_readings(snapshot), 200))
+
+        self._machine.runner.request(self._machine.runner.names, DEADLINE_SECONDS, deliver)
+
+
+def choose_deadline(scrape_timeout: str | None) -> float:
+    """Choose how long a scrape may take, in seconds.
+
+    Args:
+        scrape_timeout: The header in which Prometheus says when it will stop listening; a tenth
+            of it, at most half a second, is kept for the way back.
+    """
+    try:
+        timeout = float(scrape_timeout) if scrape_timeout else 0.0
+    except ValueError:
+        timeout = 0.0
+    if not 0 < timeout < float("inf"):
+        return DEADLINE_SECONDS
+    deadline = timeout - min(_LONGEST_MARGIN_SECONDS, _MARGIN_RATIO * timeout)
+    return min(_LONGEST_DEADLINE_SECONDS, max(_SHORTEST_DEADLINE_SECONDS, deadline))
+
+
+def describe_readings(snapshot: Snapshot) -> dict[str, object]:
+    """Give every reading, by collector, with how it was obtained; ready for JSON."""
+    collectors: dict[str, object] = {}
+    for report in snapshot.reports:
+        reading = snapshot.readings.get(report.collector)
+        collectors[report.collector] = {
+            "success": report.success,
+            "reason": report.reason,
+            "duration_seconds": report.seconds,
+            "last_success_timestamp_seconds": report.last_success,
+            "reading": dataclasses.asdict(reading)
+            if dataclasses.is_dataclass(reading) and not isinstance(reading, type)
+            else None,
+        }
+    return {"version": __version__, "collectors": collectors}
+
+
+def _write_metrics(snapshot: Snapshot, exposition: Exposition, *, gzip: bool) -> Response:
+    plain = snapshot.written.get(exposition)
+    if plain is None:
+        plain = snapshot.written[exposition] = exposition.write(snapshot.blocks)
+    type_ = ("Content-Type", exposition.content_type)
+    if not gzip or len(plain) < _GZIP_FROM_BYTES:
+        return Response(200, (type_, ("Vary", "Accept, Accept-Encoding")), plain)
+    packed = snapshot.written.get((exposition, "gzip"))
+    if packed is None:
+        press = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW_BITS)
+        packed = snapshot.written[exposition, "gzip"] = press.compress(plain) + press.flush()
+    encoding = ("Content-Encoding", "gzip")
+    return Response(200, (type_, encoding, ("Vary", "Accept, Accept-Encoding")), packed)
+
+
+def _write_json(document: dict[str, object], status: int) -> Response:
+    return Response(status, (_JSON,), json.dumps(document, indent=1).encode() + b"\n")

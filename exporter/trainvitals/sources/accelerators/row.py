@@ -1,0 +1,114 @@
+"""How a device's numbers travel from a reader's process to the exporter.
+
+A row is a list of numbers in the order of `ROW_FIELDS`, which is that of the fields of
+`reading.Measurements`; what is not reported is None. This module and the readers do without
+`dataclasses`, which would cost each reader process 1.3 MiB.
+"""
+
+from __future__ import annotations
+
+THROTTLE_REASONS = (
+    "sw_power_cap",
+    "sync_boost",
+    "board_limit",
+    "reliability",
+    "sw_thermal",
+    "hw_thermal",
+    "hw_power_brake",
+    "hw_slowdown",
+)
+LINK_ERRORS = ("crc_flit", "crc_data", "replay", "recovery")
+
+ROW_FIELDS = (
+    "utilization_ratio",
+    "memory_utilization_ratio",
+    "busy_seconds_total",
+    "busy_unobserved_seconds_total",
+    "memory_total_bytes",
+    "memory_used_bytes",
+    "memory_reserved_bytes",
+    "memory_free_bytes",
+    "temperature_core_celsius",
+    "temperature_memory_celsius",
+    "temperature_slowdown_celsius",
+    "temperature_headroom_celsius",
+    "power_watts",
+    "power_limit_watts",
+    "energy_joules_total",
+    "clock_core_hertz",
+    "clock_memory_hertz",
+    "clock_core_max_hertz",
+    "clock_memory_max_hertz",
+    "throttle_active",
+    "throttle_seconds_total",
+    "ecc_corrected_errors_total",
+    "ecc_uncorrected_errors_total",
+    "row_remap_pending",
+    "row_remap_failed",
+    "rows_remapped_corrected",
+    "rows_remapped_uncorrected",
+    "pages_retired_corrected",
+    "pages_retired_uncorrected",
+    "pages_retired_pending",
+    "recovery_action",
+    "pcie_link_generation",
+    "pcie_link_generation_max",
+    "pcie_link_width",
+    "pcie_link_width_max",
+    "pcie_replays_total",
+    "links_active",
+    "links_expected",
+    "link_receive_bytes_total",
+    "link_transmit_bytes_total",
+    "link_errors_total",
+    "encoder_utilization_ratio",
+    "decoder_utilization_ratio",
+    "fan_speed_ratio",
+    "performance_state",
+    "processes",
+)
+SLOT = {name: slot for slot, name in enumerate(ROW_FIELDS)}
+EMPTY_ROW: tuple[object, ...] = tuple(
+    {
+        "throttle_active": (None,) * len(THROTTLE_REASONS),
+        "throttle_seconds_total": (None,) * len(THROTTLE_REASONS),
+        "link_errors_total": (None,) * len(LINK_ERRORS),
+    }.get(name)
+    for name in ROW_FIELDS
+)
+
+Row = list[object]
+
+# The fields of `reading.Identity`: kind, index, uuid, model, bus id, driver, firmware or None.
+IdentityFields = tuple[str, int, str, str, str, str, "str | None"]
+
+# Time stamp in microseconds of the newest sample (0 when there was none), seconds of busy time
+# between the sample asked for and that one, and how much of that the buffer no longer held.
+BusyTime = tuple[int, float, float]
+
+# A process and the bytes it holds; None where the driver does not say.
+Holder = tuple[int, "int | None"]
+
+# What one reading of a device brings: the row, busy time from the sample buffer (None where the
+# driver keeps none), and the processes, largest first.
+DeviceRow = tuple[Row, "BusyTime | None", "list[Holder]"]
+
+
+class DriverAbsentError(Exception):
+    """There is no such driver or library on this machine, which is nothing to report."""
+
+
+class DriverGoneError(Exception):
+    """The driver was there and no longer answers, or refuses this process."""
+
+
+class DeviceError(Exception):
+    """One device cannot be read.
+
+    Attributes:
+        state: The state it is in, one of `reading.State`.
+    """
+
+    def __init__(self, state: str) -> None:
+        super().__init__(state)
+        self.state = state
