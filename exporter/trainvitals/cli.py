@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from trainvitals import __version__
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs
+    from types import FrameType
+
     from trainvitals.sources.accelerators.reading import Kind
     from trainvitals.stack import Settings
 
@@ -113,6 +116,13 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         help="how many accelerators there should be, as gpu=8 or hpu=8; repeatable",
     )
+    machine.add_argument(
+        "--accelerators.isolate",
+        dest="is_isolated",
+        action="store_true",
+        help="open drivers in processes of their own from the start (about 9 MiB each), so that a "
+        "crash in a vendor's library is survived too",
+    )
     for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
         machine.add_argument(
             f"--path.{name}",
@@ -156,6 +166,7 @@ def _serve(options: argparse.Namespace) -> int:
         roots=Roots(options.procfs, options.sysfs, options.rootfs),
         disabled=off,
         expected=parse_expected(options.expected),
+        is_isolated=options.is_isolated,
     )
     listen = options.listen or ["127.0.0.1:9200"]
     return serve(ServeOptions(listen, options.web_config, machine))
@@ -208,8 +219,14 @@ def _read_stack_settings(options: argparse.Namespace) -> Settings:
 def _up(options: argparse.Namespace) -> int:
     from trainvitals.stack import bring_up  # noqa: PLC0415
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)  # so that half a stack is taken down, as after Ctrl-C
     bring_up(_read_stack_settings(options), report=_say)
     return FINE
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def _down(options: argparse.Namespace) -> int:

@@ -21,11 +21,13 @@ class MachineOptions:
         roots: Where the host's file systems are found.
         disabled: Names of collectors that are left out.
         expected: How many accelerators of each kind there should be.
+        is_isolated: Have the accelerators' drivers always opened by processes of their own.
     """
 
     roots: Roots = field(default_factory=Roots)
     disabled: Collection[str] = ()
     expected: Mapping[Kind, int] = field(default_factory=dict)
+    is_isolated: bool = False
 
 
 class Machine:
@@ -55,7 +57,9 @@ class Machine:
         self._accelerators = (
             AcceleratorSource(vendors=(), roots=options.roots)
             if vendors_off
-            else AcceleratorSource(expected=options.expected, roots=options.roots)
+            else AcceleratorSource(
+                expected=options.expected, roots=options.roots, is_isolated=options.is_isolated
+            )
         )
         parts = Parts(options.roots, self._accelerators)
         self.runner = Runner(

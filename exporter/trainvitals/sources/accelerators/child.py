@@ -1,6 +1,7 @@
-"""The child process in which one vendor's reader runs, and what it says to the exporter.
+"""The far end of a vendor's reader: where its driver is open, and what it says to the exporter.
 
-Parent and child share a SOCK_SEQPACKET pair; each message is one packet, a tuple in `marshal`
+It runs in a child process or, for the first opening of a driver that deserves it, on a thread of
+the exporter (see `driver`); what follows speaks of parent and child for both. They share a SOCK_SEQPACKET pair; each message is one packet, a tuple in `marshal`
 form (both ends are the same interpreter).
 
 From the parent:
@@ -21,6 +22,7 @@ The child ends when the parent's end of the pair closes.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import signal
@@ -50,7 +52,7 @@ _REMEMBERED_DURATIONS = 8
 
 
 def main(opener: Callable[[], Session], descriptor: int) -> None:
-    """Open the driver and answer the parent until it goes away.
+    """Be the child: open the driver and answer the parent until it goes away.
 
     Args:
         opener: Opens the vendor's driver.
@@ -58,25 +60,45 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-    line = _Line(socket.socket(fileno=descriptor))
+    run_reader(opener, socket.socket(fileno=descriptor))
+    os._exit(0)  # a call that hangs must not keep the process from ending
+
+
+def run_reader(opener: Callable[[], Session], connection: socket.socket) -> Session | None:
+    """Open the driver and answer until the other end closes or the driver is gone.
+
+    Returns:
+        The session, for who goes on living to close it; None when it could not be opened.
+    """
+    line = _Line(connection)
     try:
         session = opener()
     except DriverAbsentError as error:
         line.send(("absent", str(error)))
-        return
+        return None
     except DriverGoneError as error:
         line.send(("gone", str(error)))
-        return
+        return None
     identities = [device.identity for device in session.devices]
     line.send(("opened", identities, list(session.unreadable)))
-    threading.Thread(target=session.watch, args=(line.report_xid,), daemon=True).start()
+    watcher = threading.Thread(
+        target=session.watch, args=(line.report_xid,), name="xid-watcher", daemon=True
+    )
+    watcher.start()
     _answer(session, line)
-    os._exit(0)  # a call that hangs must not keep the process from ending
+    return session
 
 
 def _answer(session: Session, line: _Line) -> None:
     crew = Crew(name="device", limit=min(session.parallel, len(session.devices) + 1))
     posts = [_Post(device) for device in session.devices]
+    try:
+        _answer_all(session, line, crew, posts)
+    finally:
+        crew.close()
+
+
+def _answer_all(session: Session, line: _Line, crew: Crew, posts: list[_Post]) -> None:
     while request := line.receive():
         _, number, patience, since = request
         outcomes = _read_all(crew, posts, patience, since)
@@ -150,10 +172,8 @@ class _Line:
         self._connection = connection
 
     def send(self, message: tuple[Any, ...]) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the parent is gone; `receive` will say so
             self._connection.sendall(marshal.dumps(message))
-        except OSError:  # the parent is gone, and so are we
-            os._exit(0)
 
     def report_xid(self, uuid: str, code: int) -> None:
         self.send(("xid", uuid, code, time.time()))
@@ -161,7 +181,7 @@ class _Line:
     def receive(self) -> tuple[str, int, float, dict[str, int | None]] | None:
         try:
             packet = self._connection.recv(LARGEST_MESSAGE_BYTES)
-        except ConnectionError:
+        except OSError:
             return None
         if not packet:
             return None

@@ -1,13 +1,17 @@
-"""One vendor's driver: found, opened in a child, asked, and taken up again after any trouble.
+"""One vendor's driver: found, opened by a reader, asked, and taken up again after any trouble.
+
+The first reader runs on a thread of the exporter, which costs least; every later one runs in a
+child process, because after trouble only a fresh load of the library, and something that can be
+killed, will do.
 
 - No library, no driver: nothing to report; looked for again now and then.
-- The driver was unloaded, replaced or restarted: its child says so and ends; a new child, with a
+- The driver was unloaded, replaced or restarted: its reader says so and ends; a child, with a
   fresh load of the library, is tried every few seconds.
-- The child died: a new one is started at once.
-- A device was lost, added or removed: a second child is started beside the first, and takes over
-  when it can read more; nothing is missing meanwhile.
-- Opening hangs: the child is left alone, and replaced after a minute.
-- Told to let go: the child is ended, so that the driver can be unloaded.
+- A child died: a new one is started at once.
+- A device was lost, added or removed: a second reader is started beside the first, and takes over
+  when it can read other devices; nothing is missing meanwhile.
+- Opening hangs: the reader is left alone, and replaced after a minute.
+- Told to let go: the reader is ended, so that the driver can be unloaded.
 
 What a killed child still holds in a driver call is the kernel's to end; it is reaped when it is.
 """
@@ -23,8 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainvitals.sources.accelerators.ledger import Account
-from trainvitals.sources.accelerators.process import Opener, ReaderProcess
+from trainvitals.sources.accelerators.process import ReaderProcess
+from trainvitals.sources.accelerators.reader import Opener, Reader
 from trainvitals.sources.accelerators.reading import AcceleratorReading, Identity, Kind, State
+from trainvitals.sources.accelerators.thread import ReaderThread
 from trainvitals.sources.files import Roots
 
 _RETRY_SECONDS = 4.0
@@ -51,6 +57,7 @@ class Vendor:
         is_installed: Tells whether the vendor's library or tool can be found, without running it.
         traces: Files and directories that change when the driver or its devices come or go;
             each path begins with `proc/` or `sys/`.
+        is_isolated: Its reader always runs in a process of its own.
     """
 
     name: str
@@ -58,6 +65,7 @@ class Vendor:
     opener: Opener
     is_installed: Callable[[], bool]
     traces: tuple[str, ...]
+    is_isolated: bool = False
 
 
 class Driver:
@@ -66,7 +74,8 @@ class Driver:
     Args:
         vendor: Whose.
         roots: Where the vendor's traces are looked for.
-        environ: The children's environment; the exporter's own when None.
+        is_isolated: Have the reader always run in a process of its own.
+        environ: The environment of such processes; the exporter's own when None.
     """
 
     def __init__(
@@ -74,15 +83,18 @@ class Driver:
         vendor: Vendor,
         *,
         roots: Roots = Roots(),  # noqa: B008 - immutable
+        is_isolated: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.vendor = vendor
+        self._is_isolated = is_isolated or vendor.is_isolated
+        self._is_first = True
         self._traces = tuple(_locate(trace, roots) for trace in vendor.traces)
         self._environ = environ
         self._accounts: dict[str, Account] = {}
-        self._child: ReaderProcess | None = None
-        self._rival: ReaderProcess | None = None
-        self._dying: list[ReaderProcess] = []
+        self._child: Reader | None = None
+        self._rival: Reader | None = None
+        self._dying: list[Reader] = []
         self._retry_at = float("-inf")
         self._rival_at = float("inf")
         self._lost_since: float | None = None
@@ -139,7 +151,7 @@ class Driver:
     @property
     def pids(self) -> tuple[int, ...]:
         """The children, so that what they cost is counted as the exporter's."""
-        return tuple(process.pid for process in self._processes())
+        return tuple(pid for reader in self._processes() if (pid := reader.pid) is not None)
 
     def let_go(self, seconds: float = LET_GO_SECONDS) -> None:
         """Let go of the driver so that it can be unloaded, or take it up again if it was let go.
@@ -159,12 +171,15 @@ class Driver:
         with self._lock:
             self._end_children()
 
-    def _processes(self) -> list[ReaderProcess]:
+    def _processes(self) -> list[Reader]:
         return [process for process in (self._child, self._rival) if process is not None]
 
-    def _start_child(self) -> ReaderProcess | None:
+    def _start_child(self) -> Reader | None:
         if len(self._dying) >= _MOST_DYING:  # killed, and held by the kernel: more would pile up
             return None
+        if self._is_first and not self._is_isolated:
+            self._is_first = False
+            return ReaderThread(self.vendor.opener)
         return ReaderProcess(self.vendor.opener, environ=self._environ)
 
     def _take_up(self, deadline: float) -> None:
@@ -188,7 +203,7 @@ class Driver:
         else:
             self._stand_opening(child, now)
 
-    def _welcome(self, child: ReaderProcess) -> None:
+    def _welcome(self, child: Reader) -> None:
         """Open an account for every device that is new; the index of one that moved is taken on."""
         for identity in [*child.identities, *(who for who, _ in child.unreadable)]:
             account = self._accounts.get(identity.uuid)
@@ -209,7 +224,7 @@ class Driver:
             return False
         return any(account.identity.index == identity.index for account in self._accounts.values())
 
-    def _ask(self, child: ReaderProcess, deadline: float) -> None:
+    def _ask(self, child: Reader, deadline: float) -> None:
         now = time.monotonic()
         if child.is_busy:
             child.take_answer(now)
@@ -308,7 +323,7 @@ class Driver:
         self.complaint = f"{self.vendor.name}: {reason}"
         self._announce(self.complaint, logging.DEBUG)
 
-    def _stand_opening(self, child: ReaderProcess, now: float) -> None:
+    def _stand_opening(self, child: Reader, now: float) -> None:
         seconds = now - child.started_at
         self._miss_all("hung")
         self.complaint = f"opening the {self.vendor.name} driver does not return"
@@ -332,7 +347,7 @@ class Driver:
         for account in self._accounts.values():
             account.miss(state)
 
-    def _count_xids(self, process: ReaderProcess) -> None:
+    def _count_xids(self, process: Reader) -> None:
         for event in process.take_xids():
             account = self._accounts.get(event.uuid)
             if account is not None:
@@ -343,7 +358,7 @@ class Driver:
             self._dismiss(process)
         self._child = self._rival = None
 
-    def _dismiss(self, process: ReaderProcess) -> None:
+    def _dismiss(self, process: Reader) -> None:
         self._count_xids(process)
         process.end()
         self._dying.append(process)
@@ -353,7 +368,7 @@ class Driver:
         self._dying = [process for process in self._dying if not process.reap()]
 
 
-def _is_overdue(process: ReaderProcess) -> bool:
+def _is_overdue(process: Reader) -> bool:
     return time.monotonic() - process.started_at > _OPENING_HANGS_SECONDS
 
 

@@ -6,7 +6,7 @@ time. The ledger outlives both.
 
 from __future__ import annotations
 
-from trainvitals.sources.accelerators.process import XidEvent
+from trainvitals.sources.accelerators.reader import XidEvent
 from trainvitals.sources.accelerators.reading import (
     AcceleratorReading,
     Identity,

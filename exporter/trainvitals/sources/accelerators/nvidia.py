@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -47,7 +48,7 @@ _DEVICE_STATES = {15: "lost", 28: "lost", 16: "resetting", 4: "unsupported"}
 
 _ALL_LINKS = 0xFFFFFFFF
 _NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
-_FOREVER_MS = 3_600_000
+_LONGEST_WAIT_MS = 15_000
 _RETRY_UNSUPPORTED_SECONDS = 300.0
 _LINK_STATES_SECONDS = 5.0
 _PAUSE_AFTER_EVENT_ERROR_SECONDS = 5.0
@@ -202,6 +203,8 @@ class NvidiaSession:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
+        self._closing = threading.Event()
+        self._watching = threading.Lock()
         self._driver = _read_text(library.nvmlSystemGetDriverVersion)
         self._shown = self._count()
         self.devices: list[NvidiaDevice] = []
@@ -215,8 +218,18 @@ class NvidiaSession:
 
     def watch(self, report: Callable[[str, int], None]) -> None:
         """Report every Xid of every GPU, until the driver is gone."""
+        with self._watching:
+            self._watch(report)
+
+    def close(self) -> None:
+        """Shut the library down, as soon as it is no longer waited on for Xids."""
+        self._closing.set()
+        with self._watching:
+            self._library.nvmlShutdown()
+
+    def _watch(self, report: Callable[[str, int], None]) -> None:
         watched = list(self.devices)
-        while watched:
+        while watched and not self._closing.is_set():
             events = ctypes.c_void_p()
             if self._library.nvmlEventSetCreate(ctypes.byref(events)) != _SUCCESS:
                 return
@@ -225,7 +238,7 @@ class NvidiaSession:
             self._library.nvmlEventSetFree(events)
             if code in _GONE or code == _NOT_SUPPORTED:
                 return
-            time.sleep(_PAUSE_AFTER_EVENT_ERROR_SECONDS)
+            self._closing.wait(_PAUSE_AFTER_EVENT_ERROR_SECONDS)
 
     def _wait(
         self,
@@ -237,9 +250,9 @@ class NvidiaSession:
 
         uuids = {device.handle.value: device.identity[2] for device in watched}
         data = c_nvmlEventData_t()
-        while True:
+        while not self._closing.is_set():
             code: int = self._library.nvmlEventSetWait_v2(
-                events, ctypes.byref(data), _U32(_FOREVER_MS)
+                events, ctypes.byref(data), _U32(_LONGEST_WAIT_MS)
             )
             if code == _SUCCESS and data.eventType == nvmlEventTypeXidCriticalError:
                 handle = ctypes.cast(data.device, ctypes.c_void_p).value
@@ -247,6 +260,7 @@ class NvidiaSession:
                     report(uuids[handle], data.eventData)
             elif code not in (_SUCCESS, _TIMEOUT):
                 return code
+        return _NOT_SUPPORTED
 
     def _count(self) -> int:
         count = _U32()

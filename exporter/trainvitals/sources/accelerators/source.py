@@ -20,7 +20,8 @@ class AcceleratorSource:
         vendors: Whose devices to look for.
         expected: How many of each kind there should be.
         roots: Where the drivers' traces are looked for.
-        environ: The environment of the processes that open the drivers.
+        is_isolated: Have drivers always opened by processes of their own.
+        environ: The environment of such processes; our own when None.
     """
 
     def __init__(
@@ -29,9 +30,13 @@ class AcceleratorSource:
         vendors: Sequence[Vendor] = VENDORS,
         expected: Mapping[Kind, int] | None = None,
         roots: Roots = Roots(),  # noqa: B008 - immutable
+        is_isolated: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self._drivers = [Driver(vendor, roots=roots, environ=environ) for vendor in vendors]
+        self._drivers = [
+            Driver(vendor, roots=roots, is_isolated=is_isolated, environ=environ)
+            for vendor in vendors
+        ]
         self._expected = tuple((expected or {}).items())
         self._crew = Crew(name="vendor", limit=len(self._drivers))
         for driver in self._drivers:

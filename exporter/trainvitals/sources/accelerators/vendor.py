@@ -1,7 +1,7 @@
-"""What a vendor's reader gives to the child process that runs it.
+"""What a vendor's reader is to those who run it.
 
-A reader runs in a process of its own (`child.py`), because a driver's library can hang, crash,
-leak, print, and outlive the driver it was made for.
+A driver's library can hang, crash, leak, print, and outlive the driver it was made for; where a
+reader runs is decided by `driver`.
 """
 
 from __future__ import annotations
@@ -63,5 +63,9 @@ class Session(Protocol):
         ...
 
     def watch(self, report: Callable[[str, int], None]) -> None:
-        """Wait for errors for ever and report each as UUID and code; return if there are none."""
+        """Report each error as UUID and code, until the driver is gone or the session closes."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver, once no call is under way."""
         ...

@@ -10,7 +10,7 @@ import ctypes
 import os
 
 from trainvitals.sources.accelerators.driver import Vendor
-from trainvitals.sources.accelerators.process import Opener
+from trainvitals.sources.accelerators.reader import Opener
 
 HABANA_LIBRARIES = ("libhlml.so", "/usr/lib/habanalabs/libhlml.so")
 
@@ -51,5 +51,6 @@ VENDORS: tuple[Vendor, ...] = (
         opener=Opener("trainvitals.sources.accelerators.habana", "open_habana"),
         is_installed=_is_habana_installed,
         traces=("sys/bus/pci/drivers/habanalabs", "sys/class/accel"),
+        is_isolated=True,  # the library prints, and leaks with every temperature it gives
     ),
 )

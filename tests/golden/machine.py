@@ -1,0 +1,293 @@
+"""The machine of the golden scrape: one of everything that a collector can tell.
+
+The host is `tests/fixtures/machine`, the accelerators are the fake libraries of `tests/fakes` with
+their clocks stopped, read by real child processes. What a page shows is the same on every machine
+and at every hour, save for what `PLACEHOLDERS` replaces.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.machine import FakeMachine
+from trainvitals.collectors import COLLECTORS, Parts
+from trainvitals.collectors.collector import Collector
+from trainvitals.collectors.cpu import CpuCollector
+from trainvitals.collectors.filesystem import FilesystemCollector
+from trainvitals.collectors.kernel import KernelCollector
+from trainvitals.collectors.process import ProcessCollector
+from trainvitals.exposition import Exposition
+from trainvitals.scrape import REUSE_SECONDS, Runner, Snapshot
+from trainvitals.sources.accelerators.source import AcceleratorSource
+from trainvitals.sources.accelerators.vendors import VENDORS
+from trainvitals.sources.files import Roots
+from trainvitals.sources.kernel import ClockState
+
+HERE = Path(__file__).parent
+HOST = HERE.parent / "fixtures/machine"
+NOON = 1_700_049_600.0
+GIB = 1 << 30
+XID = 94
+
+# What differs from run to run, and what stands there instead.
+PLACEHOLDERS = (
+    (r"^(trainvitals_build_info)\{.*\}", r'\1{python="PYTHON",version="VERSION"}'),
+    (r"^(trainvitals_collector_duration_seconds\{.*\}) .*", r"\1 0.001"),
+    (r"^(trainvitals_collector_last_success_timestamp_seconds\{.*\}) .*", r"\1 1.7e+09"),
+    (r"^(accelerator_last_seen_timestamp_seconds\{.*\}) .*", r"\1 1.7e+09"),
+    (r"^(accelerator_xid_last_timestamp_seconds\{.*\}) .*", r"\1 1.7e+09"),
+    (r"^(process_max_fds) .*", r"\1 2048.0"),
+    (r"did not answer within [0-9.]+ s", "did not answer within 0.4 s"),
+)
+
+
+class GoldenMachine:
+    """A whole machine that is scraped in process.
+
+    Args:
+        directory: Where its files are made; it must be empty.
+        gpus: How many GPUs there are.
+        hpus: How many Gaudi cards there are.
+    """
+
+    def __init__(self, directory: Path, *, gpus: int, hpus: int) -> None:
+        self.fake = FakeMachine(directory, gpus=gpus, hpus=hpus)
+        self.fake.stop_clock(NOON)
+        shutil.copytree(HOST, directory / "host")
+        self.roots = Roots(procfs=directory / "host/proc", sysfs=directory / "host/sys")
+        self.now = NOON
+        self.unhang = threading.Event()
+        self._hung: set[bytes] = set()
+        self._expected = {"gpu": gpus, "hpu": hpus}
+        self.runner: Runner
+
+    def start(self) -> None:
+        """Open the drivers and make the collectors."""
+        environ = {**os.environ, **self.fake.environment()}
+        environ["PATH"] = f"{self.fake.hl_smi_directory()}:{environ['PATH']}"
+        accelerators = AcceleratorSource(
+            vendors=[
+                replace(vendor, is_installed=lambda: True)
+                for vendor in VENDORS
+                if self._expected[vendor.kind]
+                and importlib.util.find_spec(vendor.opener.module) is not None
+            ],
+            expected=self._expected,  # type: ignore[arg-type]
+            roots=self.roots,
+            environ=environ,
+        )
+        self._parts = Parts(self.roots, accelerators)
+        built = [self._replaced().get(entry.name, entry.build) for entry in COLLECTORS]
+        self.runner = Runner([build(self._parts) for build in built])
+
+    def _replaced(self) -> dict[str, Callable[[Parts], Collector[Any]]]:
+        """Collectors that would look at this machine's clock, file systems or processes."""
+        return {
+            "cpu": lambda parts: CpuCollector(roots=parts.roots, clock=lambda: self.now),
+            "filesystem": lambda parts: FilesystemCollector(roots=parts.roots, statvfs=self._ask),
+            "kernel": lambda parts: KernelCollector(
+                roots=parts.roots,
+                clock=lambda: self.now,
+                uptime=lambda: 49_600.0,
+                adjtimex=lambda: ClockState(offset_seconds=-0.000125, synchronized=True),
+            ),
+            "process": lambda parts: ProcessCollector(
+                procfs=parts.roots.procfs, children=lambda: (4300,)
+            ),
+        }
+
+    def scrape(self) -> Snapshot:
+        """Read everything anew."""
+        time.sleep(1.5 * REUSE_SECONDS)
+        return self.runner.snapshot(seconds=20.0)
+
+    def advance(self, seconds: float) -> None:
+        """Let the host's clock and those of the accelerators show this much more."""
+        self.now += seconds
+        self.fake.advance(seconds)
+
+    def hang_mount(self, mountpoint: str) -> None:
+        """Let a file system's server no longer answer."""
+        self._hung.add(os.fsencode(mountpoint))
+
+    def close(self) -> None:
+        """End it all."""
+        self.unhang.set()
+        self.fake.close()
+        self.runner.close()
+        self._parts.accelerators.close()
+
+    def _ask(self, path: bytes) -> os.statvfs_result:
+        if path in self._hung:
+            self.unhang.wait()
+            raise OSError(errno.EIO, "the test is over")
+        # 2.5 million blocks of 4096 bytes, half of them for users; 65536 files, 60000 free
+        flags = os.ST_RDONLY if path == b"/datasets" else 0
+        return os.statvfs_result(
+            (4096, 4096, 2_500_000, 1_300_000, 1_250_000, 65_536, 60_000, 60_000, flags, 255)
+        )
+
+
+@contextmanager
+def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
+    """Give a machine that shows one of everything: two GPUs of different age and a Gaudi card."""
+    machine = GoldenMachine(directory, gpus=2, hpus=1)
+    _load_h100(machine.fake)
+    _load_turing(machine.fake)
+    _load_gaudi(machine.fake)
+    machine.start()
+    try:
+        machine.scrape()
+        machine.advance(2.0)
+        _spend_cpu_time(machine.roots.procfs / "stat")
+        machine.fake.deliver_xid(0, XID)
+        _wait_for_xid(machine)
+        yield machine
+    finally:
+        machine.close()
+
+
+@contextmanager
+def failing_machine(directory: Path) -> Iterator[GoldenMachine]:
+    """Give a machine on which much has failed: a lost GPU, a hung one, a dead server, no memory."""
+    machine = GoldenMachine(directory, gpus=3, hpus=0)
+    machine.start()
+    try:
+        machine.scrape()
+        machine.fake.lose(1)
+        machine.fake.hang("nvmlDeviceGetTemperature", device=2)
+        machine.hang_mount("/datasets")
+        (machine.roots.procfs / "meminfo").unlink()
+        yield machine
+    finally:
+        machine.close()
+
+
+def fill_in_placeholders(page: str) -> str:
+    """Replace what differs from run to run."""
+    for pattern, replacement in PLACEHOLDERS:
+        page = re.sub(pattern, replacement, page, flags=re.MULTILINE)
+    return page
+
+
+def write_text(snapshot: Snapshot) -> str:
+    """Write the page in the text format, with a comment where each collector begins.
+
+    The comments apart, it is what `/metrics` answers.
+    """
+    exposition = Exposition()
+    subjects = {entry.name: entry.subject for entry in COLLECTORS}
+    subjects["trainvitals"] = "the collectors themselves"
+    parts = []
+    begun = None
+    for block in snapshot.blocks:
+        collector = block.shape[0]  # type: ignore[index]  # every shape begins with its collector
+        if collector != begun:
+            parts.append(f"# Collector {collector}: {subjects[collector]}\n")
+            begun = collector
+        parts.append(exposition.write([block]).decode())
+    return fill_in_placeholders("".join(parts))
+
+
+def write_openmetrics(snapshot: Snapshot) -> str:
+    """Write the page in OpenMetrics."""
+    return fill_in_placeholders(Exposition(openmetrics=True).write(snapshot.blocks).decode())
+
+
+def _load_h100(fake: FakeMachine) -> None:
+    gpu = fake.gpu(0)
+    gpu.square_wave(duty=0.25, period_seconds=2.0)
+    gpu.memory_utilization = 41
+    gpu.memory_used_bytes = 61 * GIB
+    gpu.temperature, gpu.memory_temperature = 64, 78
+    gpu.power_milliwatts = 512_340
+    gpu.energy_millijoules = 98_765_432_100
+    gpu.throttle_reasons = 0x4  # software power cap
+    gpu.power_cap_nanoseconds = 12_500_000_000
+    gpu.hardware_thermal_nanoseconds = 250_000_000
+    gpu.corrected_volatile_errors, gpu.uncorrected_volatile_errors = 3, 1
+    gpu.corrected_remapped_rows, gpu.uncorrected_remapped_rows = 2, 1
+    gpu.remapping_pending = 1
+    gpu.recovery_action = 1
+    gpu.pcie_replays = 7
+    gpu.nvlink_transmit_kib, gpu.nvlink_receive_kib = 4_000_000, 5_000_000
+    gpu.nvlink_crc_flit_errors, gpu.nvlink_replay_errors = 5, 2
+    gpu.set_processes([(4242, 40 * GIB), (4243, 21 * GIB), (4244, -1)])
+
+
+def _load_turing(fake: FakeMachine) -> None:
+    """Make the second GPU an older one, with a fan and retired pages, without NVLink."""
+    gpu = fake.gpu(1)
+    gpu.configure(
+        {
+            "name": "Quadro RTX 6000",
+            "vbios_version": "90.02.2E.00.0C",
+            "memory_total_bytes": 24 * GIB,
+            "memory_temperature": None,
+            "slowdown_threshold": 91,
+            "slowdown_margin": None,
+            "shutdown_margin": None,
+            "memory_maximum_margin": None,
+            "maximum_operating_margin": None,
+            "target_temperature": None,
+            "power_limit_milliwatts": 260_000,
+            "power_milliwatts": 55_000,
+            "pcie_generation": 1,
+            "maximum_pcie_generation": 3,
+            "fan_percent": 34,
+            "encoder_utilization": 12,
+            "decoder_utilization": 8,
+            "performance_state": 8,
+            "corrected_retired_pages": 2,
+            "uncorrected_retired_pages": 1,
+            "retirement_pending": 0,
+            "corrected_remapped_rows": None,
+            "uncorrected_remapped_rows": None,
+            "remapping_pending": None,
+            "remapping_failed": None,
+            "nvlink_count": 0,
+            "nvlink_transmit_kib": None,
+            "nvlink_receive_kib": None,
+        }
+    )
+
+
+def _load_gaudi(fake: FakeMachine) -> None:
+    hpu = fake.hpu(0)
+    hpu.constant_load(87)
+    hpu.memory_used_bytes = 96 * GIB
+    hpu.temperature = 58
+    hpu.power_milliwatts = 640_000
+    hpu.energy_millijoules = 12_345_678_000
+    hpu.thermal_nanoseconds = 1_500_000_000
+    hpu.corrected_volatile_errors, hpu.uncorrected_volatile_errors = 4, 0
+
+
+def _spend_cpu_time(stat: Path) -> None:
+    """Let 2 seconds of 4 cores pass: 400 of 800 ticks busy, 80 waiting for I/O."""
+    before = "cpu  40000 1000 15000 900000 7000 0 500 100 200 0"
+    after = "cpu  40300 1000 15100 900320 7080 0 500 100 200 0"
+    text = stat.read_text(encoding="ascii")
+    assert before in text
+    stat.write_text(text.replace(before, after), encoding="ascii")
+
+
+def _wait_for_xid(machine: GoldenMachine) -> None:
+    """Scrape until the driver's event has arrived, which takes a moment of its own."""
+    until = time.monotonic() + 20.0
+    while time.monotonic() < until:
+        page = Exposition().write(machine.scrape().blocks)
+        if b"accelerator_xid_errors_total{" in page:
+            return
+    raise AssertionError("the Xid did not arrive")
