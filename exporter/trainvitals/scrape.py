@@ -7,13 +7,14 @@ collectors run on the threads of a crew. A collector that
 - raises (on purpose or by a bug) is missing from this scrape, with the reason;
 - does not return in time is missing, and is left alone until it returns: what it then brings is
   thrown away, because it may have been read long ago;
-- keeps failing is asked less often, at most `LONGEST_PAUSE_SECONDS` apart.
+- keeps failing is asked less often, at most `LONGEST_PAUSE_SECONDS` apart, and its reason says so.
 
 How long a collector is waited for is learned: `PATIENCE_FACTOR` times the longest of its last
 readings, at least `SHORTEST_PATIENCE_SECONDS`, at most what the scrape has left. So a call that
 hangs for ever costs the scrapes before it is known to hang half a second, and later ones nothing.
+A reading that took longer than its scrape had teaches nothing: waiting would not have helped.
 
-This module holds the one place where a bug in a collector is caught (through the crew).
+A reason is a label, so it is the same words every time; what differs stands in the log.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from trainvitals import __version__
 from trainvitals.collectors.collector import Collector
-from trainvitals.crew import HELP_AFTER_SECONDS, Crew, Outcome
+from trainvitals.crew import HELP_AFTER_SECONDS, Crew, Outcome, attempt
 from trainvitals.errors import SourceError
 from trainvitals.families import Block, Family, label_samples
 
@@ -40,7 +42,12 @@ SHORTEST_PATIENCE_SECONDS = 0.4
 LONGEST_PAUSE_SECONDS = 8.0
 _FAILURES_BEFORE_PAUSE = 3
 _REMEMBERED_DURATIONS = 8
-_HANDS_AT_START = 2
+_KEPT_SHAPES = 64
+_SHORTEST_PAUSE_SECONDS = 0.5
+_LATE = "did not answer in time"
+_LEFT_ALONE = "did not answer in time and is left alone until it does"
+_ASKED_LESS_OFTEN = "; asked less often until it succeeds"
+_HANDS_AT_START = 1
 
 _log = logging.getLogger(__name__)
 
@@ -52,18 +59,22 @@ class Report:
     Attributes:
         collector: Its name.
         success: Its reading is here and whole.
+        answered: It has returned at least once since the start, if only to fail.
         seconds: How long the latest reading took; for one that was late, how long it was waited
             for; None before the first.
         reason: Why it did not succeed; None when it did.
-        timeouts: How many of its readings were late since the exporter started.
+        failures: How many of its readings raised since the exporter started.
+        timeouts: How many of its readings were late since then.
         omitted: How many label values its bounds left out of the latest reading.
         last_success: Unix time of its latest whole reading; None before the first.
     """
 
     collector: str
     success: bool
+    answered: bool
     seconds: float | None
     reason: str | None
+    failures: int
     timeouts: int
     omitted: int
     last_success: float | None
@@ -116,24 +127,41 @@ class _Post:
         self.name = collector.name
         self.page: _Page | None = None
         self.turn = 0
-        self.finished_at = float("-inf")
         self.started_at: float | None = None
-        self.overdue = False
+        self.ended_at = float("-inf")
         self.deadline = 0.0
+        self.give_up_at: float | None = None
+        self.answered = False
         self.seconds: float | None = None
         self.reason: str | None = None
         self.logged: str | None = None
         self.timeouts = 0
         self.failures = 0
+        self.failures_in_a_row = 0
         self.paused_until = float("-inf")
         self.last_success: float | None = None
         self.durations: deque[float] = deque(maxlen=_REMEMBERED_DURATIONS)
+        self.sizes: dict[Hashable, int] = {}
 
     def run(self) -> _Page:
         reading = self.collector.read(self.deadline)
         blocks = self.collector.express(reading)
+        for block in blocks:
+            self.check(block)
         complaint = self.collector.complaint(reading)
         return _Page(reading, blocks, complaint, self.collector.omitted(reading))
+
+    def check(self, block: Block) -> None:
+        """Find now, while it costs this collector alone, what could not be written later."""
+        size = self.sizes.get(block.shape)
+        if size is None:
+            if len(self.sizes) >= _KEPT_SHAPES:
+                self.sizes.clear()
+            size = sum(len(family.samples) for family in block.describe())
+            self.sizes[block.shape] = size
+        if len(block.values) != size:
+            raise ValueError(f"{size} samples but {len(block.values)} values")
+        sum(block.values)  # TypeError for what is no number
 
     def patience(self) -> float:
         if not self.durations:
@@ -143,82 +171,96 @@ class _Post:
     def is_due(self, now: float) -> bool:
         if self.started_at is not None or now < self.paused_until:
             return False
-        return now - self.finished_at > REUSE_SECONDS
-
-    def give_up_at(self) -> float | None:
-        """When waiting for the reading under way ends; None when there is nothing to wait for."""
-        if self.started_at is None or self.overdue:
-            return None
-        return self.started_at + self.patience()
+        return now - self.ended_at > REUSE_SECONDS
 
     def start(self, now: float, deadline: float) -> None:
         self.started_at = now
         self.deadline = deadline
-        self.overdue = False
+        self.give_up_at = now + self.patience()
 
-    def mark_overdue(self, now: float) -> None:
-        self.overdue = True
+    def give_up(self, now: float) -> None:
+        """Leave the reading under way alone: it is no longer waited for."""
+        self.give_up_at = None
         self.timeouts += 1
         self.page = None
         self.turn += 1
-        self.seconds = now - (self.started_at or now)
-        self.tell(f"did not answer within {self.seconds:.1f} s and is left alone until it does")
+        self.seconds = self.waited(now)
+        self.tell(_LEFT_ALONE, f"did not answer within {self.seconds:.1f} s; it is left alone")
 
-    def finish(self, outcome: Outcome[Any], now: float) -> None:
-        was_overdue = self.overdue
-        self.started_at = None
-        self.overdue = False
-        self.durations.append(outcome.seconds)
-        if was_overdue:
+    def finish(self, outcome: Outcome[Any]) -> None:
+        was_late = self.give_up_at is None
+        is_hopeless = was_late and outcome.ended_at > self.deadline
+        self.started_at = self.give_up_at = None
+        self.answered = True
+        if not is_hopeless:
+            self.durations.append(outcome.seconds)
+        if was_late:
             return
-        self.finished_at = now
+        self.ended_at = outcome.ended_at
         self.turn += 1
         self.seconds = outcome.seconds
         self.page = outcome.value
         if outcome.error is not None:
-            self.fail(outcome.error, now)
+            self.fail(outcome.error)
         elif self.page is not None:
             self.succeed(self.page)
 
-    def fail(self, error: Exception, now: float) -> None:
+    def fail(self, error: Exception) -> None:
         self.failures += 1
-        if self.failures >= _FAILURES_BEFORE_PAUSE:
-            doublings = min(self.failures - _FAILURES_BEFORE_PAUSE, 10)
-            self.paused_until = now + min(LONGEST_PAUSE_SECONDS, 0.5 * 2**doublings)
+        self.failures_in_a_row += 1
         if isinstance(error, SourceError):
-            self.tell(str(error))
+            self.tell(str(error), str(error))
         else:
-            self.tell(f"failed by a bug: {type(error).__name__}: {error}", error)
+            kind = type(error).__name__
+            self.tell(
+                f"failed by a bug ({kind}); see the log", f"failed by a bug: {error!r}", error
+            )
+        doublings = self.failures_in_a_row - _FAILURES_BEFORE_PAUSE
+        if doublings == 0:
+            _log.warning(
+                "collector %s failed %d times in a row and is asked less often",
+                self.name,
+                self.failures_in_a_row,
+                extra={"collector": self.name},
+            )
+        if doublings >= 0:
+            pause = min(LONGEST_PAUSE_SECONDS, _SHORTEST_PAUSE_SECONDS * 2 ** min(doublings, 10))
+            self.paused_until = self.ended_at + pause
+            self.reason = f"{self.reason}{_ASKED_LESS_OFTEN}"
 
     def succeed(self, page: _Page) -> None:
-        self.failures = 0
+        self.failures_in_a_row = 0
         if page.complaint is None:
             self.last_success = time.time()
-        self.tell(page.complaint)
+        self.tell(page.complaint, page.complaint or "reads again")
 
-    def tell(self, reason: str | None, error: Exception | None = None) -> None:
+    def tell(self, reason: str | None, words: str, error: Exception | None = None) -> None:
+        """Keep the reason, and log it in other words if it is another one than before."""
         self.reason = reason
         if reason == self.logged:
             return
         self.logged = reason
-        if reason is None:
-            _log.info("collector %s reads again", self.name, extra={"collector": self.name})
-        else:
-            _log.warning(
-                "collector %s: %s",
-                self.name,
-                reason,
-                extra={"collector": self.name},
-                exc_info=error,
-            )
+        _log.log(
+            logging.INFO if reason is None else logging.WARNING,
+            "collector %s: %s",
+            self.name,
+            words,
+            extra={"collector": self.name},
+            exc_info=error,
+        )
 
-    def report(self) -> Report:
-        page = self.page
+    def waited(self, now: float) -> float:
+        return now - (self.started_at if self.started_at is not None else now)
+
+    def report(self, now: float, *, is_late: bool) -> Report:
+        page = None if is_late else self.page
         return Report(
             collector=self.name,
             success=page is not None and page.complaint is None,
-            seconds=self.seconds,
-            reason=self.reason,
+            answered=self.answered,
+            seconds=self.waited(now) if is_late else self.seconds,
+            reason=_LATE if is_late else self.reason,
+            failures=self.failures,
             timeouts=self.timeouts,
             omitted=page.omitted if page is not None else 0,
             last_success=self.last_success,
@@ -234,11 +276,16 @@ class Runner:
 
     def __init__(self, collectors: Sequence[Collector[Any]]) -> None:
         self._posts = {collector.name: _Post(collector) for collector in collectors}
-        self._events: SimpleQueue[_Request | Outcome[Any] | _Stop] = SimpleQueue()
+        self._events: SimpleQueue[_Request | _Stop | None] = SimpleQueue()
+        self._finished: deque[Outcome[Any]] = deque()
         self._crew = Crew(name="collector", limit=max(2, len(self._posts)))
         self._pending: list[_Request] = []
+        self._awaited: dict[str, _Post] = {}
         self._help_at = float("inf")
         self._kept: dict[tuple[str, ...], tuple[tuple[int, ...], Snapshot]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._logged: str | None = None
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
         self._thread.start()
 
@@ -255,9 +302,22 @@ class Runner:
         Args:
             names: Which collectors.
             seconds: How long it may take.
-            deliver: Called with the snapshot on the runner's thread; it must not block.
+            deliver: Called with the snapshot on the runner's thread; it must not block. What it
+                raises is logged.
+
+        Raises:
+            ValueError: There is no such collector.
+            RuntimeError: The runner was closed, or made by a process that this one is a fork of.
         """
-        self._events.put(_Request(tuple(names), time.monotonic() + seconds, deliver))
+        chosen = tuple(dict.fromkeys(names))
+        for name in chosen:
+            if name not in self._posts:
+                raise ValueError(f"no collector {name!r}; there are {', '.join(self._posts)}")
+        request = _Request(chosen, time.monotonic() + seconds, deliver)
+        with self._lock:
+            if self._closed or not self._thread.is_alive():
+                raise RuntimeError("nobody reads here: closed, or made before a fork; make another")
+            self._events.put(request)
 
     def snapshot(self, names: Iterable[str] | None = None, seconds: float = 5.0) -> Snapshot:
         """Ask for a snapshot and wait for it.
@@ -265,87 +325,140 @@ class Runner:
         Args:
             names: Which collectors; all of them when None.
             seconds: How long it may take.
+
+        Raises:
+            ValueError: There is no such collector.
+            RuntimeError: The runner was closed, or made by a process that this one is a fork of.
         """
         box: SimpleQueue[Snapshot] = SimpleQueue()
         self.request(self.names if names is None else names, seconds, box.put)
         return box.get()
 
     def close(self) -> None:
-        """Stop; readings that hang are left to end with the process."""
+        """Answer at once who still waits, and stop; what hangs is left to end with the process."""
+        with self._lock:
+            is_first, self._closed = not self._closed, True
+        if not is_first:
+            return
         self._events.put(_Stop())
         self._thread.join()
         self._crew.close()
         for post in self._posts.values():
-            if post.started_at is None:
+            if not self._crew.is_running(post.name):
                 post.collector.close()
 
     def _run(self) -> None:
         while True:
-            event = self._next_event()
-            if isinstance(event, _Stop):
-                return
+            events = self._take_events()
             now = time.monotonic()
-            if isinstance(event, _Request):
-                self._admit(event, now)
-            elif event is not None:
-                self._posts[event.key].finish(event, now)
-            self._look_after(now)
+            count = self._take_finished()
+            for event in events:
+                if isinstance(event, _Request):
+                    self._admit(event, now)
+                elif isinstance(event, _Stop):
+                    self._answer_all(now)
+                    return
+            self._look_after(now, count)
 
-    def _next_event(self) -> _Request | Outcome[Any] | _Stop | None:
-        moments = [request.deadline for request in self._pending]
-        if not moments:
-            return self._events.get()
-        moments.append(self._help_at)
-        moments += [moment for post in self._posts.values() if (moment := post.give_up_at())]
+    def _take_events(self) -> list[_Request | _Stop | None]:
+        """Wait for an event or for the nearest moment, and give all that have come."""
+        until = self._nearest_moment()
         try:
-            return self._events.get(timeout=max(0.0, min(moments) - time.monotonic()))
+            if until == float("inf"):
+                events = [self._events.get()]
+            else:
+                events = [self._events.get(timeout=max(0.0, until - time.monotonic()))]
+            while True:
+                events.append(self._events.get_nowait())
         except Empty:
-            return None
+            return events
+
+    def _nearest_moment(self) -> float:
+        moments = [self._help_at, *(request.deadline for request in self._pending)]
+        moments += [post.give_up_at for post in self._awaited.values() if post.give_up_at]
+        return min(moments)
+
+    def _take_finished(self) -> int:
+        """Take up the outcomes that have come, and count them."""
+        count = len(self._finished)
+        for _ in range(count):
+            outcome = self._finished.popleft()
+            self._awaited.pop(outcome.key, None)
+            self._posts[outcome.key].finish(outcome)
+        return count
+
+    def _receive(self, outcome: Outcome[Any], more: bool) -> None:  # noqa: FBT001 - as `Deliver` has it
+        self._finished.append(outcome)
+        if not more:
+            self._events.put(None)
 
     def _admit(self, request: _Request, now: float) -> None:
         self._pending.append(request)
         due = [post for name in request.names if (post := self._posts[name]).is_due(now)]
         for post in due:
             post.start(now, request.deadline)
-            self._crew.submit(post.name, post.run, self._events.put)
+            self._awaited[post.name] = post
+            self._crew.submit(post.name, post.run, self._receive)
         if due:
             self._crew.call(_HANDS_AT_START)
-            self._help_at = now + HELP_AFTER_SECONDS
+            self._help_at = min(self._help_at, now + HELP_AFTER_SECONDS)
 
-    def _look_after(self, now: float) -> None:
+    def _look_after(self, now: float, count: int) -> None:
+        for post in list(self._awaited.values()):
+            if post.give_up_at is not None and now >= post.give_up_at:
+                self._give_up(post, now)
         if now >= self._help_at:
+            # Outcomes that nobody was woken for: there may be more of them.
+            again = count > 0 or self._crew.is_behind
             self._crew.call(len(self._posts))
+            self._help_at = now + HELP_AFTER_SECONDS if again else float("inf")
+        if not self._awaited and not self._crew.is_behind:
             self._help_at = float("inf")
-        for post in self._posts.values():
-            moment = post.give_up_at()
-            if moment is not None and now >= moment:
-                post.mark_overdue(now)
         for request in self._pending[:]:
-            if self._is_settled(request) or now >= request.deadline:
+            if now >= request.deadline or self._awaited.keys().isdisjoint(request.names):
                 self._pending.remove(request)
                 self._answer(request, now)
 
-    def _is_settled(self, request: _Request) -> bool:
-        return all(self._posts[name].give_up_at() is None for name in request.names)
+    def _give_up(self, post: _Post, now: float) -> None:
+        del self._awaited[post.name]
+        post.give_up(now)
+
+    def _answer_all(self, now: float) -> None:
+        while self._pending:
+            self._answer(self._pending.pop(), now)
 
     def _answer(self, request: _Request, now: float) -> None:
-        posts = [self._posts[name] for name in request.names]
-        for post in posts:
-            if post.give_up_at() is not None:
-                post.mark_overdue(now)
-        turns = tuple(post.turn for post in posts)
-        kept = self._kept.get(request.names)
+        late = self._awaited.keys() & set(request.names)
+        if late:
+            # Others may have more time, and get the reading.
+            for name in late - {name for other in self._pending for name in other.names}:
+                self._give_up(self._awaited[name], now)
+            late &= self._awaited.keys()
+        snapshot = self._assemble(request.names, late, now)
+        outcome = attempt("answer", partial(request.deliver, snapshot))
+        if outcome.error is not None and repr(outcome.error) != self._logged:
+            self._logged = repr(outcome.error)
+            _log.error("a snapshot could not be delivered", exc_info=outcome.error)
+
+    def _assemble(self, names: tuple[str, ...], late: Set[str], now: float) -> Snapshot:
+        """Give the snapshot of these collectors; while none of them has news, the same one."""
+        posts = [self._posts[name] for name in names]
+        if late:
+            return _assemble(posts, late, now)
+        turns = tuple([post.turn for post in posts])
+        kept = self._kept.get(names)
         if kept is None or kept[0] != turns:
             if len(self._kept) > 2 * len(self._posts):
                 self._kept.clear()
-            kept = turns, _assemble(posts)
-            self._kept[request.names] = kept
-        request.deliver(kept[1])
+            kept = self._kept[names] = turns, _assemble(posts, late, now)
+        return kept[1]
 
 
-def _assemble(posts: Sequence[_Post]) -> Snapshot:
-    pages = {post.name: post.page for post in posts if post.page is not None}
-    reports = tuple(post.report() for post in posts)
+def _assemble(posts: Sequence[_Post], late: Set[str], now: float) -> Snapshot:
+    pages = {
+        post.name: post.page for post in posts if post.page is not None and post.name not in late
+    }
+    reports = tuple([post.report(now, is_late=post.name in late) for post in posts])
     blocks = [block for page in pages.values() for block in page.blocks]
     blocks.append(_express(reports))
     readings = {name: page.reading for name, page in pages.items()}
@@ -360,6 +473,7 @@ def _express(reports: tuple[Report, ...]) -> Block:
     values += [report.success for report in reports]
     values += [report.seconds for report in timed if report.seconds is not None]
     values += [report.last_success for report in whole if report.last_success is not None]
+    values += [report.failures for report in reports]
     values += [report.timeouts for report in reports]
     values += [report.omitted for report in reports]
     values += [1] * len(failed)
@@ -386,7 +500,7 @@ def _describe(
         Family(
             "trainvitals_build_info",
             "info",
-            "Which trainvitals answers, and on which Python. Source: trainvitals.__version__.",
+            "Which trainvitals this is. Source: trainvitals.__version__.",
             build,
         ),
         Family(
@@ -398,31 +512,37 @@ def _describe(
         Family(
             "trainvitals_collector_duration_seconds",
             "gauge",
-            "How long the collector's latest reading took. Source: scrape runner.",
+            "How long its latest reading took. Source: scrape runner.",
             label_samples("collector", timed),
         ),
         Family(
             "trainvitals_collector_last_success_timestamp_seconds",
             "gauge",
-            "When the collector last brought a whole reading, in Unix time. Source: scrape runner.",
+            "When it last brought a whole reading. Source: scrape runner.",
             label_samples("collector", whole),
+        ),
+        Family(
+            "trainvitals_collector_failures_total",
+            "counter",
+            "How many of the collector's readings failed. Source: scrape runner.",
+            label_samples("collector", names),
         ),
         Family(
             "trainvitals_collector_timeouts_total",
             "counter",
-            "How many of the collector's readings were not waited for. Source: scrape runner.",
+            "Readings that were not waited for. Source: scrape runner.",
             label_samples("collector", names),
         ),
         Family(
             "trainvitals_collector_omitted_labels",
             "gauge",
-            "How many devices, mounts or processes the collector's bounds left out of its latest reading. Source: scrape runner.",
+            "What its bounds left out. Source: scrape runner.",
             label_samples("collector", names),
         ),
         Family(
             "trainvitals_collector_failure_info",
             "info",
-            "Why the collector's reading is missing or not whole. Source: scrape runner.",
+            "Why its reading is not whole. Source: scrape runner.",
             reasons,
         ),
     )

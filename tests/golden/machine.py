@@ -7,14 +7,13 @@ and at every hour, save for what `PLACEHOLDERS` replaces.
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import os
 import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +48,7 @@ PLACEHOLDERS = (
     (r"^(accelerator_xid_last_timestamp_seconds\{.*\}) .*", r"\1 1.7e+09"),
     (r"^(process_max_fds) .*", r"\1 2048.0"),
     (r"did not answer within [0-9.]+ s", "did not answer within 0.4 s"),
+    (r"cannot understand \S+/host/proc", "cannot understand /proc"),
 )
 
 
@@ -64,12 +64,15 @@ class GoldenMachine:
     def __init__(self, directory: Path, *, gpus: int, hpus: int) -> None:
         self.fake = FakeMachine(directory, gpus=gpus, hpus=hpus)
         self.fake.stop_clock(NOON)
+        for accelerator in [*map(self.fake.gpu, range(gpus)), *map(self.fake.hpu, range(hpus))]:
+            accelerator.forget()
         shutil.copytree(HOST, directory / "host")
         self.roots = Roots(procfs=directory / "host/proc", sysfs=directory / "host/sys")
         self.now = NOON
-        self.unhang = threading.Event()
+        self._heal = threading.Event()
         self._hung: set[bytes] = set()
-        self._expected = {"gpu": gpus, "hpu": hpus}
+        self._clock_hangs = False
+        self._counts = {"gpu": gpus, "hpu": hpus}
         self.runner: Runner
 
     def start(self) -> None:
@@ -80,11 +83,12 @@ class GoldenMachine:
             vendors=[
                 replace(vendor, is_installed=lambda: True)
                 for vendor in VENDORS
-                if self._expected[vendor.kind]
+                if self._counts[vendor.kind]
                 and importlib.util.find_spec(vendor.opener.module) is not None
             ],
-            expected=self._expected,  # type: ignore[arg-type]
+            expected={kind: count for kind, count in self._counts.items() if count},  # type: ignore[misc]
             roots=self.roots,
+            is_isolated=True,
             environ=environ,
         )
         self._parts = Parts(self.roots, accelerators)
@@ -100,17 +104,17 @@ class GoldenMachine:
                 roots=parts.roots,
                 clock=lambda: self.now,
                 uptime=lambda: 49_600.0,
-                adjtimex=lambda: ClockState(offset_seconds=-0.000125, synchronized=True),
+                adjtimex=self._ask_clock,
             ),
             "process": lambda parts: ProcessCollector(
                 procfs=parts.roots.procfs, children=lambda: (4300,)
             ),
         }
 
-    def scrape(self) -> Snapshot:
-        """Read everything anew."""
+    def scrape(self, names: Sequence[str] | None = None) -> Snapshot:
+        """Read everything, or these collectors, anew."""
         time.sleep(1.5 * REUSE_SECONDS)
-        return self.runner.snapshot(seconds=20.0)
+        return self.runner.snapshot(names, seconds=20.0)
 
     def advance(self, seconds: float) -> None:
         """Let the host's clock and those of the accelerators show this much more."""
@@ -121,22 +125,30 @@ class GoldenMachine:
         """Let a file system's server no longer answer."""
         self._hung.add(os.fsencode(mountpoint))
 
+    def hang_clock(self) -> None:
+        """Let the kernel no longer tell its clock's error."""
+        self._clock_hangs = True
+
     def close(self) -> None:
         """End it all."""
-        self.unhang.set()
+        self._heal.set()
         self.fake.close()
         self.runner.close()
         self._parts.accelerators.close()
 
     def _ask(self, path: bytes) -> os.statvfs_result:
         if path in self._hung:
-            self.unhang.wait()
-            raise OSError(errno.EIO, "the test is over")
+            self._heal.wait()
         # 2.5 million blocks of 4096 bytes, half of them for users; 65536 files, 60000 free
         flags = os.ST_RDONLY if path == b"/datasets" else 0
         return os.statvfs_result(
             (4096, 4096, 2_500_000, 1_300_000, 1_250_000, 65_536, 60_000, 60_000, flags, 255)
         )
+
+    def _ask_clock(self) -> ClockState:
+        if self._clock_hangs:
+            self._heal.wait()
+        return ClockState(offset_seconds=-0.000125, synchronized=True)
 
 
 @contextmanager
@@ -149,10 +161,11 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
     machine.start()
     try:
         machine.scrape()
-        machine.advance(2.0)
+        machine.advance(2.5)
         _spend_cpu_time(machine.roots.procfs / "stat")
+        _wait_until(lambda: machine.fake.calls("nvmlEventSetWait") > 0)
         machine.fake.deliver_xid(0, XID)
-        _wait_for_xid(machine)
+        _wait_until(lambda: b"accelerator_xid_errors_total{" in _write(machine.scrape()))
         yield machine
     finally:
         machine.close()
@@ -160,7 +173,7 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
 
 @contextmanager
 def failing_machine(directory: Path) -> Iterator[GoldenMachine]:
-    """Give a machine on which much has failed: a lost GPU, a hung one, a dead server, no memory."""
+    """Give a machine on which much has failed: a GPU is lost, another hangs, a server is dead."""
     machine = GoldenMachine(directory, gpus=3, hpus=0)
     machine.start()
     try:
@@ -168,7 +181,8 @@ def failing_machine(directory: Path) -> Iterator[GoldenMachine]:
         machine.fake.lose(1)
         machine.fake.hang("nvmlDeviceGetTemperature", device=2)
         machine.hang_mount("/datasets")
-        (machine.roots.procfs / "meminfo").unlink()
+        machine.hang_clock()
+        (machine.roots.procfs / "meminfo").write_text("MemTotal: many kB\n", encoding="ascii")
         yield machine
     finally:
         machine.close()
@@ -227,7 +241,7 @@ def _load_h100(fake: FakeMachine) -> None:
 
 
 def _load_turing(fake: FakeMachine) -> None:
-    """Make the second GPU an older one, with a fan and retired pages, without NVLink."""
+    """Make the second GPU an older one: it has a fan and retired pages, and no NVLink."""
     gpu = fake.gpu(1)
     gpu.configure(
         {
@@ -245,6 +259,7 @@ def _load_turing(fake: FakeMachine) -> None:
             "power_milliwatts": 55_000,
             "pcie_generation": 1,
             "maximum_pcie_generation": 3,
+            "fan_count": 1,
             "fan_percent": 34,
             "encoder_utilization": 12,
             "decoder_utilization": 8,
@@ -275,7 +290,7 @@ def _load_gaudi(fake: FakeMachine) -> None:
 
 
 def _spend_cpu_time(stat: Path) -> None:
-    """Let 2 seconds of 4 cores pass: 400 of 800 ticks busy, 80 waiting for I/O."""
+    """Let 2 s of 4 cores pass: 400 of 800 ticks busy, 80 waiting for I/O."""
     before = "cpu  40000 1000 15000 900000 7000 0 500 100 200 0"
     after = "cpu  40300 1000 15100 900320 7080 0 500 100 200 0"
     text = stat.read_text(encoding="ascii")
@@ -283,11 +298,13 @@ def _spend_cpu_time(stat: Path) -> None:
     stat.write_text(text.replace(before, after), encoding="ascii")
 
 
-def _wait_for_xid(machine: GoldenMachine) -> None:
-    """Scrape until the driver's event has arrived, which takes a moment of its own."""
+def _write(snapshot: Snapshot) -> bytes:
+    return Exposition().write(snapshot.blocks)
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for what another process does in its own time."""
     until = time.monotonic() + 20.0
-    while time.monotonic() < until:
-        page = Exposition().write(machine.scrape().blocks)
-        if b"accelerator_xid_errors_total{" in page:
-            return
-    raise AssertionError("the Xid did not arrive")
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -1,38 +1,14 @@
 """What the tests of the stack share."""
 
-import os
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from trainvitals.errors import StackError
-from trainvitals.stack.debian import find_program
 from trainvitals.stack.settings import Settings
 
 STAND_IN = Path(__file__).parent / "stand_ins/exporter.py"
-
-
-def _find(name):
-    try:
-        return find_program(name)
-    except StackError as error:
-        if os.environ.get("CI"):
-            raise
-        return pytest.skip(f"needs {name}: {error}")
-
-
-@pytest.fixture(scope="session")
-def prometheus():
-    """Give the path of a real Prometheus."""
-    return _find("prometheus")
-
-
-@pytest.fixture(scope="session")
-def promtool():
-    """Give the path of a real promtool."""
-    return _find("promtool")
 
 
 @pytest.fixture(scope="session")

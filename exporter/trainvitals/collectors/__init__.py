@@ -53,7 +53,6 @@ class Entry:
 
 
 COLLECTORS: tuple[Entry, ...] = (
-    Entry("accelerator", "GPUs and HPUs", lambda parts: AcceleratorCollector(parts.accelerators)),
     Entry("cpu", "CPU time, cores, load", lambda parts: CpuCollector(roots=parts.roots)),
     Entry("memory", "memory, swap, OOM kills", lambda parts: MemoryCollector(roots=parts.roots)),
     Entry(
@@ -68,4 +67,6 @@ COLLECTORS: tuple[Entry, ...] = (
         "the exporter itself",
         lambda parts: ProcessCollector(children=lambda: parts.accelerators.pids),
     ),
+    # The slowest comes last, so that the quick ones never wait for it.
+    Entry("accelerator", "GPUs and HPUs", lambda parts: AcceleratorCollector(parts.accelerators)),
 )

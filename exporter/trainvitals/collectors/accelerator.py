@@ -43,47 +43,47 @@ _METRICS: tuple[_Metric, ...] = (
     _gauge(
         "accelerator_utilization_ratio",
         "utilization_ratio",
-        "Share of the driver's last sample period in which something ran. Source: nvmlDeviceGetUtilizationRates, hlmlDeviceGetUtilizationRates.",
+        "Share of the last sample period in which something ran. Source: nvmlDeviceGetUtilizationRates.",
     ),
     _gauge(
         "accelerator_memory_utilization_ratio",
         "memory_utilization_ratio",
-        "Share of the driver's last sample period in which device memory was read or written. Source: nvmlDeviceGetUtilizationRates.",
+        "Share of it in which memory was read or written. Source: nvmlDeviceGetUtilizationRates.",
     ),
     _counter(
         "accelerator_busy_seconds_total",
         "busy_seconds_total",
-        "Seconds in which something ran, exact between any two scrapes. Source: nvmlDeviceGetSamples.",
+        "Time in which something ran, from every sample. Source: nvmlDeviceGetSamples.",
     ),
     _counter(
         "accelerator_busy_unobserved_seconds_total",
         "busy_unobserved_seconds_total",
-        "Seconds for which accelerator_busy_seconds_total had to take the mean of its neighbours, because the driver's buffer was overrun between two scrapes. Source: nvmlDeviceGetSamples.",
+        "Time whose samples were lost and estimated. Source: nvmlDeviceGetSamples.",
     ),
     _gauge(
         "accelerator_memory_total_bytes",
         "memory_total_bytes",
-        "Device memory. Source: nvmlDeviceGetMemoryInfo_v2, hlmlDeviceGetMemoryInfo.",
+        "Device memory. Source: nvmlDeviceGetMemoryInfo_v2.",
     ),
     _gauge(
         "accelerator_memory_used_bytes",
         "memory_used_bytes",
-        "Device memory that programs hold, without the driver's reserve. Source: nvmlDeviceGetMemoryInfo_v2, hlmlDeviceGetMemoryInfo.",
+        "Memory that programs hold. Source: nvmlDeviceGetMemoryInfo_v2.",
     ),
     _gauge(
         "accelerator_memory_reserved_bytes",
         "memory_reserved_bytes",
-        "Device memory that the driver keeps for itself. Source: nvmlDeviceGetMemoryInfo_v2.",
+        "Memory that the driver keeps. Source: nvmlDeviceGetMemoryInfo_v2.",
     ),
     _gauge(
         "accelerator_memory_free_bytes",
         "memory_free_bytes",
-        "Device memory that is left. Source: nvmlDeviceGetMemoryInfo_v2, hlmlDeviceGetMemoryInfo.",
+        "Memory that is left. Source: nvmlDeviceGetMemoryInfo_v2.",
     ),
     _Metric(
         "accelerator_temperature_celsius",
         "gauge",
-        "Temperature of the chip and of its memory. Source: nvmlDeviceGetTemperature, NVML_FI_DEV_MEMORY_TEMP, hlmlDeviceGetTemperature.",
+        "Temperature by sensor. Source: nvmlDeviceGetTemperature, NVML_FI_DEV_MEMORY_TEMP.",
         ("temperature_core_celsius", "temperature_memory_celsius"),
         "sensor",
         ("core", "memory"),
@@ -91,32 +91,32 @@ _METRICS: tuple[_Metric, ...] = (
     _gauge(
         "accelerator_temperature_slowdown_celsius",
         "temperature_slowdown_celsius",
-        "Chip temperature at which the hardware slows down, for cards that say it. Source: nvmlDeviceGetTemperatureThreshold, hlmlDeviceGetTemperatureThreshold.",
+        "Where the hardware slows down. Source: nvmlDeviceGetTemperatureThreshold.",
     ),
     _gauge(
         "accelerator_temperature_headroom_celsius",
         "temperature_headroom_celsius",
-        "How far it is to the point where the hardware slows down. Source: nvmlDeviceGetMarginTemperature, else slowdown less core temperature.",
+        "How far it is to the slowdown. Source: nvmlDeviceGetMarginTemperature.",
     ),
     _gauge(
         "accelerator_power_watts",
         "power_watts",
-        "Power draw as the driver gives it, on newer cards the mean of a second. Source: nvmlDeviceGetPowerUsage, hlmlDeviceGetPowerUsage.",
+        "Power draw. Source: nvmlDeviceGetPowerUsage.",
     ),
     _gauge(
         "accelerator_power_limit_watts",
         "power_limit_watts",
-        "The power limit in force. Source: nvmlDeviceGetEnforcedPowerLimit, hlmlDeviceGetPowerManagementDefaultLimit.",
+        "Power limit in force. Source: nvmlDeviceGetEnforcedPowerLimit.",
     ),
     _counter(
         "accelerator_energy_joules_total",
         "energy_joules_total",
-        "Energy used, so that its rate is the exact mean power. Source: nvmlDeviceGetTotalEnergyConsumption, hlmlDeviceGetTotalEnergyConsumption.",
+        "Energy used. Source: nvmlDeviceGetTotalEnergyConsumption.",
     ),
     _Metric(
         "accelerator_clock_hertz",
         "gauge",
-        "Clock of the cores (SM or SoC) and of the memory. Source: nvmlDeviceGetClockInfo, hlmlDeviceGetClockInfo.",
+        "Clock of cores and memory. Source: nvmlDeviceGetClockInfo.",
         ("clock_core_hertz", "clock_memory_hertz"),
         "clock",
         ("core", "memory"),
@@ -124,7 +124,7 @@ _METRICS: tuple[_Metric, ...] = (
     _Metric(
         "accelerator_clock_max_hertz",
         "gauge",
-        "The highest clock of the cores (SM or SoC) and of the memory. Source: nvmlDeviceGetMaxClockInfo, hlmlDeviceGetMaxClockInfo.",
+        "Highest clock of cores and memory. Source: nvmlDeviceGetMaxClockInfo.",
         ("clock_core_max_hertz", "clock_memory_max_hertz"),
         "clock",
         ("core", "memory"),
@@ -132,7 +132,7 @@ _METRICS: tuple[_Metric, ...] = (
     _Metric(
         "accelerator_throttle_active",
         "gauge",
-        "Whether the device is slowed down now, by reason. Source: nvmlDeviceGetCurrentClocksEventReasons, hlmlDeviceGetCurrentClocksThrottleReasons.",
+        "Whether it is slowed down now, by reason. Source: nvmlDeviceGetCurrentClocksEventReasons.",
         ("throttle_active",),
         "reason",
         THROTTLE_REASONS,
@@ -140,7 +140,7 @@ _METRICS: tuple[_Metric, ...] = (
     _Metric(
         "accelerator_throttle_seconds_total",
         "counter",
-        "Seconds for which the device was slowed down, by reason. Source: NVML_FI_DEV_CLOCKS_EVENT_REASON_*, NVML_FI_DEV_PERF_POLICY_*, hlmlDeviceGetViolationStatus.",
+        "Time it was slowed down, by reason. Source: NVML_FI_DEV_CLOCKS_EVENT_REASON_*.",
         ("throttle_seconds_total",),
         "reason",
         THROTTLE_REASONS,
@@ -148,17 +148,17 @@ _METRICS: tuple[_Metric, ...] = (
     _counter(
         "accelerator_ecc_corrected_errors_total",
         "ecc_corrected_errors_total",
-        "Memory errors that were corrected, since the driver was loaded. Source: NVML_FI_DEV_ECC_SBE_VOL_TOTAL, hlmlDeviceGetTotalECCErrors.",
+        "Corrected memory errors. Source: NVML_FI_DEV_ECC_SBE_VOL_TOTAL.",
     ),
     _counter(
         "accelerator_ecc_uncorrected_errors_total",
         "ecc_uncorrected_errors_total",
-        "Memory errors that could not be corrected, since the driver was loaded. Source: NVML_FI_DEV_ECC_DBE_VOL_TOTAL, hlmlDeviceGetTotalECCErrors.",
+        "Uncorrected memory errors. Source: NVML_FI_DEV_ECC_DBE_VOL_TOTAL.",
     ),
     _gauge(
         "accelerator_row_remap_pending",
         "row_remap_pending",
-        "Whether a memory repair waits for a reset. Source: NVML_FI_DEV_REMAPPED_PENDING, hlmlDeviceGetReplacedRowsPendingStatus.",
+        "Whether a memory repair waits for a reset. Source: NVML_FI_DEV_REMAPPED_PENDING.",
     ),
     _gauge(
         "accelerator_row_remap_failed",
@@ -168,7 +168,7 @@ _METRICS: tuple[_Metric, ...] = (
     _Metric(
         "accelerator_remapped_rows",
         "gauge",
-        "Memory rows that were replaced, by the kind of error. Source: NVML_FI_DEV_REMAPPED_COR, NVML_FI_DEV_REMAPPED_UNC, hlmlDeviceGetReplacedRows.",
+        "Memory rows replaced, by cause. Source: NVML_FI_DEV_REMAPPED_COR, NVML_FI_DEV_REMAPPED_UNC.",
         ("rows_remapped_corrected", "rows_remapped_uncorrected"),
         "cause",
         ("corrected", "uncorrected"),
@@ -176,7 +176,7 @@ _METRICS: tuple[_Metric, ...] = (
     _Metric(
         "accelerator_retired_pages",
         "gauge",
-        "Memory pages that were given up, by the kind of error, on cards before Ampere. Source: NVML_FI_DEV_RETIRED_SBE, NVML_FI_DEV_RETIRED_DBE.",
+        "Memory pages given up, by cause. Source: NVML_FI_DEV_RETIRED_SBE, NVML_FI_DEV_RETIRED_DBE.",
         ("pages_retired_corrected", "pages_retired_uncorrected"),
         "cause",
         ("corrected", "uncorrected"),
@@ -184,52 +184,52 @@ _METRICS: tuple[_Metric, ...] = (
     _gauge(
         "accelerator_retired_pages_pending",
         "pages_retired_pending",
-        "Whether a memory page waits for a reset to be given up. Source: NVML_FI_DEV_RETIRED_PENDING.",
+        "Whether a page waits for a reset to be given up. Source: NVML_FI_DEV_RETIRED_PENDING.",
     ),
     _gauge(
         "accelerator_recovery_action",
         "recovery_action",
-        "What the driver asks for: 0 nothing, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset, 5 recover IMEX. Source: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION.",
+        "0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset, 5 recover IMEX. Source: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION.",
     ),
     _gauge(
         "accelerator_pcie_link_generation",
         "pcie_link_generation",
-        "PCIe generation now; cards at rest lower it. Source: nvmlDeviceGetCurrPcieLinkGeneration, hlmlDeviceGetCurrPcieLinkGeneration.",
+        "PCIe generation now. Source: nvmlDeviceGetCurrPcieLinkGeneration.",
     ),
     _gauge(
         "accelerator_pcie_link_generation_max",
         "pcie_link_generation_max",
-        "The highest PCIe generation that card and slot can. Source: nvmlDeviceGetMaxPcieLinkGeneration.",
+        "Highest PCIe generation. Source: nvmlDeviceGetMaxPcieLinkGeneration.",
     ),
     _gauge(
         "accelerator_pcie_link_width",
         "pcie_link_width",
-        "PCIe lanes now. Source: nvmlDeviceGetCurrPcieLinkWidth, hlmlDeviceGetCurrPcieLinkWidth.",
+        "PCIe lanes now. Source: nvmlDeviceGetCurrPcieLinkWidth.",
     ),
     _gauge(
         "accelerator_pcie_link_width_max",
         "pcie_link_width_max",
-        "The most PCIe lanes that card and slot can. Source: nvmlDeviceGetMaxPcieLinkWidth.",
+        "Most PCIe lanes. Source: nvmlDeviceGetMaxPcieLinkWidth.",
     ),
     _counter(
         "accelerator_pcie_replays_total",
         "pcie_replays_total",
-        "PCIe packets that had to be sent again. Source: NVML_FI_DEV_PCIE_REPLAY_COUNTER, hlmlDeviceGetPcieReplayCounter.",
+        "PCIe packets sent again. Source: NVML_FI_DEV_PCIE_REPLAY_COUNTER.",
     ),
     _gauge(
         "accelerator_links_active",
         "links_active",
-        "NVLink links that are up, looked at no more than every 5 s. Source: nvmlDeviceGetNvLinkState.",
+        "NVLinks that are up, read every 5 s at most. Source: nvmlDeviceGetNvLinkState.",
     ),
     _gauge(
         "accelerator_links_expected",
         "links_expected",
-        "The most NVLink links that were seen up since the exporter started. Source: nvmlDeviceGetNvLinkState.",
+        "Most NVLinks seen up. Source: nvmlDeviceGetNvLinkState.",
     ),
     _Metric(
         "accelerator_link_bytes_total",
         "counter",
-        "Payload over all NVLink links. Source: NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX.",
+        "Payload over all NVLinks. Source: NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*.",
         ("link_receive_bytes_total", "link_transmit_bytes_total"),
         "direction",
         ("receive", "transmit"),
@@ -237,7 +237,7 @@ _METRICS: tuple[_Metric, ...] = (
     _Metric(
         "accelerator_link_errors_total",
         "counter",
-        "NVLink errors over all links, by type. Source: NVML_FI_DEV_NVLINK_*_ERROR_COUNT_TOTAL.",
+        "Errors of all NVLinks, by type. Source: NVML_FI_DEV_NVLINK_*_ERROR_COUNT_TOTAL.",
         ("link_errors_total",),
         "type",
         LINK_ERRORS,
@@ -255,17 +255,17 @@ _METRICS: tuple[_Metric, ...] = (
     _gauge(
         "accelerator_fan_speed_ratio",
         "fan_speed_ratio",
-        "Fan speed as a share of its full speed; it may pass 1. Source: nvmlDeviceGetFanSpeed.",
+        "Fan speed, which may pass 1. Source: nvmlDeviceGetFanSpeed.",
     ),
     _gauge(
         "accelerator_performance_state",
         "performance_state",
-        "Performance state, 0 (fastest) to 15. Source: nvmlDeviceGetPerformanceState.",
+        "From 0, the fastest, to 15. Source: nvmlDeviceGetPerformanceState.",
     ),
     _gauge(
         "accelerator_processes",
         "processes",
-        "How many processes compute on the device. Source: nvmlDeviceGetComputeRunningProcesses_v3.",
+        "Processes that compute on it. Source: nvmlDeviceGetComputeRunningProcesses_v3.",
     ),
 )
 
@@ -349,7 +349,7 @@ def _express_devices(kinds: tuple[Kind, ...], reading: AcceleratorsReading) -> B
             Family(
                 "accelerator_devices",
                 "gauge",
-                "How many devices answer. Source: nvmlDeviceGetCount, hlmlDeviceGetCount.",
+                "Devices that answer. Source: nvmlDeviceGetCount.",
                 tuple(("", (("kind", kind),)) for kind in kinds),
             ),
             Family(
@@ -396,25 +396,25 @@ def _describe_states(
         Family(
             "accelerator_info",
             "info",
-            "What the device is. Source: nvmlDeviceGetName, nvmlSystemGetDriverVersion, nvmlDeviceGetPciInfo, nvmlDeviceGetVbiosVersion, and their hlml twins.",
+            "What the device is. Source: nvmlDeviceGetName.",
             tuple(("", describe_identity(identity)) for identity, _ in states),
         ),
         Family(
             "accelerator_up",
             "gauge",
-            "Whether the device answers; every device seen since the exporter started has it. Source: accelerator reader.",
+            "Whether the device answers. Source: accelerator reader.",
             tuple(("", _labels(identity)) for identity, _ in states),
         ),
         Family(
             "accelerator_state",
             "gauge",
-            "1 for the state the device is in: ok, lost, hung, resetting, no_driver, unsupported. Source: accelerator reader.",
+            "1 for the state the device is in. Source: accelerator reader.",
             tuple(("", (*_labels(identity), ("state", state))) for identity, state in states),
         ),
         Family(
             "accelerator_last_seen_timestamp_seconds",
             "gauge",
-            "When the device last answered, in Unix time. Source: accelerator reader.",
+            "When the device last answered. Source: accelerator reader.",
             tuple(("", _labels(identity)) for identity in seen),
         ),
     )
@@ -465,7 +465,7 @@ def _express_processes(devices: Sequence[AcceleratorReading]) -> Block:
     samples = tuple((identity, process.pid) for identity, process in holders)
 
     def describe() -> tuple[Family, ...]:
-        help_ = "Device memory that a process holds, the largest of each device. Source: nvmlDeviceGetComputeRunningProcesses_v3."
+        help_ = "Memory that a process holds. Source: nvmlDeviceGetComputeRunningProcesses_v3."
         return (
             Family(
                 "accelerator_process_memory_used_bytes",
@@ -524,13 +524,13 @@ def _describe_xids(samples: tuple[tuple[Identity, int], ...]) -> tuple[Family, .
         Family(
             "accelerator_xid_errors_total",
             "counter",
-            "Errors the driver reported for the device, by Xid code, since the exporter started. Source: nvmlEventSetWait.",
+            "Errors reported, by Xid code. Source: nvmlEventSetWait.",
             tuple(("", (*_labels(who), ("xid", _name_xid(code)))) for who, code in samples),
         ),
         Family(
             "accelerator_xid_last_timestamp_seconds",
             "gauge",
-            "When the device last reported an Xid code, in Unix time, with its class and what it asks for. Source: nvmlEventSetWait.",
+            "When an Xid code was last reported. Source: nvmlEventSetWait.",
             tuple(("", (*_labels(who), *describe_code(code))) for who, code in samples),
         ),
     )

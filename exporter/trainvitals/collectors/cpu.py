@@ -15,12 +15,12 @@ _SCALARS = (
     Family(
         "cpu_utilization_percent",
         "gauge",
-        "Share of CPU time spent neither idle nor waiting for I/O, 0 to 100, over the last second or since the scrape before. Source: /proc/stat.",
+        "CPU time neither idle nor waiting for I/O, over the last second or since the last scrape. Source: /proc/stat.",
     ),
     Family(
         "host_io_wait_ratio",
         "gauge",
-        "Share of CPU time spent idle with I/O outstanding, 0 to 1, over the last second or since the scrape before. Source: /proc/stat iowait.",
+        "CPU time idle with I/O outstanding, over the same time. Source: /proc/stat iowait.",
     ),
     Family(
         "host_load1",
@@ -123,19 +123,19 @@ def _describe(
         Family(
             "host_cpu_seconds_total",
             "counter",
-            "Time that all cores together spent since boot, by what they did; user and nice hold that of guests. Source: /proc/stat.",
+            "Time of all cores, by mode. Source: /proc/stat.",
             label_samples("mode", MODES),
         ),
         Family(
             "host_cpu_core_busy_seconds_total",
             "counter",
-            "Time that a core spent since boot neither idle nor waiting for I/O. Source: /proc/stat.",
+            "Time that a core was busy. Source: /proc/stat.",
             label_samples("cpu", cores),
         ),
         Family(
             "host_cpu_cores",
             "gauge",
-            "Cores that are online, with hyper-threads (logical) and without (physical). Source: /proc/stat and /sys/devices/system/cpu/cpu*/topology.",
+            "Cores online, with hyper-threads and without. Source: /proc/stat, /sys cpu topology.",
             label_samples("kind", ("logical", "physical") if physical else ("logical",)),
         ),
     ]
@@ -144,7 +144,7 @@ def _describe(
             Family(
                 "host_cpu_frequency_hertz",
                 "gauge",
-                "How fast the cores run: their mean, the slowest and the fastest. Source: /sys/devices/system/cpu/cpufreq scaling_cur_freq.",
+                "How fast the cores run. Source: /sys cpufreq scaling_cur_freq.",
                 label_samples("statistic", ("mean", "min", "max")),
             )
         )

@@ -26,37 +26,37 @@ _COLUMNS: tuple[Column[Disk], ...] = (
     Column(
         "host_disk_reads_completed_total",
         "counter",
-        "Requests to read from a disk that were done since boot. Source: /proc/diskstats reads completed.",
+        "Reads done. Source: /proc/diskstats reads completed.",
         attrgetter("reads_completed"),
     ),
     Column(
         "host_disk_writes_completed_total",
         "counter",
-        "Requests to write to a disk that were done since boot. Source: /proc/diskstats writes completed.",
+        "Writes done. Source: /proc/diskstats writes completed.",
         attrgetter("writes_completed"),
     ),
     Column(
         "host_disk_read_seconds_total",
         "counter",
-        "Time that the reads from a disk took since boot, added up. Source: /proc/diskstats time reading.",
+        "Time that reads took. Source: /proc/diskstats time reading.",
         attrgetter("read_seconds"),
     ),
     Column(
         "host_disk_write_seconds_total",
         "counter",
-        "Time that the writes to a disk took since boot, added up. Source: /proc/diskstats time writing.",
+        "Time that writes took. Source: /proc/diskstats time writing.",
         attrgetter("write_seconds"),
     ),
     Column(
         "host_disk_io_seconds_total",
         "counter",
-        "Time since boot in which a disk had requests in flight. Source: /proc/diskstats time doing I/O.",
+        "Time with requests in flight. Source: /proc/diskstats time doing I/O.",
         attrgetter("io_seconds"),
     ),
     Column(
         "host_disk_io_weighted_seconds_total",
         "counter",
-        "Time since boot in which a disk had requests in flight, times their number. Source: /proc/diskstats weighted time doing I/O.",
+        "The same times the number of requests. Source: /proc/diskstats weighted time doing I/O.",
         attrgetter("io_weighted_seconds"),
     ),
     Column(
@@ -120,7 +120,7 @@ def _describe(devices: tuple[str, ...]) -> tuple[Family, ...]:
     total = Family(
         "disk_io_bytes",
         "gauge",
-        "Read from and written to all disks since boot, each byte counted once. Source: /proc/diskstats.",
+        "Read from and written to all disks. Source: /proc/diskstats.",
         label_samples("direction", ("read", "write")),
     )
     return total, *(list_families(_COLUMNS, "device", devices) if devices else ())

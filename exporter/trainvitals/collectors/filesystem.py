@@ -107,25 +107,25 @@ def _describe(keys: tuple[_Key, ...]) -> tuple[Family, ...]:
         Family(
             "host_filesystem_avail_bytes",
             "gauge",
-            "What users other than root can still write to a file system. Source: statvfs f_bavail.",
+            "What users other than root can still write. Source: statvfs f_bavail.",
             spaces,
         ),
         Family(
             "host_filesystem_files",
             "gauge",
-            "How many files (inodes) a file system can hold. Source: statvfs f_files.",
+            "How many files fit. Source: statvfs f_files.",
             counted,
         ),
         Family(
             "host_filesystem_files_free",
             "gauge",
-            "How many more files (inodes) a file system can hold. Source: statvfs f_ffree.",
+            "How many more files fit. Source: statvfs f_ffree.",
             counted,
         ),
         Family(
             "host_filesystem_readonly",
             "gauge",
-            "Whether a file system can only be read (1), perhaps because of an error on its disk, or written too (0). Source: statvfs f_flag.",
+            "Whether it can only be read. Source: statvfs f_flag.",
             spaces,
         ),
         Family(
@@ -140,7 +140,7 @@ def _describe(keys: tuple[_Key, ...]) -> tuple[Family, ...]:
         Family(
             "host_filesystem_responding",
             "gauge",
-            "Whether the server or process behind a file system answered within a moment (1) or not (0). Source: statvfs.",
+            "Whether what is behind it answers. Source: statvfs.",
             label_samples("mountpoint", [key[0] for key in keys if key[5]]),
         ),
     )

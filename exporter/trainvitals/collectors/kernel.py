@@ -24,12 +24,12 @@ _FAMILIES = (
     Family(
         "host_clock_offset_seconds",
         "gauge",
-        "What the host's clock is still to be moved by, positive when it is behind. Source: adjtimex offset.",
+        "How far the clock is behind. Source: adjtimex offset.",
     ),
     Family(
         "host_clock_synchronized",
         "gauge",
-        "Whether a time daemon keeps the host's clock right (1) or not (0). Source: adjtimex.",
+        "Whether the clock is kept right. Source: adjtimex.",
     ),
 )
 

@@ -11,7 +11,7 @@ _FAMILIES = (
     Family(
         "memory_usage_bytes",
         "gauge",
-        "Memory that is in use and cannot be had without swapping. Source: /proc/meminfo MemTotal less MemAvailable.",
+        "Memory in use. Source: /proc/meminfo MemTotal less MemAvailable.",
     ),
     Family(
         "memory_total_bytes",
@@ -21,7 +21,7 @@ _FAMILIES = (
     Family(
         "memory_available_bytes",
         "gauge",
-        "Memory that programs can have without swapping. Source: /proc/meminfo MemAvailable.",
+        "Memory to be had without swapping. Source: /proc/meminfo MemAvailable.",
     ),
     Family(
         "memory_free_bytes",
@@ -41,12 +41,12 @@ _FAMILIES = (
     Family(
         "memory_shared_bytes",
         "gauge",
-        "Memory in tmpfs and shared between processes, such as the batches of data loaders in /dev/shm. Source: /proc/meminfo Shmem.",
+        "Memory in tmpfs, such as /dev/shm, and shared. Source: /proc/meminfo Shmem.",
     ),
     Family(
         "memory_dirty_bytes",
         "gauge",
-        "Memory written to files and not yet to their devices. Source: /proc/meminfo Dirty.",
+        "Memory not yet written to disk. Source: /proc/meminfo Dirty.",
     ),
     Family("host_swap_total_bytes", "gauge", "Swap space. Source: /proc/meminfo SwapTotal."),
     Family(
@@ -67,7 +67,7 @@ _FAMILIES = (
     Family(
         "host_oom_kills_total",
         "counter",
-        "Processes that the kernel killed for want of memory since boot, in containers too. Source: /proc/vmstat oom_kill.",
+        "Processes killed for want of memory. Source: /proc/vmstat oom_kill.",
     ),
 )
 

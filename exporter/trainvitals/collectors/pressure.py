@@ -63,7 +63,7 @@ def _describe(keys: tuple[tuple[str, str], ...]) -> tuple[Family, ...]:
         Family(
             "host_pressure_stalled_seconds_total",
             "counter",
-            "Time since boot in which at least one task (some) or all tasks (full) waited for a resource. Source: /proc/pressure total.",
+            "Time in which some or all tasks waited for a resource. Source: /proc/pressure total.",
             samples,
         ),
     )

@@ -13,7 +13,7 @@ _FAMILIES = (
     Family(
         "process_cpu_seconds_total",
         "counter",
-        "CPU time of the exporter and its driver readers. Source: /proc/PID/stat utime and stime.",
+        "CPU time of the exporter and its driver readers. Source: /proc/PID/stat utime, stime.",
     ),
     Family(
         "process_resident_memory_bytes",
@@ -23,27 +23,27 @@ _FAMILIES = (
     Family(
         "process_virtual_memory_bytes",
         "gauge",
-        "Address space of the exporter and its driver readers. Source: /proc/PID/stat vsize.",
+        "Address space it has. Source: /proc/PID/stat vsize.",
     ),
     Family(
         "process_start_time_seconds",
         "gauge",
-        "When the exporter started, in seconds since 1970. Source: /proc/self/stat starttime and /proc/stat btime.",
+        "When the exporter started. Source: /proc/self/stat starttime, /proc/stat btime.",
     ),
     Family(
         "process_open_fds",
         "gauge",
-        "File descriptors that the exporter and its driver readers have open. Source: /proc/PID/fd.",
+        "File descriptors it has open. Source: /proc/PID/fd.",
     ),
     Family(
         "process_max_fds",
         "gauge",
-        "File descriptors that the exporter and its driver readers may open. Source: getrlimit RLIMIT_NOFILE.",
+        "File descriptors it may open. Source: getrlimit RLIMIT_NOFILE.",
     ),
     Family(
         "process_threads",
         "gauge",
-        "Threads of the exporter and its driver readers. Source: /proc/PID/stat num_threads.",
+        "Threads it has. Source: /proc/PID/stat num_threads.",
     ),
 )
 

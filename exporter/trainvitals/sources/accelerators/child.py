@@ -1,7 +1,6 @@
-"""The far end of a vendor's reader: where its driver is open, and what it says to the exporter.
+"""The child process in which a vendor's reader runs, and what it says to the exporter.
 
-It runs in a child process or, for the first opening of a driver that deserves it, on a thread of
-the exporter (see `driver`); what follows speaks of parent and child for both. They share a SOCK_SEQPACKET pair; each message is one packet, a tuple in `marshal`
+Parent and child share a SOCK_SEQPACKET pair; each message is one packet, a tuple in `marshal`
 form (both ends are the same interpreter).
 
 From the parent:
@@ -30,25 +29,19 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
-from functools import partial
 
-from trainvitals.crew import Crew, Outcome
-from trainvitals.sources.accelerators.row import DeviceError, DriverAbsentError, DriverGoneError
+from trainvitals.sources.accelerators.rounds import Rounds
+from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # each megabyte is paid for by every reader process
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
-    from trainvitals.sources.accelerators.row import DeviceRow
-    from trainvitals.sources.accelerators.vendor import Device, Session
+    from trainvitals.sources.accelerators.vendor import Session
 
 LARGEST_MESSAGE_BYTES = 1 << 20
-PATIENCE_FACTOR = 20.0
-SHORTEST_PATIENCE_SECONDS = 0.25
 _SWITCH_INTERVAL_SECONDS = 0.0001
-_REMEMBERED_DURATIONS = 8
 
 
 def main(opener: Callable[[], Session], descriptor: int) -> None:
@@ -64,105 +57,28 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
     os._exit(0)  # a call that hangs must not keep the process from ending
 
 
-def run_reader(opener: Callable[[], Session], connection: socket.socket) -> Session | None:
-    """Open the driver and answer until the other end closes or the driver is gone.
-
-    Returns:
-        The session, for who goes on living to close it; None when it could not be opened.
-    """
+def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None:
+    """Open the driver and answer until the other end closes or the driver is gone."""
     line = _Line(connection)
     try:
         session = opener()
     except DriverAbsentError as error:
         line.send(("absent", str(error)))
-        return None
+        return
     except DriverGoneError as error:
         line.send(("gone", str(error)))
-        return None
+        return
     identities = [device.identity for device in session.devices]
     line.send(("opened", identities, list(session.unreadable)))
-    watcher = threading.Thread(
-        target=session.watch, args=(line.report_xid,), name="xid-watcher", daemon=True
-    )
+    watcher = threading.Thread(target=session.watch, args=(line.report_xid,), daemon=True)
     watcher.start()
-    _answer(session, line)
-    return session
-
-
-def _answer(session: Session, line: _Line) -> None:
-    crew = Crew(name="device", limit=min(session.parallel, len(session.devices) + 1))
-    posts = [_Post(device) for device in session.devices]
+    rounds = Rounds(session)
     try:
-        _answer_all(session, line, crew, posts)
-    finally:
-        crew.close()
-
-
-def _answer_all(session: Session, line: _Line, crew: Crew, posts: list[_Post]) -> None:
-    while request := line.receive():
-        _, number, patience, since = request
-        outcomes = _read_all(crew, posts, patience, since)
-        gone = next((o.error for o in outcomes if isinstance(o.error, DriverGoneError)), None)
-        if gone is not None:
-            line.send(("gone", str(gone)))
-            return
-        rows, states = _sort(posts, outcomes)
-        try:
-            is_current = session.is_current()
-        except DriverGoneError as error:
-            line.send(("gone", str(error)))
-            return
-        line.send(("read", number, rows, states, is_current))
-
-
-def _read_all(
-    crew: Crew, posts: list[_Post], patience: float, since: Mapping[str, int | None]
-) -> list[Outcome[DeviceRow]]:
-    tasks = {post.uuid: partial(post.read, since.get(post.uuid)) for post in posts}
-    known = [wait for post in posts if (wait := post.patience()) is not None]
-    if len(known) == len(posts) and posts:
-        patience = min(patience, max(known))
-    outcomes = crew.gather(tasks, patience)
-    return [outcomes[post.uuid] for post in posts]
-
-
-def _sort(
-    posts: list[_Post], outcomes: list[Outcome[DeviceRow]]
-) -> tuple[list[tuple[object, ...]], list[tuple[str, str]]]:
-    rows: list[tuple[object, ...]] = []
-    states: list[tuple[str, str]] = []
-    for post, outcome in zip(posts, outcomes, strict=True):
-        if outcome.value is not None:
-            rows.append((post.uuid, *outcome.value))
-        elif outcome.late:
-            states.append((post.uuid, "hung"))
-        elif isinstance(outcome.error, DeviceError):
-            states.append((post.uuid, outcome.error.state))
-        elif outcome.error is not None:
-            raise outcome.error
-    return rows, states
-
-
-class _Post:
-    """A device and how long its readings took."""
-
-    def __init__(self, device: Device) -> None:
-        self.uuid = device.identity[2]
-        self._device = device
-        self._durations: deque[float] = deque(maxlen=_REMEMBERED_DURATIONS)
-
-    def read(self, since: int | None) -> DeviceRow:
-        started_at = time.monotonic()
-        try:
-            return self._device.read(since)
-        finally:
-            self._durations.append(time.monotonic() - started_at)
-
-    def patience(self) -> float | None:
-        """How long to wait, from how long it took lately; None before the first reading."""
-        if not self._durations:
-            return None
-        return max(SHORTEST_PATIENCE_SECONDS, PATIENCE_FACTOR * max(self._durations))
+        while request := line.receive():
+            _, number, patience, since = request
+            line.send(("read", number, *rounds.read(patience, since)))
+    except DriverGoneError as error:
+        line.send(("gone", str(error)))
 
 
 class _Line:

@@ -100,6 +100,7 @@ class Driver:
         self._lost_since: float | None = None
         self._let_go_until = float("-inf")
         self._print: tuple[object, ...] = ()
+        self._is_current = True
         self._opened_once = False
         self.complaint: str | None = None
         self._announced: str | None = None
@@ -259,6 +260,7 @@ class Driver:
     def _watch_for_change(self, *, is_current: bool) -> None:
         """Start a second child when devices came or went, at once or for lost ones now and then."""
         now = time.monotonic()
+        self._is_current = is_current
         is_lost = any(acc.state in ("lost", "resetting") for acc in self._accounts.values())
         if not is_lost:
             self._lost_since = None
@@ -275,7 +277,7 @@ class Driver:
                 self._rival_at = now + min(longest, max(shortest, (now - self._lost_since) / 10))
 
     def _compare_rival(self) -> None:
-        """Let the second child take over when it can read other devices than the first."""
+        """Let the second take over when the first is outdated or reads other devices."""
         rival, child = self._rival, self._child
         if rival is None:
             return
@@ -288,12 +290,14 @@ class Driver:
         self._rival = None
         mine = [who.uuid for who in child.identities] if child is not None else []
         readable = [uuid for uuid in mine if self._accounts[uuid].state in ("ok", "hung")]
-        if sorted(who.uuid for who in rival.identities) == sorted(readable):
+        reads_the_same = sorted(who.uuid for who in rival.identities) == sorted(readable)
+        if self._is_current and reads_the_same:
             self._dismiss(rival)
             return
         if child is not None:
             self._dismiss(child)
         self._child = rival
+        self._is_current = True
         self._welcome(rival)
 
     def _look_around(self) -> None:

@@ -21,9 +21,15 @@ MOST_XIDS = 16
 MOST_PROCESSES = 8
 _OTHER_XIDS = -1
 _COUNTERS = tuple(
-    SLOT[name] for name in ROW_FIELDS if name.endswith("_total") and not name.startswith("busy_")
+    SLOT[name]
+    for name, empty in zip(ROW_FIELDS, EMPTY_ROW, strict=True)
+    if name.endswith("_total") and not name.startswith("busy_") and not isinstance(empty, tuple)
 )
-_TUPLES = frozenset(slot for slot, empty in enumerate(EMPTY_ROW) if isinstance(empty, tuple))
+_COUNTER_TUPLES = tuple(
+    SLOT[name]
+    for name, empty in zip(ROW_FIELDS, EMPTY_ROW, strict=True)
+    if name.endswith("_total") and isinstance(empty, tuple)
+)
 _BUSY, _UNOBSERVED = SLOT["busy_seconds_total"], SLOT["busy_unobserved_seconds_total"]
 _ACTIVE, _EXPECTED = SLOT["links_active"], SLOT["links_expected"]
 
@@ -46,7 +52,7 @@ class Account:
         self._busy = 0.0
         self._unobserved = 0.0
         self._links_expected: int | None = None
-        self._totals: dict[tuple[int, int], _Total] = {}
+        self._totals = _Totals()
         self._xids: dict[int, XidCount] = {}
 
     @property
@@ -62,8 +68,7 @@ class Account:
         at: float,
     ) -> None:
         """Enter a whole reading; the arguments are those of `child`, and Unix time."""
-        for slot in _COUNTERS:
-            row[slot] = self._sum_up(slot, row[slot])
+        self._totals.continue_with(row)
         if busy is not None:
             self.since, gained, unobserved = busy
             self._busy += gained
@@ -113,31 +118,55 @@ class Account:
         """How many processes the bound left out of the latest reading."""
         return self._omitted
 
-    def _sum_up(self, slot: int, value: object) -> object:
-        if slot in _TUPLES and isinstance(value, tuple):
-            return tuple(self._continue(slot, at, raw) for at, raw in enumerate(value))
-        return self._continue(slot, 0, value)
 
-    def _continue(self, slot: int, at: int, raw: object) -> float | None:
-        if not isinstance(raw, (int, float)):
-            return None
-        total = self._totals.get((slot, at))
-        if total is None:
-            total = self._totals[slot, at] = _Total()
-        return total.continue_with(raw)
+class _Totals:
+    """A device's counters, which go on where their sources start anew."""
 
-
-class _Total:
-    """A counter that goes on where its source starts anew."""
-
-    __slots__ = ("_base", "_last")
+    __slots__ = ("_bases", "_last")
 
     def __init__(self) -> None:
-        self._base: float = 0
-        self._last: float = 0
+        self._last: list[float | None] = []
+        self._bases: list[float] | None = None  # None until a source first started anew
 
-    def continue_with(self, raw: float) -> float:
-        if raw < self._last:
-            self._base += self._last
-        self._last = raw
-        return self._base + raw
+    def continue_with(self, row: list[object]) -> None:
+        """Take up a row's raw counters, and where a source started anew put the sums in place."""
+        raw = _flatten(row)
+        last = self._last or raw
+        if self._bases is None and _went_back(raw, last):
+            self._bases = [0] * len(raw)
+        if self._bases is not None:
+            for at, (now, before) in enumerate(zip(raw, last, strict=True)):
+                if now is not None and before is not None and now < before:
+                    self._bases[at] += before
+            _put_back(
+                row,
+                [
+                    None if now is None else base + now
+                    for base, now in zip(self._bases, raw, strict=True)
+                ],
+            )
+        self._last = [before if now is None else now for now, before in zip(raw, last, strict=True)]
+
+
+def _flatten(row: list[object]) -> list[float | None]:
+    flat = [row[slot] for slot in _COUNTERS]
+    for slot in _COUNTER_TUPLES:
+        flat += row[slot]  # type: ignore[arg-type]  # a tuple, by its empty value
+    return flat  # type: ignore[return-value]  # a counter's slot holds a number or None
+
+
+def _put_back(row: list[object], sums: list[float | None]) -> None:
+    at = len(_COUNTERS)
+    for slot, total in zip(_COUNTERS, sums, strict=False):
+        row[slot] = total
+    for slot in _COUNTER_TUPLES:
+        width = len(EMPTY_ROW[slot])  # type: ignore[arg-type]  # a tuple, by choice
+        row[slot] = tuple(sums[at : at + width])
+        at += width
+
+
+def _went_back(raw: list[float | None], last: list[float | None]) -> bool:
+    for now, before in zip(raw, last, strict=True):
+        if now is not None and before is not None and now < before:
+            return True
+    return False

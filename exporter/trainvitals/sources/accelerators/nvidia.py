@@ -203,8 +203,7 @@ class NvidiaSession:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        self._closing = threading.Event()
-        self._watching = threading.Lock()
+        self._stopping = threading.Event()
         self._driver = _read_text(library.nvmlSystemGetDriverVersion)
         self._shown = self._count()
         self.devices: list[NvidiaDevice] = []
@@ -218,18 +217,8 @@ class NvidiaSession:
 
     def watch(self, report: Callable[[str, int], None]) -> None:
         """Report every Xid of every GPU, until the driver is gone."""
-        with self._watching:
-            self._watch(report)
-
-    def close(self) -> None:
-        """Shut the library down, as soon as it is no longer waited on for Xids."""
-        self._closing.set()
-        with self._watching:
-            self._library.nvmlShutdown()
-
-    def _watch(self, report: Callable[[str, int], None]) -> None:
         watched = list(self.devices)
-        while watched and not self._closing.is_set():
+        while watched and not self._stopping.is_set():
             events = ctypes.c_void_p()
             if self._library.nvmlEventSetCreate(ctypes.byref(events)) != _SUCCESS:
                 return
@@ -238,7 +227,15 @@ class NvidiaSession:
             self._library.nvmlEventSetFree(events)
             if code in _GONE or code == _NOT_SUPPORTED:
                 return
-            self._closing.wait(_PAUSE_AFTER_EVENT_ERROR_SECONDS)
+            self._stopping.wait(_PAUSE_AFTER_EVENT_ERROR_SECONDS)
+
+    def stop_watching(self) -> None:
+        """Have `watch` return within `_LONGEST_WAIT_MS`."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Shut the library down."""
+        self._library.nvmlShutdown()
 
     def _wait(
         self,
@@ -250,7 +247,7 @@ class NvidiaSession:
 
         uuids = {device.handle.value: device.identity[2] for device in watched}
         data = c_nvmlEventData_t()
-        while not self._closing.is_set():
+        while not self._stopping.is_set():
             code: int = self._library.nvmlEventSetWait_v2(
                 events, ctypes.byref(data), _U32(_LONGEST_WAIT_MS)
             )

@@ -7,13 +7,17 @@ library. It costs an interpreter: about 9 MiB.
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping
 
-from trainvitals.sources.accelerators.reader import Opener, Reader
+from trainvitals.sources.accelerators.child import LARGEST_MESSAGE_BYTES
+from trainvitals.sources.accelerators.reader import Answer, Opener, Reader, XidEvent
+from trainvitals.sources.accelerators.reading import Identity
 
 _CHILD = (
     "import sys;sys.path[:]={path!r};"
@@ -32,8 +36,14 @@ class ReaderProcess(Reader):
     """
 
     def __init__(self, opener: Opener, *, environ: Mapping[str, str] | None = None) -> None:
-        connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        super().__init__(connection)
+        super().__init__()
+        self._opened = False
+        self._answer: tuple[int, Answer] | None = None
+        self._xids: list[XidEvent] = []
+        self._number = 0
+        self._awaited = 0
+        self._ended = False
+        self._connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._pid = _spawn(opener, other.fileno(), os.environ if environ is None else environ)
 
@@ -42,11 +52,61 @@ class ReaderProcess(Reader):
         """The child."""
         return self._pid
 
+    @property
+    def opened(self) -> bool:
+        """Whether it has opened the driver."""
+        return self._opened
+
+    @property
+    def gone(self) -> str | None:
+        """Why the driver no longer answers, or that the child died; None when all is well."""
+        if self._gone is None and self._ended and self._absent is None:
+            return "the driver reader ended unexpectedly"
+        return self._gone
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it still owes an answer to an earlier request."""
+        return self._awaited > 0
+
+    def wait_until_opened(self, until: float) -> None:
+        """Wait until it has opened the driver, failed to, or the moment (monotonic) has come."""
+        while not (self._opened or self._ended or self._absent or self._gone):
+            if not self._listen_once(until):
+                return
+
+    def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
+        """Send a request to read every device; see `child`."""
+        self._number += 1
+        self._awaited = self._number
+        try:
+            self._connection.sendall(marshal.dumps(("read", self._number, patience, dict(since))))
+        except OSError:
+            self._ended = True
+
+    def take_answer(self, until: float) -> Answer | None:
+        """Wait for the answer to the latest request; None when it does not come by then."""
+        while not self._ended and self._gone is None:
+            if self._answer is not None and self._answer[0] == self._number:
+                answer, self._answer = self._answer[1], None
+                return answer
+            if not self._listen_once(until):
+                return None
+        return None
+
+    def take_xids(self) -> list[XidEvent]:
+        """Take the errors reported since the last time, also those of a child that died."""
+        while not self._ended and self._listen_once(0.0):
+            pass
+        xids, self._xids = self._xids, []
+        return xids
+
     def end(self) -> None:
         """Kill it. One that the kernel holds in a driver call dies when that call returns."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
-        super().end()
+        self._ended = True
+        self._connection.close()
 
     def reap(self) -> bool:
         """Tell whether it is dead, and if so have the kernel forget it."""
@@ -55,6 +115,42 @@ class ReaderProcess(Reader):
         except ChildProcessError:
             return True
         return pid != 0
+
+    def _listen_once(self, until: float) -> bool:
+        """Take up one message; False when none comes until the moment (monotonic)."""
+        wait = until - time.monotonic()
+        self._connection.settimeout(max(wait, 0.0))  # 0 does not block
+        try:
+            packet = self._connection.recv(LARGEST_MESSAGE_BYTES)
+        except (TimeoutError, BlockingIOError):
+            return False
+        except OSError:
+            packet = b""
+        finally:
+            if self._connection.fileno() >= 0:
+                self._connection.settimeout(None)
+        if not packet:
+            self._ended = True
+            return False
+        self._take_up(marshal.loads(packet))  # noqa: S302 - from our own child
+        return True
+
+    def _take_up(self, message: tuple[object, ...]) -> None:
+        match message:
+            case ("opened", list(identities), list(unreadable)):
+                self._opened = True
+                self._identities = [Identity(*identity) for identity in identities]
+                self._unreadable = [(Identity(*identity), state) for identity, state in unreadable]
+            case ("absent", str(reason)):
+                self._absent = reason
+            case ("gone", str(reason)):
+                self._gone = reason
+            case ("read", int(number), list(rows), list(states), bool(is_current)):
+                if number == self._awaited:
+                    self._awaited = 0
+                self._answer = (number, Answer(rows, states, is_current))
+            case ("xid", str(uuid), int(code), float(at)):
+                self._xids.append(XidEvent(uuid, code, at))
 
 
 def _spawn(opener: Opener, descriptor: int, environ: Mapping[str, str]) -> int:

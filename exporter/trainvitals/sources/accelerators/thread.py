@@ -1,48 +1,115 @@
-"""A vendor's reader on a thread of the exporter.
+"""A vendor's reader in the exporter itself: a thread that opens the driver, workers that read it.
 
-It costs no interpreter of its own. It cannot be killed: one that hangs is left alone, and a driver
-that was replaced under it stays refused until another reader, in a process, takes over.
+It costs no interpreter of its own. It cannot be killed: a call that hangs keeps its worker, and a
+driver that was replaced under it stays refused until another reader, in a process, takes over.
 """
 
 from __future__ import annotations
 
-import socket
 import threading
+import time
+from collections import deque
+from collections.abc import Mapping
 from importlib import import_module
 
-from trainvitals.sources.accelerators.child import run_reader
-from trainvitals.sources.accelerators.reader import Opener, Reader
+from trainvitals.sources.accelerators.reader import Answer, Opener, Reader, XidEvent
+from trainvitals.sources.accelerators.reading import Identity
+from trainvitals.sources.accelerators.rounds import Rounds
+from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
+from trainvitals.sources.accelerators.vendor import Session
 
 
 class ReaderThread(Reader):
-    """A reader on a thread; starting it does not wait for it.
+    """A reader in the exporter itself; starting it does not wait for the driver to open.
 
-    When it is told to end it closes the driver, within the 15 s that waiting for errors may take.
+    Told to end it closes the driver, within the 15 s that waiting for errors may take.
 
     Args:
-        opener: What the thread runs.
+        opener: What opens the driver.
     """
 
     def __init__(self, opener: Opener) -> None:
-        connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        super().__init__(connection)
-        self._thread = threading.Thread(
-            target=_run, args=(opener, other), name=f"reader-{opener.name}", daemon=True
-        )
+        super().__init__()
+        self._opener = opener
+        self._session: Session | None = None
+        self._rounds: Rounds | None = None
+        self._settled = threading.Event()
+        self._told_to_end = threading.Event()
+        self._xids: deque[XidEvent] = deque()
+        self._request: tuple[float, Mapping[str, int | None]] = (0.0, {})
+        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self._thread.start()
 
+    @property
+    def opened(self) -> bool:
+        """Whether it has opened the driver."""
+        return self._rounds is not None
+
+    def wait_until_opened(self, until: float) -> None:
+        """Wait until it has opened the driver, failed to, or the moment (monotonic) has come."""
+        self._settled.wait(max(0.0, until - time.monotonic()))
+
+    def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
+        """Have the next answer read every device; see `Rounds.read`."""
+        self._request = (patience, since)
+
+    def take_answer(self, until: float) -> Answer | None:
+        """Read every device by the moment (monotonic); None when the driver is gone."""
+        patience, since = self._request
+        if self._rounds is None or self._gone is not None:
+            return None
+        try:
+            rows, states, is_current = self._rounds.read(
+                min(patience, until - time.monotonic()), since
+            )
+        except DriverGoneError as error:
+            self._gone = str(error)
+            return None
+        return Answer(rows, states, is_current)  # type: ignore[arg-type]  # as a child sends them
+
+    def take_xids(self) -> list[XidEvent]:
+        """Take the errors reported since the last time."""
+        return [self._xids.popleft() for _ in range(len(self._xids))]
+
     def end(self) -> None:
-        """Have it close the driver and end."""
-        self._connection.shutdown(socket.SHUT_RDWR)
-        super().end()
+        """Have it close the driver and end, without waiting for that."""
+        self._told_to_end.set()
+        if self._session is not None:
+            self._session.stop_watching()
 
     def reap(self) -> bool:
         """Tell whether it has ended."""
         return not self._thread.is_alive()
 
-
-def _run(opener: Opener, connection: socket.socket) -> None:
-    with connection:
-        session = run_reader(getattr(import_module(opener.module), opener.name), connection)
-    if session is not None:
+    def _run(self) -> None:
+        try:
+            session = self._open()
+        finally:
+            self._settled.set()
+        if session is None:
+            return
+        if not self._told_to_end.is_set():
+            session.watch(self._report_xid)
+        self._told_to_end.wait()
+        if self._rounds is not None:
+            self._rounds.close()
         session.close()
+
+    def _open(self) -> Session | None:
+        opener = getattr(import_module(self._opener.module), self._opener.name)
+        try:
+            session: Session = opener()
+        except DriverAbsentError as error:
+            self._absent = str(error)
+            return None
+        except DriverGoneError as error:
+            self._gone = str(error)
+            return None
+        self._identities = [Identity(*device.identity) for device in session.devices]  # type: ignore[arg-type]  # as a child sends them
+        self._unreadable = [(Identity(*fields), state) for fields, state in session.unreadable]  # type: ignore[arg-type,misc]
+        self._session = session
+        self._rounds = Rounds(session)
+        return session
+
+    def _report_xid(self, uuid: str, code: int) -> None:
+        self._xids.append(XidEvent(uuid, code, time.time()))

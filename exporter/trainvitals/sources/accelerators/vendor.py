@@ -39,7 +39,8 @@ class Session(Protocol):
     """An open driver.
 
     Attributes:
-        parallel: How many devices may be read at once.
+        parallel: How many devices may be read at once. With 1 they are read one after the other,
+            and another is begun beside one only when that one seems to hang.
     """
 
     parallel: int
@@ -63,9 +64,13 @@ class Session(Protocol):
         ...
 
     def watch(self, report: Callable[[str, int], None]) -> None:
-        """Report each error as UUID and code, until the driver is gone or the session closes."""
+        """Report each error as UUID and code, until the driver is gone or `stop_watching`."""
+        ...
+
+    def stop_watching(self) -> None:
+        """Have `watch` return soon; from any thread."""
         ...
 
     def close(self) -> None:
-        """Let go of the driver, once no call is under way."""
+        """Let go of the driver."""
         ...

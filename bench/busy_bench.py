@@ -1,0 +1,63 @@
+"""A scrape on a host whose cores are taken twice over (goal 12)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from bench.figures import Figures, is_quick, pair_ratio, percentile
+from bench.subjects import GAP_SECONDS, fake_machine, node_exporter, our_exporter
+
+ROUNDS = 150
+QUICK_ROUNDS = 25
+
+
+@contextmanager
+def burners() -> Iterator[None]:
+    """Keep every core busy twice over."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def main() -> None:
+    """Measure."""
+    quick = is_quick("busy")
+    figures = Figures("busy", quick=quick)
+    mine: list[float] = []
+    theirs: list[float] = []
+    with ExitStack() as stack:
+        machine = stack.enter_context(fake_machine())
+        clients = [
+            (stack.enter_context(our_exporter(machine)).client(), mine),
+            (stack.enter_context(node_exporter()).client(), theirs),
+        ]
+        stack.enter_context(burners())
+        for count in range(QUICK_ROUNDS if quick else ROUNDS):
+            for client, seconds in clients if count % 2 else reversed(clients):
+                seconds.append(client.get().seconds)
+                time.sleep(GAP_SECONDS / 2)
+    p99 = {name: f"{percentile(s, 0.99) * 1e3:.0f}" for name, s in (("a", mine), ("b", theirs))}
+    figures.reach(
+        "12",
+        pair_ratio(mine, theirs),
+        ours=f"{percentile(mine, 0.5) * 1e3:.1f} ms",
+        peer=f"{percentile(theirs, 0.5) * 1e3:.1f} ms",
+        note=f"p99 {p99['a']} and {p99['b']} ms",
+    )
+    ratio = percentile(mine, 0.5) / percentile(theirs, 0.5)
+    figures.tell("ratio of the two p50", round(ratio, 3))
+    figures.write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What the exporter should reach; every figure is better when it is lower."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Goal(NamedTuple):
+    """One figure and its bars.
+
+    Attributes:
+        figure: What is compared.
+        goal: The bar; None where there is none.
+        moonshot: The bar we would like; None where there is none.
+    """
+
+    figure: str
+    goal: float | None
+    moonshot: float | None
+
+
+GOALS = {
+    "1": Goal("scrape time p50, new connection and gzip: ours / node_exporter", 0.6, 0.35),
+    "2": Goal("CPU per sample, gzip: ours / node_exporter", 0.3, 0.15),
+    "3": Goal("CPU per delivered sample at 15 s: ours / nvitop-exporter", 0.05, 0.02),
+    "4a": Goal("CPU per sample: ours / floor", 3, 1.7),
+    "4b": Goal("scrape time p50 per series: ours / floor", 3, 1.7),
+    "5": Goal("rendering: ours / prometheus_client's generate_latest", 0.12, 0.03),
+    "6a": Goal("RSS after 1000 scrapes, a shared page counted once: ours / node_exporter", 1.1, 0.85),
+    "6b": Goal("the same with TLS", 1.1, 1.0),
+    "7a": Goal("at rest: CPU ms/s", 0.02, 0),
+    "7b": Goal("at rest: wake-ups/s", 0.1, 0),
+    "7c": Goal("at rest with an idle connection: CPU ms/s", 0.02, 0),
+    "7d": Goal("at rest with an idle connection: wake-ups/s", 0.1, 0),
+    "8": Goal("exec to the first full answer: ours / node_exporter", 3, 2),
+    "9a": Goal("a hung driver call: later scrapes / healthy p50", 1.2, 1.0),
+    "9b": Goal("a hung driver call: series of everything else missing, %", 0, 0),
+    "9c": Goal("a hung driver call: threads that later scrapes lose", 0, 0),
+    "9d": Goal("a hung driver call: first scrape, s", 5.25, 0.5),
+    "9e": Goal("a hung driver call: scrapes until all is back", 2, 2),
+    "9f": Goal("a hung driver call: collector_success meanwhile", 0, 0),
+    "10a": Goal("500 silent connections: scrape p50 with / without", 1.3, 1.1),
+    "10b": Goal("500 silent connections: memory, MiB more", 5, 3),
+    "10c": Goal("500 silent connections: closed within, s", 10, 6),
+    "10d": Goal("500 silent connections: threads more", 0, 0),
+    "10e": Goal("500 silent TLS handshakes: scrape p50 with / without", 1.3, 1.1),
+    "10f": Goal("500 silent TLS handshakes: memory, MiB more", 5, 3),
+    "10g": Goal("500 silent TLS handshakes: closed within, s", 10, 6),
+    "10h": Goal("500 silent TLS handshakes: threads more", 0, 0),
+    "11a": Goal("200 scrapes at once: not answered", 0, 0),
+    "11b": Goal("200 scrapes at once: all answered within, ms", 150, None),
+    "11c": Goal("200 scrapes at once: time, ours / node_exporter", 0.3, 0.15),
+    "11d": Goal("200 scrapes at once: collections", 5, 2),
+    "12": Goal("busy host: scrape time p50, ours / node_exporter", 0.6, 0.3),
+    "13": Goal("another client streams, 50 us a driver call: scrape p50 with / alone", 4, 2),
+    "14": Goal("1 ms a driver call: 8 GPUs / 1 GPU", 2, 1.3),
+    "17a": Goal("10 000 scrapes with devices coming and going: RSS drift, MiB", 1, 0.3),
+    "17b": Goal("10 000 scrapes with devices coming and going: stale series", 0, 0),
+    "18": Goal("wire bytes per sample, gzip: ours / node_exporter", 0.8, 0.6),
+    "19": Goal("series by default: ours / node_exporter's + nvitop-exporter's", 0.8, 0.6),
+    "20a": Goal("SIGTERM with a scrape in flight: not answered", 0, 0),
+    "20b": Goal("SIGTERM with a scrape in flight: exit after the answer, s", 0.5, 0.1),
+    "21": Goal("Prometheus' scrape_duration_seconds p50: ours / node_exporter", 0.8, 0.5),
+}

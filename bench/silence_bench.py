@@ -1,0 +1,124 @@
+"""Five hundred clients that connect and say nothing more, in the clear and with TLS (goal 10)."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import statistics
+import time
+
+from bench.client import HOST, Client
+from bench.figures import Figures, is_quick, percentile, spread
+from bench.subjects import GAP_SECONDS, Subject, fake_machine, node_exporter, our_exporter
+
+CONNECTIONS = 500
+ROUNDS = 5
+QUICK_ROUNDS = 2
+SCRAPES = 14  # as many as fit in before the first are closed
+PATIENCE_SECONDS = 15.0
+HALF_A_HEAD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+
+
+class Flood:
+    """One flood of silent connections.
+
+    Args:
+        subject: Who is flooded.
+        client: Whose scrapes are timed.
+        rss_before: Its memory before the first flood, in MiB.
+    """
+
+    def __init__(self, subject: Subject, client: Client, rss_before: float) -> None:
+        threads = subject.tree.threads()
+        without = [scrape(client) for _ in range(SCRAPES)]
+        silent = [connect(subject) for _ in range(CONNECTIONS)]
+        opened_at = time.monotonic()
+        during = [scrape(client) for _ in range(SCRAPES)]
+        self.mib_more = subject.tree.memory().rss - rss_before
+        self.threads_more = subject.tree.threads() - threads
+        self.ratio = statistics.median(during) / statistics.median(without)
+        self.during = statistics.median(during)
+        self.closed_after = wait_until_closed(silent, opened_at)
+
+
+def scrape(client: Client) -> float:
+    """Scrape once and wait."""
+    seconds = client.get().seconds
+    time.sleep(GAP_SECONDS)
+    return seconds
+
+
+def connect(subject: Subject) -> socket.socket:
+    """Connect, and begin a request unless there is a handshake to be silent in."""
+    silent = socket.create_connection((HOST, subject.port))
+    if not subject.tls:
+        silent.sendall(HALF_A_HEAD)
+    silent.setblocking(False)
+    return silent
+
+
+def wait_until_closed(connections: list[socket.socket], opened_at: float) -> float:
+    """Give the seconds from the opening until the other side has closed them all."""
+    left = connections
+    while left and time.monotonic() < opened_at + PATIENCE_SECONDS:
+        left = [connection for connection in left if is_open(connection)]
+        time.sleep(0.02)
+    seconds = time.monotonic() - opened_at
+    for connection in connections:
+        connection.close()
+    return seconds
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Tell whether the other side has not closed it; what it sent before that is thrown away."""
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def enter(figures: Figures, subject: Subject, goals: str, rounds: int) -> None:
+    """Flood and enter what came of it under four goals."""
+    client = subject.client()
+    for _ in range(SCRAPES):
+        scrape(client)
+    before = subject.tree.memory().rss
+    floods = [Flood(subject, client, before) for _ in range(rounds)]
+    p50 = percentile([flood.during for flood in floods], 0.5) * 1e3
+    figures.reach(f"10{goals[0]}", spread([flood.ratio for flood in floods]), ours=f"{p50:.2f} ms")
+    figures.reach(f"10{goals[1]}", max(flood.mib_more for flood in floods))
+    figures.reach(f"10{goals[2]}", max(flood.closed_after for flood in floods))
+    figures.reach(f"10{goals[3]}", max(flood.threads_more for flood in floods))
+
+
+def main() -> None:
+    """Measure."""
+    quick = is_quick("silence")
+    figures = Figures("silence", quick=quick)
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with fake_machine() as machine:
+        with our_exporter(machine) as subject:
+            enter(figures, subject, "abcd", rounds)
+        with our_exporter(machine, tls=True) as subject:
+            enter(figures, subject, "efgh", rounds)
+    with node_exporter() as node:
+        client = node.client()
+        for _ in range(SCRAPES):
+            scrape(client)
+        flood = Flood(node, client, node.tree.memory().rss)
+        figures.tell(
+            "node_exporter under 500 silent connections",
+            f"p50 ratio {flood.ratio:.2f}, {flood.mib_more:+.1f} MiB, "
+            f"closed after {flood.closed_after:.0f} s (waited {PATIENCE_SECONDS:.0f})",
+        )
+    figures.write()
+
+
+if __name__ == "__main__":
+    main()

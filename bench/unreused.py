@@ -1,0 +1,13 @@
+"""The exporter without reuse: every scrape reads anew, so thousands take minutes and not hours.
+
+    python -m bench.unreused serve --web.listen-address=127.0.0.1:9200
+"""
+
+import sys
+
+from trainvitals import scrape
+from trainvitals.cli import main
+
+if __name__ == "__main__":
+    scrape.REUSE_SECONDS = -1.0
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Writes `docs/metrics.md`, the list of all metrics, from the golden scrape."""
+# ruff: noqa: INP001 - a script
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = (ROOT / "tests/golden/metrics.prom", ROOT / "tests/golden/failing.prom")
+PAGE = ROOT / "docs/metrics.md"
+
+# Labels whose values are fixed in the code; others are named by the machine.
+LISTED = (
+    "cause",
+    "clock",
+    "direction",
+    "level",
+    "mode",
+    "reason",
+    "resource",
+    "sensor",
+    "statistic",
+    "type",
+)
+
+# The labels that together name an accelerator come first, in this order.
+IDENTITY = ("kind", "device", "uuid")
+
+HEAD = """\
+# Metrics
+
+<!-- Written by `make docs` from tests/golden; change the HELP in the code instead. -->
+
+Everything that the exporter can tell, by collector.
+What a machine does not have, and what cannot be read, is absent: never 0, NaN or the last good value.
+`collect[]=NAME` and `exclude[]=NAME` in the query of `/metrics` choose collectors, `--no-collector.NAME` turns one off.
+
+Of the labels of an accelerator, `uuid` stays with the card, `device` is the driver's index and `kind` is `gpu` or `hpu`.
+Counters never go backwards, save when the exporter or the machine is started again.
+"""
+
+
+@dataclass(slots=True)
+class Section:
+    """One collector and its metrics.
+
+    Attributes:
+        collector: Its name.
+        subject: What it collects.
+        metrics: Its families by the name on the page, in the order of the page.
+    """
+
+    collector: str
+    subject: str
+    metrics: dict[str, Metric] = field(default_factory=dict)
+
+
+def read_sections(pages: list[str]) -> dict[str, Section]:
+    """Read golden pages, in which a comment stands where each collector begins."""
+    sections: dict[str, Section] = {}
+    for page in pages:
+        _, *parts = re.split(r"^# Collector ", page, flags=re.MULTILINE)
+        for part in parts:
+            head, _, text = part.partition("\n")
+            name, _, subject = head.partition(": ")
+            section = sections.setdefault(name, Section(name, subject))
+            for metric in text_string_to_metric_families(text):
+                full = metric.name + ("_total" if metric.type == "counter" else "")
+                section.metrics.setdefault(full, metric)
+    return sections
+
+
+def write_page(sections: dict[str, Section]) -> str:
+    """Write the whole document."""
+    return "\n\n".join([HEAD, *map(_write_section, sections.values())]) + "\n"
+
+
+def _write_section(section: Section) -> str:
+    title = "The collectors themselves" if section.collector == "trainvitals" else None
+    head = f"## {title}" if title else f"## {section.collector}\n\nCollects {section.subject}."
+    rows = ["| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for name, metric in sorted(section.metrics.items(), key=lambda item: _place(item[0])):
+        type_ = "info" if name.endswith("_info") else metric.type
+        meaning = re.sub(r"\||\*|__", _escape, metric.documentation)
+        rows.append(f"| `{name}` | {type_} | {_write_labels(metric)} | {meaning} |")
+    return "\n".join([head, "", *rows])
+
+
+def _escape(found: re.Match[str]) -> str:
+    """Have Markdown take characters for what they are."""
+    return "".join(f"\\{character}" for character in found[0])
+
+
+def _place(name: str) -> tuple[bool, bool]:
+    """Sort the twins of an accelerator's readings to the end, and nothing else."""
+    return name.startswith("gpu_"), name.startswith("hpu_")
+
+
+def _write_labels(metric: Metric) -> str:
+    present = {label for sample in metric.samples for label in sample.labels}
+    ordered = [name for name in IDENTITY if name in present and "uuid" in present]
+    ordered += sorted(present - set(ordered))
+    return ", ".join(_write_label(name, metric) for name in ordered)
+
+
+def _write_label(name: str, metric: Metric) -> str:
+    values = list(dict.fromkeys(sample.labels[name] for sample in metric.samples))
+    if name in LISTED and all(value.isidentifier() for value in values):
+        return f"`{name}` ({', '.join(values)})"
+    return f"`{name}`"
+
+
+def main() -> None:
+    """Write the document to its place."""
+    pages = [path.read_text(encoding="utf-8") for path in GOLDEN]
+    PAGE.write_text(write_page(read_sections(pages)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

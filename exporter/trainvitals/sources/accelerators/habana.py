@@ -1,0 +1,389 @@
+"""Gaudi cards through HLML, by the binding habana-pyhlml, or else through `hl-smi`.
+
+Each sensor is asked of the card's firmware through a mailbox that the whole machine shares, so
+cards are read one after the other, and what a card proved not to have is not asked for again for
+a while. NIC counters and PCIe throughput take 25 ms to 100 ms each and are never read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+
+from trainvitals.sources.accelerators.hl_smi import find_hl_smi, open_hl_smi
+from trainvitals.sources.accelerators.row import (
+    EMPTY_ROW,
+    SLOT,
+    THROTTLE_REASONS,
+    DeviceError,
+    DeviceRow,
+    DriverAbsentError,
+    DriverGoneError,
+    IdentityFields,
+    Row,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+    from types import ModuleType
+    from typing import Any
+
+    from trainvitals.sources.accelerators.vendor import Session
+
+LIBRARIES = ("libhlml.so", "/usr/lib/habanalabs/libhlml.so")
+LARGEST_GROWTH_BYTES = 64 << 20
+
+_DRIVER_NOT_LOADED = 9
+_UNSUPPORTED = (2, 3)  # the binding says "invalid argument" for what the library does not have
+_GONE = {
+    1: "the driver was unloaded or restarted (HLML_ERROR_UNINITIALIZED)",
+    _DRIVER_NOT_LOADED: "the driver is not loaded (HLML_ERROR_DRIVER_NOT_LOADED)",
+}
+_LOST = 15
+_RETRY_UNSUPPORTED_SECONDS = 300.0
+
+# Sensors, clocks, policies and kinds of error, as hlml.h numbers them.
+_AIP, _HBM = 0, 3
+_SLOWDOWN = 1
+_SOC = 0
+_CORRECTED, _UNCORRECTED = 0, 1
+_SINCE_LOAD = 0
+_SINGLE_BIT, _DOUBLE_BIT = 0, 1
+_VIOLATIONS = {"sw_power_cap": 0, "hw_thermal": 1}
+_THROTTLE_BITS = {"sw_power_cap": 0x1, "hw_thermal": 0x2}
+_PCIE_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+
+
+def open_habana() -> Session:
+    """Open the driver, by HLML where its binding is installed, else by `hl-smi`.
+
+    Raises:
+        DriverAbsentError: There is neither library nor command, or no driver under them.
+        DriverGoneError: There is one and it refuses, or the library's binding is not installed.
+    """
+    path = _find_library()
+    if path is not None and _is_binding_installed():
+        return HabanaSession(Hlml(path))
+    command = find_hl_smi()
+    if command is not None:
+        return open_hl_smi(command)
+    if path is not None:
+        raise DriverGoneError(
+            "libhlml.so needs its Python binding: pip install 'trainvitals[habana]'"
+        )
+    raise DriverAbsentError("neither libhlml.so nor hl-smi is installed")
+
+
+def _find_library() -> str | None:
+    for path in LIBRARIES:
+        try:
+            ctypes.CDLL(path)
+        except OSError:
+            continue
+        return path
+    return None
+
+
+def _is_binding_installed() -> bool:
+    """Tell whether habana-pyhlml is; its predecessor pyhlml 1.9 has the same name.
+
+    That one's buffers are smaller than what today's library writes into them.
+    """
+    try:
+        module = _import_binding()
+    except ImportError:
+        return False
+    return hasattr(module, "hlmlDeviceGetOperationStatus")
+
+
+def _import_binding() -> ModuleType:
+    import warnings  # noqa: PLC0415 - the binding imports it, too
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # its own modules use each other
+        import pyhlml  # noqa: PLC0415 - optional
+    module: ModuleType = pyhlml
+    return module
+
+
+class Hlml:
+    """The binding, opened; its errors become ours.
+
+    Args:
+        path: The library, by any name that the loader finds.
+
+    Raises:
+        DriverAbsentError: No driver is loaded.
+        DriverGoneError: The driver refuses.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._module = _import_binding()
+        from pyhlml import main  # noqa: PLC0415 - optional
+        from pyhlml.hlml_error import HLMLError  # noqa: PLC0415 - optional
+        from pyhlml.hlml_lib import LibHLML  # noqa: PLC0415 - optional
+
+        # Subclasses are made anew with each hlmlInit; this one stays.
+        self._error: type[Exception] = HLMLError
+        # hlmlInit makes a LibHLML of the installed path alone, though LibHLML takes any.
+        main.LibHLML = lambda: LibHLML(path)
+        try:
+            self._module.hlmlInit()
+        except HLMLError as error:
+            if error.value == _DRIVER_NOT_LOADED:
+                raise DriverAbsentError("driver not loaded") from error
+            raise DriverGoneError(f"hlmlInit failed with code {error.value}") from error
+
+    def ask(self, function: str, *arguments: object) -> tuple[Any, int]:
+        """Call a function of the binding.
+
+        Returns:
+            What it gives and 0, or None and HLML's number for the error.
+
+        Raises:
+            DeviceError: The card it is about is lost.
+            DriverGoneError: The driver is gone.
+        """
+        call: Callable[..., Any] | None = getattr(self._module, function, None)
+        if call is None:  # an older binding
+            return None, _UNSUPPORTED[0]
+        try:
+            return call(*arguments), 0
+        except self._error as error:
+            code = int(getattr(error, "value", 0))
+        if code == _LOST:
+            raise DeviceError("lost")
+        if code in _GONE:
+            raise DriverGoneError(_GONE[code])
+        return None, code
+
+    def ask_text(self, function: str, *arguments: object) -> str:
+        """Call a function that gives text; empty where it gives none."""
+        return _decode(self.ask(function, *arguments)[0])
+
+
+def read_resident_bytes() -> int:
+    """Tell how much memory this process holds."""
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib would cost a megabyte
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class HabanaSession:
+    """The open driver; see `Session`.
+
+    Args:
+        hlml: The opened binding.
+        read_resident_bytes: Tells how much memory this process holds.
+    """
+
+    parallel = 1
+
+    def __init__(self, hlml: Hlml, *, read_resident_bytes: Callable[[], int] | None = None) -> None:
+        self._hlml = hlml
+        self._read_resident_bytes = read_resident_bytes or _read_resident_bytes
+        self._resident_bytes: int | None = None
+        self._driver = hlml.ask_text("hlmlGetDriverVersion")
+        self._shown = self._count()
+        self.devices: list[HabanaDevice] = []
+        self.unreadable: list[tuple[IdentityFields, str]] = []
+        for index in range(self._shown):
+            self._open_device(index)
+
+    def is_current(self) -> bool:
+        """Tell whether the driver still shows as many cards and the library has not leaked much.
+
+        The library loses memory with each temperature it reads; a fresh process does not have it.
+        """
+        return self._count() == self._shown and not self._is_bloated()
+
+    def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
+        """Return at once: HLML's events carry no code that could be counted."""
+        return
+
+    def _is_bloated(self) -> bool:
+        now = self._read_resident_bytes()
+        if self._resident_bytes is None:  # the first reading is done, and what it needs is there
+            self._resident_bytes = now
+        return now - self._resident_bytes > LARGEST_GROWTH_BYTES
+
+    def _count(self) -> int:
+        count, code = self._hlml.ask("hlmlDeviceGetCount")
+        if count is None:
+            raise DriverGoneError(f"hlmlDeviceGetCount failed with code {code}")
+        return int(count)
+
+    def _open_device(self, index: int) -> None:
+        state = "unsupported"
+        try:
+            handle, _ = self._hlml.ask("hlmlDeviceGetHandleByIndex", index)
+            identity = self._identify(index, handle) if handle is not None else None
+        except DeviceError as error:
+            state, identity = error.state, None
+        if identity is None:
+            unknown = ("hpu", index, f"unknown-{index}", "", "", self._driver, None)
+            self.unreadable.append((unknown, state))
+        else:
+            self.devices.append(HabanaDevice(self._hlml, handle, identity))
+
+    def _identify(self, index: int, handle: object) -> IdentityFields | None:
+        uuid = self._hlml.ask_text("hlmlDeviceGetUUID", handle)
+        if not uuid:
+            return None
+        pci, _ = self._hlml.ask("hlmlDeviceGetPCIInfo", handle)
+        return (
+            "hpu",
+            index,
+            uuid,
+            self._hlml.ask_text("hlmlDeviceGetName", handle),
+            _decode(pci.bus_id) if pci is not None else "",
+            self._driver,
+            self._hlml.ask_text("hlmlDeviceGetFirmwareSPIVersion", handle) or None,
+        )
+
+
+class HabanaDevice:
+    """One Gaudi card; see `Device`.
+
+    Args:
+        hlml: The opened binding.
+        handle: The binding's handle of the card.
+        identity: Which card.
+    """
+
+    def __init__(self, hlml: Hlml, handle: object, identity: IdentityFields) -> None:
+        self.identity = identity
+        self._handle = handle
+        self._hlml = hlml
+        self._unsupported: set[tuple[str, tuple[int, ...]]] = set()
+        self._lasting: Row = list(EMPTY_ROW)
+        self._lasting_until = float("-inf")
+
+    def read(self, since: int | None) -> DeviceRow:  # noqa: ARG002 - there is no sample buffer
+        """Read everything; see `Device`."""
+        if "reset" in _decode(self._ask("hlmlDeviceGetOperationStatus")):
+            raise DeviceError("resetting")
+        if time.monotonic() >= self._lasting_until:
+            self._read_lasting()
+        row = self._lasting.copy()
+        self._read_utilization(row)
+        self._read_memory(row)
+        self._read_sensors(row)
+        self._read_throttle(row)
+        self._read_errors(row)
+        self._read_pcie(row)
+        if row == self._lasting:
+            raise DeviceError("unsupported")
+        return row, None, []
+
+    def _ask(self, function: str, *arguments: int) -> Any:  # noqa: ANN401 - the binding has no types
+        """Ask the driver about this card; None when it does not say."""
+        key = (function, arguments)
+        if key in self._unsupported:
+            return None
+        answer, code = self._hlml.ask(function, self._handle, *arguments)
+        if code in _UNSUPPORTED:
+            self._unsupported.add(key)
+        return answer
+
+    def _read_lasting(self) -> None:
+        """Read what hardly ever changes, and give what was not supported another chance."""
+        self._unsupported.clear()
+        row: Row = list(EMPTY_ROW)
+        row[SLOT["temperature_slowdown_celsius"]] = self._ask(
+            "hlmlDeviceGetTemperatureThreshold", _SLOWDOWN
+        )
+        clock = self._ask("hlmlDeviceGetMaxClockInfo", _SOC)
+        row[SLOT["clock_core_max_hertz"]] = None if clock is None else clock * 1_000_000
+        pci = self._ask("hlmlDeviceGetPCIInfo")
+        if pci is not None:
+            row[SLOT["pcie_link_generation_max"]] = parse_link_speed(
+                _decode(pci.caps.link_max_speed)
+            )
+            row[SLOT["pcie_link_width_max"]] = parse_link_width(_decode(pci.caps.link_max_width))
+        self._lasting = row
+        self._lasting_until = time.monotonic() + _RETRY_UNSUPPORTED_SECONDS
+
+    def _read_utilization(self, row: Row) -> None:
+        rates = self._ask("hlmlDeviceGetUtilizationRates")
+        percent = getattr(rates, "aip", rates)  # a plain number before 1.19
+        if percent is not None:
+            row[SLOT["utilization_ratio"]] = min(percent, 100) / 100
+
+    def _read_memory(self, row: Row) -> None:
+        memory = self._ask("hlmlDeviceGetMemoryInfo")
+        if memory is not None:
+            row[SLOT["memory_total_bytes"]] = memory.total
+            row[SLOT["memory_used_bytes"]] = memory.used
+            row[SLOT["memory_free_bytes"]] = memory.free
+
+    def _read_sensors(self, row: Row) -> None:
+        temperature = self._ask("hlmlDeviceGetTemperature", _AIP)
+        slowdown = row[SLOT["temperature_slowdown_celsius"]]
+        row[SLOT["temperature_core_celsius"]] = temperature
+        if isinstance(slowdown, int) and temperature is not None:
+            row[SLOT["temperature_headroom_celsius"]] = slowdown - temperature
+        row[SLOT["temperature_memory_celsius"]] = self._ask("hlmlDeviceGetTemperature", _HBM)
+        row[SLOT["power_watts"]] = _divide(self._ask("hlmlDeviceGetPowerUsage"), 1000)
+        limit = self._ask("hlmlDeviceGetPowerManagementLimit")
+        if limit is None:
+            limit = self._ask("hlmlDeviceGetPowerManagementDefaultLimit")
+        row[SLOT["power_limit_watts"]] = _times(limit, 1e-3)
+        row[SLOT["energy_joules_total"]] = _times(
+            self._ask("hlmlDeviceGetTotalEnergyConsumption"), 1e-3
+        )
+        row[SLOT["clock_core_hertz"]] = _times(self._ask("hlmlDeviceGetClockInfo", _SOC), 1_000_000)
+
+    def _read_throttle(self, row: Row) -> None:
+        bits = self._ask("hlmlDeviceGetCurrentClocksThrottleReasons")
+        if bits is not None:
+            row[SLOT["throttle_active"]] = tuple(
+                int(bits & mask != 0) if (mask := _THROTTLE_BITS.get(reason)) else None
+                for reason in THROTTLE_REASONS
+            )
+        row[SLOT["throttle_seconds_total"]] = tuple(map(self._read_violation, THROTTLE_REASONS))
+
+    def _read_violation(self, reason: str) -> float | None:
+        policy = _VIOLATIONS.get(reason)
+        status = None if policy is None else self._ask("hlmlDeviceGetViolationStatus", policy)
+        return None if status is None else _divide(status.violation_time, 10**9)
+
+    def _read_errors(self, row: Row) -> None:
+        row[SLOT["ecc_corrected_errors_total"]] = self._ask(
+            "hlmlDeviceGetTotalECCErrors", _CORRECTED, _SINCE_LOAD
+        )
+        row[SLOT["ecc_uncorrected_errors_total"]] = self._ask(
+            "hlmlDeviceGetTotalECCErrors", _UNCORRECTED, _SINCE_LOAD
+        )
+        row[SLOT["rows_remapped_corrected"]] = self._ask(
+            "hlmlDeviceGetReplacedRowsCount", _SINGLE_BIT
+        )
+        row[SLOT["rows_remapped_uncorrected"]] = self._ask(
+            "hlmlDeviceGetReplacedRowsCount", _DOUBLE_BIT
+        )
+        row[SLOT["row_remap_pending"]] = self._ask("hlmlDeviceGetReplacedRowsPendingStatus")
+
+    def _read_pcie(self, row: Row) -> None:
+        row[SLOT["pcie_link_generation"]] = self._ask("hlmlDeviceGetCurrPCIELinkGeneration")
+        row[SLOT["pcie_link_width"]] = self._ask("hlmlDeviceGetCurrPCIELinkWidth")
+        row[SLOT["pcie_replays_total"]] = self._ask("hlmlDeviceGetPCIEReplayCounter")
+
+
+def parse_link_speed(text: str) -> int | None:
+    """Give the PCIe generation of a transfer rate such as "32.0GT/s"; None for anything else."""
+    return _PCIE_GENERATIONS.get(text.partition("GT/s")[0].strip())
+
+
+def parse_link_width(text: str) -> int | None:
+    """Give the lanes of a width such as "x16"; None for anything else."""
+    lanes = text.removeprefix("x")
+    return int(lanes) if lanes in ("1", "2", "4", "8", "16") else None
+
+
+def _divide(value: int | None, by: int) -> float | None:
+    return None if value is None else value / by
+
+
+def _decode(text: object) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else ""
