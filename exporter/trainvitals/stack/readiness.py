@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from trainvitals.errors import StackError
 from trainvitals.stack.logs import last_lines
-from trainvitals.stack.programs import Program, answers
+from trainvitals.stack.programs import Program, answers, fetch
 from trainvitals.stack.status import list_targets
 from trainvitals.stack.supervision import STARTED, ask_states
 
@@ -53,6 +54,7 @@ def _wait_for_targets(
     while True:
         targets = list_targets(prometheus.port)
         if targets and all(target.health == "up" for target in targets):
+            _wait_for_second_scrape(prometheus, deadline)
             report(f"prometheus scrapes {', '.join(target.url for target in targets)}")
             return
         if time.monotonic() > deadline:
@@ -61,6 +63,16 @@ def _wait_for_targets(
                 "prometheus cannot scrape the exporter: "
                 f"{'; '.join(sorted(reasons)) or 'no scrape yet'}; read {state_dir / 'logs'}"
             )
+        time.sleep(_STEP_SECONDS)
+
+
+def _wait_for_second_scrape(prometheus: Program, deadline: float) -> None:
+    """Wait until rates and means are there too, which need two scrapes."""
+    query = quote("count_over_time(up[5m]) > 1")
+    while time.monotonic() <= deadline:
+        page = fetch(prometheus.port, f"/api/v1/query?query={query}")
+        if page is not None and b'"result":[]' not in page:
+            return
         time.sleep(_STEP_SECONDS)
 
 
