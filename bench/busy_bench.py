@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from bench.figures import Figures, is_quick, pair_ratio, percentile
-from bench.subjects import GAP_SECONDS, fake_machine, node_exporter, our_exporter
+from bench.subjects import fake_machine, node_exporter, our_exporter, scrape_in_turn
 
 ROUNDS = 150
 QUICK_ROUNDS = 25
@@ -33,19 +32,13 @@ def main() -> None:
     """Measure."""
     quick = is_quick("busy")
     figures = Figures("busy", quick=quick)
-    mine: list[float] = []
-    theirs: list[float] = []
     with ExitStack() as stack:
         machine = stack.enter_context(fake_machine())
-        clients = [
-            (stack.enter_context(our_exporter(machine)).client(), mine),
-            (stack.enter_context(node_exporter()).client(), theirs),
-        ]
+        ours = stack.enter_context(our_exporter(machine))
+        node = stack.enter_context(node_exporter())
         stack.enter_context(burners())
-        for count in range(QUICK_ROUNDS if quick else ROUNDS):
-            for client, seconds in clients if count % 2 else reversed(clients):
-                seconds.append(client.get().seconds)
-                time.sleep(GAP_SECONDS / 2)
+        clients = (ours.client(), node.client())
+        mine, theirs = scrape_in_turn(clients, QUICK_ROUNDS if quick else ROUNDS)
     p99 = {name: f"{percentile(s, 0.99) * 1e3:.0f}" for name, s in (("a", mine), ("b", theirs))}
     figures.reach(
         "12",

@@ -180,9 +180,16 @@ def start(command: Sequence[str], machine: FakeMachine | None = None) -> subproc
 
 
 def environment(machine: FakeMachine | None) -> Mapping[str, str]:
-    """Give a process' environment: this one's, our sources, the machine."""
-    own = {**os.environ, "PYTHONPATH": str(ROOT / "exporter")}
-    return own if machine is None else own | machine.environment()
+    """Give a process' environment: this one's without settings of Python, our sources, the machine.
+
+    Above all it may keep compiled modules, as an installed package has them.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    own["PYTHONPATH"] = str(ROOT / "exporter")
+    if machine is None:
+        return own
+    # Without it the fake driver's wait for events wakes every second, as no real one does.
+    return own | machine.environment() | {"FAKE_ACCELERATORS_SLEEP": "sound"}
 
 
 def wait_until_answered(subject: Subject) -> None:
@@ -203,6 +210,21 @@ def wait_until_answered(subject: Subject) -> None:
             client.close()
         time.sleep(0.002)
     raise RuntimeError(f"{subject.name} did not answer within {START_SECONDS:.0f} s")
+
+
+def scrape_in_turn(clients: Sequence[Client], rounds: int) -> list[list[float]]:
+    """Scrape all once a round, every other round in the opposite order; give the seconds of each.
+
+    A round begins so long after the one before that nobody answers with an old reading.
+    """
+    seconds: list[list[float]] = [[] for _ in clients]
+    order = list(range(len(clients)))
+    for _ in range(rounds):
+        for place in order:
+            seconds[place].append(clients[place].get().seconds)
+        order.reverse()
+        time.sleep(GAP_SECONDS)
+    return seconds
 
 
 def find_port() -> int:

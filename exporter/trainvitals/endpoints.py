@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from trainvitals import __version__
+from trainvitals.crew import attempt
 from trainvitals.exposition import Exposition
 from trainvitals.health import Verdict, judge_health, judge_readiness
 from trainvitals.machine import Machine
@@ -31,6 +34,7 @@ _GZIP_WINDOW_BITS = 31  # 15, and 16 for gzip's own head and tail
 _JSON = ("Content-Type", "application/json")
 _TEXT = ("Content-Type", "text/plain; charset=utf-8")
 _HTML = ("Content-Type", "text/html; charset=utf-8")
+_FAILED = Response(500, (_TEXT,), b"a bug keeps this page from being written; see the log\n")
 
 
 class Endpoints:
@@ -77,11 +81,9 @@ class Endpoints:
         openmetrics = prefers_openmetrics(request.headers.get("accept", ""))
         exposition = self._openmetrics if openmetrics else self._text
         gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
-        self._machine.runner.request(
-            names,
-            choose_deadline(request.headers.get("x-prometheus-scrape-timeout-seconds")),
-            lambda snapshot: reply(_write_metrics(snapshot, exposition, gzip=gzip)),
-        )
+        deadline = choose_deadline(request.headers.get("x-prometheus-scrape-timeout-seconds"))
+        write = partial(_write_metrics, exposition=exposition, gzip=gzip)
+        self._machine.runner.request(names, deadline, partial(_deliver, reply, write))
 
     def _choose_collectors(self, request: Request) -> tuple[str, ...]:
         known = self._machine.runner.names
@@ -103,17 +105,18 @@ class Endpoints:
         self._judge(reply, judge_readiness)
 
     def _judge(self, reply: Reply, judge: Callable[..., Verdict]) -> None:
-        def deliver(snapshot: Snapshot) -> None:
+        def write(snapshot: Snapshot) -> Response:
             verdict = judge(snapshot, self._machine.expected)
-            reply(_write_json(verdict.document, 200 if verdict.good else 503))
+            return _write_json(verdict.document, 200 if verdict.good else 503)
 
-        self._machine.runner.request(self._machine.runner.names, DEADLINE_SECONDS, deliver)
+        self._ask(reply, write)
 
     def _answer_readings(self, _: Request, reply: Reply) -> None:
-        def deliver(snapshot: Snapshot) -> None:
-            reply(_write_json(describe_readings(snapshot), 200))
+        self._ask(reply, lambda snapshot: _write_json(describe_readings(snapshot), 200))
 
-        self._machine.runner.request(self._machine.runner.names, DEADLINE_SECONDS, deliver)
+    def _ask(self, reply: Reply, write: Callable[[Snapshot], Response]) -> None:
+        runner = self._machine.runner
+        runner.request(runner.names, DEADLINE_SECONDS, partial(_deliver, reply, write))
 
 
 def choose_deadline(scrape_timeout: str | None) -> float:
@@ -134,20 +137,44 @@ def choose_deadline(scrape_timeout: str | None) -> float:
 
 
 def describe_readings(snapshot: Snapshot) -> dict[str, object]:
-    """Give every reading, by collector, with how it was obtained; ready for JSON."""
+    """Give every reading, by collector, with how it was obtained; ready for JSON.
+
+    A number that JSON does not have (infinite, not a number) is null.
+    """
     collectors: dict[str, object] = {}
     for report in snapshot.reports:
-        reading = snapshot.readings.get(report.collector)
         collectors[report.collector] = {
             "success": report.success,
             "reason": report.reason,
             "duration_seconds": report.seconds,
             "last_success_timestamp_seconds": report.last_success,
-            "reading": dataclasses.asdict(reading)
-            if dataclasses.is_dataclass(reading) and not isinstance(reading, type)
-            else None,
+            "reading": _simplify(snapshot.readings.get(report.collector)),
         }
     return {"version": __version__, "collectors": collectors}
+
+
+def _simplify(value: object) -> object:
+    """Make of a reading what JSON has words for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, int | str):
+        return value
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: _simplify(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): _simplify(entry) for key, entry in value.items()}
+    if isinstance(value, Collection) and not isinstance(value, bytes):
+        return [_simplify(entry) for entry in value]
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _deliver(reply: Reply, write: Callable[[Snapshot], Response], snapshot: Snapshot) -> None:
+    """Reply with the page, or say that there is none before the bug goes its way to the log."""
+    page = attempt("page", partial(write, snapshot))
+    reply(page.value or _FAILED)
+    if page.error is not None:
+        raise page.error
 
 
 def _write_metrics(snapshot: Snapshot, exposition: Exposition, *, gzip: bool) -> Response:

@@ -8,6 +8,7 @@ scrape puts its numbers between them.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -18,6 +19,7 @@ OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _KEPT_SHAPES = 256
 _KEPT_NUMBERS = 3072
+_NOT_OF_A_NAME = re.compile("^[0-9]|[^a-zA-Z0-9_]")
 _NEGATIVE_ZERO = struct.pack("=d", -0.0)
 
 
@@ -47,7 +49,8 @@ class Exposition:
         parts = [self._fill(block) for block in blocks]
         if self._openmetrics:
             parts.append("# EOF\n")
-        return "".join(parts).encode()
+        # A name that is no text (lone surrogates) must not cost the page.
+        return "".join(parts).encode(errors="replace")
 
     def _fill(self, block: Block) -> str:
         pieces = self._kept.get(block.shape)
@@ -55,7 +58,8 @@ class Exposition:
             pieces = self._keep(block)
         if len(pieces) != 2 * len(block.values) + 1:
             raise ValueError(
-                f"{block.shape!r} has {len(pieces) // 2} samples but {len(block.values)} values"
+                f"{block.describe()[0].name} and its block have {len(pieces) // 2} samples"
+                f" but {len(block.values)} values"
             )
         filled = pieces.copy()
         filled[1::2] = self._numbers.write(block.values)
@@ -139,7 +143,10 @@ def _head(family: Family, *, openmetrics: bool) -> tuple[str, str, str]:
 def _write_labels(labels: Labels) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in sorted(labels)) + "}"
+    pairs = [
+        f'{_NOT_OF_A_NAME.sub("_", name)}="{_escape(value)}"' for name, value in sorted(labels)
+    ]
+    return "{" + ",".join(pairs) + "}"
 
 
 def _escape(value: str) -> str:

@@ -40,7 +40,7 @@ class Block:
 
     Attributes:
         shape: Equal for two blocks of a collector exactly when `describe` gives equal families.
-        describe: Gives the families; called once for each new shape.
+        describe: Gives the families; called when somebody meets the shape for the first time.
         values: One number per sample, flat, in the order of the families and their samples.
     """
 

@@ -75,7 +75,7 @@ def judge_health(
 def judge_readiness(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict:
     """Judge a snapshot for `/ready`; the arguments are those of `judge_health`."""
     checks = {
-        "collectors": all(report.seconds is not None for report in snapshot.reports),
+        "collectors": all(report.answered for report in snapshot.reports),
         "accelerators": not _find_missing(_count_devices(snapshot), expected),
     }
     ready = all(checks.values())

@@ -38,10 +38,16 @@ class StructuredFormatter(logging.Formatter):
             "function": record.funcName,
             "line": record.lineno,
         }
-        entry |= {key: value for key, value in vars(record).items() if key not in _KNOWN}
         if record.exc_info and record.exc_info[0] is not None:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str, ensure_ascii=False)
+        extra = {key: value for key, value in vars(record).items() if key not in _KNOWN}
+        try:
+            return json.dumps(entry | extra | entry, default=str, allow_nan=False)
+        except (ValueError, TypeError):  # no number, circular, keys that are no text
+            texts = {
+                key: value if type(value) is int else str(value) for key, value in extra.items()
+            }
+            return json.dumps(entry | texts | entry)
 
 
 class TextFormatter(logging.Formatter):
@@ -49,7 +55,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record."""
-        line = f"{_write_time(record.created)} {record.levelname.lower()} {record.getMessage()}"
+        message = record.getMessage().replace("\n", "\\n")
+        line = f"{_write_time(record.created)} {record.levelname.lower()} {message}"
         if record.exc_info and record.exc_info[0] is not None:
             line += "\n" + self.formatException(record.exc_info)
         return line

@@ -7,77 +7,37 @@ collectors run on the threads of a crew. A collector that
 - raises (on purpose or by a bug) is missing from this scrape, with the reason;
 - does not return in time is missing, and is left alone until it returns: what it then brings is
   thrown away, because it may have been read long ago;
-- keeps failing is asked less often, at most `LONGEST_PAUSE_SECONDS` apart, and its reason says so.
+- keeps failing is asked less often, and its reason says so.
 
-How long a collector is waited for is learned: `PATIENCE_FACTOR` times the longest of its last
-readings, at least `SHORTEST_PATIENCE_SECONDS`, at most what the scrape has left. So a call that
-hangs for ever costs the scrapes before it is known to hang half a second, and later ones nothing.
-A reading that took longer than its scrape had teaches nothing: waiting would not have helped.
-
-A reason is a label, so it is the same words every time; what differs stands in the log.
+How long a collector is waited for is learned (`post.py`), and it is at most what the scrape has
+left. So a call that hangs for ever costs the scrapes before it is known to hang half a second, and
+later ones nothing.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from trainvitals import __version__
 from trainvitals.collectors.collector import Collector
 from trainvitals.crew import HELP_AFTER_SECONDS, Crew, Outcome, attempt
-from trainvitals.errors import SourceError
-from trainvitals.families import Block, Family, label_samples
+from trainvitals.families import Block
+from trainvitals.post import Post
+from trainvitals.reports import Report, express_reports
 
 REUSE_SECONDS = 0.2
-PATIENCE_FACTOR = 25.0
-SHORTEST_PATIENCE_SECONDS = 0.4
-LONGEST_PAUSE_SECONDS = 8.0
-_FAILURES_BEFORE_PAUSE = 3
-_REMEMBERED_DURATIONS = 8
-_KEPT_SHAPES = 64
-_SHORTEST_PAUSE_SECONDS = 0.5
-_LATE = "did not answer in time"
-_LEFT_ALONE = "did not answer in time and is left alone until it does"
-_ASKED_LESS_OFTEN = "; asked less often until it succeeds"
 _HANDS_AT_START = 1
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How one collector fared in a scrape.
-
-    Attributes:
-        collector: Its name.
-        success: Its reading is here and whole.
-        answered: It has returned at least once since the start, if only to fail.
-        seconds: How long the latest reading took; for one that was late, how long it was waited
-            for; None before the first.
-        reason: Why it did not succeed; None when it did.
-        failures: How many of its readings raised since the exporter started.
-        timeouts: How many of its readings were late since then.
-        omitted: How many label values its bounds left out of the latest reading.
-        last_success: Unix time of its latest whole reading; None before the first.
-    """
-
-    collector: str
-    success: bool
-    answered: bool
-    seconds: float | None
-    reason: str | None
-    failures: int
-    timeouts: int
-    omitted: int
-    last_success: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,164 +69,6 @@ class _Stop:
     """Ends the runner's thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """What a collector brought: its reading, named, and what is missing from it."""
-
-    reading: object
-    blocks: tuple[Block, ...]
-    complaint: str | None
-    omitted: int
-
-
-class _Post:
-    """One collector and what the runner knows of it."""
-
-    def __init__(self, collector: Collector[Any]) -> None:
-        self.collector = collector
-        self.name = collector.name
-        self.page: _Page | None = None
-        self.turn = 0
-        self.started_at: float | None = None
-        self.ended_at = float("-inf")
-        self.deadline = 0.0
-        self.give_up_at: float | None = None
-        self.answered = False
-        self.seconds: float | None = None
-        self.reason: str | None = None
-        self.logged: str | None = None
-        self.timeouts = 0
-        self.failures = 0
-        self.failures_in_a_row = 0
-        self.paused_until = float("-inf")
-        self.last_success: float | None = None
-        self.durations: deque[float] = deque(maxlen=_REMEMBERED_DURATIONS)
-        self.sizes: dict[Hashable, int] = {}
-
-    def run(self) -> _Page:
-        reading = self.collector.read(self.deadline)
-        blocks = self.collector.express(reading)
-        for block in blocks:
-            self.check(block)
-        complaint = self.collector.complaint(reading)
-        return _Page(reading, blocks, complaint, self.collector.omitted(reading))
-
-    def check(self, block: Block) -> None:
-        """Find now, while it costs this collector alone, what could not be written later."""
-        size = self.sizes.get(block.shape)
-        if size is None:
-            if len(self.sizes) >= _KEPT_SHAPES:
-                self.sizes.clear()
-            size = sum(len(family.samples) for family in block.describe())
-            self.sizes[block.shape] = size
-        if len(block.values) != size:
-            raise ValueError(f"{size} samples but {len(block.values)} values")
-        sum(block.values)  # TypeError for what is no number
-
-    def patience(self) -> float:
-        if not self.durations:
-            return float("inf")
-        return max(SHORTEST_PATIENCE_SECONDS, PATIENCE_FACTOR * max(self.durations))
-
-    def is_due(self, now: float) -> bool:
-        if self.started_at is not None or now < self.paused_until:
-            return False
-        return now - self.ended_at > REUSE_SECONDS
-
-    def start(self, now: float, deadline: float) -> None:
-        self.started_at = now
-        self.deadline = deadline
-        self.give_up_at = now + self.patience()
-
-    def give_up(self, now: float) -> None:
-        """Leave the reading under way alone: it is no longer waited for."""
-        self.give_up_at = None
-        self.timeouts += 1
-        self.page = None
-        self.turn += 1
-        self.seconds = self.waited(now)
-        self.tell(_LEFT_ALONE, f"did not answer within {self.seconds:.1f} s; it is left alone")
-
-    def finish(self, outcome: Outcome[Any]) -> None:
-        was_late = self.give_up_at is None
-        is_hopeless = was_late and outcome.ended_at > self.deadline
-        self.started_at = self.give_up_at = None
-        self.answered = True
-        if not is_hopeless:
-            self.durations.append(outcome.seconds)
-        if was_late:
-            return
-        self.ended_at = outcome.ended_at
-        self.turn += 1
-        self.seconds = outcome.seconds
-        self.page = outcome.value
-        if outcome.error is not None:
-            self.fail(outcome.error)
-        elif self.page is not None:
-            self.succeed(self.page)
-
-    def fail(self, error: Exception) -> None:
-        self.failures += 1
-        self.failures_in_a_row += 1
-        if isinstance(error, SourceError):
-            self.tell(str(error), str(error))
-        else:
-            kind = type(error).__name__
-            self.tell(
-                f"failed by a bug ({kind}); see the log", f"failed by a bug: {error!r}", error
-            )
-        doublings = self.failures_in_a_row - _FAILURES_BEFORE_PAUSE
-        if doublings == 0:
-            _log.warning(
-                "collector %s failed %d times in a row and is asked less often",
-                self.name,
-                self.failures_in_a_row,
-                extra={"collector": self.name},
-            )
-        if doublings >= 0:
-            pause = min(LONGEST_PAUSE_SECONDS, _SHORTEST_PAUSE_SECONDS * 2 ** min(doublings, 10))
-            self.paused_until = self.ended_at + pause
-            self.reason = f"{self.reason}{_ASKED_LESS_OFTEN}"
-
-    def succeed(self, page: _Page) -> None:
-        self.failures_in_a_row = 0
-        if page.complaint is None:
-            self.last_success = time.time()
-        self.tell(page.complaint, page.complaint or "reads again")
-
-    def tell(self, reason: str | None, words: str, error: Exception | None = None) -> None:
-        """Keep the reason, and log it in other words if it is another one than before."""
-        self.reason = reason
-        if reason == self.logged:
-            return
-        self.logged = reason
-        _log.log(
-            logging.INFO if reason is None else logging.WARNING,
-            "collector %s: %s",
-            self.name,
-            words,
-            extra={"collector": self.name},
-            exc_info=error,
-        )
-
-    def waited(self, now: float) -> float:
-        return now - (self.started_at if self.started_at is not None else now)
-
-    def report(self, now: float, *, is_late: bool) -> Report:
-        page = None if is_late else self.page
-        return Report(
-            collector=self.name,
-            success=page is not None and page.complaint is None,
-            answered=self.answered,
-            seconds=self.waited(now) if is_late else self.seconds,
-            reason=_LATE if is_late else self.reason,
-            failures=self.failures,
-            timeouts=self.timeouts,
-            omitted=page.omitted if page is not None else 0,
-            last_success=self.last_success,
-        )
-
-
 class Runner:
     """Runs collectors on request.
 
@@ -275,12 +77,12 @@ class Runner:
     """
 
     def __init__(self, collectors: Sequence[Collector[Any]]) -> None:
-        self._posts = {collector.name: _Post(collector) for collector in collectors}
+        self._posts = {collector.name: Post(collector) for collector in collectors}
         self._events: SimpleQueue[_Request | _Stop | None] = SimpleQueue()
         self._finished: deque[Outcome[Any]] = deque()
         self._crew = Crew(name="collector", limit=max(2, len(self._posts)))
         self._pending: list[_Request] = []
-        self._awaited: dict[str, _Post] = {}
+        self._awaited: dict[str, Post] = {}
         self._help_at = float("inf")
         self._kept: dict[tuple[str, ...], tuple[tuple[int, ...], Snapshot]] = {}
         self._lock = threading.Lock()
@@ -363,15 +165,13 @@ class Runner:
     def _take_events(self) -> list[_Request | _Stop | None]:
         """Wait for an event or for the nearest moment, and give all that have come."""
         until = self._nearest_moment()
-        try:
-            if until == float("inf"):
-                events = [self._events.get()]
-            else:
-                events = [self._events.get(timeout=max(0.0, until - time.monotonic()))]
+        events: list[_Request | _Stop | None] = []
+        timeout = None if until == float("inf") else max(0.0, until - time.monotonic())
+        with suppress(Empty):
+            events.append(self._events.get(timeout=timeout))
             while True:
                 events.append(self._events.get_nowait())
-        except Empty:
-            return events
+        return events
 
     def _nearest_moment(self) -> float:
         moments = [self._help_at, *(request.deadline for request in self._pending)]
@@ -394,7 +194,9 @@ class Runner:
 
     def _admit(self, request: _Request, now: float) -> None:
         self._pending.append(request)
-        due = [post for name in request.names if (post := self._posts[name]).is_due(now)]
+        due = [
+            post for name in request.names if (post := self._posts[name]).is_due(now, REUSE_SECONDS)
+        ]
         for post in due:
             post.start(now, request.deadline)
             self._awaited[post.name] = post
@@ -419,7 +221,7 @@ class Runner:
                 self._pending.remove(request)
                 self._answer(request, now)
 
-    def _give_up(self, post: _Post, now: float) -> None:
+    def _give_up(self, post: Post, now: float) -> None:
         del self._awaited[post.name]
         post.give_up(now)
 
@@ -440,7 +242,7 @@ class Runner:
             self._logged = repr(outcome.error)
             _log.error("a snapshot could not be delivered", exc_info=outcome.error)
 
-    def _assemble(self, names: tuple[str, ...], late: Set[str], now: float) -> Snapshot:
+    def _assemble(self, names: tuple[str, ...], late: AbstractSet[str], now: float) -> Snapshot:
         """Give the snapshot of these collectors; while none of them has news, the same one."""
         posts = [self._posts[name] for name in names]
         if late:
@@ -454,96 +256,12 @@ class Runner:
         return kept[1]
 
 
-def _assemble(posts: Sequence[_Post], late: Set[str], now: float) -> Snapshot:
+def _assemble(posts: Sequence[Post], late: AbstractSet[str], now: float) -> Snapshot:
     pages = {
         post.name: post.page for post in posts if post.page is not None and post.name not in late
     }
     reports = tuple([post.report(now, is_late=post.name in late) for post in posts])
     blocks = [block for page in pages.values() for block in page.blocks]
-    blocks.append(_express(reports))
+    blocks.append(express_reports(reports))
     readings = {name: page.reading for name, page in pages.items()}
     return Snapshot(tuple(blocks), readings, reports)
-
-
-def _express(reports: tuple[Report, ...]) -> Block:
-    timed = [report for report in reports if report.seconds is not None]
-    whole = [report for report in reports if report.last_success is not None]
-    failed = [report for report in reports if report.reason is not None]
-    values: list[float] = [1]
-    values += [report.success for report in reports]
-    values += [report.seconds for report in timed if report.seconds is not None]
-    values += [report.last_success for report in whole if report.last_success is not None]
-    values += [report.failures for report in reports]
-    values += [report.timeouts for report in reports]
-    values += [report.omitted for report in reports]
-    values += [1] * len(failed)
-    shape = (
-        "trainvitals",
-        tuple(report.collector for report in reports),
-        tuple(report.collector for report in timed),
-        tuple(report.collector for report in whole),
-        tuple((report.collector, report.reason or "") for report in failed),
-    )
-    return Block(shape, lambda: _describe(*shape[1:]), values)
-
-
-def _describe(
-    names: tuple[str, ...],
-    timed: tuple[str, ...],
-    whole: tuple[str, ...],
-    failed: tuple[tuple[str, str], ...],
-) -> tuple[Family, ...]:
-    python = ".".join(map(str, sys.version_info[:3]))
-    build = (("", (("version", __version__), ("python", python))),)
-    reasons = tuple(("", (("collector", name), ("reason", reason))) for name, reason in failed)
-    families = (
-        Family(
-            "trainvitals_build_info",
-            "info",
-            "Which trainvitals this is. Source: trainvitals.__version__.",
-            build,
-        ),
-        Family(
-            "trainvitals_collector_success",
-            "gauge",
-            "Whether the collector's reading is here and whole. Source: scrape runner.",
-            label_samples("collector", names),
-        ),
-        Family(
-            "trainvitals_collector_duration_seconds",
-            "gauge",
-            "How long its latest reading took. Source: scrape runner.",
-            label_samples("collector", timed),
-        ),
-        Family(
-            "trainvitals_collector_last_success_timestamp_seconds",
-            "gauge",
-            "When it last brought a whole reading. Source: scrape runner.",
-            label_samples("collector", whole),
-        ),
-        Family(
-            "trainvitals_collector_failures_total",
-            "counter",
-            "How many of the collector's readings failed. Source: scrape runner.",
-            label_samples("collector", names),
-        ),
-        Family(
-            "trainvitals_collector_timeouts_total",
-            "counter",
-            "Readings that were not waited for. Source: scrape runner.",
-            label_samples("collector", names),
-        ),
-        Family(
-            "trainvitals_collector_omitted_labels",
-            "gauge",
-            "What its bounds left out. Source: scrape runner.",
-            label_samples("collector", names),
-        ),
-        Family(
-            "trainvitals_collector_failure_info",
-            "info",
-            "Why its reading is not whole. Source: scrape runner.",
-            reasons,
-        ),
-    )
-    return families if failed else families[:-1]

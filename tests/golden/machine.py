@@ -7,7 +7,6 @@ and at every hour, save for what `PLACEHOLDERS` replaces.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -84,7 +83,6 @@ class GoldenMachine:
                 replace(vendor, is_installed=lambda: True)
                 for vendor in VENDORS
                 if self._counts[vendor.kind]
-                and importlib.util.find_spec(vendor.opener.module) is not None
             ],
             expected={kind: count for kind, count in self._counts.items() if count},  # type: ignore[misc]
             roots=self.roots,

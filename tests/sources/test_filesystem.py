@@ -228,6 +228,29 @@ def test_in_a_container_the_host_is_asked_below_its_root(roots: Roots, disks: Di
     ]
 
 
+def test_in_a_container_the_hosts_own_list_of_mounts_says_what_is_read_only(
+    roots: Roots, disks: Disks
+):
+    """Seen through a read-only bind mount everything is, for the host only what it lists so."""
+    read_only = os.statvfs_result((4096, 4096, 1000, 300, 250, 100, 40, 40, os.ST_RDONLY, 255))
+    for place in (b"/", b"/data", b"/datasets", b"/dev/shm", b"/run"):
+        disks.answers[b"/host" + place] = read_only
+    mountinfo = roots.procfs / "1/mountinfo"
+    source = FilesystemSource(roots=replace(roots, rootfs=Path("/host")), statvfs=disks)
+    assert read_only_places(source) == {"/datasets"}
+    text = mountinfo.read_text(encoding="ascii")
+    broken = text.replace("/dev/nvme0n1p1 rw", "/dev/nvme0n1p1 ro,errors=remount-ro")
+    mountinfo.write_text(broken, encoding="ascii")
+    assert read_only_places(source) == {"/", "/datasets"}
+    source.close()
+
+
+def read_only_places(source: FilesystemSource) -> set[str]:
+    """Give the mount points that can only be read."""
+    found = by_place(source).values()
+    return {one.mountpoint for one in found if one.space is not None and one.space.readonly}
+
+
 def test_this_machine_agrees_with_psutil():
     """The root's size is psutil's."""
     source = FilesystemSource()

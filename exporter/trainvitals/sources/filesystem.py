@@ -147,7 +147,9 @@ class FilesystemSource:
             self._crew = None
 
     def _read_mounts(self) -> None:
-        if self._data is not None and self._mountinfo.unchanged():
+        # A disk that turns read-only by itself is no event, and through a container's read-only
+        # view of the host (a prefix) nothing else tells.
+        if self._data is not None and not self._prefix and self._mountinfo.unchanged():
             return
         data = self._mountinfo.require()
         if data == self._data:
@@ -165,7 +167,7 @@ class FilesystemSource:
             avail_bytes=answer.f_bavail * answer.f_frsize,
             files=answer.f_files or None,
             files_free=answer.f_ffree if answer.f_files else None,
-            readonly=bool(answer.f_flag & os.ST_RDONLY),
+            readonly=mount.readonly if self._prefix else bool(answer.f_flag & os.ST_RDONLY),
         )
 
     def _ask_at_once(self, mount: Mount) -> _Answer:

@@ -89,6 +89,7 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 _COLUMNS_BEFORE_DASH = 6
 _NUMBER = 2
 _MOUNTPOINT = 4
+_OPTIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Mount:
         number: The kernel's device number; equal for all mounts of one file system.
         remote: Whether a server or another process answers for it.
         guarded: Whether asking about it may hang: it is remote, or lies below one that is.
+        readonly: Whether it can only be read, by how it is mounted or by what befell it.
     """
 
     mountpoint: str
@@ -112,6 +114,7 @@ class Mount:
     number: str
     remote: bool
     guarded: bool
+    readonly: bool = False
 
 
 def parse_mountinfo(data: bytes) -> tuple[Mount, ...]:
@@ -159,7 +162,7 @@ def _order(mount: Mount) -> tuple[bool, bool, str]:
 def _parse_line(line: bytes) -> Mount:
     before, dash, after = line.partition(b" - ")
     columns = before.split(b" ")
-    fstype, device, *_ = map(_unescape, after.split(b" "))
+    fstype, device, *others = map(_unescape, after.split(b" "))
     if not dash or len(columns) < _COLUMNS_BEFORE_DASH:
         raise ValueError(line)
     path = _unescape(columns[_MOUNTPOINT])
@@ -175,6 +178,7 @@ def _parse_line(line: bytes) -> Mount:
         number=_text(columns[_NUMBER]),
         remote=remote,
         guarded=remote,
+        readonly=any(b"ro" in column.split(b",") for column in (columns[_OPTIONS], *others)),
     )
 
 

@@ -11,9 +11,11 @@ From the child:
         the driver is open; an identity is the tuple of the fields of `Identity`
     ("absent", reason)   there is no such driver here; the child ends
     ("gone", reason)     the driver does not answer, or not any more; the child ends
-    ("read", number, [(uuid, row, busy, processes), ...], [(uuid, state), ...], is_current)
-        the answer: each a UUID and a `row.DeviceRow`; then the devices that
-        could not be read; `is_current` is false when the driver shows other devices than it did
+    ("read", number, [(uuid, row, busy, processes), ...], [(uuid, state), ...], is_current,
+     [trouble, ...])
+        the answer: each a UUID and a `row.DeviceRow`; then the devices that could not be read;
+        `is_current` is false when the driver shows other devices than it did; then what went wrong
+        that should not have, in words
     ("xid", uuid, code, unix_seconds)   an error, as soon as the driver tells it
 
 The child ends when the parent's end of the pair closes.

@@ -7,12 +7,18 @@ a while. NIC counters and PCIe throughput take 25 ms to 100 ms each and are neve
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from collections.abc import Callable
 
 from trainvitals.sources.accelerators.hl_smi import find_hl_smi, open_hl_smi
+from trainvitals.sources.accelerators.hlml import (
+    UNSUPPORTED,
+    Hlml,
+    decode,
+    find_library,
+    is_binding_installed,
+)
 from trainvitals.sources.accelerators.row import (
     EMPTY_ROW,
     SLOT,
@@ -27,21 +33,12 @@ from trainvitals.sources.accelerators.row import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # each megabyte is paid for by every reader process
-    from types import ModuleType
     from typing import Any
 
     from trainvitals.sources.accelerators.vendor import Session
 
-LIBRARIES = ("libhlml.so", "/usr/lib/habanalabs/libhlml.so")
 LARGEST_GROWTH_BYTES = 64 << 20
 
-_DRIVER_NOT_LOADED = 9
-_UNSUPPORTED = (2, 3)  # the binding says "invalid argument" for what the library does not have
-_GONE = {
-    1: "the driver was unloaded or restarted (HLML_ERROR_UNINITIALIZED)",
-    _DRIVER_NOT_LOADED: "the driver is not loaded (HLML_ERROR_DRIVER_NOT_LOADED)",
-}
-_LOST = 15
 _RETRY_UNSUPPORTED_SECONDS = 300.0
 
 # Sensors, clocks, policies and kinds of error, as hlml.h numbers them.
@@ -63,8 +60,8 @@ def open_habana() -> Session:
         DriverAbsentError: There is neither library nor command, or no driver under them.
         DriverGoneError: There is one and it refuses, or the library's binding is not installed.
     """
-    path = _find_library()
-    if path is not None and _is_binding_installed():
+    path = find_library()
+    if path is not None and is_binding_installed():
         return HabanaSession(Hlml(path))
     command = find_hl_smi()
     if command is not None:
@@ -74,94 +71,6 @@ def open_habana() -> Session:
             "libhlml.so needs its Python binding: pip install 'trainvitals[habana]'"
         )
     raise DriverAbsentError("neither libhlml.so nor hl-smi is installed")
-
-
-def _find_library() -> str | None:
-    for path in LIBRARIES:
-        try:
-            ctypes.CDLL(path)
-        except OSError:
-            continue
-        return path
-    return None
-
-
-def _is_binding_installed() -> bool:
-    """Tell whether habana-pyhlml is; its predecessor pyhlml 1.9 has the same name.
-
-    That one's buffers are smaller than what today's library writes into them.
-    """
-    try:
-        module = _import_binding()
-    except ImportError:
-        return False
-    return hasattr(module, "hlmlDeviceGetOperationStatus")
-
-
-def _import_binding() -> ModuleType:
-    import warnings  # noqa: PLC0415 - the binding imports it, too
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # its own modules use each other
-        import pyhlml  # noqa: PLC0415 - optional
-    module: ModuleType = pyhlml
-    return module
-
-
-class Hlml:
-    """The binding, opened; its errors become ours.
-
-    Args:
-        path: The library, by any name that the loader finds.
-
-    Raises:
-        DriverAbsentError: No driver is loaded.
-        DriverGoneError: The driver refuses.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._module = _import_binding()
-        from pyhlml import main  # noqa: PLC0415 - optional
-        from pyhlml.hlml_error import HLMLError  # noqa: PLC0415 - optional
-        from pyhlml.hlml_lib import LibHLML  # noqa: PLC0415 - optional
-
-        # Subclasses are made anew with each hlmlInit; this one stays.
-        self._error: type[Exception] = HLMLError
-        # hlmlInit makes a LibHLML of the installed path alone, though LibHLML takes any.
-        main.LibHLML = lambda: LibHLML(path)
-        try:
-            self._module.hlmlInit()
-        except HLMLError as error:
-            if error.value == _DRIVER_NOT_LOADED:
-                raise DriverAbsentError("driver not loaded") from error
-            raise DriverGoneError(f"hlmlInit failed with code {error.value}") from error
-
-    def ask(self, function: str, *arguments: object) -> tuple[Any, int]:
-        """Call a function of the binding.
-
-        Returns:
-            What it gives and 0, or None and HLML's number for the error.
-
-        Raises:
-            DeviceError: The card it is about is lost.
-            DriverGoneError: The driver is gone.
-        """
-        call: Callable[..., Any] | None = getattr(self._module, function, None)
-        if call is None:  # an older binding
-            return None, _UNSUPPORTED[0]
-        try:
-            return call(*arguments), 0
-        except self._error as error:
-            code = int(getattr(error, "value", 0))
-        if code == _LOST:
-            raise DeviceError("lost")
-        if code in _GONE:
-            raise DriverGoneError(_GONE[code])
-        return None, code
-
-    def ask_text(self, function: str, *arguments: object) -> str:
-        """Call a function that gives text; empty where it gives none."""
-        return _decode(self.ask(function, *arguments)[0])
 
 
 def read_resident_bytes() -> int:
@@ -180,9 +89,11 @@ class HabanaSession:
 
     parallel = 1
 
-    def __init__(self, hlml: Hlml, *, read_resident_bytes: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, hlml: Hlml, *, read_resident_bytes: Callable[[], int] = read_resident_bytes
+    ) -> None:
         self._hlml = hlml
-        self._read_resident_bytes = read_resident_bytes or _read_resident_bytes
+        self._read_resident_bytes = read_resident_bytes
         self._resident_bytes: int | None = None
         self._driver = hlml.ask_text("hlmlGetDriverVersion")
         self._shown = self._count()
@@ -201,6 +112,13 @@ class HabanaSession:
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
         """Return at once: HLML's events carry no code that could be counted."""
         return
+
+    def stop_watching(self) -> None:
+        """Nothing is watched."""
+
+    def close(self) -> None:
+        """Shut the library down."""
+        self._hlml.close()
 
     def _is_bloated(self) -> bool:
         now = self._read_resident_bytes()
@@ -237,7 +155,7 @@ class HabanaSession:
             index,
             uuid,
             self._hlml.ask_text("hlmlDeviceGetName", handle),
-            _decode(pci.bus_id) if pci is not None else "",
+            decode(pci.bus_id) if pci is not None else "",
             self._driver,
             self._hlml.ask_text("hlmlDeviceGetFirmwareSPIVersion", handle) or None,
         )
@@ -262,7 +180,7 @@ class HabanaDevice:
 
     def read(self, since: int | None) -> DeviceRow:  # noqa: ARG002 - there is no sample buffer
         """Read everything; see `Device`."""
-        if "reset" in _decode(self._ask("hlmlDeviceGetOperationStatus")):
+        if "reset" in decode(self._ask("hlmlDeviceGetOperationStatus")):
             raise DeviceError("resetting")
         if time.monotonic() >= self._lasting_until:
             self._read_lasting()
@@ -283,7 +201,7 @@ class HabanaDevice:
         if key in self._unsupported:
             return None
         answer, code = self._hlml.ask(function, self._handle, *arguments)
-        if code in _UNSUPPORTED:
+        if code in UNSUPPORTED:
             self._unsupported.add(key)
         return answer
 
@@ -299,9 +217,9 @@ class HabanaDevice:
         pci = self._ask("hlmlDeviceGetPCIInfo")
         if pci is not None:
             row[SLOT["pcie_link_generation_max"]] = parse_link_speed(
-                _decode(pci.caps.link_max_speed)
+                decode(pci.caps.link_max_speed)
             )
-            row[SLOT["pcie_link_width_max"]] = parse_link_width(_decode(pci.caps.link_max_width))
+            row[SLOT["pcie_link_width_max"]] = parse_link_width(decode(pci.caps.link_max_width))
         self._lasting = row
         self._lasting_until = time.monotonic() + _RETRY_UNSUPPORTED_SECONDS
 
@@ -329,11 +247,11 @@ class HabanaDevice:
         limit = self._ask("hlmlDeviceGetPowerManagementLimit")
         if limit is None:
             limit = self._ask("hlmlDeviceGetPowerManagementDefaultLimit")
-        row[SLOT["power_limit_watts"]] = _times(limit, 1e-3)
-        row[SLOT["energy_joules_total"]] = _times(
-            self._ask("hlmlDeviceGetTotalEnergyConsumption"), 1e-3
-        )
-        row[SLOT["clock_core_hertz"]] = _times(self._ask("hlmlDeviceGetClockInfo", _SOC), 1_000_000)
+        row[SLOT["power_limit_watts"]] = _divide(limit, 1000)
+        energy = self._ask("hlmlDeviceGetTotalEnergyConsumption")
+        row[SLOT["energy_joules_total"]] = _divide(energy, 1000)
+        clock = self._ask("hlmlDeviceGetClockInfo", _SOC)
+        row[SLOT["clock_core_hertz"]] = None if clock is None else clock * 1_000_000
 
     def _read_throttle(self, row: Row) -> None:
         bits = self._ask("hlmlDeviceGetCurrentClocksThrottleReasons")
@@ -383,7 +301,3 @@ def parse_link_width(text: str) -> int | None:
 
 def _divide(value: int | None, by: int) -> float | None:
     return None if value is None else value / by
-
-
-def _decode(text: object) -> str:
-    return text.decode(errors="replace") if isinstance(text, bytes) else ""

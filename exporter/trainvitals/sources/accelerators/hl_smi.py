@@ -257,7 +257,6 @@ class HlSmiSession:
         self._query = query
         self._fields = fields
         self._lock = threading.Lock()
-        self._served: set[str] = set()
         self._failure: DeviceError | DriverGoneError | None = None
         self._table = split_cells(text)
         self._ran_at = time.monotonic()
@@ -266,6 +265,7 @@ class HlSmiSession:
         self.unreadable: list[tuple[IdentityFields, str]] = []
         for place, cells in enumerate(self._table):
             self._open_device(place, cells)
+        self._served = {device.identity[2] for device in self.devices}
 
     def is_current(self) -> bool:
         """Tell whether the latest run showed the cards of the first."""
@@ -277,6 +277,12 @@ class HlSmiSession:
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
         """Return at once: the command tells of no events."""
         return
+
+    def stop_watching(self) -> None:
+        """Nothing is watched."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     def read(self, uuid: str, bus_id: str) -> Row:
         """Give a card's row from a run of the command that has not served it yet.

@@ -16,7 +16,13 @@ import time
 from collections.abc import Mapping
 
 from trainvitals.sources.accelerators.child import LARGEST_MESSAGE_BYTES
-from trainvitals.sources.accelerators.reader import Answer, Opener, Reader, XidEvent
+from trainvitals.sources.accelerators.reader import (
+    UNEXPECTED_END,
+    Answer,
+    Opener,
+    Reader,
+    XidEvent,
+)
 from trainvitals.sources.accelerators.reading import Identity
 
 _CHILD = (
@@ -61,7 +67,7 @@ class ReaderProcess(Reader):
     def gone(self) -> str | None:
         """Why the driver no longer answers, or that the child died; None when all is well."""
         if self._gone is None and self._ended and self._absent is None:
-            return "the driver reader ended unexpectedly"
+            return UNEXPECTED_END
         return self._gone
 
     @property
@@ -79,10 +85,8 @@ class ReaderProcess(Reader):
         """Send a request to read every device; see `child`."""
         self._number += 1
         self._awaited = self._number
-        try:
+        with contextlib.suppress(OSError):  # it ended; `take_answer` finds out, after what it said
             self._connection.sendall(marshal.dumps(("read", self._number, patience, dict(since))))
-        except OSError:
-            self._ended = True
 
     def take_answer(self, until: float) -> Answer | None:
         """Wait for the answer to the latest request; None when it does not come by then."""
@@ -100,6 +104,11 @@ class ReaderProcess(Reader):
             pass
         xids, self._xids = self._xids, []
         return xids
+
+    def hang_up(self) -> None:
+        """Have a wait for it that is under way end soon; the child ends too."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """Kill it. One that the kernel holds in a driver call dies when that call returns."""
@@ -121,7 +130,7 @@ class ReaderProcess(Reader):
         wait = until - time.monotonic()
         self._connection.settimeout(max(wait, 0.0))  # 0 does not block
         try:
-            packet = self._connection.recv(LARGEST_MESSAGE_BYTES)
+            packet = self._receive()
         except (TimeoutError, BlockingIOError):
             return False
         except OSError:
@@ -135,6 +144,12 @@ class ReaderProcess(Reader):
         self._take_up(marshal.loads(packet))  # noqa: S302 - from our own child
         return True
 
+    def _receive(self) -> bytes:
+        try:
+            return self._connection.recv(LARGEST_MESSAGE_BYTES)
+        except ConnectionResetError:  # it died with our request unread; what it said is still there
+            return self._connection.recv(LARGEST_MESSAGE_BYTES)
+
     def _take_up(self, message: tuple[object, ...]) -> None:
         match message:
             case ("opened", list(identities), list(unreadable)):
@@ -145,10 +160,10 @@ class ReaderProcess(Reader):
                 self._absent = reason
             case ("gone", str(reason)):
                 self._gone = reason
-            case ("read", int(number), list(rows), list(states), bool(is_current)):
+            case ("read", int(number), list(rows), list(states), bool(is_current), list(troubles)):
                 if number == self._awaited:
                     self._awaited = 0
-                self._answer = (number, Answer(rows, states, is_current))
+                self._answer = (number, Answer(rows, states, is_current, troubles))
             case ("xid", str(uuid), int(code), float(at)):
                 self._xids.append(XidEvent(uuid, code, at))
 

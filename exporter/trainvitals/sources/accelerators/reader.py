@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from trainvitals.sources.accelerators.reading import Identity, State
 
+UNEXPECTED_END = "the driver reader ended unexpectedly"
+
 
 @dataclass(frozen=True, slots=True)
 class Opener:
@@ -46,6 +48,7 @@ class Answer:
         rows: UUID, row, busy time and processes of each device that was read, as in `child`.
         states: The devices that were not, with the reason.
         is_current: The driver shows the devices it showed when it was opened.
+        troubles: What went wrong that should not have, in words.
     """
 
     rows: list[
@@ -53,6 +56,7 @@ class Answer:
     ]
     states: list[tuple[str, State]]
     is_current: bool
+    troubles: list[str]
 
 
 class Reader(ABC):
@@ -119,6 +123,9 @@ class Reader(ABC):
     @abstractmethod
     def take_xids(self) -> list[XidEvent]:
         """Take the errors reported since the last time."""
+
+    def hang_up(self) -> None:  # noqa: B027 - a reader that cannot be interrupted does nothing
+        """Have a wait for it that is under way end soon; from any thread or signal handler."""
 
     @abstractmethod
     def end(self) -> None:

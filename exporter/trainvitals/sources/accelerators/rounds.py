@@ -7,11 +7,11 @@ from collections import deque
 from functools import partial
 
 from trainvitals.crew import Crew
-from trainvitals.sources.accelerators.row import DeviceError
+from trainvitals.sources.accelerators.row import DeviceError, DriverGoneError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # each megabyte is paid for by every reader process
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from trainvitals.crew import Outcome
     from trainvitals.sources.accelerators.row import DeviceRow
@@ -22,6 +22,7 @@ TURN_FACTOR = 4.0
 LONGEST_TURN_RATIO = 0.25
 SHORTEST_PATIENCE_SECONDS = 0.25
 _REMEMBERED_DURATIONS = 8
+_COUNT = "count"
 
 
 class Rounds:
@@ -38,7 +39,7 @@ class Rounds:
 
     def read(
         self, patience: float, since: Mapping[str, int | None]
-    ) -> tuple[list[tuple[object, ...]], list[tuple[str, str]], bool]:
+    ) -> tuple[list[tuple[object, ...]], list[tuple[str, str]], bool, list[str]]:
         """Read every device.
 
         Args:
@@ -48,14 +49,20 @@ class Rounds:
 
         Returns:
             A UUID and a `DeviceRow` for each device that was read; UUID and state of those that
-            were not; whether the driver still shows the devices that it showed when it was opened.
+            were not; whether the driver still shows the devices that it showed when it was opened,
+            as far as it tells; and what went wrong that should not have, in words.
 
         Raises:
             DriverGoneError: No device can be read any more.
         """
         outcomes = self._read_all(patience, since)
-        rows, states = _sort(self._posts, outcomes)
-        return rows, states, self._session.is_current()
+        rows, states, troubles = _sort(self._posts, outcomes)
+        count = outcomes[_COUNT]
+        if count.error is not None:
+            raise count.error
+        if count.late:
+            troubles.append("the driver call that counts the devices hangs")
+        return rows, states, count.late or bool(count.value), troubles
 
     def close(self) -> None:
         """Let the idle workers go."""
@@ -63,44 +70,51 @@ class Rounds:
 
     def _read_all(
         self, patience: float, since: Mapping[str, int | None]
-    ) -> list[Outcome[DeviceRow]]:
-        tasks = {post.uuid: partial(post.read, since.get(post.uuid)) for post in self._posts}
-        longest = self._find_longest()
-        if self._session.parallel > 1:
-            outcomes = self._crew.gather(tasks, _shorten(patience, PATIENCE_FACTOR, longest))
-        else:
-            turn = _shorten(patience * LONGEST_TURN_RATIO, TURN_FACTOR, longest)
-            outcomes = self._crew.gather(tasks, patience, turn=turn)
-        return [outcomes[post.uuid] for post in self._posts]
-
-    def _find_longest(self) -> float | None:
-        """How long a device took lately at most; None before each was read once."""
+    ) -> dict[str, Outcome[DeviceRow | bool]]:
+        tasks: dict[str, Callable[[], DeviceRow | bool]] = {
+            post.uuid: partial(post.read, since.get(post.uuid), patience) for post in self._posts
+        }
+        tasks[_COUNT] = self._session.is_current
         known = [longest for post in self._posts if (longest := post.longest()) is not None]
-        return max(known) if known and len(known) == len(self._posts) else None
+        if self._session.parallel > 1:
+            return self._crew.gather(tasks, _shorten(patience, PATIENCE_FACTOR, known, max))
+        patience = _shorten(patience, PATIENCE_FACTOR, known, sum)
+        turn = _shorten(LONGEST_TURN_RATIO * patience, TURN_FACTOR, known, max)
+        return self._crew.gather(tasks, patience, turn=turn)
 
 
-def _shorten(seconds: float, factor: float, longest: float | None) -> float:
-    """Shorten a wait to so many times what a device took lately, where that is known."""
-    if longest is None:
+def _shorten(
+    seconds: float,
+    factor: float,
+    known: Sequence[float],
+    combine: Callable[[Sequence[float]], float],
+) -> float:
+    """Shorten a wait to so many times what devices took lately, where that is known."""
+    if not known:
         return seconds
-    return min(seconds, max(SHORTEST_PATIENCE_SECONDS, factor * longest))
+    return min(seconds, max(SHORTEST_PATIENCE_SECONDS, factor * combine(known)))
 
 
 def _sort(
-    posts: list[_Post], outcomes: list[Outcome[DeviceRow]]
-) -> tuple[list[tuple[object, ...]], list[tuple[str, str]]]:
+    posts: list[_Post], outcomes: Mapping[str, Outcome[DeviceRow | bool]]
+) -> tuple[list[tuple[object, ...]], list[tuple[str, str]], list[str]]:
     rows: list[tuple[object, ...]] = []
     states: list[tuple[str, str]] = []
-    for post, outcome in zip(posts, outcomes, strict=True):
-        if outcome.value is not None:
+    troubles: list[str] = []
+    for post in posts:
+        outcome = outcomes[post.uuid]
+        if isinstance(outcome.value, tuple):
             rows.append((post.uuid, *outcome.value))
         elif outcome.late:
             states.append((post.uuid, "hung"))
         elif isinstance(outcome.error, DeviceError):
             states.append((post.uuid, outcome.error.state))
-        elif outcome.error is not None:
-            raise outcome.error  # the driver is gone, or a bug
-    return rows, states
+        elif isinstance(outcome.error, DriverGoneError):
+            raise outcome.error
+        else:  # a bug in the reader costs this device alone
+            states.append((post.uuid, "unsupported"))
+            troubles.append(f"{post.uuid}: {type(outcome.error).__name__}: {outcome.error}")
+    return rows, states, troubles
 
 
 class _Post:
@@ -111,12 +125,14 @@ class _Post:
         self._device = device
         self._durations: deque[float] = deque(maxlen=_REMEMBERED_DURATIONS)
 
-    def read(self, since: int | None) -> DeviceRow:
+    def read(self, since: int | None, patience: float) -> DeviceRow:
         started_at = time.monotonic()
         try:
             return self._device.read(since)
         finally:
-            self._durations.append(time.monotonic() - started_at)
+            duration = time.monotonic() - started_at
+            if duration <= patience:  # what no scrape would have waited for tells nothing
+                self._durations.append(duration)
 
     def longest(self) -> float | None:
         """How long it took lately at most; None before the first reading."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from trainvitals.crew import Crew
 from trainvitals.sources.accelerators.driver import Driver, Vendor
-from trainvitals.sources.accelerators.reading import AcceleratorsReading, Kind
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    AcceleratorsReading,
+    Kind,
+)
 from trainvitals.sources.accelerators.vendors import VENDORS
 from trainvitals.sources.files import Roots
+
+_log = logging.getLogger(__name__)
 
 
 class AcceleratorSource:
@@ -39,8 +46,10 @@ class AcceleratorSource:
         ]
         self._expected = tuple((expected or {}).items())
         self._crew = Crew(name="vendor", limit=len(self._drivers))
+        self._told_absence = not self._drivers
         for driver in self._drivers:
             driver.start()
+        self._tell_absence()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -55,14 +64,13 @@ class AcceleratorSource:
     def read(self, deadline: float) -> AcceleratorsReading:
         """Read every device of every vendor by the deadline (monotonic)."""
         present = [driver for driver in self._drivers if not driver.is_absent]
+        troubles: list[str] = []
         if len(present) > 1:  # so that one that hangs does not keep the other
-            tasks = {driver.vendor.name: partial(driver.read, deadline) for driver in present}
-            outcomes = self._crew.gather(tasks, deadline - time.monotonic())
-            found = [outcome.value or [] for outcome in outcomes.values()]
+            devices = self._read_beside(present, deadline, troubles)
         else:
-            found = [driver.read(deadline) for driver in self._drivers]
-        devices = [reading for readings in found for reading in readings]
-        complaints = [driver.complaint for driver in self._drivers if driver.complaint]
+            devices = [reading for driver in self._drivers for reading in driver.read(deadline)]
+        self._tell_absence()
+        complaints = [driver.complaint for driver in self._drivers if driver.complaint] + troubles
         return AcceleratorsReading(
             devices=tuple(devices),
             expected=self._expected,
@@ -71,7 +79,7 @@ class AcceleratorSource:
         )
 
     def let_go(self) -> None:
-        """Have every driver let go of at the next reading, so that it can be unloaded."""
+        """Let go of every driver, or take them up again; see `Driver.let_go`."""
         for driver in self._drivers:
             driver.let_go()
 
@@ -79,3 +87,21 @@ class AcceleratorSource:
         """End the processes that hold the drivers open."""
         for driver in self._drivers:
             driver.close()
+
+    def _read_beside(
+        self, drivers: Sequence[Driver], deadline: float, troubles: list[str]
+    ) -> list[AcceleratorReading]:
+        tasks = {driver.vendor.name: partial(driver.read, deadline) for driver in drivers}
+        outcomes = self._crew.gather(tasks, deadline - time.monotonic())
+        for name, outcome in outcomes.items():
+            if outcome.late:
+                troubles.append(f"{name}: its devices could not be read in time")
+            elif outcome.error is not None:
+                troubles.append(f"{name}: {type(outcome.error).__name__}: {outcome.error}")
+        return [reading for outcome in outcomes.values() for reading in outcome.value or []]
+
+    def _tell_absence(self) -> None:
+        """Say once that there is nothing to read, so that nobody wonders."""
+        if not self._told_absence and all(driver.is_absent for driver in self._drivers):
+            self._told_absence = True
+            _log.info("no accelerator driver found; it is looked for again every minute")

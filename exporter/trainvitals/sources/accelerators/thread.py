@@ -12,7 +12,13 @@ from collections import deque
 from collections.abc import Mapping
 from importlib import import_module
 
-from trainvitals.sources.accelerators.reader import Answer, Opener, Reader, XidEvent
+from trainvitals.sources.accelerators.reader import (
+    UNEXPECTED_END,
+    Answer,
+    Opener,
+    Reader,
+    XidEvent,
+)
 from trainvitals.sources.accelerators.reading import Identity
 from trainvitals.sources.accelerators.rounds import Rounds
 from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
@@ -45,6 +51,13 @@ class ReaderThread(Reader):
         """Whether it has opened the driver."""
         return self._rounds is not None
 
+    @property
+    def gone(self) -> str | None:
+        """Why the driver no longer answers, or that opening it failed by a bug."""
+        if self._gone is None and self._absent is None and not self._thread.is_alive():
+            return UNEXPECTED_END
+        return self._gone
+
     def wait_until_opened(self, until: float) -> None:
         """Wait until it has opened the driver, failed to, or the moment (monotonic) has come."""
         self._settled.wait(max(0.0, until - time.monotonic()))
@@ -59,13 +72,11 @@ class ReaderThread(Reader):
         if self._rounds is None or self._gone is not None:
             return None
         try:
-            rows, states, is_current = self._rounds.read(
-                min(patience, until - time.monotonic()), since
-            )
+            found = self._rounds.read(min(patience, until - time.monotonic()), since)
         except DriverGoneError as error:
             self._gone = str(error)
             return None
-        return Answer(rows, states, is_current)  # type: ignore[arg-type]  # as a child sends them
+        return Answer(*found)  # type: ignore[arg-type]  # as a child sends them
 
     def take_xids(self) -> list[XidEvent]:
         """Take the errors reported since the last time."""
@@ -88,12 +99,14 @@ class ReaderThread(Reader):
             self._settled.set()
         if session is None:
             return
-        if not self._told_to_end.is_set():
-            session.watch(self._report_xid)
-        self._told_to_end.wait()
-        if self._rounds is not None:
-            self._rounds.close()
-        session.close()
+        try:
+            if not self._told_to_end.is_set():
+                session.watch(self._report_xid)
+            self._told_to_end.wait()
+        finally:
+            if self._rounds is not None:
+                self._rounds.close()
+            session.close()
 
     def _open(self) -> Session | None:
         opener = getattr(import_module(self._opener.module), self._opener.name)

@@ -10,9 +10,8 @@ import ctypes
 import os
 
 from trainvitals.sources.accelerators.driver import Vendor
+from trainvitals.sources.accelerators.hlml import LIBRARIES as HABANA_LIBRARIES
 from trainvitals.sources.accelerators.reader import Opener
-
-HABANA_LIBRARIES = ("libhlml.so", "/usr/lib/habanalabs/libhlml.so")
 
 
 def can_load(library: str) -> bool:
