@@ -43,8 +43,12 @@ format: $(READY) ## Format the code and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-bench: $(READY) ## Measure what a scrape costs
-	@for script in bench/*_bench.py; do $(BIN)/python "$$script" || exit; done
+bench: $(READY) ## Measure the exporter beside its peers for 20 minutes (QUICK=--quick: 5); write bench/RESULTS.md
+	@$(BIN)/python -m pip install --quiet --group bench
+	@for script in bench/*_bench.py; do \
+		$(BIN)/python -m "bench.$$(basename "$$script" .py)" $(QUICK) || exit; \
+	done
+	@$(BIN)/python -m bench.report
 
 docs: $(READY) ## Write docs/metrics.md anew from the golden scrape
 	$(BIN)/python docs/build/metrics.py

@@ -26,7 +26,7 @@ def scrape_at_once(subject: Subject, count: int = SCRAPES) -> tuple[float, int]:
         started_at = time.perf_counter()
         for _ in range(count):
             client = socket.socket()
-            client.setblocking(False)
+            client.settimeout(0)
             client.connect_ex((HOST, subject.port))
             selector.register(client, selectors.EVENT_WRITE)
             answers[client] = bytearray()
@@ -90,7 +90,9 @@ def main() -> None:
             answered["node"].append(count)
     peer = f"node_exporter {spread([s * 1e3 for s in theirs])} ms"
     figures.reach(
-        "11a", SCRAPES - min(answered["ours"]), peer=f"node_exporter {SCRAPES - min(answered['node'])}"
+        "11a",
+        SCRAPES - min(answered["ours"]),
+        peer=f"node_exporter {SCRAPES - min(answered['node'])}",
     )
     figures.reach("11b", spread([seconds * 1e3 for seconds in mine]), peer=peer)
     figures.reach("11c", pair_ratio(mine, theirs))

@@ -110,7 +110,7 @@ class Client:
         connection = socket.create_connection((HOST, self.port), timeout=PATIENCE_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = self._tls.wrap_socket(connection) if self._tls else connection
-        self._stream = self._socket.makefile("rb", buffering=1 << 17)
+        self._stream = self._socket.makefile("rb")
 
 
 def _read_head(stream: BinaryIO) -> tuple[int, dict[bytes, bytes], bool]:

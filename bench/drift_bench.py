@@ -12,7 +12,6 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bench.client import Answer
 from bench.figures import Figures, is_quick
 from bench.subjects import ROOT, fake_machine, our_exporter
 from tests.fakes.machine import FakeMachine
@@ -85,11 +84,6 @@ def change_processes(machine: FakeMachine, turn: int) -> None:
         machine.processes(slot, [(first + place, 1 << 30) for place in range(NEWCOMERS)])
 
 
-def names_of(page: Answer) -> set[str]:
-    """Give the samples; with `collector`, the runner's own, whether something failed counts."""
-    return set(page.samples)
-
-
 def main() -> None:
     """Measure."""
     quick = is_quick("drift")
@@ -101,31 +95,31 @@ def main() -> None:
         host = Host(Path(directory))
         with fake_machine() as machine, our_exporter(machine, *host.flags, reuse=False) as subject:
             change_processes(machine, 0)
-            machine_processes = 0
             client = subject.client(keep_alive=True)
-            before = names_of(client.get())
+            before = set(client.get().samples)
             for count in range(scrapes):
                 if count % CHANGE_EVERY == 0:
-                    machine_processes += 1
                     host.change(count // CHANGE_EVERY)
-                    change_processes(machine, machine_processes)
+                    change_processes(machine, count // CHANGE_EVERY)
                 page = client.get()
                 if count % LOOK_EVERY == 0:
                     rss.append(subject.tree.memory().rss)
-                    seen |= names_of(page)
+                    seen |= set(page.samples)
             host.restore()
             change_processes(machine, 0)
-            after = names_of(client.get())
+            after = set(client.get().samples)
     settled = rss[WARM_UP // LOOK_EVERY :]
-    third = max(1, len(settled) // 10)
-    drift = statistics.median(settled[-third:]) - statistics.median(settled[:third])
+    tenth = max(1, len(settled) // 10)
+    drift = statistics.median(settled[-tenth:]) - statistics.median(settled[:tenth])
     figures.reach(
         "17a",
         round(drift, 3),
         ours=f"{rss[0]:.2f} MiB at first, {settled[0]:.2f} after {WARM_UP}, {settled[-1]:.2f} after {scrapes}",
         note=f"scrapes {WARM_UP} to {scrapes}, first and last tenth",
     )
-    figures.reach("17b", len(after - before), note=f"{len(seen)} series seen, {len(after)} at the end")
+    figures.reach(
+        "17b", len(after - before), note=f"{len(seen)} series seen, {len(after)} at the end"
+    )
     if before - after:
         figures.tell("missing afterwards", sorted(before - after)[:5])
     figures.write()

@@ -21,6 +21,7 @@ import time
 import zlib
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 DEADLINE_SECONDS = 2.0
 
@@ -92,10 +93,19 @@ class Host:
         devices = [line.partition(":")[0].strip() for line in net.splitlines()[2:]]
         kinds = [line.partition(":")[0] for line in meminfo.splitlines()]
         return [
-            *(f'cpu_seconds{{cpu="{cpu}",mode="{mode}"}}' for cpu in cpus if cpu for mode in _CPU_MODES),
+            *(
+                f'cpu_seconds{{cpu="{cpu}",mode="{mode}"}}'
+                for cpu in cpus
+                if cpu
+                for mode in _CPU_MODES
+            ),
             *(f"memory_{kind.replace('(', '_').replace(')', '')}_bytes" for kind in kinds),
             *(f'disk_column_{column}{{device="{disk}"}}' for disk in disks for column in range(11)),
-            *(f'network_column_{column}{{device="{name}"}}' for name in devices for column in range(16)),
+            *(
+                f'network_column_{column}{{device="{name}"}}'
+                for name in devices
+                for column in range(16)
+            ),
             *(f"load_{minutes}" for minutes in (1, 5, 15)),
             *(f"vmstat_{name}" for name in vmstat.split()[::2]),
         ]
@@ -109,8 +119,8 @@ class Gpus:
         library.nvmlInit_v2()
         count = _UINT()
         library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        self._calls: list[Callable[[], int]] = []
-        self._results: list[object] = []
+        self._calls: list[tuple[Callable[..., int], tuple[object, ...]]] = []
+        self._results: list[Any] = []
         self._names: list[str] = []
         for index in range(count.value):
             device = ctypes.c_void_p()
@@ -133,7 +143,7 @@ class Gpus:
     def read(self) -> Reading:
         """Read them."""
         values: list[object] = []
-        for (function, arguments), result in zip(self._calls, self._results):
+        for (function, arguments), result in zip(self._calls, self._results, strict=True):
             function(*arguments)
             if isinstance(result, ctypes.Array):
                 values += result

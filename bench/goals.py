@@ -26,7 +26,9 @@ GOALS = {
     "4a": Goal("CPU per sample: ours / floor", 3, 1.7),
     "4b": Goal("scrape time p50 per series: ours / floor", 3, 1.7),
     "5": Goal("rendering: ours / prometheus_client's generate_latest", 0.12, 0.03),
-    "6a": Goal("RSS after 1000 scrapes, a shared page counted once: ours / node_exporter", 1.1, 0.85),
+    "6a": Goal(
+        "RSS after 1000 scrapes, a shared page counted once: ours / node_exporter", 1.1, 0.85
+    ),
     "6b": Goal("the same with TLS", 1.1, 1.0),
     "7a": Goal("at rest: CPU ms/s", 0.02, 0),
     "7b": Goal("at rest: wake-ups/s", 0.1, 0),

@@ -58,7 +58,11 @@ def scrape(client: Client, count: int) -> tuple[Answer, list[float]]:
 def without_gpu(page: Answer) -> set[str]:
     """Give the samples that are not the hung GPU's."""
     mine = f'device="{GPU}"'
-    return {sample for sample in page.samples if not ("accel" in sample or "gpu" in sample) or mine not in sample}
+    return {
+        sample
+        for sample in page.samples
+        if not ("accel" in sample or "gpu" in sample) or mine not in sample
+    }
 
 
 def success_of(page: Answer) -> float:

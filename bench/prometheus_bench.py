@@ -67,7 +67,12 @@ def main() -> None:
         machine = stack.enter_context(fake_machine())
         subjects = [
             stack.enter_context(it)
-            for it in (our_exporter(machine), node_exporter(), floor(machine), nvitop_exporter(machine))
+            for it in (
+                our_exporter(machine),
+                node_exporter(),
+                floor(machine),
+                nvitop_exporter(machine),
+            )
         ]
         server = stack.enter_context(prometheus(subjects))
         time.sleep(3 * INTERVAL_SECONDS)  # the first scrapes meet what starts

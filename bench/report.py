@@ -45,7 +45,8 @@ def describe_machine(results: dict[str, Any]) -> list[str]:
         f"- Machine: {os.cpu_count()} cores ({model}), {memory:.0f} GiB, Linux {platform.release()}",
         f"- Python {platform.python_version()}; {packages}",
         f"- {program_version('prometheus-node-exporter')}; {program_version('prometheus')}",
-        f"- Measured: {dates[0]} to {dates[-1]}" + (f"; quick: {', '.join(quick)}" if quick else ""),
+        f"- Measured: {dates[0]} to {dates[-1]}"
+        + (f"; quick: {', '.join(quick)}" if quick else ""),
         "",
     ]
 
@@ -78,7 +79,9 @@ def list_goals(results: dict[str, Any]) -> list[str]:
     for number, goal in GOALS.items():
         one = reached.get(number)
         if one is None:
-            lines.append(f"| {number} | {goal.figure} | | | not measured | {bar(goal.goal)} | {bar(goal.moonshot)} | |")
+            lines.append(
+                f"| {number} | {goal.figure} | | | not measured | {bar(goal.goal)} | {bar(goal.moonshot)} | |"
+            )
             continue
         cells = (
             number,
@@ -92,7 +95,12 @@ def list_goals(results: dict[str, Any]) -> list[str]:
         )
         lines.append("| " + " | ".join(cells) + " |")
     notes = [f"- {number}: {one['note']}." for number, one in reached.items() if one["note"]]
-    return [*lines, "", *sorted(notes, key=lambda note: list(GOALS).index(note[2:].split(":")[0])), ""]
+    return [
+        *lines,
+        "",
+        *sorted(notes, key=lambda note: list(GOALS).index(note[2:].split(":")[0])),
+        "",
+    ]
 
 
 def bar(value: float | None) -> str:
@@ -113,7 +121,9 @@ def list_details(results: dict[str, Any]) -> list[str]:
     """Give what else was measured."""
     lines = ["## Side by side", ""]
     exporters = {
-        name: one for name, one in results.get("scrape", {}).get("details", {}).items() if isinstance(one, dict)
+        name: one
+        for name, one in results.get("scrape", {}).get("details", {}).items()
+        if isinstance(one, dict)
     }
     if exporters:
         columns = list(next(iter(exporters.values())))

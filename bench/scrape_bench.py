@@ -80,7 +80,10 @@ def enter(figures: Figures, by_name: dict[str, Measured]) -> None:
     ours, node = by_name["trainvitals"], by_name["node_exporter"]
     bound, polling = by_name["floor"], by_name["nvitop-exporter"]
     figures.reach(
-        "1", pair_ratio(ours.seconds, node.seconds), ours=milliseconds(ours), peer=milliseconds(node)
+        "1",
+        pair_ratio(ours.seconds, node.seconds),
+        ours=milliseconds(ours),
+        peer=milliseconds(node),
     )
     figures.reach("2", per_sample(ours, node), ours=microseconds(ours), peer=microseconds(node))
     figures.reach("4a", per_sample(ours, bound), ours=microseconds(ours), peer=microseconds(bound))
@@ -160,7 +163,12 @@ def main() -> None:
         machine = stack.enter_context(fake_machine())
         subjects = [
             stack.enter_context(it)
-            for it in (our_exporter(machine), node_exporter(), floor(machine), nvitop_exporter(machine))
+            for it in (
+                our_exporter(machine),
+                node_exporter(),
+                floor(machine),
+                nvitop_exporter(machine),
+            )
         ]
         secure = stack.enter_context(our_exporter(machine, name="trainvitals, TLS", tls=True))
         by_name = measure([*subjects, secure], QUICK_ROUNDS if quick else ROUNDS)

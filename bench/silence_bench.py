@@ -53,7 +53,7 @@ def connect(subject: Subject) -> socket.socket:
     silent = socket.create_connection((HOST, subject.port))
     if not subject.tls:
         silent.sendall(HALF_A_HEAD)
-    silent.setblocking(False)
+    silent.settimeout(0)
     return silent
 
 

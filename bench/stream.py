@@ -1,6 +1,6 @@
 """A client that never rests: pages and readings in turn, for `bench.convoy_bench`.
 
-    python -m bench.stream PORT
+python -m bench.stream PORT
 """
 
 import sys
@@ -8,7 +8,9 @@ import sys
 from bench.client import Client
 
 if __name__ == "__main__":
-    clients = [Client(int(sys.argv[1]), path, keep_alive=True) for path in ("/metrics", "/api/v1/readings")]
+    clients = [
+        Client(int(sys.argv[1]), path, keep_alive=True) for path in ("/metrics", "/api/v1/readings")
+    ]
     while True:
         for client in clients:
             client.get()

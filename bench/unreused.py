@@ -1,6 +1,6 @@
 """The exporter without reuse: every scrape reads anew, so thousands take minutes and not hours.
 
-    python -m bench.unreused serve --web.listen-address=127.0.0.1:9200
+python -m bench.unreused serve --web.listen-address=127.0.0.1:9200
 """
 
 import sys

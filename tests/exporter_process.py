@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -240,11 +240,13 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def _members(session: int) -> Iterator[int]:
+def _members(session: int) -> list[int]:
     """Processes of the session that the exporter was started in."""
-    for pid in psutil.pids():
-        try:
-            if os.getsid(pid) == session:
-                yield pid
-        except ProcessLookupError:
-            continue
+    return [pid for pid in psutil.pids() if _session(pid) == session]
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+
 from tests.fakes.console import Console
 from tests.fakes.machine import FakeMachine
 

@@ -504,6 +504,7 @@ static void sleep_until_woken(uint32_t seen, int64_t milliseconds)
     syscall(SYS_futex, &mapped->wakes, FUTEX_WAIT, seen, &length, NULL, 0);
 }
 
+/* What a device still reported is given before it is said to be lost: XID 79 comes first. */
 int wait_for_event(enum function function, struct event_set *set, uint32_t timeout_milliseconds,
                    const struct handle **handle, struct event *event)
 {
@@ -512,11 +513,13 @@ int wait_for_event(enum function function, struct event_set *set, uint32_t timeo
     while (status == SUCCESS) {
         uint32_t seen = __atomic_load_n(&mapped->wakes, __ATOMIC_ACQUIRE);
         int64_t left = timeout_milliseconds - (clock_nanoseconds(CLOCK_MONOTONIC) - begin) / 1000000;
-        status = set_status(set);
+        status = driver_status();
         if (status == SUCCESS && next_event(set, event)) {
             *handle = &handles[event->device];
             return SUCCESS;
         }
+        if (status == SUCCESS)
+            status = set_status(set);
         if (status == SUCCESS && timeout_milliseconds == UINT32_MAX)
             sleep_until_woken(seen, 1000);
         else if (status == SUCCESS && left > 0)

@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+
 from tests.fakes.machine import FakeMachine
 
 QUERY = "index,uuid,name,memory.total,memory.used,power.draw,temperature.aip,utilization.aip"

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.fakes.console import Console
 from tests.fakes.libraries import library_path
 from tests.fakes.machine import FakeMachine, function_row

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from tests.fakes.console import Console
 from tests.fakes.machine import FakeMachine
 

@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import FakeMachine
 from trainvitals.sources.accelerators.hl_smi import (
-    CORE_FIELDS,
-    MORE_FIELDS,
     HlSmiFailedError,
     HlSmiSession,
     choose_fields,
     find_hl_smi,
     open_hl_smi,
+    run_hl_smi,
+)
+from trainvitals.sources.accelerators.hl_smi_table import (
+    CORE_FIELDS,
+    MORE_FIELDS,
     parse_number,
     parse_row,
-    run_hl_smi,
     split_cells,
 )
 from trainvitals.sources.accelerators.row import (
@@ -239,6 +241,18 @@ def test_a_card_without_its_row_is_lost():
     with pytest.raises(DeviceError, match="lost"):
         session.devices[0].read(None)
     assert not session.is_current()
+
+
+def test_the_first_card_of_a_machine_is_noticed():
+    """Though there is none to be read."""
+    screen = Screen()
+    session = HlSmiSession(screen, CORE_FIELDS, "")
+    assert session.is_current()
+    screen.lines.append(LINE)
+    assert not session.is_current()
+    screen.known = ()
+    with pytest.raises(DriverGoneError, match="hl-smi failed"):
+        session.is_current()
 
 
 def test_a_row_of_nothing_known_is_a_lost_card():

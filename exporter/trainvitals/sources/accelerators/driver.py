@@ -339,9 +339,11 @@ class Driver:
         self.complaint = f"{self.vendor.name}: {reason}"
 
     def _stand_opening(self, reader: Reader, now: float) -> None:
-        """Devices that were known are in the state they were last in, which was not ok."""
-        self.complaint = f"opening the {self.vendor.name} driver takes long"
-        if now - reader.started_at > _OPENING_SECONDS:
+        """Known devices stay in the state they were last in, which was not ok, until it lasts."""
+        lasts = now - reader.started_at > _OPENING_SECONDS
+        if lasts or self.complaint is None:
+            self.complaint = f"opening the {self.vendor.name} driver takes long"
+        if lasts:
             self._devices.miss_all("hung")
         if _is_overdue(reader):
             self._dismiss(reader)

@@ -1,0 +1,282 @@
+"""GPUs that are lost, driver calls that hang and readers that die cost only what they must."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.accelerators.scene import (
+    ABSENT_SERIES,
+    BUSY,
+    EVERYONE,
+    ISOLATED,
+    LAST_SEEN,
+    LONG,
+    MIB,
+    XIDS,
+    Scene,
+    beside,
+    is_whole,
+    names_of,
+    reason,
+    scrape,
+    scrape_each,
+    scrape_each_until,
+    scrape_until,
+    states,
+    success,
+    up,
+)
+from tests.exporter_process import ExporterProcess
+
+BUT_2 = ["0", "1", "3", "4", "5", "6", "7"]
+
+
+# -- a GPU is lost ---------------------------------------------------------------------------------
+
+
+def test_a_lost_gpu_costs_only_itself_and_comes_back(scene):
+    """Seven stay complete; the lost one keeps its identity, state and when it was last seen."""
+    exporters = scene.start_both()
+    before = scrape_each(exporters)
+    scene.machine.lose(2)
+    for page, earlier in zip(scrape_each(exporters), before, strict=True):
+        assert page.status == 200
+        assert up(page) == BUT_2
+        assert states(page)["2"] == "lost"
+        assert page.value("accelerator_up", device="2") == 0
+        assert names_of(page, "2") == ABSENT_SERIES
+        assert page.value(LAST_SEEN, device="2") == earlier.value(LAST_SEEN, device="2")
+        for device in BUT_2:
+            assert names_of(page, device) == names_of(earlier, device)
+        assert page.values("accelerator_devices", "kind")["gpu"] == 7
+    scene.machine.restore(2)
+    assert [up(page) for page in scrape_each(exporters)] == [EVERYONE, EVERYONE]
+
+
+@beside
+def test_gpus_that_are_lost_or_hang_before_the_start_do_not_keep_the_others(scene: Scene):
+    """They have no UUID until they answer, are found when they do, and leave no ghost behind."""
+    scene.machine.lose(1)
+    scene.machine.hang("nvml*", device=2)
+    exporters = scene.start_both()
+    for page in scrape_each_until(exporters, lambda page: len(up(page)) == 6, seconds=10):
+        assert (states(page)["1"], states(page)["2"]) == ("lost", "hung")
+        for device in ("1", "2"):
+            assert names_of(page, device) == ABSENT_SERIES - {LAST_SEEN}
+        assert success(page) == 0
+    scene.machine.heal()
+    scene.machine.restore(1)
+    for page in scrape_each_until(exporters, is_whole, seconds=15):
+        assert len(page.find("accelerator_up")) == 8
+        assert len(page.find("accelerator_info")) == 8
+        assert success(page) == 1
+
+
+@beside
+def test_a_gpu_that_returns_only_to_a_fresh_start_is_found(scene: Scene):
+    """After a reset the old handle stays lost: a second reader finds the GPU and takes over."""
+    exporter = scene.start()
+    assert is_whole(scrape(exporter))
+    scene.machine.lose(6, hidden=True)
+    assert states(scrape(exporter))["6"] == "lost"
+    gpu = scene.machine.gpu(6)
+    gpu.device.generation += 1  # what is in its place is a stranger to those who knew it
+    gpu.restore()
+    assert states(scrape(exporter))["6"] == "lost"
+    page = scrape_until(exporter, is_whole)
+    assert len(page.find("accelerator_up")) == 8
+    assert len(exporter.children()) == 1
+
+
+# -- a driver call hangs ---------------------------------------------------------------------------
+
+
+def test_a_call_that_hangs_on_one_gpu_costs_only_that_gpu(scene):
+    """The first scrape is late by half a second at most, later ones are quick; then it heals."""
+    exporters = scene.start_both()
+    before = scrape_each(exporters)[0]
+    scene.machine.hang("nvmlDeviceGetPowerUsage", device=2)
+    first = scrape_each(exporters, timeout=5.0)
+    later = [page for _ in range(3) for page in scrape_each(exporters, timeout=5.0)]
+    assert max(page.seconds for page in first) < 1.0
+    assert max(page.seconds for page in later) < 0.5
+    for page in (*first, *later):
+        assert page.status == 200
+        assert up(page) == BUT_2
+        assert states(page)["2"] == "hung"
+        assert names_of(page, "2") == ABSENT_SERIES
+        for device in BUT_2:
+            assert names_of(page, device) == names_of(before, device)
+        assert success(page) == 0
+        assert reason(page) == "a driver call hangs on gpu 2"
+    scene.machine.unhang("nvmlDeviceGetPowerUsage", device=2)
+    for page in scrape_each_until(exporters, is_whole):
+        assert success(page) == 1
+
+
+def footprint(exporter: ExporterProcess) -> tuple[int, int, int]:
+    """Count threads, descriptors and bytes of memory of the exporter and its children."""
+    tree = [psutil.Process(exporter.pid), *exporter.children()]
+    return (
+        sum(process.num_threads() for process in tree),
+        sum(process.num_fds() for process in tree),
+        sum(process.memory_info().rss for process in tree),
+    )
+
+
+@pytest.mark.long
+@beside
+def test_a_lasting_hang_costs_nothing_that_grows(scene: Scene):
+    """Threads, descriptors and memory of all processes stay; every scrape is in time."""
+    exporters = scene.start_both()
+    scrape_each(exporters)
+    scene.machine.hang("nvmlDeviceGetPowerUsage", device=2)
+    until = time.monotonic() + (300 if LONG else 30)
+    for _ in range(20):
+        scrape_each(exporters, timeout=2.0)
+    before = [footprint(exporter) for exporter in exporters]
+    slowest = 0.0
+    while time.monotonic() < until:
+        for page in scrape_each(exporters, timeout=2.0):
+            slowest = max(slowest, page.seconds)
+            assert up(page) == BUT_2
+    assert slowest < 1.9
+    for exporter, (threads, descriptors, resident) in zip(exporters, before, strict=True):
+        after = footprint(exporter)
+        assert after[:2] == (threads, descriptors)
+        assert after[2] - resident < MIB
+    scene.machine.unhang("nvmlDeviceGetPowerUsage", device=2)
+    scrape_each_until(exporters, is_whole)
+
+
+def test_an_opening_that_hangs_keeps_only_the_accelerators(scene):
+    """The host is read in time while nvmlInit hangs, with the reason; it heals by itself."""
+    scene.machine.hang("nvmlInit")
+    exporters = scene.start_both()
+    for exporter in exporters * 2:
+        page = exporter.scrape(timeout=1.0)
+        assert page.seconds < 1.0
+        assert page.find("memory_usage_bytes")
+        assert page.find("accelerator_up") == []
+        assert success(page) == 0
+    for page in scrape_each_until(exporters, lambda page: "opening" in reason(page), seconds=5):
+        assert reason(page) == "opening the nvidia driver takes long"
+    scene.machine.unhang("nvmlInit")
+    for page in scrape_each_until(exporters, is_whole):
+        assert success(page) == 1
+
+
+def test_a_count_that_hangs_costs_no_gpu(scene):
+    """All eight are read while nvmlDeviceGetCount hangs, and the page says that it does."""
+    exporters = scene.start_both()
+    scrape_each(exporters)
+    scene.machine.hang("nvmlDeviceGetCount")
+    for _ in range(3):
+        pages = scrape_each(exporters)
+        for page in pages:
+            assert up(page) == EVERYONE
+            assert reason(page) == "the driver call that counts the devices hangs"
+    assert max(page.seconds for page in pages) < 0.3
+    scene.machine.unhang("nvmlDeviceGetCount")
+    scrape_each_until(exporters, lambda page: success(page) == 1, seconds=5)
+
+
+def test_a_short_timeout_does_not_make_gpus_hang(scene):
+    """With a sixth of a second for the scrape, all eight are still read."""
+    exporters = scene.start_both()
+    scrape_each(exporters)
+    pages = [page for _ in range(3) for page in scrape_each(exporters, timeout=0.15)]
+    assert [up(page) for page in pages].count(EVERYONE) >= 5
+
+
+def test_the_exporter_ends_at_once_while_calls_hang(scene):
+    """SIGTERM is answered within two seconds, and no process is left."""
+    exporters = scene.start_both()
+    scrape_each(exporters)
+    scene.machine.hang("nvmlDeviceGetPowerUsage", device=2)
+    scene.machine.hang("nvmlDeviceGetCount")
+    scrape_each(exporters)
+    for exporter in exporters:
+        children = exporter.children()
+        begin = time.monotonic()
+        assert exporter.end() == 0
+        assert time.monotonic() - begin < 2
+        assert psutil.wait_procs(children, timeout=2)[1] == []
+
+
+# -- the reader process dies -----------------------------------------------------------------------
+
+
+def test_a_killed_reader_is_replaced_and_counters_go_on(scene):
+    """Values return with the next scrapes; busy time, energy and Xids keep counting exactly."""
+    exporter = scene.start(ISOLATED)
+    scene.machine.gpu(0).constant_load(50)
+    first = scrape(exporter)
+    began_at = time.monotonic()
+    scene.wait_for_calls("nvmlEventSetWait")
+    scene.machine.deliver_xid(0, 31)
+    scrape_until(exporter, lambda page: bool(page.find(XIDS)))
+    time.sleep(1.0)
+    os.kill(exporter.children()[0].pid, signal.SIGKILL)
+    page = scrape_until(exporter, is_whole, seconds=5)
+    last = scrape(exporter)
+    passed = time.monotonic() - began_at
+    busy = last.value(BUSY, device="0") - first.value(BUSY, device="0")
+    assert busy == pytest.approx(passed / 2, abs=0.2)
+    energy = [each.value("accelerator_energy_joules_total", device="0") for each in (first, last)]
+    assert energy[1] > energy[0]
+    for each in (page, last):
+        assert each.value(XIDS, device="0", xid="31") == 1
+    assert len(exporter.children()) == 1
+
+
+def test_xids_that_a_killed_reader_had_told_are_not_lost(scene):
+    """Two errors are told between two scrapes, the reader dies before the second scrape."""
+    exporter = scene.start(ISOLATED)
+    assert is_whole(scrape(exporter))
+    scene.wait_for_calls("nvmlEventSetWait")
+    scene.machine.deliver_xid(3, 48)
+    scene.machine.deliver_xid(3, 63)
+    time.sleep(0.5)
+    os.kill(exporter.children()[0].pid, signal.SIGKILL)
+    page = scrape_until(exporter, is_whole, seconds=5)
+    assert page.values(XIDS, "xid", device="3") == {"48": 1, "63": 1}
+
+
+@beside
+def test_a_reader_that_keeps_dying_is_not_started_without_end(scene: Scene):
+    """However often it is scraped, a new reader is started every four seconds at most."""
+    exporter = scene.start(ISOLATED)
+    assert is_whole(scrape(exporter))
+    begin = time.monotonic()
+    pids = set()
+    while time.monotonic() - begin < 5.0:
+        for child in exporter.children():
+            pids.add(child.pid)
+            os.kill(child.pid, signal.SIGKILL)
+        scrape(exporter)
+    assert 2 <= len(pids) <= 3
+    scrape_until(exporter, is_whole, seconds=10)
+
+
+def test_a_silent_reader_is_waited_for_and_its_late_answer_thrown_away(scene):
+    """Nothing stale is shown while it is stopped, and fresh values when it goes on."""
+    exporter = scene.start(ISOLATED)
+    scrape(exporter)
+    (child,) = exporter.children()
+    child.suspend()
+    silent = [scrape(exporter, timeout=1.0) for _ in range(3)]
+    assert max(page.seconds for page in silent) < 1.0
+    assert silent[-1].seconds < 0.6
+    for page in silent:
+        assert set(states(page).values()) <= {"hung"}
+        assert success(page) == 0
+    scene.machine.gpu(0).temperature = 77
+    child.resume()
+    page = scrape_until(exporter, is_whole, seconds=5)
+    assert page.value("gpu_temperature_celsius", device="0") == 77
