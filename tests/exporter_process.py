@@ -226,7 +226,7 @@ class ExporterProcess:
             for line in self.log.splitlines():
                 _, found, address = line.partition(" listens on ")
                 if found:
-                    return int(address.strip('"}').rpartition(":")[2].split('"')[0])
+                    return int(address.split('"')[0].rpartition(":")[2])
             time.sleep(0.02)
         log = self.log
         self.end()

@@ -135,7 +135,7 @@ def test_a_line_of_text_has_time_level_and_message(lines):
     try:
         _ = 1 / 0
     except ZeroDivisionError:
-        logger.error("it broke", exc_info=True)
+        logger.exception("it broke")
     assert written()[2] == "Traceback (most recent call last):"
     assert written()[-1] == "ZeroDivisionError: division by zero"
 

@@ -36,6 +36,7 @@ Examples:
   trainvitals up
   EXPORTER_PORT=9300 trainvitals up --prometheus-port=9091
   trainvitals status --json
+  trainvitals logs
   trainvitals down
 """
 

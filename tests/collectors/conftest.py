@@ -14,7 +14,7 @@ from trainvitals.families import Block
 from trainvitals.sources.files import Roots
 
 MACHINE = Path(__file__).parents[1] / "fixtures" / "machine"
-SOURCED = re.compile(r"[A-Z][^.]*\. Source: \S.*\.", re.DOTALL)
+SOURCED = re.compile(r"[A-Z0-9][^.]*\. Source: \S.*\.", re.DOTALL)
 NAMED = re.compile(r"[a-z][a-z0-9_]*")
 
 Samples = dict[str, float]

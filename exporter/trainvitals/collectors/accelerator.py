@@ -374,7 +374,7 @@ def _express_states(devices: Sequence[AcceleratorReading]) -> Block:
         tuple(device.identity for device in seen),
     )
     values: list[float] = [1] * len(devices)
-    values += [device.state == "ok" for device in devices]
+    values += [int(device.state == "ok") for device in devices]
     values += [1] * len(devices)
     values += [device.last_seen_timestamp_seconds or 0 for device in seen]
     return Block(shape, lambda: _describe_states(shape[2], shape[3]), values)

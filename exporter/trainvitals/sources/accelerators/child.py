@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
+import select
 import signal
 import socket
 import sys
@@ -55,6 +56,7 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+    threading.Thread(target=_end_with_parent, args=(descriptor,), daemon=True).start()
     run_reader(opener, socket.socket(fileno=descriptor))
     os._exit(0)  # a call that hangs must not keep the process from ending
 
@@ -81,6 +83,14 @@ def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None
             line.send(("read", number, *rounds.read(patience, since)))
     except DriverGoneError as error:
         line.send(("gone", str(error)))
+
+
+def _end_with_parent(descriptor: int) -> None:
+    """End the process when the parent is gone, even while a driver call keeps the main thread."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # a hang-up is told unasked
+    poll.poll()
+    os._exit(0)
 
 
 class _Line:

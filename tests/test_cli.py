@@ -1,0 +1,193 @@
+"""The command `trainvitals`: help, usage, exit codes and errors of one line."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainvitals.cli import main, parse_expected
+from trainvitals.collectors import COLLECTORS
+from trainvitals.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = ("serve", "up", "down", "status", "logs")
+
+
+def run(*arguments, **environ):
+    """Run the command as a process."""
+    return subprocess.run(
+        [sys.executable, "-m", "trainvitals", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "exporter"), **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def leave(capsys, *arguments):
+    """Run the command here, where it must end by itself; give code, output and errors."""
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    out, err = capsys.readouterr()
+    return left.value.code, out, err
+
+
+@pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)])
+def test_help_has_examples(capsys, command):
+    """Every command explains itself with examples that name it, and exits with 0."""
+    code, out, err = leave(capsys, *command, "--help")
+    assert (code, err) == (0, "")
+    examples = out.partition("\nExamples:\n")[2]
+    assert f"trainvitals {' '.join(command)}" in examples
+    assert max(map(len, examples.splitlines())) < 100
+
+
+def test_all_commands_are_tested_here(capsys):
+    """The list of commands in the help is the list above."""
+    _, out, _ = leave(capsys, "--help")
+    listed = re.findall(r"^    (\w+) ", out.partition("COMMAND")[2], re.MULTILINE)
+    assert tuple(dict.fromkeys(listed)) == COMMANDS
+
+
+def test_help_of_serve_names_every_collector_and_flag(capsys):
+    """Each collector can be turned off, and the flags are those of other exporters."""
+    _, out, _ = leave(capsys, "serve", "--help")
+    for entry in COLLECTORS:
+        assert f"--collector.{entry.name}, --no-collector.{entry.name}" in out
+    for flag in ("--web.listen-address", "--web.config.file", "--log.level", "--log.format"):
+        assert flag in out
+
+
+def test_version_is_the_packages():
+    """`--version` and pyproject.toml agree."""
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    version = re.search(r'^version = "(.+)"$', pyproject, re.MULTILINE)[1]
+    answer = run("--version")
+    assert (answer.returncode, answer.stdout) == (0, f"trainvitals {version}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("sing",),
+        ("--loud",),
+        ("serve", "--loud"),
+        ("serve", "extra"),
+        ("serve", "--web.listen", "127.0.0.1:0"),
+        ("serve", "--log.level=loud"),
+        ("serve", "--log.format=xml"),
+        ("serve", "--no-collector.weather"),
+        ("status", "--exporter-port=many"),
+    ],
+)
+def test_wrong_usage_exits_with_2(capsys, arguments):
+    """What the command does not know is said below the usage, and nothing runs."""
+    code, out, err = leave(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("usage: trainvitals")
+    assert "error: " in err.splitlines()[-1]
+
+
+def test_a_taken_port_is_one_line_that_names_the_holder():
+    """It cannot run: exit code 2, and no traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        answer = run("serve", f"--web.listen-address=127.0.0.1:{port}")
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    *before, line = answer.stderr.splitlines()
+    assert all(" info " in log for log in before)
+    assert line.startswith(f"trainvitals: cannot listen on 127.0.0.1:{port}: the port is held by ")
+    assert f"(pid {os.getpid()}); stop it or choose another with --web.listen-address" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--web.listen-address=9200",),
+            "9200",
+        ),
+        (
+            ("--accelerators.expected=8",),
+            "--accelerators.expected=8: write gpu=N or hpu=N, as in gpu=8",
+        ),
+        (
+            ("--web.config.file=/nonexistent/web.yml",),
+            "/nonexistent/web.yml",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_one_line(arguments, words):
+    """The exit code is 2, and the line says what is wrong."""
+    answer = run("serve", "--web.listen-address=127.0.0.1:0", *arguments)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("trainvitals: ")
+    assert words in line
+
+
+def test_a_stack_that_does_not_run_is_a_problem_that_was_found(tmp_path):
+    """`trainvitals status` exits with 1 where nothing runs, and says so."""
+    answer = run("status", "--state-dir", str(tmp_path))
+    assert answer.returncode == 1
+    assert "Traceback" not in answer.stderr
+    assert answer.stdout + answer.stderr != ""
+
+
+def test_a_reader_that_goes_away_is_no_traceback():
+    """`trainvitals serve --help | head -1` ends quietly."""
+    command = f"{sys.executable} -m trainvitals serve --help | head -1"
+    answer = subprocess.run(
+        ["sh", "-c", command],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "exporter")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout.startswith("usage: trainvitals serve")
+    assert answer.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], {}),
+        (["gpu=8"], {"gpu": 8}),
+        (["gpu=8", "hpu=0"], {"gpu": 8, "hpu": 0}),
+        (["gpu=8", "gpu=4"], {"gpu": 4}),
+    ],
+)
+def test_expected_accelerators(texts, expected):
+    """Each kind has its number; the last one counts."""
+    assert parse_expected(texts) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8", "gpu", "gpu=", "gpu=-1", "gpu=8.0", "tpu=8", "GPU=8", "gpu=8,hpu=8", "gpu=²"]
+)
+def test_other_numbers_of_accelerators_are_refused(text):
+    """The message repeats what was written and shows how to write it."""
+    with pytest.raises(ConfigurationError) as refused:
+        parse_expected([text])
+    assert str(refused.value) == (
+        f"--accelerators.expected={text}: write gpu=N or hpu=N, as in gpu=8"
+    )
+
+
+@given(st.text())
+def test_any_text_is_a_number_of_accelerators_or_refused(text):
+    """Nothing but a ConfigurationError comes of it."""
+    with suppress(ConfigurationError):
+        assert parse_expected([f"gpu={text}"])["gpu"] >= 0
