@@ -146,18 +146,38 @@ def test_a_stack_that_does_not_run_is_a_problem_that_was_found(tmp_path):
     assert answer.stdout + answer.stderr != ""
 
 
-def test_a_reader_that_goes_away_is_no_traceback():
-    """`trainvitals serve --help | head -1` ends quietly."""
-    command = f"{sys.executable} -m trainvitals serve --help | head -1"
-    answer = subprocess.run(
-        ["sh", "-c", command],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "exporter")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answer.stdout.startswith("usage: trainvitals serve")
-    assert answer.stderr == ""
+@pytest.mark.parametrize("arguments", [("serve", "--help"), ("status",)])
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path, arguments):
+    """Output into a pipe that nobody reads any more ends quietly."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        answer = subprocess.run(
+            [sys.executable, "-m", "trainvitals", *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "exporter")},
+            cwd=tmp_path,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert "Traceback" not in answer.stderr
+
+
+def test_output_that_cannot_be_written_is_one_line(tmp_path):
+    """A full disk is said, and is not exit code 0."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        answer = subprocess.run(
+            [sys.executable, "-m", "trainvitals", "status"],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "exporter")},
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert answer.returncode == 1
+    assert answer.stderr == "trainvitals: cannot write the output: No space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +195,20 @@ def test_expected_accelerators(texts, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8", "gpu", "gpu=", "gpu=-1", "gpu=8.0", "tpu=8", "GPU=8", "gpu=8,hpu=8", "gpu=²"]
+    "text",
+    [
+        "",
+        "8",
+        "gpu",
+        "gpu=",
+        "gpu=-1",
+        "gpu=8.0",
+        "tpu=8",
+        "GPU=8",
+        "gpu=8,hpu=8",
+        "gpu=²",
+        "gpu=" + 5000 * "8",
+    ],
 )
 def test_other_numbers_of_accelerators_are_refused(text):
     """The message repeats what was written and shows how to write it."""

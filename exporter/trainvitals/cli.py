@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs
     from trainvitals.stack import Settings
 
 FINE, FOUND_A_PROBLEM, CANNOT_RUN = 0, 1, 2
+_MOST_DIGITS = 4
 
 _SERVE_EXAMPLES = """\
 Examples:
@@ -182,7 +183,9 @@ def parse_expected(texts: Sequence[str]) -> dict[Kind, int]:
     expected: dict[Kind, int] = {}
     for text in texts:
         match text.partition("="):
-            case (("gpu" | "hpu") as kind, _, count) if count.isdecimal():
+            case (("gpu" | "hpu") as kind, _, count) if (
+                count.isdecimal() and len(count) <= _MOST_DIGITS
+            ):
                 expected[kind] = int(count)
             case _:
                 raise ConfigurationError(
@@ -241,7 +244,7 @@ def _status(options: argparse.Namespace) -> int:
     from trainvitals.stack import describe, format_json, format_table  # noqa: PLC0415
 
     status = describe(_read_stack_settings(options))
-    print(format_json(status) if options.json else format_table(status))
+    _say(format_json(status) if options.json else format_table(status))
     return FINE if status.fine else FOUND_A_PROBLEM
 
 
@@ -253,4 +256,10 @@ def _logs(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        # What Python still holds must not raise again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # whoever reads may stop when it has enough
+            raise TrainvitalsError(f"cannot write the output: {error.strerror}") from error

@@ -46,7 +46,6 @@ def express_reports(reports: tuple[Report, ...]) -> Block:
     values += [report.success for report in reports]
     values += [report.seconds for report in timed if report.seconds is not None]
     values += [report.last_success for report in whole if report.last_success is not None]
-    values += [report.failures for report in reports]
     values += [report.timeouts for report in reports]
     values += [report.omitted for report in reports]
     values += [1] * len(failed)
@@ -93,12 +92,6 @@ def _describe(
             "gauge",
             "When it last brought a whole reading. Source: scrape runner.",
             label_samples("collector", whole),
-        ),
-        Family(
-            "trainvitals_collector_failures_total",
-            "counter",
-            "How many of the collector's readings failed. Source: scrape runner.",
-            label_samples("collector", names),
         ),
         Family(
             "trainvitals_collector_timeouts_total",

@@ -107,7 +107,6 @@ def test_every_value_is_the_drivers_in_base_units(scene):
         ("accelerator_clock_max_hertz", ("clock", "core")): 1_980_000_000,
         ("accelerator_clock_max_hertz", ("clock", "memory")): 2_619_000_000,
         ("accelerator_throttle_active", ("reason", "sw_power_cap")): 1,
-        ("accelerator_throttle_active", ("reason", "sync_boost")): 0,
         ("accelerator_throttle_active", ("reason", "sw_thermal")): 0,
         ("accelerator_throttle_active", ("reason", "hw_thermal")): 1,
         ("accelerator_throttle_active", ("reason", "hw_power_brake")): 0,

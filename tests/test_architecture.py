@@ -1,0 +1,172 @@
+"""The shape of the house: who may import whom, and what every module owes its reader."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE_ROOT = ROOT / "exporter"
+PACKAGE = SOURCE_ROOT / "trainvitals"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+BROAD = {"Exception", "BaseException"}
+
+# The packages that only some modules may import, wherever the import stands.
+CONFINED = {
+    "prometheus_client": {"prometheus.py"},
+    "pynvml": {"sources/accelerators/nvidia.py"},
+    "pyhlml": {"sources/accelerators/habana.py"},
+}
+# Where a broad except may stand, by module and function.
+BROAD_EXCEPTS = {("crew.py", "attempt")}
+
+
+def name_of(path):
+    """Give a module's path inside the package."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imports_of(tree):
+    """Give the top names of all packages that a module imports anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield (node.module or "").partition(".")[0]
+
+
+def public_definitions(tree, inside=""):
+    """Give all classes and functions whose names, and those around them, are public."""
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("_"):
+            continue
+        yield f"{inside}{node.name}", node
+        if isinstance(node, ast.ClassDef):
+            yield from public_definitions(node, f"{node.name}.")
+
+
+def is_broad(handler):
+    """Tell whether an except clause catches everything."""
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(type_, ast.Name) and type_.id in BROAD for type_ in types)
+
+
+def broad_excepts_of(node, function=""):
+    """Give the functions in which a broad except stands."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ExceptHandler) and is_broad(child):
+            yield function
+        inner = child.name if isinstance(child, ast.FunctionDef) else function
+        yield from broad_excepts_of(child, inner)
+
+
+def is_swallowing_everything(node):
+    """Tell whether a call is `suppress(Exception)`."""
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("suppress")
+        and any(isinstance(name, ast.Name) and name.id in BROAD for name in node.args)
+    )
+
+
+def test_importing_the_package_loads_the_standard_library_only():
+    """Three lines in a training loop pay for nothing that Python does not bring."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(SOURCE_ROOT)!r}); import trainvitals, json;"
+        "print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    foreign = set(json.loads(answer.stdout)) - sys.stdlib_module_names - {"__main__"}
+    assert foreign == {"trainvitals"}
+
+
+def test_layers_are_kept():
+    """Data runs one way, as the contract in pyproject.toml says."""
+    lint_imports = Path(sys.executable).with_name("lint-imports")
+    answer = subprocess.run(
+        [lint_imports, "--no-cache"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(SOURCE_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert "Contracts: 1 kept, 0 broken." in answer.stdout
+
+
+def test_the_source_root_is_no_package():
+    """`exporter/` is a root like `src/`."""
+    assert not (SOURCE_ROOT / "__init__.py").exists()
+    assert (PACKAGE / "__init__.py").exists()
+    assert (PACKAGE / "py.typed").exists()
+
+
+@pytest.mark.parametrize("package", CONFINED)
+def test_a_binding_is_imported_in_one_module(package):
+    """Who does not ask for it does not pay for it, and one module knows its quirks."""
+    users = {name_of(path) for path, tree in TREES.items() if package in imports_of(tree)}
+    assert users == CONFINED[package]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_everything_public_has_a_docstring(path):
+    """Modules, classes, functions and methods say what they are, in a sentence."""
+    documented = [("module", TREES[path]), *public_definitions(TREES[path])]
+    for name, node in documented:
+        docstring = ast.get_docstring(node)
+        assert docstring, name
+        assert docstring.splitlines()[0].rstrip().endswith((".", ":", ",")) or (
+            "\n\n" not in docstring.partition(".")[0]
+        ), name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_the_command_line_prints_and_exits(path):
+    """Libraries return or raise."""
+    calls = {ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call)}
+    if name_of(path) not in ("cli.py", "__main__.py"):
+        assert not calls & {"print", "sys.exit", "exit", "input"}
+
+
+def test_broad_excepts_are_counted():
+    """A bug is caught in one place, where it is told apart, logged and counted."""
+    found = {
+        (name_of(path), function)
+        for path, tree in TREES.items()
+        for function in broad_excepts_of(tree)
+    }
+    assert found == BROAD_EXCEPTS
+    swallowing = [
+        name_of(path)
+        for path, tree in TREES.items()
+        if any(is_swallowing_everything(node) for node in ast.walk(tree))
+    ]
+    assert swallowing == []
+
+
+def test_the_search_for_broad_excepts_finds_them():
+    """Bare, named and tuple forms are seen, and narrow ones are not."""
+    code = """
+def f():
+    try: pass
+    except: pass
+def g():
+    try: pass
+    except (OSError, Exception): pass
+def h():
+    try: pass
+    except (OSError, ValueError): pass
+"""
+    assert list(broad_excepts_of(ast.parse(code))) == ["f", "g"]
