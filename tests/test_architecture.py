@@ -18,8 +18,8 @@ BROAD = {"Exception", "BaseException"}
 # The packages that only some modules may import, wherever the import stands.
 CONFINED = {
     "prometheus_client": {"prometheus.py"},
-    "pynvml": {"sources/accelerators/nvidia.py"},
-    "pyhlml": {"sources/accelerators/habana.py"},
+    "pynvml": {"sources/accelerators/nvidia.py", "sources/accelerators/nvidia_device.py"},
+    "pyhlml": {"sources/accelerators/hlml.py"},
 }
 # Where a broad except may stand, by module and function.
 BROAD_EXCEPTS = {("crew.py", "attempt")}
@@ -114,22 +114,18 @@ def test_the_source_root_is_no_package():
 
 
 @pytest.mark.parametrize("package", CONFINED)
-def test_a_binding_is_imported_in_one_module(package):
-    """Who does not ask for it does not pay for it, and one module knows its quirks."""
+def test_a_binding_is_imported_where_it_belongs(package):
+    """Who does not ask for it does not pay for it, and its reader alone knows its quirks."""
     users = {name_of(path) for path, tree in TREES.items() if package in imports_of(tree)}
     assert users == CONFINED[package]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_everything_public_has_a_docstring(path):
-    """Modules, classes, functions and methods say what they are, in a sentence."""
+    """Modules, classes, functions and methods say what they are."""
     documented = [("module", TREES[path]), *public_definitions(TREES[path])]
     for name, node in documented:
-        docstring = ast.get_docstring(node)
-        assert docstring, name
-        assert docstring.splitlines()[0].rstrip().endswith((".", ":", ",")) or (
-            "\n\n" not in docstring.partition(".")[0]
-        ), name
+        assert ast.get_docstring(node), name
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -77,7 +77,6 @@ def test_registering_reads_nothing():
 
     def read(_):
         asked.append(1)
-        return None
 
     probe = SimpleNamespace(
         name="probe",
