@@ -19,8 +19,8 @@ import bcrypt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.certificates import make_certificate
 
+from tests.certificates import make_certificate
 from trainvitals.http1 import KeptHeads, RefusalError, RequestReader, format_date
 from trainvitals.listen import Address
 from trainvitals.loop import Loop

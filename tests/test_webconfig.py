@@ -10,8 +10,8 @@ from queue import SimpleQueue
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.certificates import make_certificate
 
+from tests.certificates import make_certificate
 from trainvitals.errors import ConfigurationError
 from trainvitals.passwords import Passwords, Verdict, parse_credentials
 from trainvitals.tls import build_context
