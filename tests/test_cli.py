@@ -176,7 +176,7 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path):
             text=True,
             check=False,
         )
-    assert answer.returncode == 1
+    assert answer.returncode == 2
     assert answer.stderr == "trainvitals: cannot write the output: No space left on device\n"
 
 

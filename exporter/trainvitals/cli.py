@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
     except TrainvitalsError as error:
         print(f"trainvitals: {error}", file=sys.stderr)
-        return CANNOT_RUN if isinstance(error, ConfigurationError) else FOUND_A_PROBLEM
+        return CANNOT_RUN
     except KeyboardInterrupt:
         return CANNOT_RUN
     return code
