@@ -10,6 +10,7 @@ The process group it starts is ended with the block, whatever state it is in.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -218,7 +219,8 @@ class ExporterProcess:
             return self._process.wait()
         finally:
             for pid in _members(self.pid):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _wait_for_port(self) -> int:
         until = time.monotonic() + _START_SECONDS
