@@ -16,7 +16,6 @@ from trainvitals.sources.accelerators.reading import (
 from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.accelerators.xids import explain_xid
 
-
 _COLUMNS = attrgetter(*(field for metric in METRICS for field in metric.fields))
 
 _SEED_METRICS = (
