@@ -5,8 +5,9 @@ handed to a crew: its threads last, none is started per task, and a thread whose
 simply missing until the task returns. While it hangs, the same task is not started again.
 
 Quick work is done by few hands: the first workers take one task after the other. Only when that
-takes longer than `HELP_AFTER_SECONDS` do more workers come, up to one for each task, so that
-tasks behind a slow one never wait for it, and quick tasks cost no thread switches. For the same
+takes longer than `HELP_AFTER_SECONDS` does another worker come, and then twice as many each time
+as the time before, up to one for each task. So tasks behind a slow one wait for it a moment at
+most, and quick tasks cost neither thread switches nor threads. For the same
 reason outcomes are gathered: who waits for them is woken when a worker runs out of tasks, and
 looks by itself once in a while as long as workers go from task to task.
 """
@@ -22,6 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 HELP_AFTER_SECONDS = 0.01
+MORE_HELP_AFTER_SECONDS = 0.005
 
 Result = TypeVar("Result")
 
@@ -185,15 +187,18 @@ class Crew:
         now = time.monotonic()
         help_after = HELP_AFTER_SECONDS if turn is None else turn
         help_at = now + help_after
+        hands = 1
         while len(outcomes) < expected and now < until:
             found = tray.take(min(until, help_at) - now)
             outcomes.update((outcome.key, outcome) for outcome in found)
             now = time.monotonic()
             if now >= help_at:
                 # Outcomes that nobody was woken for: there may be more of them.
-                help_at = now + help_after if found or self.is_behind else until
+                again = MORE_HELP_AFTER_SECONDS if turn is None else turn
+                help_at = now + again if found or self.is_behind else until
                 if turn is None:
-                    self.call(len(self._backlog))
+                    self.call(hands)
+                    hands *= 2
                 elif not found:
                     self.call(1)
 

@@ -212,7 +212,7 @@ class Runner:
         if now >= self._help_at:
             # Outcomes that nobody was woken for: there may be more of them.
             again = count > 0 or self._crew.is_behind
-            self._crew.call(len(self._posts))
+            self._crew.call(1)
             self._help_at = now + HELP_AFTER_SECONDS if again else float("inf")
         if not self._awaited and not self._crew.is_behind:
             self._help_at = float("inf")
