@@ -156,11 +156,17 @@ def check(code: int) -> None:
         raise DriverGoneError(GONE[code])
 
 
+_UNSIGNED_MASKS = {1: 0xFFFFFFFF, 2: 0xFFFFFFFFFFFFFFFF, 3: 0xFFFFFFFFFFFFFFFF, 6: 0xFFFF}
+
+
 def decode_field(value_type: int, value: int) -> int | float:
     """Read the union of a field value: 0 double, 1 uint, 2 ulong, 3 ull, 4 sll, 5 int, 6 ushort."""
+    mask = _UNSIGNED_MASKS.get(value_type)
+    if mask is not None:
+        return value & mask
     packed = value.to_bytes(8, "little")
     if value_type == 0:
         return float(struct.unpack("<d", packed)[0])
     if value_type in (4, 5):
-        return int.from_bytes(packed[: 8 if value_type == 4 else 4], "little", signed=True)  # noqa: PLR2004
-    return value & {1: 0xFFFFFFFF, 6: 0xFFFF}.get(value_type, 0xFFFFFFFFFFFFFFFF)
+        return int.from_bytes(packed[: 8 if value_type == 4 else 4], "little", signed=True)  # noqa: PLR2004 - as listed
+    return value
