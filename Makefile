@@ -79,7 +79,9 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable '.[habana]'
 	@touch $@
 
+# torch goes first and alone: whatever asks for torch afterwards takes the build that is there.
 $(READY): $(INSTALLED)
 	@echo "installing what tests and checks need" >&2
-	@$(BIN)/python -m pip install --quiet --group dev
+	@$(BIN)/python -m pip install --quiet --group torch
+	@$(BIN)/python -m pip install --quiet --group dev --group frameworks
 	@touch $@

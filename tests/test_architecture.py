@@ -17,6 +17,7 @@ BROAD = {"Exception", "BaseException"}
 
 # The packages that only some modules may import, wherever the import stands.
 CONFINED = {
+    "matplotlib": {"plot/picture.py"},
     "prometheus_client": {"prometheus.py"},
     "pynvml": {"sources/accelerators/nvidia.py", "sources/accelerators/nvidia_device.py"},
     "pyhlml": {"sources/accelerators/hlml.py"},

@@ -40,6 +40,11 @@ Examples:
   trainvitals logs
   trainvitals down
 """
+_PLOT_EXAMPLES = """\
+Examples:
+  trainvitals plot resource_logs/epoch_1.csv
+  trainvitals plot resource_logs/epoch_*.csv --output run.png
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,6 +71,7 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_serve(commands)
     _add_stack(commands)
+    _add_plot(commands)
     return parser
 
 
@@ -252,6 +258,35 @@ def _logs(options: argparse.Namespace) -> int:
     from trainvitals.stack import follow_logs  # noqa: PLC0415
 
     follow_logs(_read_stack_settings(options))
+    return FINE
+
+
+def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands, "plot", "draw what a run used, from its CSV files", _PLOT_EXAMPLES
+    )
+    parser.add_argument(
+        "files",
+        metavar="FILE.csv",
+        nargs="+",
+        type=Path,
+        help="what ResourceMonitorCallback wrote; several files are shown one after the other",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="PNG",
+        type=Path,
+        default=Path("resource_timeline.png"),
+        help="where the picture goes (default resource_timeline.png)",
+    )
+    parser.set_defaults(run=_plot)
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from trainvitals.plot import plot  # noqa: PLC0415 - only this command draws
+
+    plot(options.files, options.output)
+    _say(f"wrote {options.output}")
     return FINE
 
 

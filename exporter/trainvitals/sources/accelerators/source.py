@@ -29,6 +29,9 @@ class AcceleratorSource:
         roots: Where the drivers' traces are looked for.
         is_isolated: Have drivers always opened by processes of their own.
         environ: The environment of such processes; our own when None.
+
+    Attributes:
+        latest: The latest reading; None before the first.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class AcceleratorSource:
             Driver(vendor, roots=roots, is_isolated=is_isolated, environ=environ)
             for vendor in vendors
         ]
+        self.latest: AcceleratorsReading | None = None
         self._expected = tuple((expected or {}).items())
         self._crew = Crew(name="vendor", limit=len(self._drivers))
         self._told_absence = not self._drivers
@@ -71,12 +75,13 @@ class AcceleratorSource:
             devices = [reading for driver in self._drivers for reading in driver.read(deadline)]
         self._tell_absence()
         complaints = [driver.complaint for driver in self._drivers if driver.complaint] + troubles
-        return AcceleratorsReading(
+        self.latest = AcceleratorsReading(
             devices=tuple(devices),
             expected=self._expected,
             complaint="; ".join(complaints) or None,
             omitted_processes=sum(driver.omitted_processes for driver in self._drivers),
         )
+        return self.latest
 
     def let_go(self) -> None:
         """Let go of every driver, or take them up again; see `Driver.let_go`."""

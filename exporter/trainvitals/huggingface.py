@@ -1,0 +1,312 @@
+"""The callback for the Trainer of Hugging Face's transformers.
+
+    from trainvitals.huggingface import TrainvitalsCallback
+
+    trainer = Trainer(..., callbacks=[TrainvitalsCallback()])
+
+The Trainer calls its callbacks on every rank, in the training thread, and gives them neither the
+loss of a step nor its forward and backward passes. Those come from two hooks on the model:
+
+- Forward is from the model's call to its return, backward from there to the optimizer's step;
+  clipping of gradients counts as backward. A forward pass without gradients (generation, a
+  reference model) belongs to no phase of its own.
+- The loss is the one that the model returns, before the Trainer's NaN filter. It is summed or
+  averaged over the micro-batches of a step as the Trainer itself does it. A Trainer that computes
+  its loss elsewhere (label smoothing, `compute_loss_func`) only tells it when it logs.
+- Samples are the rows of the first input of each micro-batch, tokens the elements of `input_ids`,
+  padding included. Both are read off the shapes; no device is ever waited for.
+
+Inside code compiled by `torch.compile`, and in the replicas of `DataParallel`, the hooks do
+nothing. Then the samples are taken from the batch size, the loss from the Trainer's log, and tokens
+and the time of forward and backward are unknown.
+
+Source: transformers 5.23, `Trainer._run_epoch`, `_maybe_log_save_evaluate` and `evaluation_loop`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from trainvitals.training.forwards import ForwardPasses
+from trainvitals.training.monitor import TrainingMonitor
+from trainvitals.training.outer import Errors, guard
+
+try:
+    import transformers
+    from transformers import TrainerCallback
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"trainvitals.huggingface needs {error.name}, which is not installed: "
+        "pip install 'transformers[torch]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+_log = logging.getLogger("trainvitals")
+
+# Told of training itself and not of the model: not taken for metrics.
+_OWN_KEYS = frozenset(
+    ("epoch", "step", "loss", "grad_norm", "learning_rate", "total_flos", "num_input_tokens_seen")
+)
+_OWN_ENDINGS = ("_runtime", "_per_second", "_preparation_time", "_jit_compilation_time")
+_OWN_BEGINNINGS = ("train_", "eval_", "init_mem_")
+_MOST_EPOCHS = 1_000_000_000  # the Trainer's word for "until max_steps" is sys.maxsize
+
+
+class TrainvitalsCallback(TrainerCallback):
+    """Tells of a Trainer's run in the run file, so that the exporter sees it.
+
+    Args:
+        run: The run's name; None: from the launcher's environment, as `TrainingMonitor` does it.
+        monitor: A monitor of your own, which you finish yourself; None: each `train()` gets one of
+            its own, which is finished when it ends.
+        flops_per_token: Floating-point operations of the model per token, forward and backward,
+            for the utilisation of the device; None: not told. Of no use with `monitor`.
+        count_tokens: Whether the elements of `input_ids` are tokens.
+
+    Attributes:
+        monitor: The monitor in use; None before training begins and, where it is not yours, after.
+        errors: What went wrong in the callback; it is logged once and never reaches the Trainer.
+    """
+
+    def __init__(
+        self,
+        run: str | None = None,
+        *,
+        monitor: TrainingMonitor | None = None,
+        flops_per_token: float | None = None,
+        count_tokens: bool = True,
+    ) -> None:
+        self.monitor = monitor
+        self.errors = (
+            Errors("trainvitals' Hugging Face callback", self._switch_off)
+            if monitor is None
+            else monitor.errors
+        )
+        self._run = run
+        self._is_own = monitor is None
+        self._flops_per_token = flops_per_token
+        self._count_tokens = count_tokens
+        self._forwards: ForwardPasses | None = None
+        self._is_off = False
+
+    @guard
+    def on_train_begin(
+        self, /, args: TrainingArguments, state: TrainerState, *_: object, **kwargs: object
+    ) -> None:
+        """Begin the run: what it is, how long it will be, where it resumes."""
+        if self._is_off:
+            return
+        self._let_go()
+        if self.monitor is None:
+            self.monitor = TrainingMonitor(
+                self._run,
+                framework="transformers",
+                framework_version=transformers.__version__,
+                flops_per_token=self._flops_per_token,
+            )
+            self.errors = self.monitor.errors
+        monitor = self.monitor
+        if state.global_step:
+            monitor.resume(state.global_step)
+        monitor.set_totals(
+            epochs=state.num_train_epochs if state.num_train_epochs < _MOST_EPOCHS else None,
+            steps=state.max_steps,
+            epoch_steps=_count_epoch_steps(args, kwargs.get("train_dataloader")),
+        )
+        self._tell_of_filter(args, state)
+        self._forwards = ForwardPasses(
+            monitor,
+            batch_size=args.train_batch_size,
+            ranks=args.world_size if args.average_tokens_across_devices else 1,
+            count_tokens=self._count_tokens,
+        )
+        self._forwards.watch(kwargs.get("model"))
+        monitor.mark("validation" if args.eval_on_start else "init")
+
+    @guard
+    def on_epoch_begin(
+        self, /, args: TrainingArguments, state: TrainerState, *_: object, **kwargs: object
+    ) -> None:
+        """Begin an epoch: from here on the Trainer waits for data."""
+        if self.monitor is not None:
+            epoch = int((state.epoch or 0.0) + 1e-6)
+            steps = _count_epoch_steps(args, kwargs.get("train_dataloader"))
+            self.monitor.start_epoch(epoch, steps=steps)
+            self.monitor.mark("data_wait")
+
+    @guard
+    def on_step_begin(self, /, *_: object, **__: object) -> None:
+        """End the wait: the batches of this step are there, all of its micro-batches'."""
+        if self.monitor is not None and self._forwards is not None:
+            self._forwards.start_step()
+            self.monitor.mark("other")
+
+    @guard
+    def on_substep_end(self, /, *_: object, **__: object) -> None:
+        """End a micro-batch that is not the last of its step."""
+        if self.monitor is not None and self._forwards is not None:
+            self._forwards.end_micro_batch()
+            self.monitor.mark("other")
+
+    @guard
+    def on_pre_optimizer_step(self, /, *_: object, **__: object) -> None:
+        """Begin the optimizer's step."""
+        if self.monitor is not None:
+            self.monitor.mark("optimizer")
+
+    @guard
+    def on_optimizer_step(self, /, *_: object, **__: object) -> None:
+        """End the optimizer's step."""
+        if self.monitor is not None:
+            self.monitor.mark("other")
+
+    @guard
+    def on_step_end(
+        self,
+        /,
+        args: TrainingArguments,  # noqa: ARG002 - the Trainer's order
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """End a step with what its forward passes have told."""
+        forwards = self._forwards
+        if self.monitor is not None and forwards is not None:
+            forwards.end_step()
+            self.monitor.update_batch(
+                forwards.samples,
+                tokens=forwards.tokens,
+                loss=forwards.loss,
+                global_step=state.global_step,
+            )
+            self._mark_what_follows(control)
+
+    @guard
+    def on_epoch_end(
+        self,
+        /,
+        args: TrainingArguments,  # noqa: ARG002 - the Trainer's order
+        state: TrainerState,  # noqa: ARG002 - likewise
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """End an epoch: an evaluation or a checkpoint may follow."""
+        self._mark_what_follows(control)
+
+    @guard
+    def on_log(self, /, *_: object, logs: Mapping[str, object] | None = None, **__: object) -> None:
+        """Take what the Trainer logs of training; evaluations come by themselves."""
+        monitor, forwards = self.monitor, self._forwards
+        if monitor is None or forwards is None or logs is None:
+            return
+        values = _numbers(logs)
+        told = {
+            "loss": values.get("loss") if forwards.loss is None else None,
+            "gradient_norm": values.get("grad_norm"),
+            "learning_rate": values.get("learning_rate"),
+        }
+        monitor.log({name: value for name, value in told.items() if value is not None})
+        monitor.log({name: value for name, value in values.items() if _is_metric(name)})
+
+    @guard
+    def on_prediction_step(self, /, *_: object, **__: object) -> None:
+        """Stay in the evaluation, whoever asked for it."""
+        if self.monitor is not None and self._forwards is not None:
+            self._forwards.mark_validation()
+
+    @guard
+    def on_evaluate(
+        self,
+        /,
+        args: TrainingArguments,  # noqa: ARG002 - the Trainer's order
+        state: TrainerState,  # noqa: ARG002 - likewise
+        control: TrainerControl,
+        *,
+        metrics: Mapping[str, object] | None = None,
+        **_: object,
+    ) -> None:
+        """End an evaluation with its metrics, `eval_` taken off their names."""
+        if self.monitor is None or self._forwards is None:
+            return
+        values = {
+            name.removeprefix("eval_"): value
+            for name, value in _numbers(metrics or {}).items()
+            if name != "epoch" and not name.endswith(_OWN_ENDINGS)
+        }
+        self._forwards.is_in_validation = False
+        self.monitor.log_validation(**values)
+        self._mark_what_follows(control, is_evaluated=True)
+
+    @guard
+    def on_save(self, /, *_: object, **__: object) -> None:
+        """End a checkpoint."""
+        if self.monitor is not None:
+            self.monitor.checkpoint_saved()
+            self.monitor.mark("data_wait")
+
+    @guard
+    def on_train_end(self, /, *_: object, **__: object) -> None:
+        """End the run; an evaluation after it is not part of it."""
+        self._let_go()
+        if self.monitor is None:
+            return
+        if self._is_own:
+            self.monitor.finish()
+            self.monitor = None
+        else:
+            self.monitor.mark("idle")
+
+    def _mark_what_follows(self, control: TrainerControl, *, is_evaluated: bool = False) -> None:
+        if self.monitor is None:
+            return
+        if control.should_evaluate and not is_evaluated:
+            self.monitor.mark("validation")
+        elif control.should_save:
+            self.monitor.mark("checkpoint")
+        else:
+            self.monitor.mark("data_wait")
+
+    def _tell_of_filter(self, args: TrainingArguments, state: TrainerState) -> None:
+        if self.monitor is None:
+            return
+        self.monitor.set_nan_filter(active=args.logging_nan_inf_filter)
+        if args.logging_nan_inf_filter and state.is_world_process_zero:
+            _log.warning(
+                "the Trainer hides NaN losses in its log (logging_nan_inf_filter=True); "
+                "trainvitals counts them as the model returns them"
+            )
+
+    def _let_go(self) -> None:
+        if self._forwards is not None:
+            self._forwards.close()
+            self._forwards = None
+
+    def _switch_off(self) -> None:
+        self._is_off = True
+
+
+def _count_epoch_steps(args: TrainingArguments, loader: object) -> int | None:
+    """Give the optimizer steps of an epoch; None where the loader does not know its length."""
+    try:
+        batches = len(loader)  # type: ignore[arg-type] # whatever has no length says so
+    except TypeError:
+        return None
+    return max(1, -(-batches // args.gradient_accumulation_steps))
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+def _is_metric(name: str) -> bool:
+    return not (
+        name in _OWN_KEYS or name.startswith(_OWN_BEGINNINGS) or name.endswith(_OWN_ENDINGS)
+    )

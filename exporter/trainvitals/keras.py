@@ -1,0 +1,261 @@
+"""The callback for Keras 3, whatever its backend; `tf.keras` is the same package.
+
+    from trainvitals.keras import TrainvitalsCallback
+
+    model.fit(x, y, batch_size=32, callbacks=[TrainvitalsCallback(batch_size=32)])
+
+Keras calls the end of a batch on a thread of its own, late and in any order, and shows no callback
+what a batch contains. So:
+
+- A step is from the begin of one batch to the begin of the next, and includes the wait for data;
+  waiting, forward, backward and optimizer cannot be told apart and count as phase `other`.
+- With `steps_per_execution=N` Keras tells of every N-th batch. Then N batches are one step here,
+  with the samples of all of them, while the global step counts batches.
+- Samples are known only if the callback is told the batch size, which Keras does not tell. The
+  last batch of an epoch may be smaller; it is counted as a whole one.
+- The loss and metrics of a batch are means since the epoch began. They are shown as such, and not
+  searched for spikes. One NaN makes the mean NaN for the rest of the epoch; each such mean that is
+  told counts as a non-finite loss.
+
+Source: keras 3.15, `CallbackList` and the backends' `Trainer.fit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from threading import Lock
+
+from trainvitals.runfile import STEP
+from trainvitals.training.monitor import TrainingMonitor
+from trainvitals.training.outer import Errors, guard
+
+try:
+    import keras
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"trainvitals.keras needs {error.name}, which is not installed: pip install {error.name}"
+        + ("" if error.name == "keras" else ", or set KERAS_BACKEND to a backend that is")
+    ) from error
+
+
+Values = Mapping[str, float]
+_LOSS = STEP["loss"]
+
+
+class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # keras ships no types
+    """Tells of a `fit` in the run file, so that the exporter sees it.
+
+    Args:
+        run: The run's name; None: from the launcher's environment, as `TrainingMonitor` does it.
+        monitor: A monitor of your own, which you finish yourself, and which takes the means for
+            losses of steps; None: each `fit` gets one of its own, which is finished when it ends.
+        batch_size: Samples of a batch, the same as given to `fit` or to the data set; None: samples
+            are unknown.
+        flops_per_sample: Floating-point operations of the model per sample, forward and backward,
+            for the utilisation of the device; None: not told. Of no use with `monitor`.
+
+    Attributes:
+        monitor: The monitor in use; None before training begins and, where it is not yours, after.
+        errors: What went wrong in the callback; it is logged once and never reaches Keras.
+    """
+
+    # Without this Keras would wait for the device after each batch, to convert its values.
+    async_safe = True
+
+    def __init__(
+        self,
+        run: str | None = None,
+        *,
+        monitor: TrainingMonitor | None = None,
+        batch_size: int | None = None,
+        flops_per_sample: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.monitor = monitor
+        self.errors = (
+            Errors("trainvitals' Keras callback", self._switch_off)
+            if monitor is None
+            else monitor.errors
+        )
+        self._run = run
+        self._is_own = monitor is None
+        self._batch_size = batch_size
+        self._flops_per_sample = flops_per_sample
+        self._is_off = False
+        self._is_fitting = False
+        self._is_first_epoch = True
+        self._steps_done = 0  # before this epoch
+        self._epoch_batches = 0
+        self._begun: int | None = None  # the batch with which the open step began
+        self._told = _BatchValues()
+
+    @guard
+    def on_train_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+        """Begin the run: what it is and how long it will be."""
+        if self._is_off:
+            return
+        if self.monitor is None:
+            self.monitor = _MeansMonitor(
+                self._run,
+                framework="keras",
+                framework_version=f"{keras.__version__} ({keras.backend.backend()})",
+                flops_per_sample=self._flops_per_sample,
+            )
+            self.errors = self.monitor.errors
+        self._is_fitting = self._is_first_epoch = True
+        self._steps_done = 0
+        epochs, steps = self._read_parameter("epochs"), self._read_parameter("steps")
+        self.monitor.set_totals(
+            epochs=epochs,
+            epoch_steps=steps,
+            steps=epochs * steps if epochs is not None and steps is not None else None,
+        )
+
+    @guard
+    def on_epoch_begin(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+        """Begin an epoch; the first one of a `fit` tells whether the run resumes."""
+        monitor = self.monitor
+        if monitor is None:
+            return
+        if self._is_first_epoch:
+            # Not earlier: Keras' own BackupAndRestore restores the optimizer as training begins.
+            self._is_first_epoch = False
+            self._steps_done = _count_batches_done(self.model)
+            if self._steps_done:
+                monitor.resume(self._steps_done)
+        self._begun = None
+        self._epoch_batches = 0
+        self._told.clear()
+        # No phase is marked in training: the time between two batches has no parts for us.
+        monitor.start_epoch(epoch, steps=self._read_parameter("steps"))
+
+    @guard
+    def on_train_batch_begin(self, batch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+        """End the step before and begin one, in the training thread."""
+        if self.monitor is not None:
+            self._end_step(batch)
+            self._begun = batch
+            self.monitor.log(self._told.take())
+
+    @guard
+    def on_train_batch_end(self, batch: int, logs: Values | None = None) -> None:
+        """Keep the values for the training thread; this runs on another one, late and unordered."""
+        self._told.put(batch, logs or {})
+
+    @guard
+    def on_test_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+        """Begin the validation of an epoch; its last step is over."""
+        if self.monitor is not None and self._is_fitting:
+            self._end_step(self._find_end())
+            self.monitor.mark("validation")
+
+    @guard
+    def on_test_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+        """End the validation; its values come with the end of the epoch."""
+        if self.monitor is not None and self._is_fitting:
+            self.monitor.mark("other")
+
+    @guard
+    def on_epoch_end(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+        """End an epoch with its means and the values of its validation."""
+        monitor = self.monitor
+        if monitor is None:
+            return
+        self._end_step(self._find_end())
+        self._steps_done += self._epoch_batches
+        values = logs or {}
+        monitor.log({name: values[name] for name in values if not name.startswith("val_")})
+        evaluated = {
+            name.removeprefix("val_"): values[name] for name in values if name.startswith("val_")
+        }
+        if evaluated:
+            monitor.log_validation(**evaluated)
+
+    @guard
+    def on_train_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+        """End the run."""
+        self._is_fitting = False
+        if self.monitor is None:
+            return
+        if self._is_own:
+            self.monitor.finish()
+            self.monitor = None
+        else:
+            self.monitor.mark("idle")
+
+    def _end_step(self, end: int) -> None:
+        """End the step that is open, before the batch of that number."""
+        begun = self._begun
+        if self.monitor is None or begun is None or end <= begun:
+            return
+        self._begun = None
+        self._epoch_batches = end
+        self.monitor.update_batch(
+            (self._batch_size or 0) * (end - begun), global_step=self._steps_done + end
+        )
+
+    def _find_end(self) -> int:
+        """Give the number of batches of an epoch that is over."""
+        begun = self._begun or 0
+        if self._told.batches > begun:
+            return self._told.batches
+        # The last batch's values are still on their way.
+        end = begun + int(getattr(self.model, "steps_per_execution", None) or 1)
+        return min(end, max(begun + 1, self._read_parameter("steps") or end))
+
+    def _read_parameter(self, name: str) -> int | None:
+        value = (self.params or {}).get(name)
+        return value if isinstance(value, int) else None
+
+    def _switch_off(self) -> None:
+        self._is_off = True
+
+
+class _MeansMonitor(TrainingMonitor):
+    """A monitor whose losses are running means, in which it looks for no spikes."""
+
+    def _take_loss(self, loss: float) -> None:
+        self._words[_LOSS] = loss
+        if not math.isfinite(loss):
+            self.count_nonfinite("loss")
+
+
+class _BatchValues:
+    """The values of the latest batch, on their way from Keras' threads to that of the training.
+
+    Attributes:
+        batches: How many batches of the epoch have been told of.
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._values: Values = {}
+        self._lock = Lock()
+
+    def clear(self) -> None:
+        """Forget the epoch before."""
+        with self._lock:
+            self.batches = 0
+            self._values = {}
+
+    def put(self, batch: int, values: Values) -> None:
+        """Keep a batch's values, unless a later batch was quicker."""
+        with self._lock:
+            if batch >= self.batches:
+                self.batches = batch + 1
+                self._values = values
+
+    def take(self) -> Values:
+        """Give the values that have not been taken yet."""
+        with self._lock:
+            values, self._values = self._values, {}
+            return values
+
+
+def _count_batches_done(model: object) -> int:
+    """Count the batches that a model was trained with before; once, as it waits for the device."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        return 0
+    return int(optimizer.iterations) * (optimizer.gradient_accumulation_steps or 1)

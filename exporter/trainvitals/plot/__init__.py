@@ -1,0 +1,36 @@
+"""The resource timeline: a picture of what a run used, from the CSV files of its callback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.plot.picture import PATTERNS, draw
+from trainvitals.plot.timeline import read_part
+
+__all__ = ["plot"]
+
+
+def plot(paths: Sequence[Path], output: Path) -> None:
+    """Write the resource timeline of some files as a PNG of 1200 by 800 pixels.
+
+    Args:
+        paths: The CSV files in any order; what they have is shown in the order of its time.
+        output: Where the picture goes; a file that is there is replaced.
+
+    Raises:
+        ConfigurationError: A file cannot be read or has nothing to show, the picture cannot be
+            written, or matplotlib is missing.
+    """
+    if output.suffix.lower() != ".png":
+        raise ConfigurationError(f"--output={output}: write a name that ends in .png")
+    picture = BytesIO()
+    draw([read_part(path, PATTERNS) for path in paths]).savefig(picture, format="png")
+    try:
+        output.write_bytes(picture.getvalue())
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write {output}: {error.strerror}; choose another --output"
+        ) from error

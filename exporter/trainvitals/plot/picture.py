@@ -1,0 +1,197 @@
+"""The picture: four panels over one x axis, drawn without a display."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.plot.timeline import Axis, Part, choose_axis, sort_parts
+
+if TYPE_CHECKING:  # only who draws pays for matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH_INCHES, _HEIGHT_INCHES, _DOTS_PER_INCH = 12, 8, 100
+_MOST_BORDERS = 30
+_MOST_NAMED_LINES = 16
+_LEGEND_CHARACTERS = 84  # as many as a panel is wide
+_SAMPLE_CHARACTERS = 7  # the width of a line's sample beside its name
+
+
+class Panel(NamedTuple):
+    """One of the four drawings.
+
+    Attributes:
+        title: What stands above it.
+        unit: What stands beside its y axis.
+        columns: Which columns it shows, as patterns of their whole names, and what the line of
+            each is called; `{}` becomes the number in the name.
+        highest: The end of the y axis; None where that depends on the values.
+    """
+
+    title: str
+    unit: str
+    columns: Mapping[str, str]
+    highest: float | None
+
+
+class Line(NamedTuple):
+    """A line to draw, and its name in the legend."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+PANELS = (
+    Panel("GPU utilization", "%", {r"gpu_(\d{1,4})_util": "GPU {}"}, 100),
+    Panel(
+        "Memory in use",
+        "%",
+        {r"gpu_(\d{1,4})_memory_pct": "GPU {}", r"memory_percent": "host"},
+        100,
+    ),
+    Panel("CPU", "%", {r"cpu_percent": "busy", r"io_wait_pct": "waiting for I/O"}, 100),
+    Panel(
+        "I/O",
+        "MB/s",
+        {
+            r"io_read_rate_mbps": "read",
+            r"io_write_rate_mbps": "written",
+            r"net_recv_mbps": "network received",
+            r"net_sent_mbps": "network sent",
+        },
+        None,
+    ),
+)
+PATTERNS = frozenset(pattern for panel in PANELS for pattern in panel.columns)
+
+
+def draw(parts: Sequence[Part]) -> Figure:
+    """Draw the four panels.
+
+    Raises:
+        ConfigurationError: matplotlib is missing, no column has a value, or steps start again
+            and there is no time.
+    """
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise ConfigurationError(
+            "plot needs matplotlib: pip install 'trainvitals[plot]'"
+        ) from error
+
+    parts = sort_parts(parts)
+    axis = choose_axis(parts)
+    lines = [gather_lines(panel, parts, axis) for panel in PANELS]
+    if not any(lines):
+        raise ConfigurationError("every cell that is shown is empty; give the files of another run")
+    figure = Figure((_WIDTH_INCHES, _HEIGHT_INCHES), dpi=_DOTS_PER_INCH, layout="constrained")
+    begin = next((part.begin for part in parts if part.begin), "")
+    figure.suptitle("Resource timeline" + (begin and f" from {begin[:16].replace('T', ' ')}"))
+    grid = figure.subplots(2, 2, sharex=True)
+    for number, panel in enumerate(PANELS):
+        axes = grid.flat[number]
+        _draw_frame(axes, panel, axis)
+        _draw_lines(axes, lines[number], panel.highest)
+        _draw_legend(axes, [line.name for line in lines[number]])
+    return figure
+
+
+def gather_lines(panel: Panel, parts: Sequence[Part], axis: Axis) -> list[Line]:
+    """Give the lines of a panel, by column, number and rank; a column without values has none."""
+    ranks = sorted({part.rank for part in parts})
+    names = {name for part in parts for name in part.columns}
+    lines: list[Line] = []
+    for pattern, words in panel.columns.items():
+        matches = [match for name in names if (match := re.fullmatch(pattern, name))]
+        for match in sorted(matches, key=lambda match: [int(text) for text in match.groups()]):
+            for rank in ranks:
+                x, y = _join(match[0], rank, parts, axis)
+                name = words.format(*match.groups())
+                if any(map(math.isfinite, y)):
+                    lines.append(Line(f"rank {rank}: {name}" if len(ranks) > 1 else name, x, y))
+    return lines
+
+
+def _join(
+    column: str, rank: int, parts: Sequence[Part], axis: Axis
+) -> tuple[array[float], array[float]]:
+    x, y = array("d"), array("d")
+    for part, positions in zip(parts, axis.positions, strict=True):
+        if part.rank != rank:
+            continue
+        x.extend(positions)
+        y.extend(part.columns.get(column, [math.nan] * len(positions)))
+        if axis.is_time:  # nobody looked between two epochs
+            x.append(math.nan)
+            y.append(math.nan)
+    return x, y
+
+
+def _draw_lines(axes: Axes, lines: Sequence[Line], highest: float | None) -> None:
+    from matplotlib import color_sequences  # noqa: PLC0415 - an optional package
+
+    if len(lines) > len(color_sequences["tab10"]):
+        axes.set_prop_cycle(color=color_sequences["tab20"])
+    for line in lines:
+        lonely = _find_lonely(line.y)
+        axes.plot(
+            line.x, line.y, label=line.name, linewidth=1, marker=".", markersize=4, markevery=lonely
+        )
+    if highest is None:
+        highest = max((y for line in lines for y in line.y if math.isfinite(y)), default=0)
+    axes.set_ylim(0, highest * 1.04 if highest > 0 else 1)
+    if not lines:
+        note = axes.text(0.5, 0.5, "not recorded", color="0.5", ha="center", va="center")
+        note.set_transform(axes.transAxes)
+        axes.set_yticks([])
+
+
+def _find_lonely(values: Sequence[float]) -> list[int]:
+    """Find the values between two gaps: they make no line, so that each gets a dot."""
+    known = [False, *map(math.isfinite, values), False]
+    return [
+        index
+        for index in range(len(values))
+        if known[index + 1] and not known[index] and not known[index + 2]
+    ]
+
+
+def _draw_frame(axes: Axes, panel: Panel, axis: Axis) -> None:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - an optional package
+
+    axes.set_title(panel.title)
+    axes.set_xlabel(axis.label)
+    axes.set_ylabel(panel.unit)
+    axes.set_xmargin(0.01)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.ticklabel_format(style="plain", useOffset=False)
+    axes.tick_params(labelbottom=True)  # also above another panel
+    axes.grid(visible=True, color="0.92", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(axis.positions) <= _MOST_BORDERS:
+        for positions in axis.positions[1:]:
+            axes.axvline(positions[0], color="0.8", linewidth=0.8, zorder=0)
+
+
+def _draw_legend(axes: Axes, names: Sequence[str]) -> None:
+    if not 1 < len(names) <= _MOST_NAMED_LINES:
+        return
+    widest = max(map(len, names)) + _SAMPLE_CHARACTERS
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        borderaxespad=4,  # below the label of the axis
+        ncols=max(1, min(len(names), 5, _LEGEND_CHARACTERS // widest)),
+        fontsize="small",
+        frameon=False,
+        handlelength=1.5,
+        columnspacing=1.2,
+        markerscale=0,
+    )

@@ -1,0 +1,174 @@
+"""The CSV files of a run: what each has, and how they follow one another.
+
+`trainvitals.lightning.ResourceMonitorCallback` writes one file per epoch and rank, with `step`,
+`timestamp` and one column per reading; an empty cell is a reading that was not to be had.
+Numbers that are unknown are NaN here, which is a gap in a line.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from trainvitals.errors import ConfigurationError
+
+_TIME_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
+_UNIT_SPANS = 3  # a unit is taken where the time on the axis has three of it
+
+_HIGHEST = 1e15  # what is above is no reading, and cannot be drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one file has.
+
+    Attributes:
+        rank: The rank in the file's name; 0 without one.
+        begin: The first timestamp as it is written; "" without one.
+        columns: The values of each column that is needed, by its name, one for each row;
+            `timestamp` in Unix seconds.
+    """
+
+    rank: int
+    begin: str
+    columns: Mapping[str, Sequence[float]]
+
+    def first(self, column: str) -> float:
+        """Give the first known value of a column; infinity where there is none."""
+        return next(filter(math.isfinite, self.columns.get(column, ())), math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The x axis of some parts.
+
+    Attributes:
+        label: What it counts.
+        positions: Where each row of each part stands.
+        is_time: Whether a pause between two parts is seen on it.
+    """
+
+    label: str
+    positions: Sequence[Sequence[float]]
+    is_time: bool
+
+
+def read_part(path: Path, patterns: Collection[str]) -> Part:
+    """Read one file; a row that is shorter than the header was cut off and is left out.
+
+    Args:
+        path: The file.
+        patterns: The names of the columns that are wanted beside `step` and `timestamp`.
+
+    Raises:
+        ConfigurationError: It cannot be read, or has no row of a column that is wanted.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            begin, columns = _read_rows(csv.reader(file), path, re.compile("|".join(patterns)))
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read {path}: {error.strerror}; give the CSV files of a run"
+        ) from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: this is no CSV file; give those of a run") from error
+    rank = re.search(r"rank(\d{1,9})", path.name)
+    return Part(int(rank[1]) if rank else 0, begin, columns)
+
+
+def _read_rows(
+    rows: Iterator[list[str]], path: Path, wanted: re.Pattern[str]
+) -> tuple[str, dict[str, array[float]]]:
+    header = next(rows, None)
+    if header is None:
+        raise ConfigurationError(f"{path}: the file is empty; give the CSV files of a run")
+    if not any(map(wanted.fullmatch, header)):
+        raise ConfigurationError(
+            f"{path}: the first line names no column that is shown, such as gpu_0_util or "
+            "cpu_percent; give the files that ResourceMonitorCallback wrote"
+        )
+    needed = {
+        name: index
+        for index, name in enumerate(header)
+        if name in ("step", "timestamp") or wanted.fullmatch(name)
+    }
+    begin = ""
+    columns: dict[str, array[float]] = {name: array("d") for name in needed}
+    for line, row in enumerate(rows, start=2):
+        if len(row) < len(header) or row == header:  # cut off, or files put together
+            continue
+        for name, index in needed.items():
+            try:
+                value = _read_time(row[index]) if name == "timestamp" else _read_number(row[index])
+            except (ValueError, OverflowError) as error:
+                raise ConfigurationError(
+                    f"{path}: line {line}: {name} is {row[index][:40]!r}; correct it or leave it empty"
+                ) from error
+            columns[name].append(value)
+        begin = begin or (row[needed["timestamp"]] if "timestamp" in needed else "")
+    if not any(columns.values()):
+        raise ConfigurationError(f"{path}: there are no rows yet; wait until the run wrote some")
+    return begin, columns
+
+
+def _read_number(text: str) -> float:
+    number = float(text or "nan")
+    if _HIGHEST < abs(number) < math.inf:
+        raise ValueError(text)
+    return number if math.isfinite(number) else math.nan
+
+
+def _read_time(text: str) -> float:
+    # Python 3.10 does not know Z.
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else math.nan
+
+
+def sort_parts(parts: Sequence[Part]) -> list[Part]:
+    """Put the parts in the order of their time, or of their steps where there is none."""
+    return sorted(parts, key=lambda part: (part.first("timestamp"), part.first("step")))
+
+
+def choose_axis(parts: Sequence[Part]) -> Axis:
+    """Take steps for the x axis, or, where these start again with each epoch, the time.
+
+    Raises:
+        ConfigurationError: Steps start again, and a part has no time.
+    """
+    if _is_rising(parts):
+        return Axis("step", [part.columns["step"] for part in parts], is_time=False)
+    start = min(part.first("timestamp") for part in parts)
+    if not all(math.isfinite(part.first("timestamp")) for part in parts):
+        raise ConfigurationError(
+            "the steps start again and a timestamp is missing; plot each file on its own"
+        )
+    times = [[value - start for value in part.columns["timestamp"]] for part in parts]
+    span = max(value for time in times for value in time if math.isfinite(value))
+    unit, seconds = next(
+        ((unit, size) for unit, size in _TIME_UNITS if span >= _UNIT_SPANS * size), ("seconds", 1)
+    )
+    positions = [array("d", (value / seconds for value in time)) for time in times]
+    return Axis(f"{unit} since the start", positions, is_time=True)
+
+
+def _is_rising(parts: Sequence[Part]) -> bool:
+    """Tell whether every part has steps, and none comes twice in a rank."""
+    if not all(math.isfinite(part.first("step")) for part in parts):
+        return False
+    return all(
+        before < after
+        for rank in {part.rank for part in parts}
+        for before, after in pairwise(
+            step
+            for part in parts
+            if part.rank == rank
+            for step in part.columns["step"]
+            if math.isfinite(step)
+        )
+    )

@@ -1,0 +1,178 @@
+"""How the ranks that died ended: judged once, noted beside the run file, told in the log, counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+
+from trainvitals.runfile import ABSENT, STATE, STEP, Record, State
+from trainvitals.sources.training.directory import SeenFile
+from trainvitals.sources.training.endings import (
+    REASONS,
+    Ending,
+    judge_ending,
+    read_ending,
+    write_ending,
+)
+from trainvitals.sources.training.liveness import Liveness
+
+# How long the kernel may take to tell how a process ended: it does so once the parent has looked.
+PATIENCE_SECONDS = 10.0
+_MOST_RUNS = 1024
+_STATE, _STATE_TIME = STATE["state"], STATE["state_time"]
+_STEP_WALL, _STATE_WALL = STEP["wall_time"], STATE["wall_time"]
+
+_log = logging.getLogger("trainvitals")
+
+
+@dataclass(slots=True)
+class _Death:
+    """One rank that is dead.
+
+    Attributes:
+        ending: How it ended, as well as is known.
+        liveness: What the kernel told when that was judged.
+        seen_at: When it was first seen dead, Unix seconds.
+        is_told: It was counted and told in the log.
+    """
+
+    ending: Ending
+    liveness: Liveness
+    seen_at: float
+    is_told: bool = False
+
+
+class DeathRegister:
+    """Knows how every rank ended whose run file is still there.
+
+    Args:
+        describe: Gives what the machine looks like now, numbers by name in base units, with the
+            accelerators of these UUIDs.
+    """
+
+    def __init__(
+        self, describe: Callable[[Collection[str]], Mapping[str, float]] = lambda _: {}
+    ) -> None:
+        self._describe = describe
+        self._deaths: dict[Hashable, _Death] = {}
+        self._living: set[Hashable] = set()
+        self._exits: dict[str, dict[str, int]] = {}
+
+    def note_living(self, key: Hashable) -> None:
+        """Take note that a rank lives, so that the moment of its death is known."""
+        self._living.add(key)
+
+    def judge(
+        self, key: Hashable, file: SeenFile, now: float, gpu_uuids: Collection[str]
+    ) -> Ending:
+        """Tell how a rank ended.
+
+        Args:
+            key: Tells its run file from all others.
+            file: Its run file.
+            now: Unix seconds.
+            gpu_uuids: The accelerators that its process held.
+        """
+        death = self._deaths.get(key)
+        if death is None:
+            death = self._deaths[key] = self._meet(key, file, now, gpu_uuids)
+        elif death.liveness is not file.liveness:
+            self._judge_again(death, file)
+        if not death.is_told and (
+            death.ending.reason != "unknown" or now - death.seen_at >= PATIENCE_SECONDS
+        ):
+            death.is_told = True
+            self._count(file, death.ending)
+            _tell(file, death.ending)
+        return death.ending
+
+    def count_exits(self, run: str) -> Mapping[str, int]:
+        """Count the processes of a run that ended, by each of `REASONS`."""
+        return self._exits.get(run) or dict.fromkeys(REASONS, 0)
+
+    def forget(self, present: Collection[Hashable]) -> None:
+        """Let go of the ranks whose files are gone; what was counted stays counted."""
+        self._living.intersection_update(present)
+        for key in self._deaths.keys() - present:
+            del self._deaths[key]
+        for run in list(self._exits)[: max(0, len(self._exits) - _MOST_RUNS)]:
+            del self._exits[run]
+
+    def _meet(
+        self, key: Hashable, file: SeenFile, now: float, gpu_uuids: Collection[str]
+    ) -> _Death:
+        note = read_ending(file.path)
+        if note is not None:
+            self._count(file, note)
+            return _Death(note, file.liveness, now, is_told=True)
+        died_here = key in self._living
+        self._living.discard(key)
+        ending = _judge(file, _date(file.record, now if died_here else None))
+        if died_here:
+            ending = replace(ending, machine=self._describe(gpu_uuids))
+        write_ending(file.path, ending)
+        return _Death(ending, file.liveness, now)
+
+    def _judge_again(self, death: _Death, file: SeenFile) -> None:
+        """Take up what the kernel has told since."""
+        before, death.liveness = death.ending, file.liveness
+        ending = replace(_judge(file, before.time), machine=before.machine)
+        if ending != before and not (death.is_told and ending.reason != before.reason):
+            death.ending = ending
+            write_ending(file.path, ending)
+
+    def _count(self, file: SeenFile, ending: Ending) -> None:
+        identity = file.record.identity
+        run = identity.run if identity is not None else ""
+        exits = self._exits.pop(run, None) or dict.fromkeys(REASONS, 0)
+        exits[ending.reason] += 1
+        self._exits[run] = exits  # at the end, for the oldest are forgotten
+
+
+def _judge(file: SeenFile, when: float) -> Ending:
+    number = file.record.state[_STATE]
+    state = State(int(number)) if number in (0.0, 1.0, 2.0, 3.0) else None
+    return judge_ending(state, file.record.last_words, file.liveness, when)
+
+
+def _date(record: Record, now: float | None) -> float:
+    """Tell when a rank ended: by its own word, or when it was found dead, or by its last record."""
+    state = record.state
+    if state[_STATE] in (State.FINISHED, State.FAILED) and state[_STATE_TIME] > 0:
+        return state[_STATE_TIME]
+    if now is not None:
+        return now
+    created = record.identity.created_time if record.identity is not None else ABSENT
+    return max(0.0, created, record.step[_STEP_WALL], state[_STATE_WALL])
+
+
+def _tell(file: SeenFile, ending: Ending) -> None:
+    identity = file.record.identity
+    if identity is None:
+        return
+    step = file.record.step[STEP["global_step"]]
+    _log.log(
+        logging.INFO if ending.reason == "finished" else logging.WARNING,
+        "run %s rank %d %s%s",
+        identity.run,
+        identity.rank,
+        describe_ending(ending),
+        f" at step {step:.0f}" if step >= 0 else "",
+        extra={"run": identity.run, "rank": identity.rank, "reason": ending.reason},
+    )
+
+
+def describe_ending(ending: Ending) -> str:
+    """Say in a few words how a rank ended."""
+    match ending.reason:
+        case "finished":
+            return "finished"
+        case "exception":
+            return f"failed with {ending.exception or f'exit code {ending.exit_code}'}"
+        case "oom":
+            return "was killed because memory ran out"
+        case "signal":
+            return f"died of signal {ending.signal}"
+        case _:
+            return "died, and nobody says how"

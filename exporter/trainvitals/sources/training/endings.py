@@ -1,0 +1,274 @@
+"""How a rank ended, and the note of it that lies beside its run file.
+
+**The note** of the run file `NAME` is `NAME.end` in the same directory: one JSON object in UTF-8,
+at most 4096 bytes, mode 0644, written under a temporary name that begins with a dot and renamed.
+
+=========== ====================================================================================
+member      value
+=========== ====================================================================================
+`format`    the number 1; a reader leaves alone what has another
+`reason`    one of `REASONS`
+`exit_code` 0 to 255, or null where it is not known or a signal killed the process
+`signal`    1 to 64, or null
+`exception` the class of the exception that ended the run, or null
+`time`      when it ended, as well as is known, in Unix seconds
+`evidence`  one sentence: what says so
+`machine`   an object of numbers: what the machine looked like then, such as
+            `memory_available_bytes`; at most 64, each named in at most 64 characters
+=========== ====================================================================================
+
+A reader believes a note only if its own user, root or the owner of the run file wrote it, for
+anybody may write in a run directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import secrets
+import signal
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeGuard
+
+from trainvitals.runfile import State
+from trainvitals.sources.training.liveness import Liveness
+from trainvitals.sources.training.processes import Exit
+
+Reason = Literal["finished", "exception", "signal", "oom", "unknown"]
+REASONS: tuple[Reason, ...] = ("finished", "exception", "signal", "oom", "unknown")
+SUFFIX = ".end"
+
+_FORMAT = 1
+_MOST_BYTES = 4096
+_MOST_CHARACTERS = 512
+_MOST_NUMBERS = 64
+_MOST_NAME_CHARACTERS = 64
+_HIGHEST_CODE = 255
+_HIGHEST_SIGNAL = 64
+
+_log = logging.getLogger("trainvitals")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a rank ended.
+
+    Attributes:
+        reason: `finished`, by its own word or with exit code 0; `exception`, by its own word or
+            with another exit code; `signal`; `oom`, only where the kernel counted an OOM kill;
+            `unknown`.
+        exit_code: 0 to 255; None where it is not known, or a signal killed the process.
+        signal: The signal that killed it; None where there was none or it is not known.
+        exception: The class of the exception; None where there was none or it is not known.
+        time: When it ended, as well as is known, in Unix seconds.
+        evidence: What says so, one sentence.
+        machine: What the machine looked like, numbers by name in base units; may be empty.
+    """
+
+    reason: Reason
+    exit_code: int | None
+    signal: int | None
+    exception: str | None
+    time: float
+    evidence: str
+    machine: Mapping[str, float] = field(default_factory=dict)
+
+
+def judge_ending(
+    record_state: State | None, last_words: str, liveness: Liveness, now: float
+) -> Ending:
+    """Judge how a dead rank ended: by its own word, else by what the kernel says.
+
+    Args:
+        record_state: How the run stood by its own word; None unknown.
+        last_words: The class of the exception that it left; empty for none.
+        liveness: What the kernel tells.
+        now: When it ended, as well as is known, in Unix seconds.
+    """
+    exit_ = liveness.exit
+    code = None if exit_ is None else exit_.code
+    number = None if exit_ is None else exit_.signal
+    exception = _clean(last_words) or None
+    reason, evidence = _weigh(record_state, exception, liveness)
+    return Ending(reason, code, number, exception if reason == "exception" else None, now, evidence)
+
+
+def write_ending(run_file: Path, ending: Ending) -> None:
+    """Write the note beside a run file, over one that may be there.
+
+    Where the directory cannot be written, one line is logged and nothing else happens.
+    """
+    try:
+        folder = os.open(run_file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _write(folder, run_file.name + SUFFIX, _encode(ending))
+        finally:
+            os.close(folder)
+    except OSError as error:
+        _log.warning(
+            "cannot note how %s ended: %s; let the exporter's user write in its directory",
+            run_file,
+            error.strerror,
+        )
+
+
+def read_ending(run_file: Path) -> Ending | None:
+    """Read the note beside a run file, which need not be there any more.
+
+    Returns:
+        None where there is none, or none that can be believed.
+    """
+    path = f"{run_file}{SUFFIX}"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= _MOST_BYTES:
+            return None
+        if status.st_uid not in {0, os.geteuid(), _owner_of(run_file)}:
+            return None
+        return _decode(os.pread(descriptor, _MOST_BYTES, 0))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _weigh(
+    record_state: State | None, exception: str | None, liveness: Liveness
+) -> tuple[Reason, str]:
+    if record_state is State.FINISHED:
+        return "finished", "The run said that it finished."
+    if record_state is State.FAILED:
+        what = "it failed" if exception is None else f"{exception} ended it"
+        return "exception", f"The run said that {what}."
+    if liveness.oom_killed:
+        how = "how this one died is not told"
+        if liveness.exit is not None:
+            how = "signal 9 (SIGKILL) hit this one"
+        return "oom", f"The kernel killed for want of memory in its control group, and {how}."
+    return _weigh_exit(liveness)
+
+
+def _weigh_exit(liveness: Liveness) -> tuple[Reason, str]:
+    match liveness.exit:
+        case Exit(signal=int(number)):
+            return "signal", f"The kernel says that signal {_name(number)} killed its process."
+        case Exit(code=int(code)):
+            reason: Reason = "exception" if code else "finished"
+            return reason, f"Its process ended with exit code {code}; the run itself said nothing."
+    if liveness.evidence == "age":
+        return "unknown", "It fell silent, and nothing else can be known of it from here."
+    return "unknown", "Its process is gone; neither the run nor the kernel says how it ended."
+
+
+def _name(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text[:_MOST_CHARACTERS])
+
+
+def _encode(ending: Ending) -> bytes:
+    machine = {
+        name: value
+        for name, value in list(ending.machine.items())[:_MOST_NUMBERS]
+        if len(name) <= _MOST_NAME_CHARACTERS and math.isfinite(value)
+    }
+    members = {
+        "format": _FORMAT,
+        "reason": ending.reason,
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "exception": ending.exception,
+        "time": ending.time,
+        "evidence": ending.evidence,
+    }
+    data = json.dumps(members | {"machine": machine}).encode()
+    if len(data) <= _MOST_BYTES:
+        return data
+    return json.dumps(members | {"machine": {}}, ensure_ascii=True).encode()
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    hidden = f".{name}.{secrets.token_hex(4)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(hidden, flags, 0o644, dir_fd=folder)
+    try:
+        try:
+            os.fchmod(descriptor, 0o644)  # whatever the umask
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+        os.rename(hidden, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(hidden, dir_fd=folder)
+        raise
+
+
+def _owner_of(path: Path) -> int:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return 0
+
+
+def _decode(data: bytes) -> Ending | None:
+    try:
+        members = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(members, dict) or members.get("format") != _FORMAT:
+        return None
+    reason, time, evidence = (members.get(key) for key in ("reason", "time", "evidence"))
+    code, number, exception = (members.get(key) for key in ("exit_code", "signal", "exception"))
+    machine = members.get("machine")
+    if (
+        reason not in REASONS
+        or not _is_number(time)
+        or not isinstance(evidence, str)
+        or not _is_within(code, 0, _HIGHEST_CODE)
+        or not _is_within(number, 1, _HIGHEST_SIGNAL)
+        or not isinstance(exception, str | None)
+        or not isinstance(machine, dict)
+    ):
+        return None
+    return Ending(
+        reason=REASONS[REASONS.index(reason)],
+        exit_code=code,
+        signal=number,
+        exception=None if exception is None else _clean(exception),
+        time=float(time),
+        evidence=_clean(evidence),
+        machine={
+            _clean(name): float(value)
+            for name, value in list(machine.items())[:_MOST_NUMBERS]
+            if len(name) <= _MOST_NAME_CHARACTERS and _is_number(value)
+        },
+    )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond what a float holds
+        return False
+
+
+def _is_within(value: object, lowest: int, highest: int) -> bool:
+    return value is None or (type(value) is int and lowest <= value <= highest)

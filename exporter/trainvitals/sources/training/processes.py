@@ -1,0 +1,190 @@
+"""Processes that somebody else started: how they stand, and how they ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has no run files
+    fcntl = None  # type: ignore[assignment]
+
+# Columns of `/proc/PID/stat` after the name, which may hold spaces and brackets.
+_STATE = 0
+_FLAGS = 6
+_START_TICKS = 19
+_EXIT_STATUS = 49
+_COLUMNS = 20
+_PF_EXITING = 0x4
+
+# From the kernel's uapi/linux/pidfd.h: the first published `struct pidfd_info` has 64 bytes, u64
+# mask first and i32 exit_code last; the request is _IOWR(0xFF, 11, struct pidfd_info).
+_PIDFD_GET_INFO = 0xC040FF0B
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_INFO = struct.Struct("=Q52xi")
+_STAT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended; one of the two is None.
+
+    Attributes:
+        code: Its exit code, where it ended by itself.
+        signal: The signal that killed it.
+    """
+
+    code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """How a process stands, from `/proc/PID/stat`.
+
+    Attributes:
+        letter: `R` running, `S` waiting, `D` waiting in the kernel, `T` stopped, `t` stopped by a
+            debugger, `Z` dead and not collected by its parent, ...
+        start_ticks: When it started, in clock ticks since boot.
+        is_exiting: Whether the kernel is taking it down.
+        exit: How it ended, for one that is dead (`Z`); None where the kernel does not say, as it
+            does not say a 0.
+    """
+
+    letter: str
+    start_ticks: int
+    is_exiting: bool
+    exit: Exit | None
+
+
+def read_process_state(pid: int, *, procfs: Path = Path("/proc")) -> ProcessState | None:
+    """Read how a process stands; None where there is no such process, or it may not be seen."""
+    try:
+        return _parse(Path(f"{procfs}/{pid}/stat").read_bytes())
+    except OSError:
+        return None
+
+
+class Watch:
+    """A process that lives, followed to its end and beyond, whoever takes its PID after it.
+
+    Args:
+        pid: The process, in our own PID namespace.
+        start_ticks: When it started, to tell a `/proc` that numbers processes otherwise than our
+            own PID namespace does; 0 when not known.
+        procfs: Where its state is read.
+
+    Raises:
+        OSError: There is no such process, or this system has no pidfd.
+    """
+
+    def __init__(self, pid: int, *, start_ticks: int = 0, procfs: Path = Path("/proc")) -> None:
+        if not hasattr(os, "pidfd_open"):  # a Python that was built for an older kernel
+            raise OSError(f"cannot watch process {pid}: this Python has no os.pidfd_open")
+        self._pidfd = os.pidfd_open(pid)
+        self._stat = -1
+        self._poll = select.poll()
+        self._poll.register(self._pidfd, select.POLLIN)
+        self._is_settled = False
+        try:
+            self._stat = os.open(f"{procfs}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        state = self.read_state()
+        if state is None or state.start_ticks != (start_ticks or state.start_ticks):
+            os.close(self._stat)
+            self._stat = -1
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether `read_exit` told everything that it ever will."""
+        return self._is_settled
+
+    def is_dead(self) -> bool:
+        """Tell whether the process ended, be it collected by its parent or not."""
+        return bool(self._poll.poll(0))
+
+    def read_state(self) -> ProcessState | None:
+        """Read how the process stands; None where it is gone or `/proc` does not show it."""
+        if self._stat < 0:
+            return None
+        try:
+            return _parse(os.pread(self._stat, _STAT_BYTES, 0))
+        except OSError:
+            return None
+
+    def read_letter(self) -> str | None:
+        """Read the letter of the process's state alone, which costs less."""
+        if self._stat < 0:
+            return None
+        try:
+            data = os.pread(self._stat, _STAT_BYTES, 0)
+        except OSError:
+            return None
+        _, found, columns = data.rpartition(b") ")
+        return chr(columns[0]) if found and columns else None
+
+    def read_exit(self) -> Exit | None:
+        """Read how the process ended.
+
+        Linux 6.15 and newer tell it once the parent has collected the process; older ones only
+        until then, and only to a user that may look into it.
+
+        Returns:
+            None while it lives, while it is not told yet (ask again, unless `is_settled`), and
+            where it never will be.
+        """
+        if self._is_settled:
+            return None
+        info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+        is_answered = True
+        try:
+            fcntl.ioctl(self._pidfd, _PIDFD_GET_INFO, info)
+        except OSError:  # an older kernel, or it is collected and the kernel did not take note
+            is_answered = False
+        mask, status = _PIDFD_INFO.unpack(info)
+        if is_answered and mask & _PIDFD_INFO_EXIT:
+            self._is_settled = True
+            return _understand(status)
+        state = self.read_state()
+        if state is not None and state.letter == "Z" and state.exit is not None:
+            self._is_settled = True
+            return state.exit
+        self._is_settled = state is None and not is_answered and self.is_dead()
+        return None
+
+    def close(self) -> None:
+        """Stop watching; a second call does nothing."""
+        self._is_settled = True
+        for descriptor in (self._pidfd, self._stat):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._pidfd = self._stat = -1
+
+
+def _parse(data: bytes) -> ProcessState | None:
+    columns = data[data.rfind(b") ") + 2 :].split()
+    if len(columns) < _COLUMNS:
+        return None
+    try:
+        flags, start_ticks = int(columns[_FLAGS]), int(columns[_START_TICKS])
+        status = int(columns[_EXIT_STATUS]) if len(columns) > _EXIT_STATUS else 0
+    except ValueError:
+        return None
+    return ProcessState(
+        letter=columns[_STATE].decode("ascii", "replace"),
+        start_ticks=start_ticks,
+        is_exiting=bool(flags & _PF_EXITING),
+        exit=_understand(status) if status else None,
+    )
+
+
+def _understand(status: int) -> Exit:
+    """Tell exit code and signal apart, as `waitpid` packs them."""
+    if number := status & 0x7F:
+        return Exit(code=None, signal=number)
+    return Exit(code=status >> 8 & 0xFF, signal=None)

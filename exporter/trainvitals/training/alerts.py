@@ -1,0 +1,201 @@
+"""Alerts inside the training process: told once, when they have lasted, and cleared.
+
+    condition               told                            cleared
+    memory, I/O wait,       at first sight                  a little below the threshold, so that a
+    GPU temperature                                         value that wavers is not told again
+    GPU underutilised       after `alert_seconds` of low    after a quarter of that of better use
+                            use without a break, while
+                            the run trains
+
+A value that is missing, or not a number, changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+_GPU_KEY = re.compile(r"gpu_(\d+)_(util|temp_c)")
+_CLEAR_SHARE = 0.25
+_MEMORY_MARGIN_PERCENT = 1.0
+_IO_MARGIN_PERCENT = 5.0
+_TEMPERATURE_MARGIN_CELSIUS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When values are alarming; None switches a condition off.
+
+    Attributes:
+        gpu_utilization_percent: Alarming below.
+        memory_percent: Alarming above.
+        io_wait_percent: Alarming above.
+        temperature_celsius: Alarming above.
+        alert_seconds: How long a GPU must be underutilised.
+    """
+
+    gpu_utilization_percent: float | None = 50.0
+    memory_percent: float | None = 90.0
+    io_wait_percent: float | None = 30.0
+    temperature_celsius: float | None = 80.0
+    alert_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One condition on one reading.
+
+    Attributes:
+        name: Which of `runfile.ALERTS`.
+        subject: Tells apart conditions of one name, such as those of several GPUs.
+        text: What to say, with the value.
+        is_alarming: Whether the value is beyond the threshold.
+        is_clear: Whether it is back, by the margin.
+        raise_seconds: How long it must be alarming to be told.
+        clear_seconds: How long it must be back to be cleared.
+    """
+
+    name: str
+    subject: str
+    text: str
+    is_alarming: bool
+    is_clear: bool
+    raise_seconds: float = 0.0
+    clear_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a reading changed.
+
+    Attributes:
+        raised: Conditions that are told now.
+        cleared: Conditions that were told and are over.
+    """
+
+    raised: tuple[Finding, ...] = ()
+    cleared: tuple[Finding, ...] = ()
+
+    def __add__(self, other: Changes) -> Changes:
+        return Changes(self.raised + other.raised, self.cleared + other.cleared)
+
+
+class Alerts:
+    """Remembers which conditions were told.
+
+    Args:
+        clock: Seconds that never go back; it may stand still while nothing is to be judged.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: set[tuple[str, str]] = set()
+        self._turned_at: dict[tuple[str, str], float] = {}
+
+    @property
+    def active(self) -> frozenset[str]:
+        """The names under which something is told and not cleared."""
+        return frozenset(name for name, _ in self._told)
+
+    def judge(self, findings: Iterable[Finding]) -> Changes:
+        """Enter the conditions of one reading."""
+        now = self._clock()
+        raised, cleared = [], []
+        for finding in findings:
+            key = (finding.name, finding.subject)
+            is_told = key in self._told
+            is_turning = finding.is_clear if is_told else finding.is_alarming
+            if not is_turning:
+                self._turned_at.pop(key, None)
+                continue
+            lasts = now - self._turned_at.setdefault(key, now)
+            if lasts < (finding.clear_seconds if is_told else finding.raise_seconds):
+                continue
+            del self._turned_at[key]
+            if is_told:
+                self._told.remove(key)
+                cleared.append(finding)
+            else:
+                self._told.add(key)
+                raised.append(finding)
+        return Changes(tuple(raised), tuple(cleared))
+
+
+def find_alarming(
+    metrics: Mapping[str, float], thresholds: Thresholds, *, is_training: bool = True
+) -> Iterator[Finding]:
+    """Compare a reading with the thresholds.
+
+    Args:
+        metrics: Values under the names of `resources` and `gpus`; any may be missing.
+        thresholds: When they are alarming.
+        is_training: The run trains; if not, idle GPUs are as they should be.
+    """
+    gpus = {int(match[1]) for key in metrics if (match := _GPU_KEY.fullmatch(key))}
+    for gpu in sorted(gpus):
+        name = "GPU" if gpus == {0} else f"GPU {gpu}"
+        if is_training:
+            yield from _find_underutilized(metrics.get(f"gpu_{gpu}_util"), name, thresholds)
+    yield from _find_above(
+        "memory_pressure",
+        "High memory usage: {value:.1f}% (threshold: {threshold:g}%)",
+        metrics.get("memory_percent"),
+        thresholds.memory_percent,
+        _MEMORY_MARGIN_PERCENT,
+    )
+    yield from _find_above(
+        "io_bottleneck",
+        "I/O bottleneck: {value:.1f}% wait time (threshold: {threshold:g}%)",
+        metrics.get("io_wait_pct"),
+        thresholds.io_wait_percent,
+        _IO_MARGIN_PERCENT,
+    )
+    for gpu in sorted(gpus):
+        name = "GPU" if gpus == {0} else f"GPU {gpu}"
+        yield from _find_above(
+            "gpu_temperature",
+            name + " temperature high: {value:g}°C",
+            metrics.get(f"gpu_{gpu}_temp_c"),
+            thresholds.temperature_celsius,
+            _TEMPERATURE_MARGIN_CELSIUS,
+            subject=name,
+        )
+
+
+def _find_underutilized(
+    value: float | None, name: str, thresholds: Thresholds
+) -> Iterator[Finding]:
+    threshold = thresholds.gpu_utilization_percent
+    if value is None or threshold is None:
+        return
+    yield Finding(
+        name="gpu_underutilized",
+        subject=name,
+        text=f"{name} underutilized: {value:.1f}% (threshold: {threshold:g}%)",
+        is_alarming=value < threshold,
+        is_clear=value >= threshold,
+        raise_seconds=thresholds.alert_seconds,
+        clear_seconds=_CLEAR_SHARE * thresholds.alert_seconds,
+    )
+
+
+def _find_above(
+    name: str,
+    text: str,
+    value: float | None,
+    threshold: float | None,
+    margin: float,
+    *,
+    subject: str = "",
+) -> Iterator[Finding]:
+    if value is None or threshold is None:
+        return
+    yield Finding(
+        name=name,
+        subject=subject,
+        text=text.format(value=value, threshold=threshold),
+        is_alarming=value > threshold,
+        is_clear=value < threshold - margin,
+    )

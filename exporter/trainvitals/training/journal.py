@@ -1,0 +1,191 @@
+"""The state record: what changes now and then in a run, from its totals to its last eight events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from trainvitals.runfile import (
+    ABSENT,
+    ALERTS,
+    EVENT_COUNT,
+    EVENTS,
+    MOST_NAME_BYTES,
+    SPLITS,
+    STATE,
+    State,
+)
+from trainvitals.training.losses import EvaluationWatch
+from trainvitals.training.recorder import Recorder
+
+Nonfinite = Literal["loss", "gradient", "evaluation"]
+
+# Under these names a value has a word of its own, wherever it comes from.
+_OWN_WORDS = {
+    "val_loss": "validation_loss",
+    "validation_loss": "validation_loss",
+    "eval_loss": "validation_loss",
+    "val_accuracy": "validation_accuracy",
+    "val_acc": "validation_accuracy",
+    "validation_accuracy": "validation_accuracy",
+    "eval_accuracy": "validation_accuracy",
+}
+_COUNTED_FROM_ZERO = (
+    "nonfinite_gradients",
+    "nonfinite_evaluations",
+    "data_errors",
+    "evaluations",
+    "checkpoints",
+    "loss_spikes",
+    "dropped_names",
+    "alerts",
+    "names",
+    "deviations",
+)
+_SPLIT_OF = {"val": 2, "valid": 2, "validation": 2, "eval": 2, "test": 3, "train": 1}
+
+
+class Journal:
+    """Keeps the state record of a run.
+
+    Args:
+        recorder: Where it is written.
+        clock: Tells Unix seconds.
+        watch: The value by which an evaluation is better than another.
+        watch_mode: Whether smaller or larger is better.
+
+    Attributes:
+        is_dirty: Something changed since it was published last.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        clock: Callable[[], float],
+        watch: str,
+        watch_mode: Literal["min", "max"],
+    ) -> None:
+        self._recorder = recorder
+        self._words = recorder.state.words
+        self._clock = clock
+        self._watch = _OWN_WORDS.get(watch, watch)
+        self._evaluations = EvaluationWatch(watch_mode)
+        self._events = 0
+        self.is_dirty = True
+        for name in _COUNTED_FROM_ZERO:
+            self.set(name, 0.0)
+        self.set_state(State.RUNNING)
+
+    def set(self, name: str, value: float | None) -> None:
+        """Set a word; None makes it unknown."""
+        self._words[STATE[name]] = ABSENT if value is None else value
+        self.is_dirty = True
+
+    def get(self, name: str) -> float | None:
+        """Give a word; None where it is unknown."""
+        value = self._words[STATE[name]]
+        return None if value == ABSENT else value
+
+    def add(self, name: str, number: float = 1.0) -> None:
+        """Add to a word that counts."""
+        self._words[STATE[name]] += number
+        self.is_dirty = True
+
+    def raise_to(self, name: str, value: float) -> None:
+        """Keep the largest value that a word was ever given."""
+        self.set(name, max(value, self._words[STATE[name]]))
+
+    def note(self, event: str, value: float = 0.0) -> None:
+        """Add an event to the last eight."""
+        slot = self._events % EVENT_COUNT
+        self._events += 1
+        self.set(f"event_time_{slot}", self._clock())
+        self.set(f"event_code_{slot}", EVENTS.index(event))
+        self.set(f"event_value_{slot}", value)
+
+    def set_state(self, state: State) -> None:
+        """Say how the run stands."""
+        self.set("state", float(state))
+        self.set("state_time", self._clock())
+
+    def log(self, values: Iterable[tuple[str, float]], split: str | None) -> None:
+        """Record named values; those with a word of their own take it, the others are free metrics.
+
+        A name is cut to 62 bytes. What finds no room in the table of names is counted.
+        """
+        for name, value in values:
+            word = _OWN_WORDS.get(f"{split}_{name}" if split else name)
+            if word is not None:
+                self.set(word, value)
+            else:
+                self._log_free(name, value, split)
+
+    def log_evaluation(self, values: Iterable[tuple[str, float]]) -> None:
+        """Record the values of an evaluation that is over, and whether it was the best so far."""
+        self.add("evaluations")
+        self.note("validation", self.get("evaluations") or 0.0)
+        self.log_evaluated(values)
+
+    def log_evaluated(self, values: Iterable[tuple[str, float]]) -> None:
+        """Record values of an evaluation that was told already."""
+        for name, value in values:
+            self.log(((name, value),), "validation")
+            if not math.isfinite(value):
+                self.count_nonfinite("evaluation")
+            if _name_watched(name) == self._watch:
+                self._evaluations.see(value)
+                self.set("best_evaluation", self._evaluations.best)
+                self.set("evaluations_since_improvement", self._evaluations.since_improvement)
+
+    def count_nonfinite(self, what: Nonfinite) -> None:
+        """Count a value that is NaN or infinite; a loss is counted in the step record."""
+        if what != "loss":
+            self.add("nonfinite_gradients" if what == "gradient" else "nonfinite_evaluations")
+        last = self.get("last_nonfinite_time")
+        now = self._clock()
+        self.set("last_nonfinite_time", now)
+        if last is None or now - last > 1.0:  # a diverged run must not fill the ring with it
+            self.note("nonfinite")
+
+    def note_oom(self) -> None:
+        """Say that the accelerator's or the host's memory did not suffice."""
+        self.set("last_oom_time", self._clock())
+        self.note("oom")
+
+    def set_alert(self, name: str, *, is_active: bool) -> None:
+        """Raise or clear one of `ALERTS`."""
+        bit = 1 << ALERTS.index(name)
+        before = int(self.get("alerts") or 0)
+        after = before | bit if is_active else before & ~bit
+        if after != before:
+            self.set("alerts", float(after))
+            if is_active:
+                self.note("alert", float(ALERTS.index(name)))
+
+    def publish(self, now: float, wall_time: float) -> None:
+        """Make the record visible."""
+        self.is_dirty = False
+        self._recorder.state.publish(now, wall_time)
+
+    def _log_free(self, name: str, value: float, split: str | None) -> None:
+        clean = "".join(c if c.isprintable() else "_" for c in name)
+        clean = clean.encode(errors="replace")[:MOST_NAME_BYTES].decode(errors="ignore")
+        number = self._recorder.find_metric(clean, _find_split(clean, split))
+        if number is None:
+            self.add("dropped_names")
+            return
+        self.set(f"metric_{number}", value)
+        self.set("names", self._recorder.name_count)
+
+
+def _find_split(name: str, split: str | None) -> str:
+    if split is not None:
+        return split if split in SPLITS else SPLITS[_SPLIT_OF.get(split, 0)]
+    prefix = name.replace("/", "_").partition("_")[0]
+    return SPLITS[_SPLIT_OF.get(prefix, 0)]
+
+
+def _name_watched(name: str) -> str:
+    return _OWN_WORDS.get(name) or _OWN_WORDS.get(f"validation_{name}") or name

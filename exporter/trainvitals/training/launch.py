@@ -1,0 +1,259 @@
+"""Which run, rank and attempt this process is, by what its launcher left in the environment.
+
+**Ranks.** Launchers nest: `srun` starts `torchrun`, a batch script starts `mpirun`. The innermost
+one knows best, so they are asked in the order of `_LAUNCHERS`; Slurm comes late because a batch
+script has `SLURM_PROCID=0` too, and hands it to all that `mpirun` starts. A launcher further out
+adds what the first does not tell, where it agrees about the rank.
+
+**Run name**, the first that there is: the caller's, `TRAINVITALS_RUN`, `WANDB_RUN_ID`,
+`MLFLOW_RUN_ID`, the Slurm job (with its array task: `4711_3`), `TORCHELASTIC_RUN_ID` unless "none",
+the pod's name without the replica (so that the pods of one job agree), and else the script's name
+with something that all ranks of this launch share and no other launch has:
+
+- of a process alone, the time of its first use;
+- on one machine, the start of the launcher, which is the parent process, so that the name also
+  outlives restarts by `torchrun`. Lightning starts the other ranks from the first, which has no
+  RANK then: its rank 0 takes its own start, the others their parent's;
+- on several machines, MASTER_ADDR and MASTER_PORT. Two launches one after the other may share
+  these: name the run, or give `torchrun` an `--rdzv-id`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+_MOST_NAME_BYTES = 80
+_MOST_NUMBER = 2**31 - 1
+_STARTTIME_AFTER_COMMAND = 19  # field 22 of /proc/PID/stat; the command is field 2, the next is 0
+
+# What training operators append to a job's name for each of its pods.
+_REPLICA = re.compile(r"-(?:master|worker|chief|launcher|node)(?:-\d+)+(?:-[a-z0-9]{5})?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a process is within its run.
+
+    Attributes:
+        run: The name of the run: printable, without "/", 1 to 80 bytes of UTF-8.
+        rank: Rank among all processes of the run, from 0; 0 where no launcher tells.
+        local_rank: Rank on this machine; -1 unknown.
+        node_rank: Rank of this machine; -1 unknown.
+        world_size: Processes of the run; 0 unknown.
+        attempt: Restarts before this one, as far as launchers count them, from 0.
+    """
+
+    run: str
+    rank: int
+    local_rank: int
+    node_rank: int
+    world_size: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Launcher:
+    """Where a launcher writes what; of several names the first that holds a number counts."""
+
+    rank: tuple[str, ...]
+    local_rank: tuple[str, ...] = ()
+    node_rank: tuple[str, ...] = ()
+    world_size: tuple[str, ...] = ()
+
+
+_LAUNCHERS = (
+    _Launcher(("RANK",), ("LOCAL_RANK",), ("GROUP_RANK", "NODE_RANK"), ("WORLD_SIZE",)),
+    _Launcher(("HOROVOD_RANK",), ("HOROVOD_LOCAL_RANK",), (), ("HOROVOD_SIZE",)),
+    _Launcher(
+        ("OMPI_COMM_WORLD_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        (),
+        ("OMPI_COMM_WORLD_SIZE",),
+    ),
+    _Launcher(("PMI_RANK", "PMIX_RANK"), ("MPI_LOCALRANKID",), (), ("PMI_SIZE",)),
+    # Not SLURM_NTASKS: in a batch script it is the size of a job that nobody has started yet.
+    _Launcher(("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_NODEID",), ("SLURM_STEP_NUM_TASKS",)),
+    # Lightning's own launcher; the rank is right on the first machine.
+    _Launcher(("LOCAL_RANK",), ("LOCAL_RANK",), ("NODE_RANK",), ("WORLD_SIZE",)),
+)
+_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_SIZE")
+
+
+def read_launch(
+    *,
+    run: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    attempt: int | None = None,
+    environ: Mapping[str, str] = os.environ,
+    script: str | None = None,
+    started: float | None = None,
+    procfs: Path = Path("/proc"),
+    parent: int | None = None,
+) -> Launch:
+    """Find out what this process is within its run.
+
+    What the caller gives goes before what the environment says. A number in the environment that
+    is none, or is negative, is ignored.
+
+    Args:
+        run: The run's name; it is made printable and cut.
+        rank: Rank among all processes of the run.
+        world_size: Processes of the run.
+        attempt: Restarts before this one.
+        environ: The environment.
+        script: The program's file; None takes `sys.argv[0]`.
+        started: When a process that is alone started, in Unix seconds; None for now.
+        procfs: Where the start of the launcher is looked up.
+        parent: The parent process; None asks the system.
+    """
+    found = _find_ranks(environ)
+    if rank is not None:
+        found = replace(found, rank=rank)
+    if world_size is not None:
+        found = replace(found, world_size=world_size)
+    attempts = _count_attempts(environ) if attempt is None else attempt
+    given = map(clean_name, (run or "", *_given_names(environ)))
+    name = next(filter(None, given), "")
+    if not name:
+        beginning = time.time() if started is None else started
+        launcher = os.getppid() if parent is None else parent
+        mark = _shared_mark(found, environ, procfs, launcher) or _format_time(beginning)
+        name = clean_name(f"{_script_stem(script)}-{mark}")
+    return replace(found, run=name, attempt=attempts)
+
+
+def clean_name(text: str) -> str:
+    """Make a run's name of any text: printable, without "/", at most 80 bytes of UTF-8.
+
+    A name that is cut ends in a checksum of the whole, so that two names that differ only at their
+    ends stay two. White space alone is the empty name.
+    """
+    name = "".join(
+        letter if letter.isprintable() and letter != "/" else "_" for letter in text.strip()
+    )
+    data = name.encode()
+    if len(data) <= _MOST_NAME_BYTES:
+        return name
+    checksum = f"~{zlib.crc32(data):08x}"
+    return data[: _MOST_NAME_BYTES - len(checksum)].decode(errors="ignore") + checksum
+
+
+def _find_ranks(environ: Mapping[str, str]) -> Launch:
+    rank: int | None = None
+    local_rank: int | None = None
+    node_rank: int | None = None
+    world_size: int | None = None
+    for launcher in _LAUNCHERS:
+        its_rank = _find_number(environ, launcher.rank)
+        if its_rank is None or rank not in (None, its_rank):
+            continue
+        rank = its_rank
+        local_rank = _first(local_rank, _find_number(environ, launcher.local_rank))
+        node_rank = _first(node_rank, _find_number(environ, launcher.node_rank))
+        world_size = _first(world_size, _find_number(environ, launcher.world_size))
+    return Launch(
+        run="",
+        rank=rank or 0,
+        local_rank=-1 if local_rank is None else local_rank,
+        node_rank=-1 if node_rank is None else node_rank,
+        world_size=world_size or 0,
+        attempt=0,
+    )
+
+
+def _first(known: int | None, other: int | None) -> int | None:
+    return other if known is None else known
+
+
+def _find_number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        text = environ.get(name, "").strip()
+        if text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_NUMBER)):
+            number = int(text)
+            if number <= _MOST_NUMBER:
+                return number
+    return None
+
+
+def _count_attempts(environ: Mapping[str, str]) -> int:
+    """Add up the restarts that `torchrun` made and those that Slurm made around it."""
+    counters = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+    return sum(_find_number(environ, (name,)) or 0 for name in counters)
+
+
+def _given_names(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Give what names the run in the environment, the most telling first; "" where one is not."""
+    return (
+        environ.get("TRAINVITALS_RUN", ""),
+        environ.get("WANDB_RUN_ID", ""),
+        environ.get("MLFLOW_RUN_ID", ""),
+        _slurm_name(environ),
+        _elastic_name(environ),
+        _pod_name(environ),
+    )
+
+
+def _slurm_name(environ: Mapping[str, str]) -> str:
+    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+    if array and task:
+        return f"{array}_{task}"
+    return environ.get("SLURM_JOB_ID", "")
+
+
+def _elastic_name(environ: Mapping[str, str]) -> str:
+    name = environ.get("TORCHELASTIC_RUN_ID", "")
+    return "" if name.lower() == "none" else name
+
+
+def _pod_name(environ: Mapping[str, str]) -> str:
+    name = environ.get("POD_NAME", "")
+    if not name and "KUBERNETES_SERVICE_HOST" in environ:
+        name = environ.get("HOSTNAME", "")
+    return _REPLICA.sub("", name)
+
+
+def _script_stem(script: str | None) -> str:
+    """Give the program's name without folder and ending; that of the folder for `__main__.py`."""
+    path = PurePath((sys.argv or [""])[0] if script is None else script)
+    stem = path.parent.name if path.name == "__main__.py" else path.stem
+    return stem.lstrip("-") or "python"
+
+
+def _shared_mark(
+    found: Launch, environ: Mapping[str, str], procfs: Path, parent: int
+) -> str | None:
+    """Give what all ranks of this launch share; None for a process alone, or where nothing is."""
+    is_elastic = "TORCHELASTIC_RUN_ID" in environ
+    if not is_elastic and found.world_size <= 1 and found.rank == 0:
+        return None
+    local_size = _find_number(environ, _LOCAL_SIZES)
+    node_count = _find_number(environ, ("GROUP_WORLD_SIZE",)) or 1
+    if node_count > 1 or (local_size is not None and local_size < found.world_size):
+        address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
+        return f"{address}-{port}" if address and port else None
+    starts_the_others = found.local_rank == 0 and "RANK" not in environ and "LOCAL_RANK" in environ
+    start = _start_of("self" if starts_the_others else str(parent), procfs)
+    return None if start is None else _format_time(start)
+
+
+def _start_of(process: str, procfs: Path) -> float | None:
+    """Give when a process started, in Unix seconds; None where there is no `/proc` to tell."""
+    try:
+        stat = (procfs / process / "stat").read_bytes()
+        boot = re.search(rb"^btime (\d+)$", (procfs / "stat").read_bytes(), re.MULTILINE)
+        ticks = int(stat.rpartition(b")")[2].split()[_STARTTIME_AFTER_COMMAND])
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if boot is None else int(boot[1]) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _format_time(seconds: float) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds))

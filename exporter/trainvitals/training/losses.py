@@ -1,0 +1,171 @@
+"""How the loss and the evaluations go: running mean, spikes, steps without improvement.
+
+A spike is judged against the losses before it. The limit is the greater of twice their median and
+their median plus eight times their median absolute deviation (MAD); a spike begins with the fifth
+loss in a row above it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+_DECAY = 0.98
+_STEADY_SHARE = 0.02 + 1e-9  # near enough to 1 - 0.98, which is approached and never reached
+# Losses are sorted by the block, which is what keeps `see` cheap; two blocks are the last 100.
+_BLOCK_LOSSES = 50
+_LOSSES_OF_A_SPIKE = 5
+_LOSSES_OF_A_NEW_NORMAL = 2 * _BLOCK_LOSSES
+_MEDIANS, _DEVIATIONS = 2.0, 8.0
+# The smallest deviations that are believed, so that rounding is no spike where all losses are
+# alike: one step of bfloat16 relative to the median, and what float32 leaves of a loss near 0.
+_LEAST_RELATIVE_DEVIATION = 2.0**-8
+_LEAST_DEVIATION = 1e-7
+
+
+class LossWatch:
+    """Follows the losses of one rank, one `see` per step.
+
+    There is no verdict before 50 finite losses. Losses above the limit do not become part of what
+    is normal, until 100 of them came in a row: those are the new normal, and the spike is over.
+
+    Attributes:
+        ema: Exponential moving average (0.98) of the finite losses, corrected for its start;
+            None before the first.
+        nonfinite: Losses that were NaN or infinite; they count nowhere else.
+        is_spiking: The last five losses or more were above the limit.
+        spikes: Spikes so far; a spike counts once, however long it lasts.
+    """
+
+    __slots__ = (
+        "_before",
+        "_block",
+        "_high",
+        "_limit",
+        "_share",
+        "ema",
+        "is_spiking",
+        "nonfinite",
+        "spikes",
+    )
+
+    def __init__(self) -> None:
+        self.ema: float | None = None
+        self.nonfinite = 0
+        self.is_spiking = False
+        self.spikes = 0
+        # Share of the newest loss in the mean: 1, 1/1.98, ... towards 0.02, which corrects the bias
+        # of a mean that would start at 0.
+        self._share = 1.0
+        self._limit = math.inf
+        self._before: list[float] = []
+        self._block: list[float] = []
+        self._high: list[float] = []
+
+    def see(self, loss: float) -> None:
+        """Take one loss into account; NaN and infinities are counted apart."""
+        if loss - loss:  # NaN for what is not finite, and NaN is true
+            self.nonfinite += 1
+            return
+        share = self._share
+        if share > _STEADY_SHARE:
+            self._share = share / (_DECAY + share)
+        ema = self.ema
+        self.ema = loss if ema is None else ema + (loss - ema) * share
+        if loss > self._limit:
+            self._see_high(loss)
+            return
+        if self._high:
+            self._high = []
+            self.is_spiking = False
+        block = self._block
+        block.append(loss)
+        if len(block) == _BLOCK_LOSSES:
+            self._learn(block)
+
+    def _see_high(self, loss: float) -> None:
+        high = self._high
+        high.append(loss)
+        if len(high) == _LOSSES_OF_A_SPIKE:
+            self.is_spiking = True
+            self.spikes += 1
+        elif len(high) == _LOSSES_OF_A_NEW_NORMAL:
+            self._high = []
+            self.is_spiking = False
+            self._before = sorted(high[:_BLOCK_LOSSES])
+            self._learn(high[_BLOCK_LOSSES:])
+
+    def _learn(self, block: list[float]) -> None:
+        """Set the limit anew by this block and the one before it."""
+        block.sort()
+        self._limit = spike_limit(sorted(self._before + block))
+        self._before = block
+        self._block = []
+
+
+def spike_limit(ordered: Sequence[float]) -> float:
+    """Give the loss above which a spike begins.
+
+    Twice the median counts only where the median is above 0.
+
+    Args:
+        ordered: Finite losses in ascending order, an even number of them.
+    """
+    middle = len(ordered) // 2
+    median = ordered[middle - 1] / 2 + ordered[middle] / 2
+    deviation = max(
+        _absolute_deviation(ordered, median),
+        abs(median) * _LEAST_RELATIVE_DEVIATION,
+        _LEAST_DEVIATION,
+    )
+    return max(median + _DEVIATIONS * deviation, _MEDIANS * median if median > 0 else -math.inf)
+
+
+def _absolute_deviation(ordered: Sequence[float], median: float) -> float:
+    """Give the distance from the median within which just over half of the losses lie (the MAD).
+
+    Those nearest to the median stand side by side, so their place is found by halving.
+    """
+    count = len(ordered) // 2 + 1
+    low, high = 0, len(ordered) - count
+    while low < high:
+        first = (low + high) // 2
+        if median - ordered[first] > ordered[first + count] - median:
+            low = first + 1
+        else:
+            high = first
+    return max(median - ordered[low], ordered[low + count - 1] - median)
+
+
+class EvaluationWatch:
+    """Follows the value of each evaluation, such as the validation loss.
+
+    Args:
+        mode: Whether a lower value ("min") or a higher one ("max") is better.
+
+    Attributes:
+        best: The best finite value so far; None before the first.
+        evaluations: Evaluations so far.
+        since_improvement: Evaluations since the best one; each that is NaN or infinite counts, for
+            it is no improvement.
+    """
+
+    __slots__ = ("_sign", "best", "evaluations", "since_improvement")
+
+    def __init__(self, mode: Literal["min", "max"] = "min") -> None:
+        self.best: float | None = None
+        self.evaluations = 0
+        self.since_improvement = 0
+        self._sign = 1.0 if mode == "max" else -1.0
+
+    def see(self, value: float) -> None:
+        """Take the value of one evaluation into account."""
+        self.evaluations += 1
+        if math.isfinite(value) and (
+            self.best is None or self._sign * value > self._sign * self.best
+        ):
+            self.best = value
+            self.since_improvement = 0
+        else:
+            self.since_improvement += 1

@@ -1,0 +1,542 @@
+"""Small trainings by a real Trainer, and what their run files say of them."""
+
+import copy
+import io
+import logging
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from trainvitals.huggingface import TrainvitalsCallback
+from trainvitals.runfile import ABSENT, EVENTS, STATE, STEP, State, decode
+from trainvitals.training.monitor import TrainingMonitor
+
+SOURCE_ROOT = Path(__file__).parents[1] / "exporter"
+
+pytestmark = [
+    # accelerate pins memory whatever the machine has.
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning"),
+]
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows of eight numbers whose sum is to be learned."""
+
+    def __init__(self, count):
+        generator = torch.Generator().manual_seed(3)
+        self.x = torch.randn(count, 8, generator=generator)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return {"x": self.x[index], "labels": self.x[index].sum()}
+
+
+class Sum(torch.nn.Module):
+    """A linear model; its loss is NaN in the forward passes it is told.
+
+    Args:
+        nan_at: Numbers of training forwards, from 1.
+    """
+
+    def __init__(self, nan_at=()):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 1)
+        self.nan_at = nan_at
+        self.forwards = 0
+
+    def forward(self, x, labels=None):
+        self.forwards += self.training
+        y = self.linear(x)[:, 0]
+        loss = ((y - labels) ** 2).mean()
+        if self.training and self.forwards in self.nan_at:
+            # The value is NaN and the gradient is not, so that the weights live on.
+            loss = loss + torch.tensor(float("nan"))
+        return {"loss": loss, "logits": y}
+
+
+class Peek(TrainerCallback):
+    """Reads the run file whenever a hook that was named is called, after the callback before it."""
+
+    def __init__(self, callback, *hooks):
+        self.callback = callback
+        self.seen = []
+        for hook in hooks:
+            setattr(self, hook, lambda *_, hook=hook, **__: self.look(hook))
+
+    def look(self, hook):
+        monitor = self.callback.monitor
+        self.seen.append((hook, monitor.current_phase, decode(monitor.path.read_bytes())))
+
+
+@pytest.fixture(autouse=True)
+def run_dir(tmp_path, monkeypatch):
+    """Keep the run files of a test apart, and the machine's processors for others too."""
+    directory = tmp_path / "runs"
+    monkeypatch.setenv("TRAINVITALS_RUN_DIR", str(directory))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield directory
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Give a function that trains with a callback and gives the trainer."""
+
+    def run(callback, *others, model=None, data=None, evaluated=None, resume=None, **settings):
+        chosen = {
+            "output_dir": str(tmp_path / "checkpoints"),
+            "use_cpu": True,
+            "report_to": "none",
+            "disable_tqdm": True,
+            "save_strategy": "no",
+            "logging_steps": 5,
+            "per_device_train_batch_size": 4,
+            **settings,
+        }
+        trainer = Trainer(
+            model=model or Sum(),
+            args=TrainingArguments(**chosen),
+            train_dataset=data or Rows(64),
+            eval_dataset=evaluated or Rows(8),
+            callbacks=[callback, *others],
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer
+
+    return run
+
+
+def read_only(run_dir):
+    """Decode the one run file that there is."""
+    (path,) = run_dir.glob("*.tv")
+    return decode(path.read_bytes())
+
+
+def step(record, name):
+    """Give a word of the step record; None where it is unknown."""
+    value = record.step[STEP[name]]
+    return None if value == ABSENT else value
+
+
+def state(record, name):
+    """Give a word of the state record, likewise."""
+    value = record.state[STATE[name]]
+    return None if value == ABSENT else value
+
+
+def events(record):
+    """Give the names of the last events, oldest first."""
+    ring = [
+        (record.state[STATE[f"event_time_{i}"]], EVENTS[int(record.state[STATE[f"event_code_{i}"]])])
+        for i in range(8)
+        if record.state[STATE[f"event_code_{i}"]] > 0
+    ]
+    return [name for _, name in sorted(ring, key=lambda event: event[0])]
+
+
+def test_a_run_is_told_whole(train, run_dir):
+    """Two epochs of 16 steps, 4 samples each, with evaluation and checkpoint at each epoch's end."""
+    made = train(
+        TrainvitalsCallback("whole"),
+        num_train_epochs=2,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+    )
+    record = read_only(run_dir)
+    assert record.identity.run == "whole"
+    assert record.identity.static["framework"] == "transformers"
+    assert record.identity.static["framework_version"].startswith("5.")
+    assert step(record, "steps") == 32
+    assert step(record, "global_step") == 32
+    assert step(record, "epoch_step") == 16
+    assert step(record, "samples") == 128
+    assert step(record, "tokens") is None
+    assert state(record, "epoch") == 1
+    assert state(record, "total_epochs") == 2
+    assert state(record, "total_steps") == 32
+    assert state(record, "epoch_steps") == 16
+    assert state(record, "first_global_step") == 0
+    assert state(record, "evaluations") == 2
+    assert state(record, "checkpoints") == 2
+    assert state(record, "state") == State.FINISHED
+    last = [entry for entry in made.state.log_history if "eval_loss" in entry][-1]
+    assert state(record, "validation_loss") == last["eval_loss"]
+    logged = [entry for entry in made.state.log_history if "grad_norm" in entry][-1]
+    assert step(record, "gradient_norm") == logged["grad_norm"]
+    assert step(record, "learning_rate") == logged["learning_rate"]
+    assert record.metrics == ()
+    for phase in ("data_wait", "forward", "backward", "optimizer", "validation", "checkpoint"):
+        assert step(record, f"total_{phase}") > 0, phase
+    assert step(record, "errors") == 0
+
+
+def test_phases_are_marked_where_they_are(train):
+    """What follows a step is validation, then a checkpoint, then the wait for data."""
+    callback = TrainvitalsCallback()
+    peek = Peek(
+        callback, "on_step_begin", "on_step_end", "on_prediction_step", "on_evaluate", "on_save"
+    )
+    train(callback, peek, max_steps=2, eval_strategy="steps", eval_steps=2, save_steps=2,
+          save_strategy="steps")  # fmt: skip
+    assert [(hook, phase) for hook, phase, _ in peek.seen] == [
+        ("on_step_begin", "other"),
+        ("on_step_end", "data_wait"),
+        ("on_step_begin", "other"),
+        ("on_step_end", "validation"),
+        ("on_prediction_step", "validation"),
+        ("on_evaluate", "checkpoint"),
+        ("on_save", "data_wait"),
+    ]
+
+
+class Compare(TrainerCallback):
+    """Keeps the Trainer's logged losses beside those in the run file.
+
+    Args:
+        callback: Whose run file.
+    """
+
+    def __init__(self, callback):
+        self.callback = callback
+        self.losses = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Compare what was logged just now."""
+        if "loss" in logs:
+            record = decode(self.callback.monitor.path.read_bytes())
+            self.losses.append((logs["loss"], step(record, "loss")))
+
+
+def test_the_loss_is_the_trainers_own(train):
+    """Logged at every step, the Trainer's loss and ours are the same number."""
+    compare = Compare(TrainvitalsCallback())
+    train(compare.callback, compare, logging_steps=1, max_steps=8, gradient_accumulation_steps=2)
+    assert len(compare.losses) == 8
+    for logged, ours in compare.losses:
+        assert ours == pytest.approx(logged, rel=1e-5)
+
+
+def test_accumulated_batches_are_one_step(train, run_dir):
+    """Three batches of 4 make a step of 12 samples; the last of 16 batches makes one of 4."""
+    train(TrainvitalsCallback(), num_train_epochs=1, gradient_accumulation_steps=3)
+    record = read_only(run_dir)
+    assert step(record, "steps") == 6
+    assert step(record, "samples") == 64
+    assert state(record, "epoch_steps") == 6
+
+
+def language_model():
+    """Give a very small GPT-2, untrained."""
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=31, n_positions=16, n_embd=8, n_layer=1, n_head=1,
+            bos_token_id=1, eos_token_id=2,
+        )
+    )  # fmt: skip
+
+
+class Words(torch.utils.data.Dataset):
+    """Ten-token sentences, of which the last tokens of every other one are padding."""
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        tokens = (torch.arange(10) * (index + 1)) % 31
+        labels = tokens.clone()
+        if index % 2:
+            labels[4:] = -100
+        return {"input_ids": tokens, "labels": labels}
+
+
+def test_tokens_are_counted_and_scaled_losses_summed(train, run_dir):
+    """A model that divides its loss by the tokens of all micro-batches gives parts, not means."""
+    compare = Compare(TrainvitalsCallback(flops_per_token=1000.0))
+    train(
+        compare.callback,
+        compare,
+        model=language_model(),
+        data=Words(),
+        evaluated=Words(),
+        logging_steps=1,
+        max_steps=4,
+        gradient_accumulation_steps=2,
+    )
+    assert len(compare.losses) == 4
+    for logged, ours in compare.losses:
+        assert ours == pytest.approx(logged, rel=1e-5)
+    record = read_only(run_dir)
+    assert step(record, "samples") == 32
+    assert step(record, "tokens") == 320
+    assert state(record, "flops_per_token") == 1000
+
+
+def test_tokens_are_left_alone_where_they_are_none(train, run_dir):
+    """`count_tokens=False` is for models whose `input_ids` are no tokens."""
+    callback = TrainvitalsCallback(count_tokens=False)
+    train(callback, model=language_model(), data=Words(), evaluated=Words(), max_steps=2)
+    record = read_only(run_dir)
+    assert step(record, "samples") == 8
+    assert step(record, "tokens") is None
+
+
+def test_nan_is_counted_under_the_filter(train, run_dir, caplog):
+    """The Trainer logs a clean curve; the run file counts both NaN losses, and says why."""
+    with caplog.at_level(logging.WARNING, "trainvitals"):
+        made = train(TrainvitalsCallback(), model=Sum(nan_at=(7, 9)), logging_steps=1, max_steps=12)
+    logged = [entry["loss"] for entry in made.state.log_history if "loss" in entry]
+    assert len(logged) == 12
+    assert all(loss == loss for loss in logged)  # noqa: PLR0124 - NaN is not itself
+    record = read_only(run_dir)
+    assert step(record, "nonfinite_losses") == 2
+    assert state(record, "nan_filter_active") == 1
+    assert state(record, "last_nonfinite_time") is not None
+    assert "nonfinite" in events(record)
+    (warning,) = caplog.messages
+    assert "logging_nan_inf_filter" in warning
+
+
+def test_nothing_is_said_of_a_filter_that_is_off(train, run_dir, caplog):
+    """`logging_nan_inf_filter=False` shows NaN in the log as well."""
+    with caplog.at_level(logging.WARNING, "trainvitals"):
+        train(
+            TrainvitalsCallback(),
+            model=Sum(nan_at=(2,)),
+            max_steps=3,
+            logging_nan_inf_filter=False,
+        )
+    record = read_only(run_dir)
+    assert state(record, "nan_filter_active") == 0
+    assert step(record, "nonfinite_losses") == 1
+    assert caplog.messages == []
+
+
+def test_a_nan_gradient_is_counted(train, run_dir):
+    """The logged norm of the gradients passes the filter."""
+
+    class Broken(Sum):
+        def forward(self, x, labels=None):
+            outputs = super().forward(x, labels)
+            if self.training and self.forwards == 3:
+                outputs["loss"] = outputs["loss"] * float("nan")
+            return outputs
+
+    train(TrainvitalsCallback(), model=Broken(), logging_steps=1, max_steps=3)
+    record = read_only(run_dir)
+    assert step(record, "nonfinite_losses") == 1
+    assert state(record, "nonfinite_gradients") == 1
+
+
+def test_a_resumed_run_counts_its_own_work_only(train, run_dir, tmp_path):
+    """Resumed at step 6 of 10, a session has 4 steps and 16 samples."""
+    train(TrainvitalsCallback(), max_steps=6, save_strategy="steps", save_steps=6)
+    (first,) = run_dir.iterdir()
+    first.unlink()
+    train(
+        TrainvitalsCallback(), max_steps=10, resume=str(tmp_path / "checkpoints" / "checkpoint-6")
+    )
+    record = read_only(run_dir)
+    assert state(record, "first_global_step") == 6
+    assert step(record, "global_step") == 10
+    assert step(record, "steps") == 4
+    assert step(record, "samples") == 16
+    assert state(record, "total_steps") == 10
+    assert "resume" in events(record)
+
+
+@pytest.mark.parametrize(
+    "broken", ["_count_rows", "_find_loss", "_combine", "start_step", "mark_validation", "watch"]
+)
+def test_an_error_of_ours_does_not_end_the_training(train, run_dir, monkeypatch, caplog, broken):
+    """It is logged once and counted; ten switch the client off; the model learns the same."""
+
+    def fail(*_):
+        raise RuntimeError("injected")
+
+    torch.manual_seed(5)
+    alone = train(Peek(None), model=Sum(), max_steps=12)
+    monkeypatch.setattr(f"trainvitals.training.forwards.ForwardPasses.{broken}", fail)
+    torch.manual_seed(5)
+    made = train(TrainvitalsCallback(), model=Sum(), max_steps=12, eval_strategy="epoch")
+    assert made.state.global_step == 12
+    assert torch.equal(made.model.linear.weight, alone.model.linear.weight)
+    assert [message for message in caplog.messages if "injected" in message] == [
+        "the training monitor: RuntimeError: injected; training goes on"
+    ]
+    record = read_only(run_dir)
+    expected = State.FINISHED if broken in ("mark_validation", "watch") else State.SWITCHED_OFF
+    assert state(record, "state") == expected
+
+
+def test_an_error_of_the_training_is_the_runs_last_word(tmp_path, run_dir):
+    """The Trainer has no hook for it; the interpreter's own tells."""
+    code = f"""
+import sys, torch
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from transformers import Trainer, TrainingArguments
+from trainvitals.huggingface import TrainvitalsCallback
+class Model(torch.nn.Linear):
+    def forward(self, x):
+        raise ZeroDivisionError("no step is ever done")
+arguments = TrainingArguments(output_dir={str(tmp_path)!r}, use_cpu=True, report_to="none",
+    dataloader_pin_memory=False)
+data = [{{"x": torch.zeros(8)}}] * 8
+Trainer(model=Model(8, 1), args=arguments, train_dataset=data,
+    callbacks=[TrainvitalsCallback("broken")]).train()
+"""
+    environ = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT), "OMP_NUM_THREADS": "1"}
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 1, answer.stderr
+    assert "no step is ever done" in answer.stderr
+    record = read_only(run_dir)
+    assert state(record, "state") == State.FAILED
+    assert record.last_words == "ZeroDivisionError"
+
+
+def test_a_model_can_be_copied_and_saved_while_it_is_watched(train):
+    """Averaging copies a model, and `torch.save` writes it; our hooks stay behind."""
+    copies = []
+
+    class Average(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            copies.append(copy.deepcopy(model))
+            torch.save(model, io.BytesIO())
+
+    made = train(TrainvitalsCallback(), Average(), max_steps=2)
+    copied = copies[0].train()
+    assert copied(torch.zeros(1, 8), labels=torch.zeros(1))["loss"] >= 0
+    (hook,) = copied._forward_hooks.values()
+    assert pickle.loads(pickle.dumps(hook))(None, (), {}, None) is None
+    assert "trainvitals" not in pickle.dumps(hook).decode("latin-1")
+    assert made.model._forward_hooks == {}
+    assert made.model._forward_pre_hooks == {}
+
+
+def test_a_loss_made_outside_of_the_model_is_taken_from_the_log(train, run_dir):
+    """With label smoothing the model is given no labels and returns no loss."""
+    made = train(
+        TrainvitalsCallback(),
+        model=language_model(),
+        data=Words(),
+        evaluated=Words(),
+        logging_steps=4,
+        max_steps=4,
+        label_smoothing_factor=0.1,
+    )
+    (logged,) = [entry["loss"] for entry in made.state.log_history if "loss" in entry]
+    assert step(read_only(run_dir), "loss") == logged
+
+
+def test_several_evaluation_sets_keep_their_names(train, run_dir):
+    """`eval_easy_loss` is the metric `easy_loss` of the split validation."""
+    made = train(
+        TrainvitalsCallback(),
+        evaluated={"easy": Rows(4), "hard": Rows(8)},
+        max_steps=2,
+        eval_strategy="steps",
+        eval_steps=2,
+    )
+    record = read_only(run_dir)
+    assert sorted(record.metrics) == [("easy_loss", "validation"), ("hard_loss", "validation")]
+    logged = {key: entry[key] for entry in made.state.log_history for key in entry}
+    for number, (name, _) in enumerate(record.metrics):
+        assert state(record, f"metric_{number}") == logged[f"eval_{name}"]
+    assert state(record, "evaluations") == 2
+    assert state(record, "validation_loss") is None
+
+
+def test_values_of_the_user_become_metrics(train, run_dir):
+    """What a Trainer logs beside its own values has a series of its own."""
+
+    class Reward(TrainerCallback):
+        trainer = None
+
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 1:
+                callback.on_log(args, state, control, logs={"reward": 0.25, "note": "text"})
+
+    callback = TrainvitalsCallback()
+    train(callback, Reward(), max_steps=2)
+    record = read_only(run_dir)
+    assert record.metrics == (("reward", ""),)
+    assert state(record, "metric_0") == 0.25
+
+
+def test_a_monitor_of_the_users_own_is_finished_by_the_user(train, run_dir):
+    """Several trainings may be one run."""
+    with TrainingMonitor("both") as monitor:
+        for _ in range(2):
+            train(TrainvitalsCallback(monitor=monitor), max_steps=3)
+            assert monitor.current_phase == "idle"
+        record = read_only(run_dir)
+        assert step(record, "steps") == 6
+        assert state(record, "state") == State.RUNNING
+    assert state(read_only(run_dir), "state") == State.FINISHED
+
+
+def test_an_evaluation_after_the_training_is_not_part_of_it(train, run_dir):
+    """`trainer.evaluate()` by itself makes no run and changes none."""
+    callback = TrainvitalsCallback()
+    made = train(callback, max_steps=2)
+    made.evaluate()
+    assert callback.monitor is None
+    assert state(read_only(run_dir), "evaluations") == 0
+
+
+def test_every_training_has_a_run_file_of_its_own(train, run_dir):
+    """`train()` twice with one callback is two runs."""
+    made = train(TrainvitalsCallback(), max_steps=2)
+    made.train()
+    assert len(list(run_dir.glob("*.tv"))) == 2
+
+
+def test_compiled_code_is_left_alone(train, run_dir):
+    """Under torch.compile the hooks are silent: samples are the batch size's, the loss the log's."""
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    model = Sum()
+    model.forwards = 0
+    train(
+        TrainvitalsCallback(),
+        model=model,
+        max_steps=4,
+        logging_steps=2,
+        torch_compile=True,
+        torch_compile_backend="eager",
+    )
+    record = read_only(run_dir)
+    assert counter.frame_count == 0
+    assert step(record, "samples") == 16
+    assert step(record, "loss") is not None
+    assert step(record, "total_forward") == 0
+
+
+def test_without_transformers_one_line_says_what_to_do():
+    """No traceback through our modules' insides is needed to understand it."""
+    code = "import sys; sys.modules['transformers'] = None; import trainvitals.huggingface"
+    environ = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert answer.stderr.splitlines()[-1] == (
+        "ImportError: trainvitals.huggingface needs transformers, which is not installed: "
+        "pip install 'transformers[torch]'"
+    )
