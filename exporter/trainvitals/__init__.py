@@ -6,8 +6,7 @@ loaded when it is asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # what type checkers take for true; importing typing costs ten milliseconds
 if TYPE_CHECKING:
     from trainvitals.training.memory import MemoryMonitor as MemoryMonitor
     from trainvitals.training.memory import get_gpu_memory_usage as get_gpu_memory_usage
@@ -26,11 +25,13 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trainvitals' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only for who asks
+if not TYPE_CHECKING:  # so that checkers refuse names that are not there
 
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'trainvitals' has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415 - only for who asks
+
+        value: object = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value

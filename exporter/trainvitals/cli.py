@@ -149,6 +149,31 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="where training runs leave their files (default $TRAINVITALS_RUN_DIR or "
         "/dev/shm/trainvitals)",
     )
+    runs = parser.add_argument_group("runs that nobody instrumented")
+    runs.add_argument(
+        "--tensorboard.logdir",
+        dest="logdirs",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="a folder below which TensorBoard event files are followed; repeatable",
+    )
+    runs.add_argument(
+        "--trainlog.glob",
+        dest="log_globs",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="training logs to follow, as /var/log/train/*.log, ** for any folders; repeatable",
+    )
+    runs.add_argument(
+        "--trainlog.patterns",
+        dest="log_patterns",
+        metavar="FILE",
+        type=Path,
+        help="regular expressions for the lines of those logs, tried before the built-in ones",
+    )
     collectors = parser.add_argument_group("collectors, all on unless turned off")
     for entry in COLLECTORS:
         collectors.add_argument(
@@ -167,6 +192,7 @@ def _serve(options: argparse.Namespace) -> int:
     from trainvitals.machine import MachineOptions  # noqa: PLC0415
     from trainvitals.serve import ServeOptions, serve  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
+    from trainvitals.sources.training.source import TrainingOptions  # noqa: PLC0415
 
     set_up_logging(options.log_level, options.log_format)
     off = [entry.name for entry in COLLECTORS if not getattr(options, f"collector_{entry.name}")]
@@ -175,6 +201,12 @@ def _serve(options: argparse.Namespace) -> int:
         disabled=off,
         expected=parse_expected(options.expected),
         is_isolated=options.is_isolated,
+        training=TrainingOptions(
+            run_dir=options.run_dir,
+            logdirs=tuple(options.logdirs),
+            globs=tuple(options.log_globs),
+            patterns=options.log_patterns,
+        ),
     )
     listen = options.listen or ["127.0.0.1:9200"]
     return serve(ServeOptions(listen, options.web_config, machine))

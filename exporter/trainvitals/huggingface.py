@@ -38,8 +38,8 @@ try:
     from transformers import TrainerCallback
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"trainvitals.huggingface needs {error.name}, which is not installed: "
-        "pip install 'transformers[torch]'"
+        f"trainvitals.huggingface needs {(error.name or 'transformers').partition('.')[0]}, "
+        "which is not installed: pip install 'transformers[torch]'"
     ) from error
 
 if TYPE_CHECKING:

@@ -33,11 +33,11 @@ from trainvitals.training.outer import Errors, guard
 try:
     import keras
 except ModuleNotFoundError as error:
+    _missing = (error.name or "keras").partition(".")[0]
     raise ImportError(
-        f"trainvitals.keras needs {error.name}, which is not installed: pip install {error.name}"
-        + ("" if error.name == "keras" else ", or set KERAS_BACKEND to a backend that is")
+        f"trainvitals.keras needs {_missing}, which is not installed: pip install {_missing}"
+        + ("" if _missing == "keras" else ", or set KERAS_BACKEND to a backend that is")
     ) from error
-
 
 Values = Mapping[str, float]
 _LOSS = STEP["loss"]

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
+_NAMES = ("lightning.pytorch", "pytorch_lightning")
 _HOOKS = (
     "setup",
     "on_train_start",
@@ -76,15 +77,19 @@ _TRAINING_NAMES = {
 
 
 def _import_packages() -> list[ModuleType]:
-    found = []
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            found.append(import_module(name))
-        except ModuleNotFoundError:
-            continue
+    found = [package for name in _NAMES if (package := _import_package(name)) is not None]
     if not found:
         raise ImportError("trainvitals.lightning needs Lightning: run `pip install lightning`")
     return found
+
+
+def _import_package(name: str) -> ModuleType | None:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, name.partition(".")[0]):  # it is there, and lacks something
+            raise
+        return None
 
 
 _PACKAGES = _import_packages()

@@ -11,6 +11,7 @@ from trainvitals.scrape import Runner
 from trainvitals.sources.accelerators.reading import Kind
 from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.files import Roots
+from trainvitals.sources.training.source import TrainingOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,14 @@ class MachineOptions:
         disabled: Names of collectors that are left out.
         expected: How many accelerators of each kind there should be.
         is_isolated: Have the accelerators' drivers always opened by processes of their own.
+        training: Where training runs are looked for.
     """
 
     roots: Roots = field(default_factory=Roots)
     disabled: Collection[str] = ()
     expected: Mapping[Kind, int] = field(default_factory=dict)
     is_isolated: bool = False
+    training: TrainingOptions = field(default_factory=TrainingOptions)
 
 
 class Machine:
@@ -43,7 +46,8 @@ class Machine:
         expected: How many accelerators of each kind there should be.
 
     Raises:
-        ConfigurationError: A collector to leave out does not exist.
+        ConfigurationError: A collector to leave out does not exist, or the file of patterns for
+            training logs cannot be used.
     """
 
     def __init__(self, options: MachineOptions | None = None) -> None:
@@ -61,10 +65,14 @@ class Machine:
                 expected=options.expected, roots=options.roots, is_isolated=options.is_isolated
             )
         )
-        parts = Parts(options.roots, self._accelerators)
-        self.runner = Runner(
-            [entry.build(parts) for entry in COLLECTORS if entry.name not in options.disabled]
-        )
+        parts = Parts(options.roots, self._accelerators, options.training)
+        try:
+            self.runner = Runner(
+                [entry.build(parts) for entry in COLLECTORS if entry.name not in options.disabled]
+            )
+        except ConfigurationError:
+            self._accelerators.close()
+            raise
 
     def let_go(self) -> None:
         """Let go of the accelerators' drivers for a while; a second time, take them up again."""

@@ -20,8 +20,11 @@ from trainvitals.collectors.memory import MemoryCollector
 from trainvitals.collectors.network import NetworkCollector
 from trainvitals.collectors.pressure import PressureCollector
 from trainvitals.collectors.process import ProcessCollector
+from trainvitals.collectors.training import TrainingCollector
 from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.files import Roots
+from trainvitals.sources.training.source import TrainingOptions, TrainingSource
+from trainvitals.sources.training.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,12 @@ class Parts:
     Attributes:
         roots: Where the host's file systems are found.
         accelerators: Reads the accelerators; it also knows the processes that do so.
+        training: Where training runs are looked for.
     """
 
     roots: Roots
     accelerators: AcceleratorSource
+    training: TrainingOptions = TrainingOptions()  # noqa: RUF009 - immutable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,13 @@ class Entry:
     build: Callable[[Parts], Collector[Any]]
 
 
+def _build_training(parts: Parts) -> TrainingCollector:
+    surroundings = Surroundings(parts.accelerators, roots=parts.roots)
+    return TrainingCollector(
+        TrainingSource(parts.training, roots=parts.roots, surroundings=surroundings)
+    )
+
+
 COLLECTORS: tuple[Entry, ...] = (
     Entry("cpu", "CPU time, cores, load", lambda parts: CpuCollector(roots=parts.roots)),
     Entry("memory", "memory, swap, OOM kills", lambda parts: MemoryCollector(roots=parts.roots)),
@@ -67,6 +79,7 @@ COLLECTORS: tuple[Entry, ...] = (
         "the exporter itself",
         lambda parts: ProcessCollector(children=lambda: parts.accelerators.pids),
     ),
+    Entry("training", "training runs and their ranks", _build_training),
     # The slowest comes last, so that the quick ones never wait for it.
     Entry("accelerator", "GPUs and HPUs", lambda parts: AcceleratorCollector(parts.accelerators)),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def identify(launch: Launch, *, framework: str | None, framework_version: str | 
         "framework": framework,
         "framework_version": framework_version or "",
         "client_version": __version__,
-        "hostname": socket.gethostname()[:_MOST_TEXT],
+        "hostname": platform.node()[:_MOST_TEXT],
         "script": Path(sys.argv[0] if sys.argv else "").name[:_MOST_TEXT],
         "clock": "host",
         "accelerator_uuids": _find_accelerators(),

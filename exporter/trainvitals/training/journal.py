@@ -70,7 +70,7 @@ class Journal:
         self._recorder = recorder
         self._words = recorder.state.words
         self._clock = clock
-        self._watch = _OWN_WORDS.get(watch, watch)
+        self._watch = _name_watched(watch)
         self._evaluations = EvaluationWatch(watch_mode)
         self._events = 0
         self.is_dirty = True
@@ -188,4 +188,6 @@ def _find_split(name: str, split: str | None) -> str:
 
 
 def _name_watched(name: str) -> str:
-    return _OWN_WORDS.get(name) or _OWN_WORDS.get(f"validation_{name}") or name
+    """Give the name without what says that it is of an evaluation: `val_iou` is `iou`."""
+    prefix, _, rest = name.partition("_")
+    return rest if rest and prefix in {"val", "valid", "validation", "eval"} else name

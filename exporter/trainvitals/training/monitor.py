@@ -91,6 +91,7 @@ class TrainingMonitor(StepRecorder):
         checkpoint_max_age_seconds: An older last checkpoint is worth an alert.
         run_dir: Where the file is made; TRAINVITALS_RUN_DIR or /dev/shm/trainvitals when None.
         enabled: False makes every method do nothing.
+        environ: The environment, for what the launcher says.
         monotonic: Tells seconds on a clock that never jumps.
         clock: Tells Unix seconds.
         publish_seconds: Steps that follow each other faster are published together; 1 ms when
@@ -126,6 +127,7 @@ class TrainingMonitor(StepRecorder):
         checkpoint_max_age_seconds: float | None = None,
         run_dir: str | os.PathLike[str] | None = None,
         enabled: bool = True,
+        environ: Mapping[str, str] = os.environ,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
         publish_seconds: float | None = None,
@@ -141,9 +143,11 @@ class TrainingMonitor(StepRecorder):
         self._stack: list[str] = []
         if enabled and (rank is not None or not _is_loader_worker()):
             self._open(
-                read_launch(run=run, rank=rank, world_size=world_size, attempt=attempt),
+                read_launch(
+                    run=run, rank=rank, world_size=world_size, attempt=attempt, environ=environ
+                ),
                 framework=(framework, framework_version),
-                directory=Path(run_dir or os.environ.get("TRAINVITALS_RUN_DIR") or DEFAULT_RUN_DIR),
+                directory=Path(run_dir or environ.get("TRAINVITALS_RUN_DIR") or DEFAULT_RUN_DIR),
                 watch=(watch, watch_mode),
                 publish_seconds=publish_seconds,
                 needs_peak=peak_flops is None and bool(flops_per_sample or flops_per_token),

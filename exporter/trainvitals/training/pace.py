@@ -81,7 +81,7 @@ class Pace:
         self._waiting_at = self._clock()
 
     def pause(self) -> None:
-        """Leave out what goes by from the end of the last batch to `wait` or the next batch.
+        """Leave out what goes by until `wait`, or until the end of a batch that was not waited for.
 
         For validation, for checkpoints, and for the first batch of an epoch, which waits for the
         loader's workers to start.
@@ -91,8 +91,6 @@ class Pace:
     def begin_batch(self) -> None:
         """The batch is there."""
         self._batch_at = self._clock()
-        if self._waiting_at is None:
-            self._waiting_at = self._batch_at
 
     def end_batch(self, samples: int, *, steps: int = 1) -> None:
         """The batch is done, and the run waits for the next.

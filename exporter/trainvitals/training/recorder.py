@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import secrets
 import time
 import zlib
 from collections.abc import Callable
@@ -237,7 +236,7 @@ def _open_directory(path: Path) -> int:
 
 def _compose_name(identity: Identity) -> str:
     slug = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in identity.run)
-    return f"{slug[:_NAME_BYTES]}.{identity.rank}.{identity.pid}.{secrets.token_hex(4)}{SUFFIX}"
+    return f"{slug[:_NAME_BYTES]}.{identity.rank}.{identity.pid}.{os.urandom(4).hex()}{SUFFIX}"
 
 
 def _write_file(

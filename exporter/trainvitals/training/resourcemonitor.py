@@ -64,6 +64,9 @@ class ResourceMonitor:
     """
 
     _hooks: ClassVar[tuple[str, ...]] = ()
+    _host: HostSampler | None
+    _gpus: GPUSampler | None
+    _timeseries: Timeseries | None
 
     def __init__(
         self,
@@ -122,10 +125,10 @@ class ResourceMonitor:
     def _begin(self, *, rank: int) -> None:
         """Begin a fit, with nothing learned and nothing told."""
         self._rank = rank
-        self._host: HostSampler | None = None
-        self._gpus: GPUSampler | None = None
+        self._host = None
+        self._gpus = None
         self._gpu_ordinals: Sequence[int] | None = None
-        self._timeseries: Timeseries | None = None
+        self._timeseries = None
         self._paused_at: float | None = None
         self._paused_seconds = 0.0
         self._pace = Pace(clock=self._clock)

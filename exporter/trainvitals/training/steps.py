@@ -5,6 +5,7 @@ Each step fills words of the step record and publishes it; what is seldom done s
 
 from __future__ import annotations
 
+import logging
 import time
 from bisect import bisect_left
 from collections import deque
@@ -27,6 +28,7 @@ from trainvitals.training.recorder import Recorder
 from trainvitals.training.tensors import Values
 from trainvitals.training.upkeep import Upkeep
 
+_log = logging.getLogger("trainvitals")
 _TOTALS_AT = STEP["total_init"]
 # Where the total of each phase of a step stands.
 _TRAINING_TOTALS = {
@@ -64,7 +66,7 @@ _FROM_ZERO = (
 # Steps shorter than this are published together; a store to a disk's page may have to wait.
 PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.001, 0.5
 _STATE_SECONDS = 0.05
-_MOST_AT_ONCE = 1 << 53  # beyond it a float64 does not count
+_MOST_AT_ONCE = 1 << 40  # far beyond any step, and a float64 counts thousands of them
 
 _STEP_VALUES = {
     "loss": _LOSS,
@@ -115,6 +117,7 @@ class StepRecorder:
         "_step_seconds",
         "_tick_due",
         "_tokens",
+        "_told",
         "_train_seconds",
         "_upkeep",
         "_values",
@@ -158,6 +161,7 @@ class StepRecorder:
         self._values = Values()
         self._readers = {at: Values() for at in _STEP_VALUES.values()}
         self._late: dict[tuple[str, str | None], Values] = {}
+        self._told: set[str] = set()
         self._inbox: deque[tuple[Mapping[str, object], str | None]] = deque()
         now = monotonic()
         self._wall_offset = clock() - now
@@ -246,12 +250,15 @@ class StepRecorder:
         live[0] = now
         live[1] = after
         self._step_count = count = self._step_count + 1
-        if type(batch_size) is int and (sequence_length is None or type(sequence_length) is int):
+        if type(batch_size) is not int or not 0 <= batch_size < _MOST_AT_ONCE:
+            self._add_counts(batch_size, sequence_length)
+        else:
             self._samples += batch_size
             if sequence_length is not None:
-                self._tokens += batch_size * sequence_length
-        else:
-            self._add_counts(batch_size, sequence_length)
+                if type(sequence_length) is int and 0 <= sequence_length < _MOST_AT_ONCE:
+                    self._tokens += batch_size * sequence_length
+                else:
+                    self._add_counts(0, None, sequence_length, batch_size)
         if tokens is not None:
             self._add_counts(0, None, tokens)
         if global_step is not None:
@@ -290,20 +297,28 @@ class StepRecorder:
 
     @guard
     def _add_counts(
-        self, samples: object, sequence_length: object, tokens: object | None = None
+        self, samples: object, sequence_length: object, tokens: object = None, times: int = 1
     ) -> None:
         number = self._read_count(samples)
         self._samples += number
         if sequence_length is not None:
             self._tokens += number * self._read_count(sequence_length)
         if tokens is not None:
-            self._tokens += self._read_count(tokens)
+            self._tokens += self._read_count(tokens) * times
 
     def _read_count(self, value: object) -> int:
+        if not getattr(value, "is_cpu", True):
+            self._tell_once(f"{type(value).__name__} on a device is no count; pass an int")
+            return 0
         number = self._values.read(value)
         if number is None or not 0 <= number < _MOST_AT_ONCE:
-            raise ValueError(f"{value!r:.40} is no count; give an int")
+            raise ValueError(f"{value!r:.40} is no count; pass an int")
         return int(number)
+
+    def _tell_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            _log.warning("training monitor: %s", message)
 
     @guard
     def _set_global_step(self, step: object) -> None:
@@ -461,6 +476,9 @@ class StepRecorder:
         self._split_steps()
         self._upkeep.do(now)
         self._take_late()
+        for reader in self._readers.values():
+            if reader.unreadable:
+                self._tell_once(reader.unreadable)
         while self._inbox:
             values, split = self._inbox.popleft()
             self._log(values, split)

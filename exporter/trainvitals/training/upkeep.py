@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 from trainvitals.training.flops import find_peak_flops
 from trainvitals.training.journal import Journal
@@ -50,5 +51,14 @@ class Upkeep:
             journal.note_oom()
         if self._needs_peak:
             self._needs_peak = False
-            name = torch.cuda.get_device_name() if torch.cuda.is_initialized() else ""
-            journal.set("peak_flops", find_peak_flops(name))
+            journal.set("peak_flops", _find_peak(torch))
+
+
+def _find_peak(torch: ModuleType) -> float | None:
+    """Give the peak of the current device in the best half precision that it has."""
+    for kind in ("cuda", "hpu"):
+        device = getattr(torch, kind, None)
+        if device is not None and device.is_initialized():
+            name = str(device.get_device_name())
+            return find_peak_flops(name) or find_peak_flops(name, "float16")
+    return None

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainvitals.runfile import State
@@ -198,6 +198,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.binary(max_size=300)
     | st.dictionaries(st.sampled_from(sorted(NOTE)), JSON).map(

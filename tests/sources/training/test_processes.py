@@ -77,8 +77,8 @@ def test_a_zombie_is_dead_and_tells_its_signal(sleeper):
     [
         ("exit 0", Exit(code=0, signal=None)),
         ("exit 3", Exit(code=3, signal=None)),
-        ("kill -SEGV $$", Exit(code=None, signal=11)),
-        ("kill -KILL $$", Exit(code=None, signal=9)),
+        ("kill -SEGV $BASHPID", Exit(code=None, signal=11)),
+        ("kill -KILL $BASHPID", Exit(code=None, signal=9)),
     ],
 )
 def test_a_collected_process_still_tells_how_it_ended(command, expected):
@@ -128,5 +128,5 @@ def test_a_foreign_proc_is_not_believed(sleeper, tmp_path: Path):
 def test_a_python_without_pidfd_cannot_watch(sleeper, monkeypatch):
     """A Python that was built for an older kernel says so."""
     monkeypatch.delattr(os, "pidfd_open")
-    with pytest.raises(OSError, match="no os.pidfd_open"):
+    with pytest.raises(OSError, match=r"no os\.pidfd_open"):
         Watch(sleeper.pid)

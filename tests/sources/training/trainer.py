@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from trainvitals.runfile import (
+    EMPTY_STATE,
+    EMPTY_STEP,
+    STATE,
+    STEP,
+    Identity,
+    State,
+    encode_header,
+)
+from trainvitals.sources.training.liveness import read_host
 
 WRITER = Path(__file__).with_name("writer.py")
 SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
@@ -52,12 +65,44 @@ class Trainer:
         os.kill(self.pid, number)
         self.process.wait()
 
-    def __enter__(self) -> Trainer:
+    def __enter__(self) -> Trainer:  # noqa: PYI034 - Self is newer than Python 3.10
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def compose_run_file(
+    run: str = "run",
+    *,
+    rank: int = 0,
+    pid: int = 4000000,
+    boot_id: bytes | None = None,
+    state: State = State.RUNNING,
+    wall_time: float = 1000.0,
+    loss: float = 0.5,
+) -> bytes:
+    """Give a run file that a trainer of another PID namespace of this boot could have left."""
+    identity = Identity(
+        run,
+        rank=rank,
+        pid=pid,
+        start_ticks=4711,
+        boot_id=read_host().boot_id if boot_id is None else boot_id,
+        pid_namespace=1,
+    )
+    step, words = list(EMPTY_STEP), list(EMPTY_STATE)
+    step[STEP["wall_time"]] = words[STATE["wall_time"]] = wall_time
+    step[STEP["loss"]] = loss
+    words[STATE["state"]], words[STATE["state_time"]] = float(state), wall_time
+    data = bytearray(16384)
+    data[:4096] = encode_header(identity)
+    for at, row in ((8192, step), (10240, words)):
+        slot = struct.pack(f"<3Q{len(row) - 3}d", 2, len(row), 1, *row[3:])
+        slot += struct.pack("<Q", zlib.crc32(slot))
+        data[at : at + len(slot)] = slot
+    return bytes(data)
 
 
 def kernel_tells_exits() -> bool:

@@ -4,30 +4,98 @@ Run as `python writer.py SOURCE_ROOT DIRECTORY RANK`; each line of its standard 
 each line of its standard output an answer.
 """
 
+import fcntl
+import mmap
 import os
+import struct
 import sys
 import time
+import uuid
+import zlib
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-from trainvitals.runfile import STATE, STEP, Identity, State
-from trainvitals.training.recorder import Recorder, create_run_file, read_self
+from trainvitals.runfile import (
+    EMPTY_STATE,
+    EMPTY_STEP,
+    STATE,
+    STEP,
+    Identity,
+    State,
+    encode_header,
+    encode_last_words,
+    encode_name,
+)
+
+
+class Row:
+    """One of the two records."""
+
+    def __init__(self, map_, at, slot_bytes, empty):
+        self.map = map_
+        self.at = at
+        self.slot_bytes = slot_bytes
+        self.words = list(empty)
+        self.count = 0
+
+    def publish(self):
+        """Write the words into the slot whose turn it is."""
+        self.count += 1
+        self.words[3] = time.time()
+        numbers = (self.count, len(self.words), time.monotonic_ns())
+        row = struct.pack("<3Q", *numbers) + struct.pack(
+            f"<{len(self.words) - 3}d", *self.words[3:]
+        )
+        row += struct.pack("<Q", zlib.crc32(row))
+        base = self.at + self.count % 2 * self.slot_bytes
+        self.map[base : base + len(row)] = row
+
+
+class Recorder:
+    """A run file, written as its format says."""
+
+    def __init__(self, directory, rank):
+        stat = Path("/proc/self/stat").read_text()
+        boot_id = uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        identity = Identity(
+            "run",
+            rank=rank,
+            pid=os.getpid(),
+            start_ticks=int(stat.rpartition(")")[2].split()[19]),
+            boot_id=boot_id.bytes,
+            pid_namespace=Path("/proc/self/ns/pid").stat().st_ino,
+            created_time=time.time(),
+        )
+        directory.mkdir(exist_ok=True)
+        self.path = directory / f"run.{rank}.{os.getpid()}.{os.urandom(4).hex()}.tv"
+        hidden = directory / f".{self.path.name}.tmp"
+        self.descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        os.posix_fallocate(self.descriptor, 0, 16384)
+        os.pwrite(self.descriptor, encode_header(identity), 0)
+        fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        hidden.rename(self.path)
+        self.map = mmap.mmap(self.descriptor, 16384)
+        self.step = Row(self.map, 8192, 1024, EMPTY_STEP)
+        self.state = Row(self.map, 10240, 3072, EMPTY_STATE)
+        self.names = []
+
+    def find_metric(self, name):
+        """Give the number of a free metric."""
+        if name not in self.names:
+            at = 4096 + 64 * len(self.names)
+            self.map[at : at + 64] = encode_name(name, "")
+            self.names.append(name)
+        return self.names.index(name)
+
+    def close(self):
+        """Let the lock go."""
+        os.close(self.descriptor)
 
 
 def main():
     """Write the run file and obey."""
-    ticks, boot_id, namespace = read_self()
-    identity = Identity(
-        "run",
-        rank=int(sys.argv[3]),
-        pid=os.getpid(),
-        start_ticks=ticks,
-        boot_id=boot_id,
-        pid_namespace=namespace,
-        created_time=time.time(),
-    )
-    recorder = Recorder(create_run_file(identity, Path(sys.argv[2])))
+    recorder = Recorder(Path(sys.argv[2]), int(sys.argv[3]))
     say_state(recorder, State.RUNNING)
     print(recorder.path, flush=True)
     for line in sys.stdin:
@@ -38,12 +106,12 @@ def main():
 def step(recorder, loss):
     """Publish a step."""
     recorder.step.words[STEP["loss"]] = float(loss)
-    recorder.step.publish(time.monotonic_ns(), time.time())
+    recorder.step.publish()
 
 
 def metric(recorder, name, value):
     """Publish a free metric."""
-    number = recorder.find_metric(name, "")
+    number = recorder.find_metric(name)
     recorder.state.words[STATE[f"metric_{number}"]] = float(value)
     say_state(recorder, State.RUNNING)
 
@@ -53,8 +121,8 @@ def say_state(recorder, state):
     words = recorder.state.words
     words[STATE["state"]] = float(state)
     words[STATE["state_time"]] = time.time()
-    words[STATE["names"]] = float(recorder.name_count)
-    recorder.state.publish(time.monotonic_ns(), time.time())
+    words[STATE["names"]] = float(len(recorder.names))
+    recorder.state.publish()
 
 
 def finish(recorder):
@@ -65,7 +133,8 @@ def finish(recorder):
 
 def fail(recorder, words):
     """End badly; the process stays."""
-    recorder.leave_last_words(words)
+    text = encode_last_words(words)
+    recorder.map[3840 : 3840 + len(text)] = text
     say_state(recorder, State.FAILED)
     recorder.close()
 
@@ -101,7 +170,7 @@ def spin(recorder):
         count += 1
         recorder.step.words[STEP["steps"]] = float(count)
         recorder.step.words[STEP["samples"]] = float(count)
-        recorder.step.publish(time.monotonic_ns(), time.time())
+        recorder.step.publish()
 
 
 COMMANDS = {

@@ -14,6 +14,7 @@ from typing import TypeVar
 from trainvitals.runfile import STATE, STEP, Record, State
 
 MOST_REMEMBERED = 1024
+_MOST_STEPS = 2.0**53  # beyond, a float no longer counts by ones
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -96,10 +97,9 @@ class _Chain:
         if before.has_finished:
             return
         last, first = before.record.step[_GLOBAL], after.record.state[_FIRST]
-        if last < 0 or first < 0 or last <= first:
-            return
-        self.steps += last - first
-        self.seconds += (last - first) * _mean_step_seconds(before.record)
+        if 0 <= first < last < _MOST_STEPS:
+            self.steps += last - first
+            self.seconds += (last - first) * _mean_step_seconds(before.record)
 
 
 class AttemptLedger:
@@ -152,4 +152,4 @@ def _find_worst(chains: Iterable[_Chain], before: Losses) -> Losses:
 
 def _mean_step_seconds(record: Record) -> float:
     steps, seconds = record.step[_STEPS], record.step[_TRAIN]
-    return seconds / steps if steps > 0 and seconds > 0 else 0.0
+    return seconds / steps if steps > 0 and 0 < seconds < float("inf") else 0.0

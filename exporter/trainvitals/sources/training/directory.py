@@ -235,7 +235,7 @@ class RunDirectory:
         self._refused.clear()
         self._omitted.clear()
         self._notes = ()
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        if not isinstance(error, FileNotFoundError):
             raise SourceError(
                 f"cannot read the run directory {self._path}: {error.strerror}; "
                 "run as a user that may read it, or set --run-dir to another"

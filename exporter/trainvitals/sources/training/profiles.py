@@ -12,7 +12,7 @@ def _write(name: str, regex: str, *contains: str) -> Pattern:
     return Pattern(name, re.compile(regex), contains)
 
 
-_COUNT = r"(?P<epoch_step>\d+)/(?P<epoch_steps>\d+)"
+_COUNT = r"(?P<epoch_step>\d{1,12})/(?P<epoch_steps>\d{1,12})"
 _TIMES = r"\[[^,\]]*, *(?:(?P<steps_per_second>[\d.]+)it/s|(?P<step_seconds>[\d.]+)s/it|\?it/s)"
 _BAR = rf"\d{{1,3}}%\|[^|]*\| *{_COUNT} {_TIMES}"
 
@@ -45,7 +45,7 @@ _BARS = (
         first_epoch=0,
     ),
     _write("bar with numbers", rf"{_BAR}, (?P<pairs>.*)\]", "%|"),
-    _write("bar without an end", rf"(?P<epoch_step>\d+)it {_TIMES}, (?P<pairs>.*)\]", "it ["),
+    _write("bar without an end", rf"(?<!\d)(?P<epoch_step>\d{{1,12}})it {_TIMES}, (?P<pairs>.*)\]", "it ["),
     # As the Hugging Face Trainer shows its steps; it counts once such a run has logged a loss.
     _write(
         "bare bar",
@@ -90,7 +90,7 @@ _LINES = (
     _write(
         "epoch",
         r"\b[Ee]poch:? *\[?(?P<epoch>\d+)(?: */ *(?P<total_epochs>\d+))?\]?[\s:|,-]+"
-        rf"(?:[A-Z][a-z]+ \[?{_COUNT}\]?[\s:|,-]+)?(?P<pairs>.*\w['\"]?[:=].*)",
+        rf"(?:[A-Z][a-z]+ \[?{_COUNT}\]?[\s:|,-]+)?(?P<pairs>.*)",
         "poch",
     ),
 )

@@ -15,6 +15,7 @@ from trainvitals.runfile import (
     EMPTY_STEP,
     FILE_BYTES,
     LAST_WORDS_AT,
+    LIVE_AT,
     NAMES_AT,
     STATE,
     STATE_AT,
@@ -48,7 +49,7 @@ _NO_SEQUENCE = bytes(8)
 _STEP_A, _STEP_B = 0, STEP_SLOT_BYTES
 _STATE_A = STATE_AT - STEP_AT
 _STATE_B = _STATE_A + STATE_SLOT_BYTES
-_LIVE_AT = FILE_BYTES - STEP_AT - 8
+_LIVE_IN_TAIL = LIVE_AT - STEP_AT
 _OPEN_FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -258,7 +259,7 @@ class RankFile:
             self._state_key = key if state[0] == newest else None
             self._ended = state[_STATE_WORD] in _ENDED
         self.record = Record(
-            step, state, decode_live(tail, _LIVE_AT), metrics, self.identity, last_words
+            step, state, decode_live(tail, _LIVE_IN_TAIL), metrics, self.identity, last_words
         )
         return True
 

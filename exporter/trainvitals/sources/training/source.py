@@ -28,6 +28,7 @@ from trainvitals.sources.training.stalls import judge_stall
 from trainvitals.sources.training.stragglers import Slowness, StragglerJudge
 from trainvitals.sources.training.surroundings import Surroundings
 
+DEFAULT_RUN_DIR = Path("/dev/shm/trainvitals")  # noqa: S108 - the documented default
 MOST_RUNS = 16
 MOST_RANKS = 64
 DEAD_SECONDS = 900.0
@@ -39,7 +40,7 @@ _NANOSECONDS = 1e9
 
 
 class FindsRuns(Protocol):
-    """Reads runs that nobody instrumented, as `EventFileSource` and `LogSource` do.
+    """Reads runs that nobody instrumented, as `EventFileSource` and `LogLineSource` do.
 
     Attributes:
         omitted: How many runs its bounds left out.
@@ -66,10 +67,10 @@ class TrainingOptions:
         run_dir: Where training processes leave their run files.
         logdirs: Folders below which TensorBoard event files are looked for.
         globs: Patterns of log files.
-        patterns: A file with patterns of log lines; None for those that are built in.
+        patterns: A file with patterns of log lines, tried before those that are built in.
     """
 
-    run_dir: Path
+    run_dir: Path = DEFAULT_RUN_DIR
     logdirs: tuple[Path, ...] = ()
     globs: tuple[str, ...] = ()
     patterns: Path | None = None
@@ -140,9 +141,11 @@ class TrainingSource:
         ranks, left_out = _choose(_find_latest(starts), now)
         readings = self._read_ranks(ranks, now)
         found, found_omitted = self._find_runs(deadline, now, complaints)
-        told = {(rank.run, rank.rank) for rank in readings}
-        found = [rank for rank in found if (rank.run, rank.rank) not in told]
-        room = MOST_RANKS - len(readings)
+        # A run that tells of itself may log too; what it tells itself is worth more.
+        runs = {rank.run for rank in readings}
+        others = {rank.run: rank for rank in reversed(found) if rank.run not in runs}
+        found = [rank for rank in found if others.get(rank.run) is rank]
+        room = max(0, min(MOST_RANKS - len(readings), MOST_RUNS - len(runs)))
         readings += found[:room]
         return RunsReading(
             ranks=tuple(readings),
@@ -311,12 +314,13 @@ def _make_finders(options: TrainingOptions) -> dict[str, FindsRuns]:
         finders["--tensorboard.logdir"] = EventFileSource(options.logdirs)
     if options.globs:
         from trainvitals.sources.training.loglines import (  # noqa: PLC0415 - few machines need it
-            LogSource,
+            LogLineSource,
         )
         from trainvitals.sources.training.patterns import read_patterns  # noqa: PLC0415
+        from trainvitals.sources.training.profiles import PROFILES  # noqa: PLC0415
 
-        patterns = () if options.patterns is None else read_patterns(options.patterns)
-        finders["--trainlog.glob"] = LogSource(options.globs, patterns=patterns)
+        own = () if options.patterns is None else read_patterns(options.patterns)
+        finders["--trainlog.glob"] = LogLineSource(options.globs, patterns=(*own, *PROFILES))
     return finders
 
 

@@ -1,0 +1,544 @@
+"""Run directories: what is in them, who lives, and what is discarded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sources.training.trainer import (
+    SOURCE_ROOT,
+    Trainer,
+    compose_run_file,
+    kernel_tells_exits,
+    wait_until,
+)
+from trainvitals.errors import SourceError
+from trainvitals.runfile import ABSENT, STATE, STEP, State
+from trainvitals.sources.training.directory import Limits, RunDirectory
+from trainvitals.sources.training.endings import judge_ending, read_ending, write_ending
+from trainvitals.sources.training.liveness import Liveness
+from trainvitals.sources.training.processes import Exit
+
+DAY = 86400.0
+GOOD = compose_run_file()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A run directory."""
+    (tmp_path / "runs").mkdir()
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def directory(runs):
+    """Its reader."""
+    directory = RunDirectory(runs)
+    yield directory
+    directory.close()
+
+
+def put(runs: Path, name: str, data: bytes = GOOD, *, mtime: float | None = None) -> Path:
+    """Rename a file into the run directory, as a trainer does."""
+    hidden = runs / f".{name}.tmp"
+    hidden.write_bytes(data)
+    if mtime is not None:
+        os.utime(hidden, (mtime, mtime))
+    hidden.rename(runs / name)
+    return runs / name
+
+
+def names_of(reading) -> list[str]:
+    """Give the names of the files in a reading."""
+    return sorted(file.path.name for file in reading.files)
+
+
+def losses_of(reading) -> list[float]:
+    """Give the losses in a reading."""
+    return [file.record.step[STEP["loss"]] for file in reading.files]
+
+
+def open_descriptors() -> int:
+    """Count the open descriptors of this process."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_missing_directory_is_empty_until_it_comes(tmp_path: Path):
+    """No trainer has been here yet, which is no error."""
+    directory = RunDirectory(tmp_path / "runs")
+    reading = directory.read(1.0)
+    assert (reading.files, reading.incompatible, reading.omitted) == ((), 0, 0)
+    (tmp_path / "runs").mkdir()
+    put(tmp_path / "runs", "a.tv")
+    assert names_of(directory.read(2.0)) == ["a.tv"]
+    directory.discard(3.0)
+    directory.close()
+
+
+def test_a_living_rank_is_read_as_it_writes(runs, directory):
+    """Loss, free metrics and identity arrive, and the newest values each time."""
+    with Trainer(runs, rank=3) as trainer:
+        trainer.do("step 0.25")
+        trainer.do("metric val_iou 0.75")
+        (file,) = directory.read(time.time()).files
+        assert file.path == trainer.path
+        assert (file.record.identity.run, file.record.identity.rank) == ("run", 3)
+        assert file.record.step[STEP["loss"]] == 0.25
+        assert file.record.metrics == (("val_iou", ""),)
+        assert file.record.state[STATE["metric_0"]] == 0.75
+        assert file.liveness.is_alive
+        assert file.is_current
+        trainer.do("step 0.125")
+        trainer.do("metric val_dice 0.5")
+        (file,) = directory.read(time.time()).files
+        assert file.record.step[STEP["loss"]] == 0.125
+        assert file.record.metrics == (("val_iou", ""), ("val_dice", ""))
+        assert file.record.state[STATE["metric_1"]] == 0.5
+
+
+def test_a_killed_rank_keeps_its_last_record(runs, directory):
+    """The values before SIGKILL, the death and its signal are in the next reading."""
+    with Trainer(runs) as trainer:
+        trainer.do("step 0.25")
+        directory.read(time.time())
+        trainer.do("step 0.125")
+        trainer.kill()
+        for _ in range(2):
+            (file,) = directory.read(time.time()).files
+            assert file.record.step[STEP["loss"]] == 0.125
+            assert not file.liveness.is_alive
+            assert file.liveness.exit == (Exit(None, 9) if kernel_tells_exits() else None)
+
+
+def test_a_failed_rank_leaves_its_last_words(runs, directory):
+    """State and exception are those that were written between two readings."""
+    with Trainer(runs) as trainer:
+        directory.read(time.time())
+        trainer.do("fail ValueError")
+        (file,) = directory.read(time.time()).files
+        assert file.record.state[STATE["state"]] == State.FAILED
+        assert file.record.last_words == "ValueError"
+        assert not file.liveness.is_alive
+
+
+def test_twenty_kills_in_full_flight_leave_whole_records(runs, directory):
+    """However it is hit, the last record is whole and the death is seen at once."""
+    for rank in range(20):
+        with Trainer(runs, rank=rank) as trainer:
+            trainer.do("spin")
+            directory.read(time.time())
+            time.sleep(0.003 * rank)
+            trainer.kill()
+            file = directory.read(time.time()).files[-1]
+            assert not file.liveness.is_alive
+            assert file.is_current
+            steps = file.record.step[STEP["steps"]]
+            assert steps == file.record.step[STEP["samples"]]
+            assert steps != ABSENT
+    assert directory.read(time.time()).incompatible == 0
+
+
+def test_a_file_unlinked_under_its_trainer_is_still_read(runs, directory):
+    """The run goes on in the file that nobody can open any more, and is gone when it dies."""
+    with Trainer(runs) as trainer:
+        directory.read(time.time())
+        trainer.path.unlink()
+        trainer.do("step 0.25")
+        assert losses_of(directory.read(time.time())) == [0.25]
+        trainer.kill()
+        assert directory.read(time.time()).files == ()
+
+
+def test_a_wiped_directory_is_found_again(runs, directory):
+    """Old living ranks stay, dead ones go, new ones come."""
+    with Trainer(runs, rank=0) as old:
+        put(runs, "dead.tv")
+        assert len(directory.read(time.time()).files) == 2
+        shutil.rmtree(runs)
+        assert names_of(directory.read(time.time())) == [old.path.name]
+        with Trainer(runs, rank=1) as new:
+            assert names_of(directory.read(time.time())) == [old.path.name, new.path.name]
+
+
+def test_a_renamed_file_is_the_same(runs, directory):
+    """A file is known by what it is, not by its name."""
+    with Trainer(runs) as trainer:
+        directory.read(time.time())
+        trainer.path.rename(runs / "other.tv")
+        assert names_of(directory.read(time.time())) == ["other.tv"]
+        os.link(runs / "other.tv", runs / "twin.tv")
+        assert len(directory.read(time.time()).files) == 1
+
+
+def test_what_is_no_run_file_is_counted_and_left_alone(runs, directory, tmp_path):
+    """Empty, random, oversized, linked, of another kind or version: none stops the others."""
+    put(runs, "good.tv")
+    put(runs, "empty.tv", b"")
+    put(runs, "random.tv", os.urandom(16384))
+    put(runs, "short.tv", GOOD[:-1])
+    put(runs, "large.tv", GOOD + b"\0")
+    put(runs, "future.tv", GOOD[:8] + struct.pack("<H", 2) + GOOD[10:])
+    put(runs, "damaged.tv", GOOD[:300] + b"X" + GOOD[301:])
+    (tmp_path / "elsewhere").write_bytes(GOOD)
+    (runs / "link.tv").symlink_to(tmp_path / "elsewhere")
+    (runs / "dangling.tv").symlink_to("nowhere")
+    os.mkfifo(runs / "fifo.tv")
+    (runs / "folder.tv").mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(runs / "socket.tv"))
+    for _ in range(2):
+        reading = directory.read(time.time())
+        assert names_of(reading) == ["good.tv"]
+        assert reading.incompatible == 11
+    listener.close()
+
+
+def test_only_names_of_run_files_count(runs, directory):
+    """Notes, hidden temporary names and whatever else lies there are no run files."""
+    for name in (".hidden.tv", "a.tv.end", "a.txt", "tv"):
+        (runs / name).write_bytes(b"x")
+    reading = directory.read(1.0)
+    assert (reading.files, reading.incompatible) == ((), 0)
+
+
+def test_a_record_that_was_damaged_keeps_its_last_copy(runs, directory):
+    """The last good values stay, and the damage is counted until it is over."""
+    path = put(runs, "a.tv", compose_run_file(boot_id=bytes(16), loss=0.5))
+    assert losses_of(directory.read(1000.0)) == [0.5]
+    with path.open("r+b") as file:
+        file.seek(8192 + 200)
+        file.write(b"\x01")
+    reading = directory.read(1000.0)
+    assert losses_of(reading) == [0.5]
+    assert (reading.incompatible, reading.files[0].is_current) == (1, False)
+    path.write_bytes(b"")  # somebody cuts it short
+    reading = directory.read(1000.0)
+    assert (losses_of(reading), reading.incompatible) == ([0.5], 1)
+    path.write_bytes(compose_run_file(boot_id=bytes(16), loss=0.25))
+    reading = directory.read(1000.0)
+    assert (losses_of(reading), reading.incompatible) == ([0.25], 0)
+
+
+def test_a_state_record_caught_in_the_writing_is_read_again(runs, directory):
+    """A state that was half there when it was read is taken when it is whole."""
+    path = put(runs, "a.tv", compose_run_file(boot_id=bytes(16)))
+    directory.read(1000.0)
+    whole = bytearray(
+        compose_run_file(boot_id=bytes(16), state=State.FINISHED)[10240 : 10240 + 3072]
+    )
+    used = struct.unpack_from("<Q", whole, 8)[0]
+    whole[:8] = struct.pack("<Q", 3)
+    whole[8 * used : 8 * used + 8] = struct.pack("<Q", __import__("zlib").crc32(whole[: 8 * used]))
+    with path.open("r+b") as file:
+        file.seek(10240 + 3072)
+        file.write(whole[:100])
+        file.flush()
+        (seen,) = directory.read(1000.0).files
+        assert (seen.record.state[STATE["state"]], seen.is_current) == (State.RUNNING, True)
+        file.seek(10240 + 3072)
+        file.write(whole)
+    (seen,) = directory.read(1000.0).files
+    assert seen.record.state[STATE["state"]] == State.FINISHED
+
+
+def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path):
+    """A link is not followed, as trainers do not follow it; the message names the place."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "runs").symlink_to("real")
+    directory = RunDirectory(tmp_path / "runs")
+    with pytest.raises(SourceError, match=r"cannot read the run directory .*/runs: .*--run-dir"):
+        directory.read(1.0)
+
+
+def test_living_ranks_come_first_then_the_newest(runs):
+    """Beyond the limit the oldest dead files are left out and counted."""
+    with Trainer(runs) as trainer:
+        os.utime(trainer.path, (1.0, 1.0))
+        for day in range(2, 7):
+            put(runs, f"{day}.tv", mtime=float(day))
+        directory = RunDirectory(runs, limits=Limits(files=3))
+        reading = directory.read(time.time())
+        assert names_of(reading) == ["5.tv", "6.tv", trainer.path.name]
+        assert reading.omitted == 3
+        (runs / "5.tv").unlink()
+        directory.read(time.time())
+        assert names_of(directory.read(time.time())) == ["4.tv", "6.tv", trainer.path.name]
+        assert directory.read(time.time()).omitted == 2
+        directory.close()
+
+
+def test_names_beyond_the_limit_are_not_seen(runs):
+    """However many names somebody makes, a reading ends."""
+    for index in range(10):
+        put(runs, f"{index}.tv")
+    directory = RunDirectory(runs, limits=Limits(names=4))
+    assert len(directory.read(1.0).files) == 4
+    directory.close()
+
+
+def test_dead_ranks_hold_no_descriptor(runs):
+    """Of a dead rank the last copy is kept, and nothing is open."""
+    before = open_descriptors()
+    directory = RunDirectory(runs)
+    for index in range(5):
+        put(runs, f"{index}.tv")
+    assert len(directory.read(time.time()).files) == 5
+    assert open_descriptors() == before
+    with Trainer(runs) as trainer:
+        assert len(directory.read(time.time()).files) == 6
+        trainer.kill()
+        directory.read(time.time())
+    directory.close()
+    assert open_descriptors() == before
+
+
+def test_a_reader_in_the_trainer_does_not_drop_its_lock(runs):
+    """The trainer may read itself: it is shown alive, and stays alive to others."""
+    code = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+sys.argv = ["writer.py", sys.argv[1], sys.argv[2], "0", sys.argv[3]]
+sys.path.insert(0, sys.argv[4])
+import writer
+from pathlib import Path
+from trainvitals.sources.training.directory import RunDirectory
+recorder = writer.Recorder(Path(sys.argv[2]), 0)
+writer.say_state(recorder, writer.State.RUNNING)
+directory = RunDirectory(Path(sys.argv[2]))
+for loss in (0.5, 0.25):
+    writer.step(recorder, loss)
+    (file,) = directory.read(time.time()).files
+    print(file.record.step[writer.STEP["loss"]], file.liveness.is_alive, file.liveness.evidence)
+directory.close()
+directory = RunDirectory(Path(sys.argv[2]))
+directory.read(time.time())
+print("ready", flush=True)
+sys.stdin.readline()
+writer.finish(recorder)
+(file,) = directory.read(time.time()).files
+print(file.liveness.is_alive, file.record.state[writer.STATE["state"]], flush=True)
+"""
+    command = [sys.executable, "-c", code, SOURCE_ROOT, runs, Path(__file__).parent]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        lines = [process.stdout.readline().strip() for _ in range(3)]
+        assert lines == ["0.5 True pid", "0.25 True pid", "ready"]
+        outside = RunDirectory(runs)
+        (file,) = outside.read(time.time()).files
+        assert (file.liveness.is_alive, file.liveness.evidence) == (True, "lock")
+        assert file.liveness.host_pid == process.pid
+        answer, _ = process.communicate("\n")
+        assert answer == "False 1.0\n"
+        outside.close()
+
+
+def test_a_stranger_with_our_pid_in_its_name_is_read(runs, directory):
+    """In another container the same PID is another process."""
+    put(runs, f"run.0.{os.getpid()}.x.tv", compose_run_file(pid=os.getpid()))
+    assert len(directory.read(time.time()).files) == 1
+
+
+def test_an_open_descriptor_is_a_directory_too(runs):
+    """A directory may come as a descriptor, and vanish like any other."""
+    directory = RunDirectory(os.open(runs, os.O_RDONLY), path=Path("/container/runs"))
+    put(runs, "a.tv")
+    (file,) = directory.read(time.time()).files
+    assert file.path == Path("/container/runs/a.tv")
+    shutil.rmtree(runs)
+    assert directory.read(time.time()).files == ()
+    directory.close()
+
+
+def test_a_detached_directory_keeps_its_ranks(runs):
+    """The dead ranks of a container that is gone stay readable, without a descriptor."""
+    before = open_descriptors()
+    directory = RunDirectory(os.open(runs, os.O_RDONLY))
+    with Trainer(runs) as trainer:
+        directory.read(time.time())
+        trainer.kill()
+        shutil.rmtree(runs)
+        directory.detach()
+        assert len(directory.read(time.time()).files) == 1
+        assert directory.is_deserted
+        for _ in range(2):
+            assert len(directory.read(time.time()).files) == 1
+        directory.discard(time.time())
+    assert open_descriptors() == before
+    directory.close()
+
+
+def test_the_dead_of_yesterday_are_discarded_with_their_notes(runs, directory):
+    """A day after its end a file goes, its note too; everything else stays."""
+    now = time.time()
+    ending = judge_ending(State.RUNNING, "", Liveness(is_alive=False, evidence="lock"), now)
+    for name, ended in (("old.tv", now - DAY - 60), ("new.tv", now - DAY + 60)):
+        path = put(runs, name, compose_run_file(state=State.FINISHED, wall_time=ended))
+        write_ending(path, ending)
+    put(runs, "foreign.tv", b"x", mtime=1.0)
+    put(runs, "other.txt", mtime=1.0)
+    with Trainer(runs) as trainer:
+        directory.read(now)
+        directory.discard(now)
+        left = sorted(path.name for path in runs.iterdir())
+        assert left == sorted(
+            ["foreign.tv", "new.tv", "new.tv.end", "other.txt", trainer.path.name]
+        )
+        assert names_of(directory.read(now)) == ["new.tv", trainer.path.name]
+        directory.discard(now + 2 * DAY)
+        assert trainer.path.exists()
+
+
+def test_an_end_that_is_not_credible_counts_from_the_file(runs, directory):
+    """A run that claims to have ended in the future does not stay for ever."""
+    now = time.time()
+    for name, wall_time in (("future.tv", 1e300), ("nan.tv", float("nan")), ("none.tv", ABSENT)):
+        put(runs, name, compose_run_file(wall_time=wall_time), mtime=now - DAY - 60)
+    directory.read(now)
+    directory.discard(now)
+    assert list(runs.iterdir()) == []
+
+
+def test_the_dead_beyond_the_limit_are_discarded(runs):
+    """However fast runs die, their number is bounded; the living stay."""
+    now = time.time()
+    for age in range(5):
+        put(runs, f"{age}.tv", compose_run_file(wall_time=now), mtime=now - age)
+    with Trainer(runs) as one, Trainer(runs) as two, Trainer(runs) as three:
+        directory = RunDirectory(runs, limits=Limits(files=2))
+        assert directory.read(now).omitted == 6
+        directory.discard(now)
+        left = sorted(path.name for path in runs.iterdir())
+        assert left == sorted(path.name for path in (one.path, two.path, three.path))
+        directory.close()
+
+
+def test_a_note_without_its_run_file_stays_a_day(runs, directory):
+    """What is old and a note goes; what only bears such a name stays."""
+    now = time.time()
+    ending = judge_ending(State.RUNNING, "", Liveness(is_alive=False, evidence="lock"), now)
+    for name, mtime in (("old.tv", now - DAY - 60), ("new.tv", now)):
+        write_ending(runs / name, ending)
+        os.utime(runs / f"{name}.end", (mtime, mtime))
+    put(runs, "foreign.tv.end", b"{}", mtime=1.0)
+    directory.read(now)
+    directory.discard(now)
+    assert sorted(path.name for path in runs.iterdir()) == ["foreign.tv.end", "new.tv.end"]
+    assert read_ending(runs / "new.tv") is not None
+
+
+def test_discarding_waits_a_minute(runs, directory):
+    """The work is not done on every scrape."""
+    directory.discard(1000.0)
+    put(runs, "a.tv", compose_run_file(state=State.FINISHED, wall_time=1.0))
+    now = DAY + 1000.0
+    directory.read(now)
+    directory._discarded_time = now - 59
+    directory.discard(now)
+    assert (runs / "a.tv").exists()
+    directory.discard(now + 2)
+    assert not (runs / "a.tv").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else for a moment")
+def test_what_may_not_be_unlinked_stays_quietly(tmp_path):
+    """An exporter that does not own the directory discards nothing and does not complain."""
+    now = time.time()
+    runs = Path("/dev/shm") / f"trainvitals-test-{os.getpid()}"
+    runs.mkdir()
+    try:
+        put(runs, "a.tv", compose_run_file(state=State.FINISHED, wall_time=1.0))
+        directory = RunDirectory(runs)
+        os.seteuid(65534)
+        try:
+            assert len(directory.read(now).files) == 1
+            directory.discard(now)
+        finally:
+            os.seteuid(0)
+        assert (runs / "a.tv").exists()
+        directory.close()
+    finally:
+        shutil.rmtree(runs)
+
+
+def test_a_file_that_nobody_may_open_is_counted(runs, directory, monkeypatch):
+    """A file that refuses to be opened stops no other; want of descriptors is tried again."""
+    put(runs, "a.tv")
+    put(runs, "b.tv")
+    real = os.open
+    number = [13]
+
+    def refuse(path, *arguments, **keywords):
+        if path == "a.tv":
+            raise OSError(number[0], "refused")
+        return real(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", refuse)
+    reading = directory.read(time.time() + 60)
+    assert (names_of(reading), reading.incompatible, reading.omitted) == (["b.tv"], 1, 0)
+    (runs / "a.tv").rename(runs / "c.tv")
+    (runs / "c.tv").rename(runs / "a.tv")
+    number[0] = 24
+    directory._refused.clear()
+    reading = directory.read(time.time() + 60)
+    assert (names_of(reading), reading.incompatible, reading.omitted) == (["b.tv"], 0, 1)
+    monkeypatch.undo()
+    assert names_of(directory.read(time.time() + 60)) == ["a.tv", "b.tv"]
+
+
+def test_nothing_of_ours_cuts_a_file_short():
+    """A mapped file that is truncated kills its trainer, so no line of the reader can do it."""
+    folder = SOURCE_ROOT / "trainvitals/sources/training"
+    for path in folder.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "truncate" not in text
+        assert "O_TRUNC" not in text
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.binary(max_size=64).map(lambda start: start.ljust(16384, b"\0"))
+    | st.randoms(use_true_random=False).map(lambda random: random.randbytes(16384))
+    | st.lists(st.tuples(st.integers(0, 16383), st.integers(1, 255)), min_size=1, max_size=12).map(
+        lambda flips: _flip(GOOD, flips)
+    )
+)
+def test_no_file_raises(tmp_path_factory, data):
+    """Whatever bytes a run file has, it is read or counted, and its neighbour is read."""
+    runs = tmp_path_factory.mktemp("runs")
+    put(runs, "fuzz.tv", data)
+    put(runs, "good.tv")
+    directory = RunDirectory(runs)
+    for _ in range(2):
+        reading = directory.read(1000.0)
+        assert "good.tv" in names_of(reading)
+        assert len(reading.files) + reading.incompatible >= 2
+    directory.discard(1000.0 + DAY)
+    directory.close()
+    shutil.rmtree(runs)
+
+
+def _flip(data: bytes, flips: list[tuple[int, int]]) -> bytes:
+    flipped = bytearray(data)
+    for at, bits in flips:
+        flipped[at] ^= bits
+    return bytes(flipped)
+
+
+def test_a_stopped_rank_is_shown_stopped(runs, directory):
+    """SIGSTOP shows in the reading, and the rank is alive."""
+    with Trainer(runs) as trainer:
+        directory.read(time.time())
+        os.kill(trainer.pid, 19)
+        wait_until(lambda: directory.read(time.time()).files[0].liveness.state == "T")
+        assert directory.read(time.time()).files[0].liveness.is_alive
