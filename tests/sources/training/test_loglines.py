@@ -344,9 +344,9 @@ def test_the_deadline_ends_a_reading(tmp_path: Path):
 
 
 def test_an_endless_line_is_passed_over(tmp_path: Path):
-    """It is counted, and the line after it is read."""
+    """The line that begins after its end is read."""
     path = tmp_path / "train.log"
-    path.write_text("x" * 10_000 + "\nEpoch 1: val_loss: 0.5\n" + "y" * 300_000)
+    path.write_text("Epoch 1: val_loss: 0.5\n" + "y" * 300_000)
     source = make_source(path)
     append(path, "Epoch 9: val_loss: 9\nEpoch 2: val_loss: 0.4\n")
     run = read_all(source)["train"]

@@ -1,0 +1,48 @@
+"""A training whose data loader has workers; its arguments are how they start and when to stop.
+
+    loader_training.py fork|spawn PATH
+
+The monitor is made outside of `if __name__`, so workers that are spawned come by it as well, and
+the data set knows it, so that it travels to them. Once all batches are there, the training waits
+with its workers alive until there is a file at PATH.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from trainvitals import TrainingMonitor
+
+monitor = TrainingMonitor("loader")
+
+
+class Rows(torch.utils.data.Dataset):
+    """Eight rows; whoever loads one tells the monitor, which must not matter in a worker."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        monitor.count_data_error()
+        monitor.update_batch(1000)
+        return torch.ones(3) * index
+
+
+def train(start_method, stop):
+    """Load all rows with two workers and stay."""
+    loader = torch.utils.data.DataLoader(
+        Rows(), batch_size=2, num_workers=2, multiprocessing_context=start_method,
+        persistent_workers=True,
+    )  # fmt: skip
+    for batch in monitor.batches(loader):
+        monitor.update_batch(len(batch))
+    print("loaded", flush=True)
+    while not stop.exists():
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    train(sys.argv[1], Path(sys.argv[2]))

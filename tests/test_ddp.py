@@ -1,0 +1,140 @@
+"""Four ranks under torchrun, and what the real exporter shows of them from start to restart."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.exporter_process import ExporterProcess
+from trainvitals.runfile import STATE, STEP, decode
+
+ROOT = Path(__file__).parents[1]
+FAKES = Path(__file__).parent / "fakes"
+RANKS = {"0", "1", "2", "3"}
+START_SECONDS = 60.0
+
+
+class Launched:
+    """A command in a session of its own, all of which is ended with the block."""
+
+    def __init__(self, directory, *command, **environ):
+        self.log = directory / "launched.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *map(str, command)],
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT / "exporter"),
+                    "OMP_NUM_THREADS": "1",
+                    "TRAINVITALS_RUN_DIR": str(directory / "runs"),
+                    **environ,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        session = self.process.pid
+        for pid in psutil.pids():
+            try:
+                if os.getsid(pid) == session:
+                    os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+
+    def wait_for(self, text):
+        """Wait until it has printed a text."""
+        until = time.monotonic() + START_SECONDS
+        while text not in self.log.read_text(errors="replace"):
+            assert self.process.poll() is None, self.log.read_text(errors="replace")
+            assert time.monotonic() < until, self.log.read_text(errors="replace")
+            time.sleep(0.1)
+
+
+def ranks_of(page, name, value):
+    """Give the ranks of which a metric has that value."""
+    return {rank for rank, found in page.values(name, "rank", run="ddp").items() if found == value}
+
+
+def test_four_ranks_from_start_to_restart(tmp_path):
+    """All are seen; the slow one is named, the killed one is dead, the restart counts 30 steps."""
+    torchrun = (
+        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", "--max-restarts=1",
+        "--monitor-interval=0.2", FAKES / "ddp_training.py", tmp_path,
+    )  # fmt: skip
+    with ExporterProcess(tmp_path) as exporter, Launched(tmp_path, *torchrun) as launched:
+        page = exporter.scrape_until(
+            lambda page: ranks_of(page, "training_process_up", 1) == RANKS,
+            "training",
+            seconds=START_SECONDS,
+        )
+        assert page.value("training_world_size", run="ddp") == 4
+        assert page.value("training_ranks_seen", run="ddp") == 4
+        hosts = {sample.labels["host_pid"] for sample in page.find("training_rank_info")}
+        children = {str(child.pid) for child in psutil.Process(launched.process.pid).children()}
+        assert hosts == children
+
+        page = exporter.scrape_until(
+            lambda page: ranks_of(page, "training_rank_straggler", 1) != set(),
+            "training",
+            seconds=40,
+        )
+        assert ranks_of(page, "training_rank_straggler", 1) == {"3"}
+        slowdown = page.values("training_rank_slowdown_ratio", "rank", phase="data_wait")
+        assert slowdown["3"] > 3
+        assert max(slowdown[rank] for rank in RANKS - {"3"}) < 1.33
+
+        (tmp_path / "die").touch()
+        page = exporter.scrape_until(
+            lambda page: "1" in ranks_of(page, "training_process_up", 0), "training", seconds=20
+        )
+        ended = page.find("training_process_exits", run="ddp") or page.find(
+            "training_process_exits_total", run="ddp"
+        )
+        reasons = {sample.labels["reason"]: sample.value for sample in ended}
+        assert reasons["signal"] + reasons["unknown"] >= 1
+        assert reasons["oom"] == 0
+
+        page = exporter.scrape_until(
+            lambda page: page.value("training_lost_steps_total", run="ddp") not in (None, 0),
+            "training",
+            seconds=START_SECONDS,
+        )
+        assert page.value("training_lost_steps_total", run="ddp") == 30
+        assert page.value("training_restarts_total", run="ddp") == 1
+        assert page.value("training_lost_seconds_total", run="ddp") > 30 * 0.04
+        assert launched.process.wait(30) == 0
+
+        page = exporter.scrape("training")
+        ended = page.values("training_process_exits_total", "reason", run="ddp")
+        assert ended["finished"] == 4
+        assert sum(ended.values()) == 8
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_workers_of_a_data_loader_make_no_run_files(tmp_path, start_method):
+    """With two workers alive there is one file, and what they told the monitor is not in it."""
+    stop = tmp_path / "stop"
+    with Launched(tmp_path, FAKES / "loader_training.py", start_method, stop) as launched:
+        launched.wait_for("loaded")
+        assert len(psutil.Process(launched.process.pid).children(recursive=True)) >= 2
+        (path,) = (tmp_path / "runs").iterdir()
+        stop.touch()
+        assert launched.process.wait(30) == 0
+        assert list((tmp_path / "runs").iterdir()) == [path]
+    record = decode(path.read_bytes())
+    assert record.identity.pid == launched.process.pid
+    assert record.step[STEP["samples"]] == 8
+    assert record.step[STEP["steps"]] == 4
+    assert record.state[STATE["data_errors"]] == 0

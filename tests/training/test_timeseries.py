@@ -1,0 +1,181 @@
+"""The CSV files of the epochs."""
+
+import csv
+import logging
+import os
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainvitals.training.timeseries import Timeseries, order_columns
+
+METRICS = {
+    "gpu_0_util": 85.3,
+    "gpu_0_memory_pct": 50.0,
+    "cpu_percent": 45.2,
+    "memory_percent": 48.5,
+    "io_read_rate_mbps": 75.2,
+}
+HEADER = "step,timestamp,gpu_0_util,gpu_0_memory_pct,cpu_percent,memory_percent,io_read_rate_mbps\n"
+
+
+@pytest.fixture
+def utc(monkeypatch):
+    """Let local time be that of Greenwich."""
+    monkeypatch.setenv("TZ", "UTC")
+    import time
+
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_file_is_the_published_one(tmp_path, utc):
+    """Header, ISO time without zone, and the columns in their order."""
+    series = Timeseries(tmp_path / "logs", now=lambda: 1759831200.7)
+    series.append(3, 0, METRICS)
+    series.append(3, 10, {**METRICS, "gpu_0_util": 87.12345})
+    assert (tmp_path / "logs/epoch_3.csv").read_text() == (
+        HEADER
+        + "0,2025-10-07T10:00:00,85.3,50.0,45.2,48.5,75.2\n"
+        + "10,2025-10-07T10:00:00,87.123,50.0,45.2,48.5,75.2\n"
+    )
+
+
+def test_other_ranks_have_files_of_their_own(tmp_path):
+    """Rank 0 has the plain name."""
+    for rank in (0, 3):
+        Timeseries(tmp_path, rank=rank).append(0, 0, METRICS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_0.csv", "epoch_0.rank3.csv"]
+
+
+def test_each_epoch_has_a_file(tmp_path):
+    """The next one begins with its first line."""
+    series = Timeseries(tmp_path)
+    for epoch in (0, 0, 1):
+        series.append(epoch, 0, METRICS)
+    assert len((tmp_path / "epoch_0.csv").read_text().splitlines()) == 3
+    assert len((tmp_path / "epoch_1.csv").read_text().splitlines()) == 2
+
+
+def test_columns_of_further_gpus_follow_and_then_all_others():
+    """The first five are always there, also without a GPU."""
+    names = ["net_sent_mbps", "gpu_10_util", "gpu_1_memory_pct", "gpu_1_util", "gpu_0_temp_c"]
+    assert order_columns(dict.fromkeys(names, 1.0)) == [
+        *METRICS,
+        "gpu_1_util",
+        "gpu_1_memory_pct",
+        "gpu_10_util",
+        "gpu_0_temp_c",
+        "net_sent_mbps",
+    ]
+    assert order_columns({}) == list(METRICS)
+
+
+def test_the_header_is_fixed_when_the_file_is_made(tmp_path):
+    """What is missing later is empty; what comes later has its column in the next file."""
+    series = Timeseries(tmp_path)
+    series.append(0, 0, METRICS)
+    series.append(0, 1, {"cpu_percent": 1.0, "net_sent_mbps": 2.0})
+    series.append(1, 2, {"cpu_percent": 1.0, "net_sent_mbps": 2.0})
+    first = (tmp_path / "epoch_0.csv").read_text().splitlines()
+    assert first[0] + "\n" == HEADER
+    assert re.fullmatch(r"1,[^,]+,,,1\.0,,", first[2])
+    second = (tmp_path / "epoch_1.csv").read_text().splitlines()
+    assert second[0] == HEADER.strip() + ",net_sent_mbps"
+    assert re.fullmatch(r"2,[^,]+,,,1\.0,,,2\.0", second[1])
+
+
+def test_a_file_that_is_there_is_continued_under_its_own_header(tmp_path):
+    """As after a restart within an epoch, even when the last line was cut."""
+    path = tmp_path / "epoch_0.csv"
+    path.write_text("step,timestamp,memory_percent\n0,2025-10-07T10:00:00,48.5\n5,2025-10")
+    Timeseries(tmp_path).append(0, 10, METRICS)
+    lines = path.read_text().splitlines()
+    assert lines[:3] == ["step,timestamp,memory_percent", "0,2025-10-07T10:00:00,48.5", "5,2025-10"]
+    assert re.fullmatch(r"10,[^,]+,48\.5", lines[3])
+
+
+def test_a_foreign_file_is_left_alone(tmp_path, caplog):
+    """It is told, and the next epoch has its file."""
+    path = tmp_path / "epoch_0.csv"
+    path.write_text("name,age\nx,3\n")
+    series = Timeseries(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        series.append(0, 0, METRICS)
+        series.append(0, 1, METRICS)
+        series.append(1, 2, METRICS)
+    assert path.read_text() == "name,age\nx,3\n"
+    assert len((tmp_path / "epoch_1.csv").read_text().splitlines()) == 2
+    (record,) = caplog.records
+    assert "a file that is no resource log is in the way" in record.getMessage()
+
+
+def test_a_directory_that_cannot_be_made_costs_the_log_only(tmp_path, caplog):
+    """A file is where the directory should be."""
+    (tmp_path / "logs").write_text("")
+    series = Timeseries(tmp_path / "logs")
+    with caplog.at_level(logging.WARNING):
+        series.append(0, 0, METRICS)
+        series.append(0, 1, METRICS)
+    assert len(caplog.records) == 1
+
+
+def test_a_line_that_finds_no_room_is_not_written_in_part(tmp_path, caplog):
+    """On a full disk the file ends with a whole line."""
+    import resource
+    import signal
+
+    series = Timeseries(tmp_path)
+    series.append(0, 0, METRICS)
+    whole = (tmp_path / "epoch_0.csv").read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, before[1]))
+    try:
+        with caplog.at_level(logging.WARNING):
+            series.append(0, 1, METRICS)
+            series.append(0, 2, METRICS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert (tmp_path / "epoch_0.csv").read_bytes() == whole
+    assert len(caplog.records) == 1
+
+
+def test_no_descriptor_is_left(tmp_path):
+    """Closing closes."""
+    series = Timeseries(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    series.append(0, 0, METRICS)
+    series.append(1, 0, METRICS)
+    series.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@given(
+    header=st.binary(max_size=200),
+    metrics=st.dictionaries(
+        st.sampled_from([*METRICS, "gpu_1_util", "other"]), st.floats(), max_size=7
+    ),
+)
+def test_whatever_is_there_is_kept(tmp_path_factory, header, metrics):
+    """What a file had is its beginning afterwards, and a line of ours has as many cells as it."""
+    directory = tmp_path_factory.mktemp("logs")
+    path = directory / "epoch_0.csv"
+    path.write_bytes(header)
+    logging.disable(logging.WARNING)
+    try:
+        series = Timeseries(directory)
+        series.append(0, 0, metrics)
+        series.close()
+    finally:
+        logging.disable(logging.NOTSET)
+    data = path.read_bytes()
+    assert data.startswith(header)
+    if not header:
+        first, second = csv.reader(data.decode().splitlines())
+        assert len(first) == len(second) >= 7
