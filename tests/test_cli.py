@@ -17,7 +17,7 @@ from trainvitals.collectors import COLLECTORS
 from trainvitals.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("serve", "up", "down", "status", "logs", "plot")
+COMMANDS = ("serve", "up", "down", "status", "logs", "plot", "postmortem")
 
 
 def run(*arguments, **environ):

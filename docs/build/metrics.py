@@ -21,15 +21,18 @@ LISTED = (
     "direction",
     "level",
     "mode",
+    "phase",
     "reason",
     "resource",
     "sensor",
     "statistic",
     "type",
+    "what",
+    "where",
 )
 
-# The labels that together name an accelerator come first, in this order.
-IDENTITY = ("kind", "device", "uuid")
+# The labels that together name an accelerator or a rank come first, in this order.
+IDENTITIES = (("kind", "device", "uuid"), ("run", "rank"))
 
 HEAD = """\
 # Metrics
@@ -41,6 +44,7 @@ What a machine does not have, and what cannot be read, is absent: never 0, NaN o
 `collect[]=NAME` and `exclude[]=NAME` in the query of `/metrics` choose collectors, `--no-collector.NAME` turns one off.
 
 Of the labels of an accelerator, `uuid` stays with the card, `device` is the driver's index and `kind` is `gpu` or `hpu`.
+Of those of a training process, `run` is the name of the run and `rank` its number in it; a process that has ended is shown for another 15 minutes.
 Counters never go backwards, save when the exporter or the machine is started again.
 """
 
@@ -103,14 +107,17 @@ def _place(name: str) -> tuple[bool, bool]:
 
 def _write_labels(metric: Metric) -> str:
     present = {label for sample in metric.samples for label in sample.labels}
-    ordered = [name for name in IDENTITY if name in present and "uuid" in present]
+    ordered = [name for names in IDENTITIES if names[-1] in present for name in names]
+    ordered = [name for name in ordered if name in present]
     ordered += sorted(present - set(ordered))
     return ", ".join(_write_label(name, metric) for name in ordered)
 
 
 def _write_label(name: str, metric: Metric) -> str:
-    values = list(dict.fromkeys(sample.labels[name] for sample in metric.samples))
-    if name in LISTED and all(value.isidentifier() for value in values):
+    samples = [sample for sample in metric.samples if name in sample.labels]
+    values = list(dict.fromkeys(sample.labels[name] for sample in samples))
+    is_list = len(values) > 1 and name in LISTED
+    if is_list and all(value.isidentifier() for value in values):
         return f"`{name}` ({', '.join(values)})"
     return f"`{name}`"
 

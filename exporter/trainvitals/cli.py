@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,14 @@ Examples:
   trainvitals plot resource_logs/epoch_1.csv
   trainvitals plot resource_logs/epoch_*.csv --output run.png
 """
+_POSTMORTEM_EXAMPLES = """\
+Examples:
+  trainvitals postmortem                 the run that ended last
+  trainvitals postmortem bert-large      a run by its name, or the beginning of it
+  trainvitals postmortem --json | jq -r .reason
+
+Exit codes: 0 it finished or is running, 1 it ended badly, 2 there is no such run.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,6 +81,7 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_stack(commands)
     _add_plot(commands)
+    _add_postmortem(commands)
     return parser
 
 
@@ -140,15 +150,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             default=Path(words),
             help=f"where the host's {words} is mounted (default {words})",
         )
-    machine.add_argument(
-        "--run-dir",
-        dest="run_dir",
-        metavar="DIR",
-        type=Path,
-        default=Path(os.environ.get("TRAINVITALS_RUN_DIR", "/dev/shm/trainvitals")),  # noqa: S108 - the documented default
-        help="where training runs leave their files (default $TRAINVITALS_RUN_DIR or "
-        "/dev/shm/trainvitals)",
-    )
+    _add_run_dir(machine)
     runs = parser.add_argument_group("runs that nobody instrumented")
     runs.add_argument(
         "--tensorboard.logdir",
@@ -184,6 +186,18 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             help=entry.subject,
         )
     parser.set_defaults(run=_serve)
+
+
+def _add_run_dir(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--run-dir",
+        dest="run_dir",
+        metavar="DIR",
+        type=Path,
+        default=Path(os.environ.get("TRAINVITALS_RUN_DIR") or "/dev/shm/trainvitals"),  # noqa: S108 - the documented default
+        help="where training runs leave their files (default $TRAINVITALS_RUN_DIR or "
+        "/dev/shm/trainvitals)",
+    )
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -322,9 +336,46 @@ def _plot(options: argparse.Namespace) -> int:
     return FINE
 
 
+def _add_postmortem(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add_command(
+        commands, "postmortem", "tell how a training run ended, and why", _POSTMORTEM_EXAMPLES
+    )
+    parser.add_argument(
+        "name",
+        metavar="RUN",
+        nargs="?",
+        help="the run's name, or the beginning of it (default: the run that ended last)",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+    _add_run_dir(parser)
+    parser.set_defaults(run=_postmortem)
+
+
+def _postmortem(options: argparse.Namespace) -> int:
+    from trainvitals.postmortem import (  # noqa: PLC0415 - only this command needs it
+        choose_run,
+        format_json,
+        format_screen,
+        is_well,
+        read_findings,
+    )
+
+    findings = read_findings(options.run_dir)
+    run = choose_run(findings, options.name)
+    if options.json:
+        _say(format_json(findings, run))
+    else:
+        width = shutil.get_terminal_size().columns
+        _say(format_screen(findings, run, width=width, names_others=options.name is None))
+    return FINE if is_well(run) else FOUND_A_PROBLEM
+
+
 def _say(line: str) -> None:
     try:
-        print(line, flush=True)
+        try:
+            print(line, flush=True)
+        except UnicodeEncodeError:  # a terminal that knows ASCII alone
+            print(line.encode("ascii", "replace").decode(), flush=True)
     except OSError as error:
         # What Python still holds must not raise again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

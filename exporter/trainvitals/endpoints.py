@@ -18,7 +18,9 @@ from trainvitals.crew import attempt
 from trainvitals.exposition import Exposition
 from trainvitals.health import Verdict, judge_health, judge_readiness
 from trainvitals.machine import Machine
+from trainvitals.runfile import Record
 from trainvitals.scrape import Snapshot
+from trainvitals.sources.training.reading import describe_record
 from trainvitals.web.landing import write_landing_page
 from trainvitals.web.messages import Reply, Request, Response
 from trainvitals.web.negotiation import accepts_gzip, prefers_openmetrics
@@ -159,6 +161,8 @@ def _simplify(value: object) -> object:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, int | str):
         return value
+    if isinstance(value, Record):
+        value = describe_record(value)
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: _simplify(getattr(value, name)) for name in names}

@@ -114,6 +114,16 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     _hooks = _HOOKS
 
+    def _begin(self, *, rank: int) -> None:
+        super()._begin(rank=rank)
+        self._open_step = _OpenStep()
+        self._step_before = 0
+        self._batch: int | None = None
+        self._validation: dict[str, object] | None = None
+        self._is_saving = False
+        self._is_own = self.monitor is None
+        self._logger: _ValuesLogger | None = None
+
     @guard
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Begin a fit; validating, testing and predicting alone are not watched."""
@@ -121,12 +131,6 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
             return
         self._begin(rank=trainer.global_rank)
         self._open_host()
-        self._open_step = _OpenStep()
-        self._step_before = trainer.global_step
-        self._batch: int | None = None
-        self._validation: dict[str, object] | None = None
-        self._is_saving = False
-        self._is_own = self.monitor is None
         if self.monitor is None:
             self.monitor = TrainingMonitor(
                 self._run,
@@ -136,7 +140,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
                 framework_version=str(_PACKAGES[0].__version__),
             )
         logger = _ValuesLogger(self._take_values, self._end_saving, trainer.default_root_dir)
-        self._logger: _ValuesLogger | None = logger
+        self._logger = logger
         trainer.loggers = [*trainer.loggers, logger]
 
     @guard

@@ -32,10 +32,16 @@ def load_batches(rank, steps):
 def train(directory):
     """Train from the last checkpoint on."""
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo")
-    rank = torch.distributed.get_rank()
+    rank, attempt = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"]
+    # torchrun's own store still has the addresses of the attempt before, and gloo tries them.
+    torch.distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{directory}/rendezvous-{attempt}",
+        rank=rank,
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
     checkpoint = directory / "checkpoint"
-    is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    is_first = attempt == "0"
     done = 0 if is_first else int(checkpoint.read_text())
     batches = load_batches(rank, MOST_STEPS if is_first else STEPS_AFTER_RESTART)
     model = DistributedDataParallel(torch.nn.Linear(16, 1))

@@ -19,21 +19,29 @@ monitor = TrainingMonitor("loader")
 
 
 class Rows(torch.utils.data.Dataset):
-    """Eight rows; whoever loads one tells the monitor, which must not matter in a worker."""
+    """Eight rows; whoever loads one tells the monitor, which must not matter in a worker.
+
+    Args:
+        monitor: It travels with the data set.
+    """
+
+    def __init__(self, monitor):
+        self.monitor = monitor
 
     def __len__(self):
         return 8
 
     def __getitem__(self, index):
-        monitor.count_data_error()
-        monitor.update_batch(1000)
+        for known in (monitor, self.monitor):
+            known.count_data_error()
+            known.update_batch(1000)
         return torch.ones(3) * index
 
 
 def train(start_method, stop):
     """Load all rows with two workers and stay."""
     loader = torch.utils.data.DataLoader(
-        Rows(), batch_size=2, num_workers=2, multiprocessing_context=start_method,
+        Rows(monitor), batch_size=2, num_workers=2, multiprocessing_context=start_method,
         persistent_workers=True,
     )  # fmt: skip
     for batch in monitor.batches(loader):

@@ -19,18 +19,22 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.machine import FakeMachine
+from tests.golden.runs import UPTIME_SECONDS, GoldenRuns
 from trainvitals.collectors import COLLECTORS, Parts
 from trainvitals.collectors.collector import Collector
 from trainvitals.collectors.cpu import CpuCollector
 from trainvitals.collectors.filesystem import FilesystemCollector
 from trainvitals.collectors.kernel import KernelCollector
 from trainvitals.collectors.process import ProcessCollector
+from trainvitals.collectors.training import TrainingCollector
 from trainvitals.exposition import Exposition
 from trainvitals.scrape import REUSE_SECONDS, Runner, Snapshot
 from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.accelerators.vendors import VENDORS
 from trainvitals.sources.files import Roots
 from trainvitals.sources.kernel import ClockState
+from trainvitals.sources.training.source import TrainingSource
+from trainvitals.sources.training.surroundings import Surroundings
 
 HERE = Path(__file__).parent
 HOST = HERE.parent / "fixtures/machine"
@@ -46,6 +50,7 @@ PLACEHOLDERS = (
     (r"^(accelerator_last_seen_timestamp_seconds\{.*\}) .*", r"\1 1.7e+09"),
     (r"^(accelerator_xid_last_timestamp_seconds\{.*\}) .*", r"\1 1.7e+09"),
     (r"^(process_max_fds) .*", r"\1 2048.0"),
+    (r'host_pid="\d+"', 'host_pid="4242"'),
     (r"did not answer within [0-9.]+ s", "did not answer within 0.4 s"),
     (r"cannot understand \S+/host/proc", "cannot understand /proc"),
 )
@@ -67,6 +72,7 @@ class GoldenMachine:
             accelerator.forget()
         shutil.copytree(HOST, directory / "host")
         self.roots = Roots(procfs=directory / "host/proc", sysfs=directory / "host/sys")
+        self.runs = GoldenRuns(directory, self.roots.procfs, NOON)
         self.now = NOON
         self._heal = threading.Event()
         self._hung: set[bytes] = set()
@@ -89,7 +95,7 @@ class GoldenMachine:
             is_isolated=True,
             environ=environ,
         )
-        self._parts = Parts(self.roots, accelerators)
+        self._parts = Parts(self.roots, accelerators, self.runs.options)
         built = [self._replaced().get(entry.name, entry.build) for entry in COLLECTORS]
         self.runner = Runner([build(self._parts) for build in built])
 
@@ -106,6 +112,15 @@ class GoldenMachine:
             ),
             "process": lambda parts: ProcessCollector(
                 procfs=parts.roots.procfs, children=lambda: (4300,)
+            ),
+            "training": lambda parts: TrainingCollector(
+                TrainingSource(
+                    parts.training,
+                    roots=parts.roots,
+                    surroundings=Surroundings(parts.accelerators, roots=parts.roots),
+                    clock=lambda: self.now,
+                    monotonic_ns=lambda: int((UPTIME_SECONDS + self.now - NOON) * 1e9),
+                )
             ),
         }
 
@@ -132,6 +147,7 @@ class GoldenMachine:
         self._heal.set()
         self.fake.close()
         self.runner.close()
+        self.runs.close()
         self._parts.accelerators.close()
 
     def _ask(self, path: bytes) -> os.statvfs_result:
@@ -164,6 +180,9 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
         _wait_until(lambda: machine.fake.calls("nvmlEventSetWait") > 0)
         machine.fake.deliver_xid(0, XID)
         _wait_until(lambda: b"accelerator_xid_errors_total{" in _write(machine.scrape()))
+        for _ in range(3):  # so many windows make a straggler
+            machine.runs.train(40)
+            machine.scrape(["training"])
         yield machine
     finally:
         machine.close()

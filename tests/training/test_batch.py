@@ -1,8 +1,9 @@
 """Samples and tokens in what data loaders give."""
 
-from collections import UserDict, namedtuple
+from collections import UserDict
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +11,12 @@ import torch
 
 from trainvitals.training.batch import count_samples, count_tokens
 
-Pair = namedtuple("Pair", ("image", "label"))
+
+class Pair(NamedTuple):
+    """A batch that is a named tuple."""
+
+    image: torch.Tensor
+    label: torch.Tensor
 
 
 @dataclass

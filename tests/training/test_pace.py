@@ -10,6 +10,7 @@ class Clock:
         self.seconds = 0.0
 
     def __call__(self):
+        """Tell the time."""
         return self.seconds
 
 

@@ -21,6 +21,7 @@ class Clock:
         self.seconds = 100.0
 
     def __call__(self):
+        """Tell the time."""
         return self.seconds
 
 

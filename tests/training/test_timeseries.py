@@ -2,8 +2,11 @@
 
 import csv
 import logging
-import os
 import re
+import resource
+import signal
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,20 +25,32 @@ HEADER = "step,timestamp,gpu_0_util,gpu_0_memory_pct,cpu_percent,memory_percent,
 
 
 @pytest.fixture
+def open_series(tmp_path):
+    """Give a function that makes time series in the test's directory, closed when it is over."""
+    opened = []
+
+    def make(directory=tmp_path, **settings):
+        opened.append(Timeseries(directory, **settings))
+        return opened[-1]
+
+    yield make
+    for series in opened:
+        series.close()
+
+
+@pytest.fixture
 def utc(monkeypatch):
     """Let local time be that of Greenwich."""
     monkeypatch.setenv("TZ", "UTC")
-    import time
-
     time.tzset()
     yield
     monkeypatch.undo()
     time.tzset()
 
 
-def test_a_file_is_the_published_one(tmp_path, utc):
+def test_a_file_is_the_published_one(tmp_path, utc, open_series):
     """Header, ISO time without zone, and the columns in their order."""
-    series = Timeseries(tmp_path / "logs", now=lambda: 1759831200.7)
+    series = open_series(tmp_path / "logs", now=lambda: 1759831200.7)
     series.append(3, 0, METRICS)
     series.append(3, 10, {**METRICS, "gpu_0_util": 87.12345})
     assert (tmp_path / "logs/epoch_3.csv").read_text() == (
@@ -45,16 +60,16 @@ def test_a_file_is_the_published_one(tmp_path, utc):
     )
 
 
-def test_other_ranks_have_files_of_their_own(tmp_path):
+def test_other_ranks_have_files_of_their_own(tmp_path, open_series):
     """Rank 0 has the plain name."""
     for rank in (0, 3):
-        Timeseries(tmp_path, rank=rank).append(0, 0, METRICS)
+        open_series(rank=rank).append(0, 0, METRICS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_0.csv", "epoch_0.rank3.csv"]
 
 
-def test_each_epoch_has_a_file(tmp_path):
+def test_each_epoch_has_a_file(tmp_path, open_series):
     """The next one begins with its first line."""
-    series = Timeseries(tmp_path)
+    series = open_series()
     for epoch in (0, 0, 1):
         series.append(epoch, 0, METRICS)
     assert len((tmp_path / "epoch_0.csv").read_text().splitlines()) == 3
@@ -75,9 +90,9 @@ def test_columns_of_further_gpus_follow_and_then_all_others():
     assert order_columns({}) == list(METRICS)
 
 
-def test_the_header_is_fixed_when_the_file_is_made(tmp_path):
+def test_the_header_is_fixed_when_the_file_is_made(tmp_path, open_series):
     """What is missing later is empty; what comes later has its column in the next file."""
-    series = Timeseries(tmp_path)
+    series = open_series()
     series.append(0, 0, METRICS)
     series.append(0, 1, {"cpu_percent": 1.0, "net_sent_mbps": 2.0})
     series.append(1, 2, {"cpu_percent": 1.0, "net_sent_mbps": 2.0})
@@ -89,21 +104,21 @@ def test_the_header_is_fixed_when_the_file_is_made(tmp_path):
     assert re.fullmatch(r"2,[^,]+,,,1\.0,,,2\.0", second[1])
 
 
-def test_a_file_that_is_there_is_continued_under_its_own_header(tmp_path):
+def test_a_file_that_is_there_is_continued_under_its_own_header(tmp_path, open_series):
     """As after a restart within an epoch, even when the last line was cut."""
     path = tmp_path / "epoch_0.csv"
     path.write_text("step,timestamp,memory_percent\n0,2025-10-07T10:00:00,48.5\n5,2025-10")
-    Timeseries(tmp_path).append(0, 10, METRICS)
+    open_series().append(0, 10, METRICS)
     lines = path.read_text().splitlines()
     assert lines[:3] == ["step,timestamp,memory_percent", "0,2025-10-07T10:00:00,48.5", "5,2025-10"]
     assert re.fullmatch(r"10,[^,]+,48\.5", lines[3])
 
 
-def test_a_foreign_file_is_left_alone(tmp_path, caplog):
+def test_a_foreign_file_is_left_alone(tmp_path, caplog, open_series):
     """It is told, and the next epoch has its file."""
     path = tmp_path / "epoch_0.csv"
     path.write_text("name,age\nx,3\n")
-    series = Timeseries(tmp_path)
+    series = open_series()
     with caplog.at_level(logging.WARNING):
         series.append(0, 0, METRICS)
         series.append(0, 1, METRICS)
@@ -114,22 +129,19 @@ def test_a_foreign_file_is_left_alone(tmp_path, caplog):
     assert "a file that is no resource log is in the way" in record.getMessage()
 
 
-def test_a_directory_that_cannot_be_made_costs_the_log_only(tmp_path, caplog):
+def test_a_directory_that_cannot_be_made_costs_the_log_only(tmp_path, caplog, open_series):
     """A file is where the directory should be."""
     (tmp_path / "logs").write_text("")
-    series = Timeseries(tmp_path / "logs")
+    series = open_series(tmp_path / "logs")
     with caplog.at_level(logging.WARNING):
         series.append(0, 0, METRICS)
         series.append(0, 1, METRICS)
     assert len(caplog.records) == 1
 
 
-def test_a_line_that_finds_no_room_is_not_written_in_part(tmp_path, caplog):
+def test_a_line_that_finds_no_room_is_not_written_in_part(tmp_path, caplog, open_series):
     """On a full disk the file ends with a whole line."""
-    import resource
-    import signal
-
-    series = Timeseries(tmp_path)
+    series = open_series()
     series.append(0, 0, METRICS)
     whole = (tmp_path / "epoch_0.csv").read_bytes()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -146,14 +158,14 @@ def test_a_line_that_finds_no_room_is_not_written_in_part(tmp_path, caplog):
     assert len(caplog.records) == 1
 
 
-def test_no_descriptor_is_left(tmp_path):
+def test_no_descriptor_is_left(tmp_path, open_series):
     """Closing closes."""
-    series = Timeseries(tmp_path)
-    before = len(os.listdir("/proc/self/fd"))
+    series = open_series()
+    before = len(list(Path("/proc/self/fd").iterdir()))
     series.append(0, 0, METRICS)
     series.append(1, 0, METRICS)
     series.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @given(

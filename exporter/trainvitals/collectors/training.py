@@ -92,8 +92,8 @@ def _express_ranks(ranks: Sequence[RankReading], rows: Sequence[Sequence[float]]
     masks = tuple([bytes([value != ABSENT for value in row]) for row in rows])
     values: list[float] = [1] * len(ranks)
     columns = list(zip(*rows, strict=True))
-    for column in (*columns[: _HISTOGRAM.start], *columns[_HISTOGRAM.stop :]):
-        values += [value for value in column if value != ABSENT]
+    del columns[_HISTOGRAM]
+    values += [value for column in columns for value in column if value != ABSENT]
     # The samples of a histogram stand together, rank by rank, as OpenMetrics demands.
     values += [value for row in rows for value in row[_HISTOGRAM] if value != ABSENT]
     shape = ("training", "ranks", infos, masks)

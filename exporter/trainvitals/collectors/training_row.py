@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import itemgetter
 
-from trainvitals.collectors.training_table import METRICS, MOST_SERIES
+from trainvitals.collectors.training_table import LEAST_FREE, METRICS, MOST_SERIES
 from trainvitals.runfile import (
     ABSENT,
     ALERTS,
@@ -111,8 +111,8 @@ def write_row(rank: RankReading) -> tuple[list[float], int]:
     if rank.ending is not None:
         for at in _OF_THE_LIVING:
             row[at] = ABSENT
-    surplus = max(0, len(row) - row.count(ABSENT) - (MOST_SERIES - 1))  # one is training_rank_info
-    left = surplus
+    room = MOST_SERIES - 1 - min(LEAST_FREE, len(record.metrics))  # one is training_rank_info
+    surplus = left = max(0, len(row) - row.count(ABSENT) - room)
     at = len(row)
     while left:
         at -= 1

@@ -1,7 +1,8 @@
 """Which reading of a rank is served under which name, one line each.
 
 The order is that of importance: a rank has at most `MOST_SERIES` series, and what stands last
-gives way first. Free metrics take what is left.
+gives way first. Free metrics take what is left, and there is always room for the first
+`LEAST_FREE` of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from trainvitals.sources.training.endings import REASONS
 from trainvitals.sources.training.stragglers import LOCAL_PHASES
 
 MOST_SERIES = 80
+LEAST_FREE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +141,17 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "model_forward_time",
         "forward_seconds",
-        "Seconds that the latest forward pass took. Source: run file, word forward_seconds.",
+        "Seconds of a forward pass, mean of the last second or step. Source: run file, word forward_seconds.",
     ),
     _gauge(
         "backward_pass_time",
         "backward_seconds",
-        "Seconds that the latest backward pass took. Source: run file, word backward_seconds.",
+        "Seconds of a backward pass, mean of the last second or step. Source: run file, word backward_seconds.",
     ),
     _gauge(
         "optimizer_step_time",
         "optimizer_seconds",
-        "Seconds that the latest step of the optimizer took. Source: run file, word optimizer_seconds.",
+        "Seconds of a step of the optimizer, mean of the last second or step. Source: run file, word optimizer_seconds.",
     ),
     _gauge(
         "training_stalled",

@@ -420,6 +420,10 @@ class TrainingMonitor(StepRecorder):
                 self._journal.note_oom()
         self._end(State.FAILED, "fail")
 
+    def __reduce__(self) -> tuple[Callable[[str], TrainingMonitor], tuple[str]]:
+        """Give, to be copied or sent to another process, a monitor of the same run that is silent."""
+        return (_make_silent, (self.run,))
+
     def __enter__(self) -> TrainingMonitor:  # noqa: PYI034 - typing.Self is of 3.11
         return self
 
@@ -544,9 +548,19 @@ def _find_file(identity: Identity, directory: Path) -> OpenFile | None:
 
 
 def _is_loader_worker() -> bool:
-    """Tell whether this is a daemonic child of multiprocessing, as workers of data loaders are."""
+    """Tell whether this is a daemonic child of multiprocessing, as workers of data loaders are.
+
+    One that is spawned runs the script's module first, and does not know yet that it is daemonic.
+    """
     processes = sys.modules.get("multiprocessing.process")
-    return processes is not None and bool(processes.current_process().daemon)
+    if processes is None:
+        return False
+    process = processes.current_process()
+    return bool(process.daemon or getattr(process, "_inheriting", False))
+
+
+def _make_silent(run: str) -> TrainingMonitor:
+    return TrainingMonitor(run, enabled=False)
 
 
 def _do_nothing(*_: object, **__: object) -> None:

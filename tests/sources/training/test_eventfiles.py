@@ -37,6 +37,11 @@ def read_all(source: EventFileSource) -> dict[str, FoundRun]:
     return {run.run: run for run in source.read(math.inf)}
 
 
+def count_descriptors() -> int:
+    """Count the files that this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def write_losses(path: Path, first: int, *losses: float) -> None:
     """Append a training loss for each step, a second apart."""
     steps = enumerate(losses, first)
@@ -45,8 +50,8 @@ def write_losses(path: Path, first: int, *losses: float) -> None:
 
 def test_what_torch_writes_is_read(tmp_path: Path):
     """The old style has floats and the new style tensors; other summaries are no scalars."""
-    import torch
-    from torch.utils.tensorboard import SummaryWriter
+    import torch  # noqa: PLC0415 - takes seconds
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - takes seconds
 
     torch.set_num_threads(1)
     with SummaryWriter(str(tmp_path / "runs/one")) as writer:
@@ -74,7 +79,7 @@ def test_what_torch_writes_is_read(tmp_path: Path):
 @pytest.mark.filterwarnings("ignore")  # Lightning warns of much, and not for us
 def test_what_lightning_writes_is_read(tmp_path: Path):
     """Its logger's folders become the run's name."""
-    from lightning.pytorch.loggers import TensorBoardLogger
+    from lightning.pytorch.loggers import TensorBoardLogger  # noqa: PLC0415 - takes seconds
 
     logger = TensorBoardLogger(str(tmp_path), name="net")
     for step in (49, 99):
@@ -365,8 +370,8 @@ def test_a_closed_source_may_be_read_again(tmp_path: Path):
     """Closing lets go of every file."""
     write_losses(tmp_path / FIRST, 1, 0.5)
     source = make_source(tmp_path)
-    before = len(os.listdir("/proc/self/fd"))
+    before = count_descriptors()
     read_all(source)
     source.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert count_descriptors() == before
     assert read_all(source)[tmp_path.name].step == 1

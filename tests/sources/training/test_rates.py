@@ -70,6 +70,14 @@ def test_a_run_that_is_over_has_no_rate():
     assert measure_rates(train(state=float(State.FINISHED)), at(0.1)) == Rates()
 
 
+def test_the_first_step_of_a_session_took_time_too():
+    """5 steps of which 4 were timed, 1 s together, are 1.25 s."""
+    words = {"steps": 5, "samples": 160, "train_seconds": 1, "step_bucket_4": 4}
+    words |= {f"step_bucket_{index}": 0 for index in range(11) if index != 4}
+    words |= {"window_steps": 0, "window_samples": 0, "window_train_seconds": 0}
+    assert measure_rates(train(**words), at(0.1)).samples_per_second == pytest.approx(128)
+
+
 def test_a_run_without_tokens_has_samples_alone():
     """What is not counted is not known."""
     rates = measure_rates(train(tokens=ABSENT, window_tokens=ABSENT), at(0.1))

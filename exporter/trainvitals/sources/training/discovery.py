@@ -54,7 +54,7 @@ class Search:
 
     def find(self, pattern: str) -> list[FoundFile]:
         """Give the regular files that match; none where a folder of the pattern does not exist."""
-        path = Path(pattern).expanduser()
+        path = Path(os.path.expanduser(pattern))  # noqa: PTH111 - leaves an unknown user alone
         found: dict[str, FoundFile] = {}
         for match in self._expand(path.anchor, path.parts[1 if path.anchor else 0 :], 0):
             file = self._look_at(match)
@@ -77,14 +77,14 @@ class Search:
             if depth < _DEEPEST:
                 for entry in self._list(folder):
                     if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                        yield from self._expand(entry.path, parts, depth + 1)
+                        yield from self._expand(_join(folder, entry.name), parts, depth + 1)
         elif _MAGIC.search(part):
             matches = re.compile(translate(part)).match
             for entry in self._list(folder):
                 if matches(entry.name) and (part[0] == "." or entry.name[0] != "."):
-                    yield from self._expand(entry.path, rest, depth)
+                    yield from self._expand(_join(folder, entry.name), rest, depth)
         else:
-            yield from self._expand(os.path.join(folder, part), rest, depth)  # noqa: PTH118 - hot
+            yield from self._expand(_join(folder, part), rest, depth)
 
     def _list(self, folder: str) -> list[os.DirEntry[str]]:
         entries: list[os.DirEntry[str]] = []
@@ -116,6 +116,10 @@ class Search:
     def _complain(self, path: str, error: OSError | ValueError) -> None:
         if self.complaint is None:
             self.complaint = explain_unreadable(path, error)
+
+
+def _join(folder: str, name: str) -> str:
+    return os.path.join(folder, name)  # noqa: PTH118 - no `./` is put in front
 
 
 def explain_unreadable(path: str, error: OSError | ValueError) -> str:

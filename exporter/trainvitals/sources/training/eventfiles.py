@@ -101,7 +101,7 @@ class EventFileSource:
     ) -> None:
         self.omitted = 0
         self.complaint: str | None = None
-        self._logdirs = tuple(str(logdir.expanduser()) for logdir in logdirs)
+        self._logdirs = tuple(map(_expand, logdirs))
         self._clock = clock
         self._monotonic = monotonic
         self._most_runs = most_runs
@@ -244,6 +244,10 @@ class EventFileSource:
         if times:
             run.started_time = min(times[0], run.started_time or times[0])
             run.last_time = max(run.last_time, times[-1])
+
+
+def _expand(logdir: Path) -> str:
+    return os.path.expanduser(logdir)  # noqa: PTH111 - leaves an unknown user alone
 
 
 def _find_folders(search: Search, logdir: str) -> list[_Folder]:

@@ -50,13 +50,13 @@ def record_found(found: FoundRun) -> Record:
         elif word in STATE:
             state[STATE[word]] = value
     step[STEP["wall_time"]] = step[STEP["last_progress_time"]] = found.last_time
-    step[STEP["steps"]] = found.steps_seen
     step[STEP["nonfinite_losses"]] = found.nonfinite.get("loss", 0)
     state[STATE["nonfinite_gradients"]] = found.nonfinite.get("gradient", 0)
     state[STATE["nonfinite_evaluations"]] = found.nonfinite.get("evaluation", 0)
     state[STATE["evaluations"]] = found.evaluations
     if found.step is not None:
         step[STEP["global_step"]] = found.step
+        step[STEP["steps"]] = found.steps_seen
     if found.epoch is not None:
         state[STATE["epoch"]] = found.epoch
     if found.evaluations_since_improvement is not None:

@@ -12,7 +12,7 @@ from trainvitals.sources.training.vocabulary import clean_name
 
 _STEP_NAMES = frozenset({"step", "global_step", "iteration", "iter"})
 _NONFINITE_NAMES = frozenset({"nonfinite_losses", "number of nan iterations"})
-_SILENT_NAMES = frozenset({"v_num"})
+_SILENT_NAMES = _STEP_NAMES | {"v_num"}
 # Names that are words by themselves, whatever data the line is about, and their units in ours.
 _WORDS: Mapping[str, tuple[str, float]] = {
     "epoch": ("epoch", 1.0),
@@ -68,19 +68,25 @@ class LineReader:
         self._move(pattern, numbers, pairs)
         record = self.scalars.record_again if pattern.repeats else self.scalars.record
         for name, value in (*numbers.items(), *pairs):
-            if name in _WORDS:
-                word, unit = _WORDS[name]
-                self.scalars.set_word(word, value * unit)
-            elif name == "steps_per_second":
-                if value > 0:
-                    self.scalars.set_word("step_seconds", 1 / value)
-            elif name in _NONFINITE_NAMES:
-                if 0 < value < _LARGEST_STEP:
-                    self.scalars.count_nonfinite("loss", int(value))
-            elif name not in _SILENT_NAMES and name not in _STEP_NAMES:
+            if not self._take_own(name, value):
                 record(name, value, pattern.split)
         if pattern.repeats and pairs:
             self.scalars.evaluation_due = False
+
+    def _take_own(self, name: str, value: float) -> bool:
+        """Take a number whose name has a meaning in lines alone; tell whether it has one."""
+        if name in _WORDS:
+            word, unit = _WORDS[name]
+            self.scalars.set_word(word, value * unit)
+        elif name == "steps_per_second":
+            if value > 0:
+                self.scalars.set_word("step_seconds", 1 / value)
+        elif name in _NONFINITE_NAMES:
+            if 0 < value < _LARGEST_STEP:
+                self.scalars.count_nonfinite("loss", int(value))
+        else:
+            return name in _SILENT_NAMES
+        return True
 
     def _move(
         self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]

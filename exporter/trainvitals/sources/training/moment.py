@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from trainvitals.runfile import ABSENT, COARSE, STEP, Phase, Record
 
 _NANOSECONDS = 1e9
+_UNKNOWN_BOOT = bytes(16)
 _MONO, _WALL, _PHASE = STEP["mono_ns"], STEP["wall_time"], STEP["phase"]
 _PROGRESS, _PHASE_START = STEP["last_progress_time"], STEP["phase_start_time"]
-_PHASES = frozenset(float(phase) for phase in Phase)
+_PHASES = {float(phase): phase for phase in Phase}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,12 @@ class Moment:
     Attributes:
         wall_time: Unix seconds.
         mono_ns: CLOCK_MONOTONIC, nanoseconds.
-        boot_id: The boot that it counts from, 16 bytes; empty unknown.
+        boot_id: The boot that it counts from, 16 bytes; zeros unknown.
     """
 
     wall_time: float
     mono_ns: int
-    boot_id: bytes = b""
+    boot_id: bytes = _UNKNOWN_BOOT
 
     def record_age_seconds(self, record: Record) -> float | None:
         """Tell how long ago the step record was written; None where it never was."""
@@ -63,15 +64,14 @@ class Moment:
         return min(ages, default=None)
 
     def _shares_clock(self, record: Record) -> bool:
-        return record.identity is not None and record.identity.boot_id == self.boot_id
+        identity = record.identity
+        return identity is not None and identity.boot_id == self.boot_id != _UNKNOWN_BOOT
 
 
 def find_phase(record: Record) -> Phase | None:
     """Tell what the trainer does; None where it never said so."""
-    if record.live is not None:
-        return Phase(record.live[1])
-    number = record.step[_PHASE]
-    return Phase(int(number)) if number in _PHASES else None
+    number = record.step[_PHASE] if record.live is None else record.live[1]
+    return _PHASES.get(number)
 
 
 def name_coarse_phase(record: Record) -> str | None:

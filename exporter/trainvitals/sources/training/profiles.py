@@ -45,7 +45,11 @@ _BARS = (
         first_epoch=0,
     ),
     _write("bar with numbers", rf"{_BAR}, (?P<pairs>.*)\]", "%|"),
-    _write("bar without an end", rf"(?<!\d)(?P<epoch_step>\d{{1,12}})it {_TIMES}, (?P<pairs>.*)\]", "it ["),
+    _write(
+        "bar without an end",
+        rf"(?<!\d)(?P<epoch_step>\d{{1,12}})it {_TIMES}, (?P<pairs>.*)\]",
+        "it [",
+    ),
     # As the Hugging Face Trainer shows its steps; it counts once such a run has logged a loss.
     _write(
         "bare bar",

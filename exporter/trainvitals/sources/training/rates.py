@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainvitals.runfile import ABSENT, STATE, STEP, Record, State
+from trainvitals.runfile import ABSENT, BUCKET_BOUNDS, STATE, STEP, Record, State
 from trainvitals.sources.training.moment import Moment, name_coarse_phase
 
 # From then on the mean of the session is steadier than the last window and hardly shows what the
@@ -17,6 +17,7 @@ _TRAIN, _LAST = STEP["train_seconds"], STEP["step_seconds"]
 _WINDOW_TRAIN, _WINDOW_STEPS = STEP["window_train_seconds"], STEP["window_steps"]
 _WINDOW_SAMPLES, _WINDOW_TOKENS = STEP["window_samples"], STEP["window_tokens"]
 _GLOBAL, _EPOCH_STEP, _WALL = STEP["global_step"], STEP["epoch_step"], STEP["wall_time"]
+_BUCKETS = slice(STEP["step_bucket_0"], STEP["step_bucket_0"] + len(BUCKET_BOUNDS) + 1)
 _PAUSES = tuple(STEP[f"total_{name}"] for name in ("validation", "checkpoint", "idle"))
 _STATE, _PEAK = STATE["state"], STATE["peak_flops"]
 _PER_TOKEN, _PER_SAMPLE = STATE["flops_per_token"], STATE["flops_per_sample"]
@@ -69,6 +70,7 @@ def measure_rates(record: Record, now: Moment) -> Rates:
     if not has_stepped or state[_STATE] > State.RUNNING or name_coarse_phase(record) != "train":
         return _NO_RATES
     seconds += max(0.0, (now.progress_age_seconds(record) or 0.0) - max(0.0, step[_LAST]))
+    seconds *= _share_untimed(step)
     samples = _rate(step[_SAMPLES], step[_WINDOW_SAMPLES], seconds)
     tokens = _rate(step[_TOKENS], step[_WINDOW_TOKENS], seconds)
     flops = None
@@ -107,6 +109,15 @@ def _measure_pace(step: Sequence[float]) -> float | None:
     if seconds < YOUNG_SECONDS and 0 < recent <= steps:
         return (seconds - step[_WINDOW_TRAIN]) / recent + pauses / steps
     return (seconds + pauses) / steps
+
+
+def _share_untimed(step: Sequence[float]) -> float:
+    """Give by how much a session's first window is longer than its time.
+
+    Of the first step nobody may have said when it began, so that it counts and took no time.
+    """
+    steps, timed = step[_STEPS], sum(step[_BUCKETS])
+    return steps / timed if step[_WINDOW_STEPS] == 0 and 0 < timed < steps else 1.0
 
 
 def _rate(total: float, at_window: float, seconds: float) -> float | None:

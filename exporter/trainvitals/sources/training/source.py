@@ -124,7 +124,7 @@ class TrainingSource:
         self._host = read_host(procfs=roots.procfs, cgroupfs=roots.sysfs / "fs/cgroup")
         self._directory = RunDirectory(options.run_dir, host=self._host)
         self._containers = ContainerDirectories(options.run_dir.absolute(), host=self._host)
-        self._finders = _make_finders(options)
+        self._finders = _make_finders(options, clock)
         self._crew = Crew(name="runs", limit=max(1, len(self._finders)))
         self._deaths = DeathRegister(self._surroundings.describe)
         self._ledger = AttemptLedger()
@@ -304,14 +304,14 @@ class TrainingSource:
         )
 
 
-def _make_finders(options: TrainingOptions) -> dict[str, FindsRuns]:
+def _make_finders(options: TrainingOptions, clock: Callable[[], float]) -> dict[str, FindsRuns]:
     finders: dict[str, FindsRuns] = {}
     if options.logdirs:
         from trainvitals.sources.training.eventfiles import (  # noqa: PLC0415 - few machines need it
             EventFileSource,
         )
 
-        finders["--tensorboard.logdir"] = EventFileSource(options.logdirs)
+        finders["--tensorboard.logdir"] = EventFileSource(options.logdirs, clock=clock)
     if options.globs:
         from trainvitals.sources.training.loglines import (  # noqa: PLC0415 - few machines need it
             LogLineSource,
@@ -320,7 +320,9 @@ def _make_finders(options: TrainingOptions) -> dict[str, FindsRuns]:
         from trainvitals.sources.training.profiles import PROFILES  # noqa: PLC0415
 
         own = () if options.patterns is None else read_patterns(options.patterns)
-        finders["--trainlog.glob"] = LogLineSource(options.globs, patterns=(*own, *PROFILES))
+        finders["--trainlog.glob"] = LogLineSource(
+            options.globs, patterns=(*own, *PROFILES), clock=clock
+        )
     return finders
 
 
