@@ -227,6 +227,19 @@ class Compare(TrainerCallback):
             self.losses.append((logs["loss"], step(record, "loss")))
 
 
+def test_a_checkpoint_of_the_best_is_met_where_it_ends(train, run_dir):
+    """Nobody is told that it begins, so nobody may call its time a wait for data."""
+    callback = TrainvitalsCallback()
+    peek = Peek(callback, "on_evaluate", "on_save", "on_step_begin")
+    train(
+        callback, peek, max_steps=2, eval_strategy="steps", eval_steps=1, save_strategy="best",
+        metric_for_best_model="loss", save_total_limit=1,
+    )  # fmt: skip
+    phases = [(hook, phase) for hook, phase, _ in peek.seen if hook != "on_step_begin"]
+    assert phases[:2] == [("on_evaluate", "other"), ("on_save", "data_wait")]
+    assert state(read_only(run_dir), "checkpoints") >= 1
+
+
 def test_the_loss_is_the_trainers_own(train):
     """Logged at every step, the Trainer's loss and ours are the same number."""
     compare = Compare(TrainvitalsCallback())
@@ -404,6 +417,25 @@ def test_an_error_of_the_training_is_the_runs_last_word(train, run_dir, capsys):
     assert state(record, "state") == State.FAILED
     assert record.last_words == "ZeroDivisionError"
     assert step(record, "steps") == 0
+
+
+def test_a_training_after_one_that_broke_is_another_run(train, run_dir):
+    """Where nobody told us of the error, as in a notebook, the next training does."""
+    callback = TrainvitalsCallback()
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, *_, **__):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(callback, Stop(), max_steps=2)
+    (broken,) = run_dir.glob("*.tv")
+    train(callback, max_steps=2)
+    assert state(decode(broken.read_bytes()), "state") == State.FAILED
+    broken.unlink()
+    record = read_only(run_dir)
+    assert state(record, "state") == State.FINISHED
+    assert step(record, "samples") == 8
 
 
 def test_a_model_can_be_copied_and_saved_while_it_is_watched(train):

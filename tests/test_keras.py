@@ -252,6 +252,25 @@ def test_an_error_of_ours_does_not_end_the_fit(run_dir, monkeypatch, caplog, bro
     assert len([message for message in caplog.messages if "RuntimeError" in message]) == 1
 
 
+def test_a_fit_after_one_that_broke_is_another_run(run_dir):
+    """Where nobody told us of the error, as in a notebook, the next fit does."""
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, *_, **__):
+            raise KeyboardInterrupt
+
+    callback = TrainvitalsCallback(batch_size=4)
+    with pytest.raises(KeyboardInterrupt):
+        fit(callback, Stop())
+    (broken,) = run_dir.glob("*.tv")
+    fit(callback, epochs=1)
+    assert state(decode(broken.read_bytes()), "state") == State.FAILED
+    broken.unlink()
+    record = read_only(run_dir)
+    assert state(record, "state") == State.FINISHED
+    assert step(record, "samples") == 64
+
+
 def test_a_monitor_of_the_users_own_is_finished_by_the_user(run_dir):
     """Several fits may be one run."""
     with TrainingMonitor("both") as monitor:

@@ -151,3 +151,11 @@ def test_a_description_that_is_too_long_is_refused():
     """The static description has 3584 bytes."""
     with pytest.raises(ValueError, match="at most 3584"):
         runfile.encode_header(Identity("r", static={"script": "x" * 4000}))
+
+
+def test_hostile_text_in_a_header_is_made_printable():
+    """Control characters and lone surrogates never reach a label; what is long is cut."""
+    identity = Identity("a\n\ud800b", static={"framework": "x" * 500, "list": ["\x1b[31m"]})
+    decoded = runfile.decode_header(runfile.encode_header(identity))
+    assert decoded.run == "a__b"
+    assert decoded.static == {"framework": "x" * 200, "list": ["_[31m"]}

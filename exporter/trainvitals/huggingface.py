@@ -101,6 +101,9 @@ class TrainvitalsCallback(TrainerCallback):
         if self._is_off:
             return
         self._let_go()
+        if self._is_own and self.monitor is not None:
+            self.monitor.fail()  # the training before ended without a word, as in a notebook
+            self.monitor = None
         if self.monitor is None:
             self.monitor = TrainingMonitor(
                 self._run,
@@ -222,8 +225,8 @@ class TrainvitalsCallback(TrainerCallback):
     def on_evaluate(
         self,
         /,
-        args: TrainingArguments,  # noqa: ARG002 - the Trainer's order
-        state: TrainerState,  # noqa: ARG002 - likewise
+        args: TrainingArguments,
+        state: TrainerState,  # noqa: ARG002 - the Trainer's order
         control: TrainerControl,
         *,
         metrics: Mapping[str, object] | None = None,
@@ -240,6 +243,8 @@ class TrainvitalsCallback(TrainerCallback):
         self._forwards.is_in_validation = False
         self.monitor.log_validation(**values)
         self._mark_what_follows(control, is_evaluated=True)
+        if args.save_strategy == "best" and not control.should_save:
+            self.monitor.mark("other")  # whether a checkpoint follows is decided after us
 
     @guard
     def on_save(self, /, *_: object, **__: object) -> None:

@@ -95,6 +95,9 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         """Begin the run: what it is and how long it will be."""
         if self._is_off:
             return
+        if self._is_own and self.monitor is not None:
+            self.monitor.fail()  # the fit before ended without a word, as in a notebook
+            self.monitor = None
         if self.monitor is None:
             self.monitor = _MeansMonitor(
                 self._run,

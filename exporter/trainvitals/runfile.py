@@ -86,6 +86,7 @@ _IDENTITY = struct.Struct("<IIQ16sQdQiiiiiIII")
 _NAME_ENTRY_BYTES = 64
 _FEWEST_WORDS = 4
 _MOST_SECONDS = 1e9
+_MOST_TEXT = 200
 _U64_PAIR = struct.Struct("<QQ")
 _WORD = struct.Struct("<Q")
 _LIVE = struct.Struct("<dd")
@@ -427,31 +428,37 @@ def _decode_static(text: bytes) -> dict[str, str | Sequence[str]]:
         raise RunFileError("damaged", "its static description is no JSON") from error
     if not isinstance(static, dict):
         raise RunFileError("damaged", "its static description is no JSON object")
-    return {key: value for key, value in static.items() if _is_description(value)}
+    return {_clean(key): _clean_all(value) for key, value in static.items() if _describes(value)}
 
 
-def _is_description(value: object) -> bool:
+def _describes(value: object) -> bool:
     return isinstance(value, str) or (
         isinstance(value, list) and all(isinstance(item, str) for item in value)
     )
 
 
+def _clean_all(value: str | Sequence[str]) -> str | Sequence[str]:
+    return _clean(value) if isinstance(value, str) else [_clean(item) for item in value]
+
+
+def _clean(text: str) -> str:
+    """Make text fit for a label: what cannot be printed, a lone surrogate too, becomes `_`."""
+    return "".join(c if c.isprintable() else "_" for c in text[:_MOST_TEXT])
+
+
 def _decode_newest(
     data: bytes, at: int, slot_bytes: int, empty: tuple[float, ...]
 ) -> tuple[float, ...] | None:
-    newest = 0
-    words: tuple[float, ...] | None = None
-    for base in (at, at + slot_bytes):
-        sequence, used = _U64_PAIR.unpack_from(data, base)
-        if sequence <= newest or not _FEWEST_WORDS <= used < slot_bytes // 8:
+    slots = [(_U64_PAIR.unpack_from(data, base), base) for base in (at, at + slot_bytes)]
+    for (sequence, used), base in sorted(slots, reverse=True):
+        if not sequence or not _FEWEST_WORDS <= used < slot_bytes // 8:
             continue
         end = base + 8 * used
         if _WORD.unpack_from(data, end)[0] == zlib.crc32(data[base:end]):
-            newest = sequence
             known = min(used, len(empty))
             mono_ns, *values = struct.unpack_from(f"<Q{known - 3}d", data, base + 16)
-            words = (float(sequence), float(used), float(mono_ns), *values, *empty[known:])
-    return words
+            return (float(sequence), float(used), float(mono_ns), *values, *empty[known:])
+    return None
 
 
 def _decode_name(data: bytes, at: int) -> tuple[str, str]:

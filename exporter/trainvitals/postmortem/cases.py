@@ -25,6 +25,7 @@ _TOGETHER_SECONDS = 20.0
 # SIGHUP, SIGINT and SIGTERM: what a launcher sends to the ranks that are left.
 _ASKED_TO_END = frozenset({1, 2, 15})
 _MOST_TIME, _MOST_COUNT = 4e9, 1e15
+_MOST_CHARACTERS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,11 @@ class Start:
 
     @property
     def static(self) -> Mapping[str, str]:
-        """What describes it, as far as it is text."""
+        """What describes it, as far as it is text, and fit to be shown."""
         return {
-            name: value for name, value in self.identity.static.items() if isinstance(value, str)
+            clean_text(name): clean_text(value)
+            for name, value in self.identity.static.items()
+            if isinstance(value, str)
         }
 
     def value(self, name: str) -> float | None:
@@ -146,6 +149,11 @@ class Run:
         return tuple(
             start for start in self.starts if start.attempt == latest or start.ending is None
         )
+
+    @property
+    def has_attempts(self) -> bool:
+        """Whether it was started again."""
+        return any(start.attempt for start in self.starts)
 
     @property
     def ranks_alive(self) -> int:
@@ -224,3 +232,9 @@ def is_length(seconds: float) -> bool:
 def is_well(run: Run) -> bool:
     """Tell whether a run finished or goes on, with no rank of its last attempt that ended badly."""
     return run.reason in WELL
+
+
+def clean_text(text: str) -> str:
+    """Make a text that somebody left fit to be shown: printable, and at most 128 characters."""
+    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return clean[:_MOST_CHARACTERS]

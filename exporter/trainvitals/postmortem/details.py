@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 
-from trainvitals.postmortem.cases import Event, Run, Start
-from trainvitals.postmortem.findings import clean_text, describe_static
+from trainvitals.postmortem.cases import Event, Run, Start, clean_text
 from trainvitals.postmortem.quantities import (
     write_bytes,
     write_clock,
@@ -210,7 +209,7 @@ def _describe_memory(start: Start) -> list[str]:
     if retries:
         parts.append(f"{retries} retries of the allocator")
     if ooms:
-        parts.append(f"{ooms} times out of memory")
+        parts.append(f"out of memory {'once' if ooms == 1 else f'{ooms} times'}")
     return ["accelerator: " + parts[0], *parts[1:]] if parts else []
 
 
@@ -249,12 +248,16 @@ def _describe_checkpoint(start: Start, near: float, zone: tzinfo | None) -> str:
     step = start.find_checkpoint()
     words = f"at {write_clock(at, near, zone)}" + ("" if step is None else f", step {step}")
     if start.ending is not None and start.ending.time >= at:
-        words += f", {write_duration(start.ending.time - at)} before the end"
+        words += f", {write_duration(start.ending.time - at)} before {_name_end(start)}"
     elif start.ending is None and near >= at:
         words += f", {write_duration(near - at)} ago"
     if start.reason != "finished" and step is not None and last is not None and last >= step:
         words += f"; to resume from it loses {last - step} steps"
     return words
+
+
+def _name_end(start: Start) -> str:
+    return "the end" if start.is_end_seen else "it was last heard of"
 
 
 def _describe_restarts(run: Run) -> str:
@@ -269,7 +272,7 @@ def _describe_restarts(run: Run) -> str:
 
 
 def _describe_process(start: Start, near: float, zone: tzinfo | None) -> list[str]:
-    identity, static = start.identity, describe_static(start.static)
+    identity, static = start.identity, start.static
     pid, script = start.liveness.host_pid or identity.pid, static.get("script", "")
     began = write_clock(identity.created_time, near, zone)
     return [

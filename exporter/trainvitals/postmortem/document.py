@@ -46,8 +46,8 @@ from collections.abc import Mapping
 from datetime import timezone
 
 from trainvitals.postmortem.advice import advise
-from trainvitals.postmortem.cases import Run, Start
-from trainvitals.postmortem.findings import Findings, clean_text, describe_static
+from trainvitals.postmortem.cases import Run, Start, clean_text
+from trainvitals.postmortem.findings import Findings
 from trainvitals.postmortem.quantities import write_iso
 from trainvitals.postmortem.screen import describe_run
 from trainvitals.runfile import ABSENT, STATE, STATE_WORDS, STEP_WORDS, Record
@@ -117,7 +117,7 @@ def _describe_start(start: Start) -> dict[str, object]:
             for event in start.list_events()
         ],
         "machine": {} if ending is None else dict(ending.machine),
-        "description": describe_static(start.static),
+        "description": dict(start.static),
         "metrics": _list_metrics(start.record),
         "record": _describe_record(start.record),
     }

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainvitals.errors import ConfigurationError, SourceError
-from trainvitals.postmortem.cases import Run, Start, is_length
+from trainvitals.postmortem.cases import Run, Start, clean_text, is_length
 from trainvitals.runfile import STATE, STEP, Identity, Record, State
 from trainvitals.sources.training.attempts import Attempt, AttemptLedger
 from trainvitals.sources.training.directory import RunDirectory, SeenFile
@@ -25,7 +25,6 @@ from trainvitals.sources.training.rates import measure_progress, measure_rates
 from trainvitals.sources.training.stalls import judge_stall
 
 _NANOSECONDS = 1e9
-_MOST_NAME_CHARACTERS = 128
 _MOST_NAMES = 8
 _STOPPED = ("T", "t")
 _STATE, _STATE_TIME = STATE["state"], STATE["state_time"]
@@ -301,14 +300,3 @@ def _order_run(run: Run) -> tuple[bool, float]:
     if ended is not None:
         return False, -ended
     return True, -max(start.identity.created_time for start in run.starts)
-
-
-def clean_text(text: str) -> str:
-    """Make a text that somebody left fit to be shown: printable, and at most 128 characters."""
-    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return clean[:_MOST_NAME_CHARACTERS]
-
-
-def describe_static(static: Mapping[str, str]) -> dict[str, str]:
-    """Give what describes a run, fit to be shown."""
-    return {clean_text(name): clean_text(value) for name, value in static.items()}

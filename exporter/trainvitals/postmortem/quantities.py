@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timezone, tzinfo
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
-_TENTHS_BELOW, _MILLISECONDS_BELOW = 10.0, 0.1
+_TENTHS_BELOW, _MILLISECONDS_BELOW = 10.0, 1.0
 _LATEST_TIME = 4e9
 _WHOLE_FROM = 100.0
 _KIB, _MIB, _GIB = 1024.0, 1024.0**2, 1024.0**3

@@ -328,7 +328,7 @@ class TrainingMonitor(StepRecorder):
         """Say that a checkpoint is safe."""
         self._journal.add("checkpoints")
         self._journal.set("last_checkpoint_time", self._clock())
-        self._journal.note("checkpoint", self._words[_GLOBAL_STEP])
+        self._journal.note("checkpoint", self._global_before + self._step_count)
         self._publish_all(self._monotonic())
 
     @guard

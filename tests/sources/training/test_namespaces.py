@@ -51,6 +51,7 @@ def test_a_trainer_that_shares_nothing_is_read():
         assert file.record.step[STEP["loss"]] == 0.25
         assert file.record.identity.pid == 1
         assert (file.liveness.is_alive, file.liveness.evidence) == (True, "lock")
+        assert not file.can_be_noted
         assert file.path.match(f"/proc/*/root{RUNS}/run.0.1.*.tv")
         os.kill(file.liveness.host_pid, 9)
         trainer.process.wait()

@@ -102,7 +102,7 @@ class DeathRegister:
     def _meet(
         self, key: Hashable, file: SeenFile, now: float, gpu_uuids: Collection[str]
     ) -> _Death:
-        note = read_ending(file.path)
+        note = read_ending(file.path) if file.can_be_noted else None
         if note is not None:
             self._count(file, note)
             return _Death(note, file.liveness, now, is_told=True)
@@ -111,7 +111,7 @@ class DeathRegister:
         ending = _judge(file, _date(file.record, now if died_here else None))
         if died_here:
             ending = replace(ending, machine=self._describe(gpu_uuids))
-        write_ending(file.path, ending)
+        _note(file, ending)
         return _Death(ending, file.liveness, now)
 
     def _judge_again(self, death: _Death, file: SeenFile) -> None:
@@ -120,7 +120,7 @@ class DeathRegister:
         ending = replace(_judge(file, before.time), machine=before.machine)
         if ending != before and not (death.is_told and ending.reason != before.reason):
             death.ending = ending
-            write_ending(file.path, ending)
+            _note(file, ending)
 
     def _count(self, file: SeenFile, ending: Ending) -> None:
         identity = file.record.identity
@@ -128,6 +128,11 @@ class DeathRegister:
         exits = self._exits.pop(run, None) or dict.fromkeys(REASONS, 0)
         exits[ending.reason] += 1
         self._exits[run] = exits  # at the end, for the oldest are forgotten
+
+
+def _note(file: SeenFile, ending: Ending) -> None:
+    if file.can_be_noted:
+        write_ending(file.path, ending)
 
 
 def _judge(file: SeenFile, when: float) -> Ending:

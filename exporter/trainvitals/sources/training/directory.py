@@ -63,6 +63,8 @@ class SeenFile:
         record: What it says; while `is_current` is False, what it said last.
         liveness: Whether its writer lives.
         is_current: Whether its records are whole now.
+        can_be_noted: Whether a note on its end may be read and written beside it. Not in a
+            container, where a path could lead us, who are root, to any place of the host.
     """
 
     path: Path
@@ -70,6 +72,7 @@ class SeenFile:
     record: Record
     liveness: Liveness
     is_current: bool
+    can_be_noted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class RunDirectory:
         self._oom_kills.begin()
         self._look(now)
         damaged = 0
+        can_be_noted = isinstance(self._folder, Path)
         seen: list[SeenFile] = []
         for inode, file in list(self._files.items()):
             file.read(now)
@@ -150,7 +154,16 @@ class RunDirectory:
                 continue
             if not file.is_current:
                 damaged += 1
-            seen.append(SeenFile(file.path, file.key, file.record, file.liveness, file.is_current))
+            seen.append(
+                SeenFile(
+                    file.path,
+                    file.key,
+                    file.record,
+                    file.liveness,
+                    file.is_current,
+                    can_be_noted,
+                )
+            )
         return DirectoryReading(tuple(seen), damaged + len(self._refused), len(self._omitted))
 
     def detach(self) -> None:
@@ -180,7 +193,8 @@ class RunDirectory:
         try:
             self._discard_dead(folder, now)
             self._discard_omitted(folder)
-            self._discard_notes(folder, now)
+            if isinstance(self._folder, Path):
+                self._discard_notes(folder, now)
         finally:
             os.close(folder)
 

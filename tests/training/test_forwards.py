@@ -1,0 +1,138 @@
+"""Hooks on real modules: which forward passes count, and what is taken from them."""
+
+import threading
+
+import pytest
+import torch
+
+from trainvitals.training.forwards import ForwardPasses
+from trainvitals.training.monitor import TrainingMonitor
+
+
+class Tower(torch.nn.Module):
+    """Gives the mean of its input as its loss, as a dictionary, a tuple or an object."""
+
+    def __init__(self, form="dictionary"):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor(1.0))
+        self.form = form
+
+    def forward(self, input_ids, num_items_in_batch=None):
+        """Divide by the number of items where it is given."""
+        loss = self.weight * input_ids.float().sum() / (num_items_in_batch or input_ids.numel())
+        if self.form == "dictionary":
+            return {"loss": loss}
+        if self.form == "tuple":
+            return (loss, input_ids)
+        return type("Output", (), {"loss": loss})()
+
+
+@pytest.fixture
+def monitor(tmp_path):
+    """Give a monitor of the test's own."""
+    with TrainingMonitor("forwards", run_dir=tmp_path) as monitor:
+        yield monitor
+
+
+def watch(monitor, model, **settings):
+    """Give what watches a model, at the begin of a step."""
+    passes = ForwardPasses(monitor, batch_size=7, **settings)
+    passes.watch(model)
+    passes.start_step()
+    return passes
+
+
+@pytest.mark.parametrize("form", ["dictionary", "tuple", "object"])
+def test_a_step_is_its_micro_batches(monitor, form):
+    """Two of 2 rows of 3 tokens, with the losses 1 and 3, are 4 rows, 12 tokens and the loss 2."""
+    model = Tower(form)
+    passes = watch(monitor, model)
+    model(input_ids=torch.full((2, 3), 1))
+    assert monitor.current_phase == "backward"
+    passes.end_micro_batch()
+    model(input_ids=torch.full((2, 3), 3))
+    passes.end_step()
+    assert (passes.samples, passes.tokens) == (4, 12)
+    assert passes.loss.item() == 2
+    assert not passes.loss.requires_grad
+
+
+def test_scaled_losses_are_parts(monitor):
+    """Of 12 items the first 6 give 6/12, the others 18/12; together that is 2."""
+    model = Tower()
+    passes = watch(monitor, model)
+    model(input_ids=torch.full((2, 3), 1), num_items_in_batch=12)
+    passes.end_micro_batch()
+    model(input_ids=torch.full((2, 3), 3), num_items_in_batch=12)
+    passes.end_step()
+    assert passes.loss.item() == 2
+
+
+def test_the_items_of_other_ranks_are_taken_out(monitor):
+    """With two ranks' items in the divisor it is doubled, also where it is scaled in place later."""
+    model = Tower()
+    passes = watch(monitor, model, ranks=2)
+    outputs = model(input_ids=torch.full((2, 3), 1), num_items_in_batch=12)
+    outputs["loss"] *= 2
+    passes.end_step()
+    assert passes.loss.item() == 1
+
+
+def test_forwards_without_gradients_do_not_count(monitor):
+    """Generation and reference models run within a step of training."""
+    model = Tower()
+    passes = watch(monitor, model)
+    monitor.mark("other")
+    with torch.no_grad():
+        model(input_ids=torch.ones(2, 3))
+    assert monitor.current_phase == "other"
+    model(input_ids=torch.ones(1, 3))
+    passes.end_step()
+    assert (passes.samples, passes.tokens) == (1, 3)
+
+
+def test_a_forward_in_evaluation_mode_is_validation(monitor):
+    """Whoever asked for it, and with gradients or without."""
+    model = Tower()
+    passes = watch(monitor, model)
+    model.eval()(input_ids=torch.ones(2, 3))
+    assert monitor.current_phase == "validation"
+    assert passes.samples == 0
+
+
+def test_two_towers_see_the_same_samples(monitor):
+    """Of two forwards in a micro-batch both have tokens, and neither has the step's loss alone."""
+    model = Tower()
+    passes = watch(monitor, model)
+    model(input_ids=torch.ones(2, 3))
+    model(input_ids=torch.ones(2, 5))
+    passes.end_step()
+    assert (passes.samples, passes.tokens) == (2, 16)
+    assert passes.loss is None
+
+
+def test_a_step_that_was_not_seen_has_the_batch_size(monitor):
+    """Two micro-batches of 7 rows are 14; tokens and loss are unknown."""
+    passes = watch(monitor, Tower())
+    passes.end_micro_batch()
+    passes.end_step()
+    assert (passes.samples, passes.tokens, passes.loss) == (14, None, None)
+
+
+def test_other_threads_are_left_alone(monitor):
+    """The replicas of DataParallel have the model's hooks and run side by side."""
+    model = Tower()
+    passes = watch(monitor, model)
+    thread = threading.Thread(target=lambda: model(input_ids=torch.ones(2, 3)))
+    thread.start()
+    thread.join()
+    passes.end_step()
+    assert (passes.samples, passes.tokens, passes.loss) == (7, None, None)
+
+
+def test_what_is_no_model_is_not_watched(monitor):
+    """A Trainer without a model, or with one of another framework, goes on."""
+    passes = ForwardPasses(monitor, batch_size=7)
+    passes.watch(None)
+    passes.close()
+    assert monitor.errors.count == 0
