@@ -119,6 +119,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         self._open_step = _OpenStep()
         self._step_before = 0
         self._batch: int | None = None
+        self._has_tokens = True
         self._validation: dict[str, object] | None = None
         self._is_saving = False
         self._is_own = self.monitor is None
@@ -162,6 +163,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         self._end_saving()
         self.current_epoch = trainer.current_epoch
         self._batch = None
+        self._has_tokens = True
         self._open_step = _OpenStep()
         monitor = self._watched()
         monitor.start_epoch(trainer.current_epoch, steps=_count_epoch_steps(trainer))
@@ -177,7 +179,8 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         batch_idx: int,
     ) -> None:
         """The batch is there: forward."""
-        self._end_saving()
+        if self._is_saving:
+            self._end_saving()
         self._pace.begin_batch()
         self._step_before = trainer.global_step
         self._watched().mark("forward")
@@ -221,7 +224,10 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         """Count the batch, end the step where it was its last, and look at the resources."""
         samples = count_samples(batch) or 0
         is_automatic = pl_module.automatic_optimization
-        self._open_step.add(samples, count_tokens(batch), _find_loss(outputs))
+        tokens = count_tokens(batch) if self._has_tokens else None
+        if self._batch is None:  # batches of a loader are alike
+            self._has_tokens = tokens is not None
+        self._open_step.add(samples, tokens, _find_loss(outputs))
         is_over = trainer.global_step != self._step_before or not is_automatic
         self._pace.end_batch(samples, steps=int(is_over))
         monitor = self._watched()
@@ -308,9 +314,10 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     def _watched(self) -> TrainingMonitor:
         """Give the monitor, without which no fit was begun."""
-        if self.monitor is None:
+        monitor = self.monitor
+        if monitor is None:
             raise RuntimeError("setup was not called; add the callback before the fit begins")
-        return self.monitor
+        return monitor
 
     def _leave(self, trainer: Trainer) -> TrainingMonitor | None:
         """End a fit: give its monitor, None where there was no fit."""
@@ -440,7 +447,7 @@ def _choose_gpus(trainer: Trainer) -> list[int] | None:
 
 
 def _find_loss(outputs: object) -> Tensor | None:
-    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+    loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
     detach = getattr(loss, "detach", None)
     return detach() if detach is not None else None
 

@@ -185,6 +185,28 @@ def test_a_phase_gives_way_to_the_one_before(make):
     assert monitor.current_phase == "init"
 
 
+def test_a_run_that_dies_in_a_phase_died_there(make):
+    """An exception inside a context leaves its phase as the last one."""
+    monitor = make()
+    monitor.start_epoch()
+    with pytest.raises(OSError, match="disk full"), monitor, monitor.phase("checkpoint"):
+        raise OSError("disk full")
+    assert read(monitor)["phase"] == runfile.Phase.CHECKPOINT
+
+
+def test_a_checkpoint_is_noted_with_its_step(make):
+    """The step is the one that was just done, though it was not published yet."""
+    monitor = make(global_step=10)
+    monitor._publish_seconds = 1e9
+    for _ in range(5):
+        monitor.update_batch(1)
+    monitor.checkpoint_saved()
+    words = read(monitor)
+    code = runfile.EVENTS.index("checkpoint")
+    noted = [words[f"event_value_{i}"] for i in range(8) if words.get(f"event_code_{i}") == code]
+    assert noted == [15.0]
+
+
 def test_a_first_step_that_nobody_announced_has_no_duration(make, clock):
     """Without start_epoch or a mark the first step's beginning is unknown, not zero."""
     monitor = make()

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainvitals.training.timeseries import Timeseries, order_columns
@@ -168,8 +168,10 @@ def test_no_descriptor_is_left(tmp_path, open_series):
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+@settings(max_examples=50, deadline=None)
 @given(
-    header=st.binary(max_size=200),
+    header=st.binary(max_size=200)
+    | st.binary(max_size=50).map(lambda tail: b"step,timestamp" + tail),
     metrics=st.dictionaries(
         st.sampled_from([*METRICS, "gpu_1_util", "other"]), st.floats(), max_size=7
     ),

@@ -163,7 +163,7 @@ def _explain_circumstances(start: Start, run: Run) -> tuple[str, ...]:
     if age is not None and limit is not None and age > limit:
         found.append(f"It had stood still for {write_duration(age)} before it died.")
         if start.phase in {"forward", "backward", "optimizer"} and (run.world_size or 0) > 1:
-            found.append("There a rank mostly waits for another one, in a collective.")
+            found.append("In that phase a rank mostly waits for another one, in a collective.")
     if start.phase in _MEANINGS_OF_PHASES:
         found.append(_MEANINGS_OF_PHASES[start.phase])
     if start.phase == "data_wait" and _is_long(start):
@@ -172,7 +172,8 @@ def _explain_circumstances(start: Start, run: Run) -> tuple[str, ...]:
         found.append("Losses were NaN or infinite: the training had diverged before it died.")
     left = _memory_left(start)
     if left is not None and start.reason != "oom":
-        found.append(f"The machine had only {write_bytes(left)} of memory left.")
+        likely = ": the OOM killer is likely" if start.reason in {"signal", "unknown"} else ""
+        found.append(f"The machine had only {write_bytes(left)} of memory left{likely}.")
     return tuple(found)
 
 

@@ -117,7 +117,7 @@ def choose_run(findings: Findings, name: str | None) -> Run:
         )
     if name is None:
         return findings.runs[0]
-    names = [run.name for run in findings.runs]
+    names = sorted(run.name for run in findings.runs)
     found = [run for run in findings.runs if run.name == name] or [
         run for run in findings.runs if run.name.startswith(name)
     ]
@@ -125,7 +125,7 @@ def choose_run(findings: Findings, name: str | None) -> Run:
         return found[0]
     if found:
         raise ConfigurationError(
-            f"{name!r} may be {_list([run.name for run in found])}; write more"
+            f"{name!r} may be {_list(sorted(run.name for run in found))}; write more"
         )
     raise ConfigurationError(f"no run {name!r} in {findings.directory}; there is {_list(names)}")
 

@@ -162,7 +162,7 @@ def _write_notes(findings: Findings, width: int) -> list[str]:
             f"Not believed: {_count(findings.disbelieved, 'note')} on how a rank ended, by another "
             "user; ask again as root or as the exporter's user."
         )
-    return [textwrap.fill(note, width) for note in notes]
+    return [textwrap.fill(note, width, break_on_hyphens=False) for note in notes]
 
 
 def _describe_stall(run: Run) -> str:

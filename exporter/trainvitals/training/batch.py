@@ -5,7 +5,7 @@ Only shapes and lengths are looked at, so that no device is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 _DEEPEST = 4
 
@@ -36,15 +36,22 @@ def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
 
 def _count_in_collection(batch: object, depth: int) -> int | None:
     members = _list_members(batch)
-    length = len(members) or None if isinstance(batch, Sequence) else None
-    shapes = (getattr(member, "shape", None) for member in members)
-    first_dimensions = {int(shape[0]) for shape in shapes if shape is not None and len(shape)}
-    if len(first_dimensions) == 1:
-        return first_dimensions.pop()
-    if first_dimensions and length is not None:
-        return length
+    first: int | None = None
+    for member in members:
+        shape = getattr(member, "shape", None)
+        if shape is None or not len(shape):
+            continue
+        if first is None:
+            first = int(shape[0])
+        elif first != shape[0] and isinstance(batch, Sequence):
+            return len(batch)
+    if first is not None:
+        return first
     counts = (count_samples(member, depth=depth - 1) for member in members)
-    return next((count for count in counts if count is not None), length)
+    found = next((count for count in counts if count is not None), None)
+    if found is None and isinstance(batch, Sequence):
+        return len(batch) or None
+    return found
 
 
 def count_tokens(batch: object, *, depth: int = 2) -> int | None:
@@ -61,10 +68,11 @@ def count_tokens(batch: object, *, depth: int = 2) -> int | None:
     return None
 
 
-def _list_members(batch: object) -> list[object]:
+def _list_members(batch: object) -> Sequence[object]:
+    if isinstance(batch, list | tuple):
+        return batch
     if isinstance(batch, Mapping):
         return list(batch.values())
     if isinstance(batch, Sequence):
-        members: Iterable[object] = batch
-        return list(members)
+        return batch
     return list(getattr(batch, "__dict__", {}).values())

@@ -521,8 +521,9 @@ class _PhaseContext(AbstractContextManager[None]):
         self._before = self._monitor.current_phase
         self._monitor.mark(self._name)
 
-    def __exit__(self, *_: object) -> None:
-        self._monitor.mark(self._before)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:  # what an exception ended is what the run died in
+            self._monitor.mark(self._before)
 
 
 class _Silencer:

@@ -227,23 +227,22 @@ class ResourceMonitor:
     def _look(self, batch: int, step: int, *, prints: bool) -> None:
         """Look at the resources after a batch, and tell everybody."""
         is_fresh = self._sample()
-        metrics = self._metrics
-        texts = [text.removeprefix(f"{WARNING_SIGN} ") for text in self.check_alerts(metrics)]
-        cleared = [finding.text for finding in self._changes.cleared]
-        if is_fresh:
-            unusual = self._compare_with_usual()
-            if self.adaptive_alerts:
-                texts += [finding.text for finding in unusual.raised]
-                cleared += [finding.text for finding in unusual.cleared]
-        self._tell_monitor()
+        news = self._judge() if is_fresh else ""
         if self._exports:
-            self.export_timeseries(metrics, step)
+            self.export_timeseries(self._metrics, step)
         if prints:
-            self._console.show(
-                write_block(batch, metrics)
-                + (write_alerts(texts) if texts else "")
-                + write_cleared(cleared)
-            )
+            self._console.show(write_block(batch, self._metrics) + news)
+
+    def _judge(self) -> str:
+        """Tell the monitor what is alarming or unusual now; give what to print of it."""
+        told = [text.removeprefix(f"{WARNING_SIGN} ") for text in self.check_alerts(self._metrics)]
+        cleared = [finding.text for finding in self._changes.cleared]
+        unusual = self._compare_with_usual()
+        if self.adaptive_alerts:
+            told += [finding.text for finding in unusual.raised]
+            cleared += [finding.text for finding in unusual.cleared]
+        self._tell_monitor()
+        return (write_alerts(told) if told else "") + write_cleared(cleared)
 
     def _pause(self) -> None:
         """The run does something else than train."""

@@ -15,7 +15,6 @@ continued under its own header. Lines are written whole.
 
 from __future__ import annotations
 
-import csv
 import io
 import logging
 import re
@@ -141,7 +140,7 @@ def _read_header(path: Path) -> tuple[list[str], bool]:
             is_whole = file.read(1) == b"\n"
     except FileNotFoundError:
         return [], True
-    header = next(csv.reader([first.decode(errors="replace").strip()]), [])
+    header = first.decode(errors="replace").strip().split(",")
     if header[:2] != ["step", "timestamp"]:
         raise OSError(17, "a file that is no resource log is in the way")
     return header, is_whole

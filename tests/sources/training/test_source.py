@@ -21,6 +21,7 @@ from tests.sources.training.trainer import (
 )
 from trainvitals.runfile import ABSENT, ALERTS, STATE, STEP, State
 from trainvitals.sources.files import Roots
+from trainvitals.sources.training.attempts import Losses
 from trainvitals.sources.training.reading import RankReading, RunReading, RunsReading
 from trainvitals.sources.training.source import TrainingOptions, TrainingSource
 from trainvitals.sources.training.surroundings import Surroundings
@@ -139,7 +140,7 @@ def test_a_killed_run_is_told_in_the_next_reading(machine: Machine, caplog):
     assert run.exits[reason] == 1
     assert sum(run.exits.values()) == 1
     assert run.ranks_alive == 0
-    words = "died of signal 9" if kernel_tells_exits() else "died, and nobody says how"
+    words = "died of signal 9" if kernel_tells_exits() else "died for reasons unknown"
     assert [r.getMessage() for r in caplog.records if r.name == "trainvitals"] == [
         f"run run rank 0 {words}"
     ]
@@ -360,3 +361,19 @@ def test_alerts_that_were_active_are_remembered(machine: Machine, monkeypatch):
         file.record = write_record(identity=file.identity, alerts=nonsense, state=nonsense)
         assert machine.rank().alerts_seen == 0b101
     assert path.exists()
+
+
+def test_a_dead_run_is_still_followed_by_its_successor_after_many_readings(machine: Machine):
+    """What has settled is not looked at again, and is not forgotten."""
+    with Trainer(machine.runs) as first:
+        machine.read()
+        first.kill(signal.SIGKILL)
+        machine.clock.ahead = 60
+        for _ in range(4):
+            ending = machine.rank().ending
+        with Trainer(machine.runs):
+            assert machine.run().losses == Losses(1, 0, 0)
+            assert machine.run().losses == Losses(1, 0, 0)
+    assert machine.rank().ending is not None
+    assert machine.rank().ending != ending
+    assert sum(machine.run().exits.values()) in (1, 2)

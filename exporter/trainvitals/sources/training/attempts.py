@@ -116,7 +116,8 @@ class AttemptLedger:
         """Take up the attempts whose files are there now.
 
         Args:
-            attempts: All of them, dead or alive, in any order.
+            attempts: All of them, dead or alive, in any order; those that were dead before and
+                have not changed may be left out.
 
         Returns:
             What was lost so far, by run; only of runs that have attempts now.
@@ -133,6 +134,10 @@ class AttemptLedger:
         _forget(self._worst, runs)
         _forget(self._chains, {(attempt.run, attempt.rank) for attempt in ordered})
         return {run: self._worst[run] for run in runs}
+
+    def find(self, run: str) -> Losses | None:
+        """Give what a run has lost so far; None for one that was never taken up."""
+        return self._worst.get(run)
 
 
 def _forget(kept: dict[Key, Value], present: Collection[Key]) -> None:

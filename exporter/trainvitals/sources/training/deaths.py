@@ -87,6 +87,11 @@ class DeathRegister:
             _tell(file, death.ending)
         return death.ending
 
+    def is_told(self, key: Hashable) -> bool:
+        """Tell whether a rank's death was counted and told, so that nothing more will be."""
+        death = self._deaths.get(key)
+        return death is not None and death.is_told
+
     def count_exits(self, run: str) -> Mapping[str, int]:
         """Count the processes of a run that ended, by each of `REASONS`."""
         return self._exits.get(run) or dict.fromkeys(REASONS, 0)
@@ -174,10 +179,12 @@ def describe_ending(ending: Ending) -> str:
         case "finished":
             return "finished"
         case "exception":
+            if ending.exception is None and ending.exit_code is None:
+                return "failed"
             return f"failed with {ending.exception or f'exit code {ending.exit_code}'}"
         case "oom":
             return "was killed because memory ran out"
         case "signal":
             return f"died of signal {ending.signal}"
         case _:
-            return "died, and nobody says how"
+            return "died for reasons unknown"

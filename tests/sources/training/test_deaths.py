@@ -1,0 +1,133 @@
+"""How ranks ended: told once, counted once."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.sources.training.rows import NOON, write_record
+from trainvitals.runfile import Identity, State
+from trainvitals.sources.training.deaths import DeathRegister, describe_ending
+from trainvitals.sources.training.directory import SeenFile
+from trainvitals.sources.training.endings import Ending, read_ending
+from trainvitals.sources.training.liveness import Liveness
+from trainvitals.sources.training.processes import Exit
+from trainvitals.sources.training.rankfile import FileKey
+
+KILLED = Liveness(is_alive=False, evidence="lock", host_pid=42)
+BY_SIGNAL = replace(KILLED, exit=Exit(None, 9))
+
+
+@pytest.fixture
+def told(caplog):
+    """Gives what was told in the log so far."""
+    caplog.set_level(logging.INFO, logger="trainvitals")
+    return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def see(directory: Path, liveness: Liveness = KILLED, **words: float) -> SeenFile:
+    """Give the run file of rank 3 after 1200 steps."""
+    record = write_record(
+        identity=Identity("llama", rank=3, created_time=NOON - 60), global_step=1200, **words
+    )
+    return SeenFile(directory / "llama.tv", FileKey(1, 2), record, liveness, is_current=True)
+
+
+def test_a_death_that_the_kernel_explains_is_told_and_counted_at_once(tmp_path: Path, told):
+    """Later looks change nothing."""
+    register = DeathRegister(lambda uuids: {"gpus": len(uuids)})
+    register.note_living("key")
+    for later in (0, 5, 50):
+        ending = register.judge("key", see(tmp_path, BY_SIGNAL), NOON + later, ["GPU-0"])
+        assert (ending.reason, ending.signal, ending.time) == ("signal", 9, NOON)
+        assert ending.machine == {"gpus": 1}
+    assert register.count_exits("llama")["signal"] == 1
+    assert told() == [("WARNING", "run llama rank 3 died of signal 9 at step 1200")]
+
+
+def test_the_kernel_has_ten_seconds_to_explain_a_death(tmp_path: Path, told):
+    """It tells once the parent has looked, so until then nothing is told or counted."""
+    register = DeathRegister()
+    register.note_living("key")
+    assert register.judge("key", see(tmp_path), NOON, []).reason == "unknown"
+    assert register.judge("key", see(tmp_path), NOON + 9, []).reason == "unknown"
+    assert told() == []
+    assert sum(register.count_exits("llama").values()) == 0
+    ending = register.judge("key", see(tmp_path, BY_SIGNAL), NOON + 9.5, [])
+    assert (ending.reason, ending.time) == ("signal", NOON)
+    assert told() == [("WARNING", "run llama rank 3 died of signal 9 at step 1200")]
+    note = read_ending(tmp_path / "llama.tv")
+    assert note is not None
+    assert note.signal == 9
+
+
+def test_a_death_that_nobody_explains_is_told_as_such(tmp_path: Path, told):
+    """What comes too late does not change what was counted."""
+    register = DeathRegister()
+    register.note_living("key")
+    register.judge("key", see(tmp_path), NOON, [])
+    register.judge("key", see(tmp_path), NOON + 10, [])
+    assert told() == [("WARNING", "run llama rank 3 died for reasons unknown at step 1200")]
+    late = register.judge("key", see(tmp_path, BY_SIGNAL), NOON + 20, [])
+    assert late.reason == "unknown"
+    assert register.count_exits("llama") == {
+        "finished": 0,
+        "exception": 0,
+        "signal": 0,
+        "oom": 0,
+        "unknown": 1,
+    }
+
+
+def test_a_run_that_finished_is_no_warning(tmp_path: Path, told):
+    """It ended when it said so, not when somebody looked."""
+    register = DeathRegister()
+    file = see(tmp_path, state=float(State.FINISHED), state_time=NOON - 30)
+    assert register.judge("key", file, NOON, []).time == NOON - 30
+    assert told() == [("INFO", "run llama rank 3 finished at step 1200")]
+
+
+def test_a_rank_that_was_never_seen_alive_ended_with_its_last_record(tmp_path: Path):
+    """Nobody knows what the machine looked like then."""
+    register = DeathRegister(lambda _: {"memory_available_bytes": 1.0})
+    ending = register.judge("key", see(tmp_path, BY_SIGNAL, wall_time=NOON - 40), NOON, [])
+    assert ending.time == NOON - 40
+    assert ending.machine == {}
+
+
+def test_a_note_of_another_exporter_is_believed_and_not_told_again(tmp_path: Path, told):
+    """It is counted, so that the count is that of the page."""
+    DeathRegister().judge("key", see(tmp_path, BY_SIGNAL), NOON, [])
+    before = told()
+    register = DeathRegister()
+    assert register.judge("key", see(tmp_path), NOON + 50, []).signal == 9
+    assert register.count_exits("llama")["signal"] == 1
+    assert told() == before
+
+
+def test_what_was_counted_stays_counted_when_files_go(tmp_path: Path):
+    """A rank whose file is gone is forgotten, and its run's count is not."""
+    register = DeathRegister()
+    register.judge("key", see(tmp_path, BY_SIGNAL), NOON, [])
+    register.forget(set())
+    assert register.count_exits("llama")["signal"] == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (Ending("finished", 0, None, None, NOON, ""), "finished"),
+        (Ending("exception", None, None, "KeyError", NOON, ""), "failed with KeyError"),
+        (Ending("exception", 3, None, None, NOON, ""), "failed with exit code 3"),
+        (Ending("exception", None, None, None, NOON, ""), "failed"),
+        (Ending("oom", None, 9, None, NOON, ""), "was killed because memory ran out"),
+        (Ending("signal", None, 11, None, NOON, ""), "died of signal 11"),
+        (Ending("unknown", None, None, None, NOON, ""), "died for reasons unknown"),
+    ],
+)
+def test_an_ending_is_told_in_a_few_words(ending: Ending, words: str):
+    """Only what is known is said."""
+    assert describe_ending(ending) == words
