@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -99,6 +99,7 @@ class ExporterProcess:
         machine: Whose drivers it finds; none when None.
         arguments: More arguments of `trainvitals serve`.
         environ: More variables.
+        wrapper: A command that runs the exporter in its own place, such as `setpriv`.
 
     Attributes:
         port: Where it listens.
@@ -112,6 +113,7 @@ class ExporterProcess:
         *,
         arguments: tuple[str, ...] = (),
         environ: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
     ) -> None:
         self._log = directory / f"exporter-{time.monotonic_ns()}.log"
         variables = {
@@ -121,7 +123,7 @@ class ExporterProcess:
             **(machine.environment() if machine is not None else {}),
             **(environ or {}),
         }
-        command = [sys.executable, "-m", "trainvitals", "serve"]
+        command = [*wrapper, sys.executable, "-m", "trainvitals", "serve"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "--web.listen-address=127.0.0.1:0", *arguments],

@@ -19,11 +19,15 @@ BROAD = {"Exception", "BaseException"}
 CONFINED = {
     "matplotlib": {"plot/picture.py"},
     "prometheus_client": {"prometheus.py"},
-    "pynvml": {"sources/accelerators/nvidia.py", "sources/accelerators/nvidia_device.py"},
+    "pynvml": {
+        "sources/accelerators/nvidia.py",
+        "sources/accelerators/nvidia_device.py",
+        "training/gpus.py",  # inside a training process: no reader process, no worker
+    },
     "pyhlml": {"sources/accelerators/hlml.py"},
 }
 # Where a broad except may stand, by module and function.
-BROAD_EXCEPTS = {("crew.py", "attempt")}
+BROAD_EXCEPTS = {("crew.py", "attempt"), ("training/outer.py", "guarded")}
 
 
 def name_of(path):

@@ -138,7 +138,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
                 rank=trainer.global_rank,
                 world_size=trainer.world_size,
                 framework="lightning",
-                framework_version=str(_PACKAGES[0].__version__),
+                framework_version=_find_version(trainer),
             )
         logger = _ValuesLogger(self._take_values, self._end_saving, trainer.default_root_dir)
         self._logger = logger
@@ -424,6 +424,11 @@ class _ValuesLogger(DummyLogger):
 
     def after_save_checkpoint(self, checkpoint_callback: object) -> None:
         self._end_saving()
+
+
+def _find_version(trainer: Trainer) -> str:
+    used = (package for package in _PACKAGES if isinstance(trainer, package.Trainer))
+    return str(next(used, _PACKAGES[0]).__version__)
 
 
 def _known(number: float | None) -> int | None:

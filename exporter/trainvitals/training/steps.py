@@ -433,7 +433,7 @@ class StepRecorder:
         words[_STEPS] = count
         words[_EPOCH_STEP] = count - self._epoch_counts[0]
         words[_GLOBAL_STEP] = self._global_before + count
-        words[_SAMPLES] = self._samples
+        words[_SAMPLES] = self._samples if self._samples or not count else ABSENT
         words[_TOKENS] = self._tokens or ABSENT
         words[_TRAIN_SECONDS] = self._train_seconds
         words[_STEP_SECONDS] = self._step_seconds or ABSENT

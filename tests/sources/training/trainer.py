@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from trainvitals.runfile import (
@@ -105,10 +107,23 @@ def compose_run_file(
     return bytes(data)
 
 
+@cache
 def kernel_tells_exits() -> bool:
     """Tell whether the kernel tells how a process ended after it was collected (6.15 and newer)."""
-    major, minor = os.uname().release.split(".")[:2]
-    return (int(major), int(minor)) >= (6, 15)
+    if not hasattr(os, "pidfd_open"):
+        return False
+    get_info, exit_info = 0xC040FF0B, 1 << 3
+    info = bytearray(struct.pack("=Q56x", exit_info))
+    with subprocess.Popen(["sleep", "60"]) as process:
+        pidfd = os.pidfd_open(process.pid)
+        process.kill()
+    try:
+        fcntl.ioctl(pidfd, get_info, info)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return bool(struct.unpack_from("=Q", info)[0] & exit_info)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:

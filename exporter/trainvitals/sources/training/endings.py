@@ -28,7 +28,6 @@ import json
 import logging
 import math
 import os
-import secrets
 import signal
 import stat
 from collections.abc import Mapping
@@ -203,7 +202,7 @@ def _encode(ending: Ending) -> bytes:
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
-    hidden = f".{name}.{secrets.token_hex(4)}"
+    hidden = f".{name}.{os.urandom(4).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(hidden, flags, 0o644, dir_fd=folder)
     try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import struct
 import sys
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +89,7 @@ def read_host(*, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cg
     """Read which boot and which PID namespace this is; what cannot be read is unknown."""
     try:
         text = (procfs / "sys/kernel/random/boot_id").read_text(encoding="ascii", errors="replace")
-        boot_id = uuid.UUID(text.strip()).bytes
+        boot_id = _read_uuid(text)
     except (OSError, ValueError):
         boot_id = _UNKNOWN_BOOT
     namespace = _read_inode(procfs / "1/ns/pid") or _read_inode(procfs / "self/ns/pid")
@@ -277,6 +276,18 @@ class Pulse:
             )
             self._dead = dead
         return dead
+
+
+def _read_uuid(text: str) -> bytes:
+    """Read a UUID; `uuid` would cost the exporter some memory.
+
+    Raises:
+        ValueError: It is none.
+    """
+    data = bytes.fromhex(text.strip().replace("-", ""))
+    if len(data) != len(_UNKNOWN_BOOT):
+        raise ValueError(f"{text!r} is no UUID")
+    return data
 
 
 def _read_inode(path: Path) -> int:

@@ -37,6 +37,8 @@ from trainvitals.sources.training.surroundings import Surroundings
 
 DEFAULT_RUN_DIR = Path("/dev/shm/trainvitals")  # noqa: S108 - the documented default
 _FOUND_SECONDS = 1.0
+# To look at every process costs 20 us for each, so a new container's runs may wait for a minute.
+_SEARCH_SECONDS = 60.0
 _STOPPED = ("T", "t")
 
 
@@ -104,7 +106,9 @@ class TrainingSource:
         self._monotonic_ns = monotonic_ns
         self._host = read_host(procfs=roots.procfs, cgroupfs=roots.sysfs / "fs/cgroup")
         self._directory = RunDirectory(options.run_dir, host=self._host)
-        self._containers = ContainerDirectories(options.run_dir.absolute(), host=self._host)
+        self._containers = ContainerDirectories(
+            options.run_dir.absolute(), host=self._host, search_seconds=_SEARCH_SECONDS
+        )
         self._finders = _make_finders(options, clock)
         self._crew = Crew(name="runs", limit=max(1, len(self._finders)))
         self._starts = StartRegister(surroundings or Surroundings(roots=roots))

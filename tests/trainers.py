@@ -1,0 +1,204 @@
+"""Real training processes that use the monitor, and places where they have a hard time.
+
+    with Restless(runs) as trainer:
+        trainer.kill()
+        assert trainer.read().step[STEP["steps"]] > 0
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trainvitals.runfile import STATE, STEP, Record, decode
+
+LONG = bool(os.environ.get("TRAINVITALS_TEST_LONG"))
+SOURCE_ROOT = Path(__file__).parents[1] / "exporter"
+_FAKES = Path(__file__).with_name("fakes")
+# The same file system as that of the run directory a user has, and never one that waits for a disk.
+_PYTHON = (sys.executable, "-S", "-E")
+
+
+class Restless:
+    """A process that trains as fast as it can; see `fakes/restless_training.py`.
+
+    Args:
+        directory: The run directory.
+        run: The run.
+        rank: Its rank.
+        hold_seconds: How long `hold` holds it up.
+
+    Attributes:
+        process: The process.
+    """
+
+    def __init__(
+        self, directory: Path, run: str = "restless", rank: int = 0, hold_seconds: float = 0.0
+    ) -> None:
+        script = _FAKES / "restless_training.py"
+        self.process = subprocess.Popen(
+            [*_PYTHON, script, SOURCE_ROOT, directory, run, str(rank), str(hold_seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._path: Path | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self.process.pid
+
+    @property
+    def path(self) -> Path:
+        """The run file; waits until there is one."""
+        if self._path is None:
+            assert self.process.stdout is not None
+            self._path = Path(self.process.stdout.readline().strip())
+        return self._path
+
+    def read(self) -> Record:
+        """Read its run file."""
+        return decode(self.path.read_bytes())
+
+    def hold(self) -> None:
+        """Hold it up in the midst of a step."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """Kill it and collect it, as its launcher would."""
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Restless:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def check_record(record: Record) -> int:
+    """Check that the numbers of a restless trainer's record are of one moment; give its step."""
+    step, state = record.step, record.state
+    steps = step[STEP["steps"]]
+    for word, factor in (
+        ("samples", 7),
+        ("tokens", 21),
+        ("global_step", 1),
+        ("epoch_step", 1),
+        ("loss", 1),
+        ("learning_rate", 2),
+        ("gradient_norm", 3),
+    ):
+        assert step[STEP[word]] == factor * steps, word
+    first, last = STEP["step_bucket_0"], STEP["step_bucket_10"]
+    assert sum(step[first : last + 1]) == steps
+    phases = step[STEP["total_data_wait"] : STEP["total_other"] + 1]
+    assert sum(phases) == pytest.approx(step[STEP["train_seconds"]], rel=1e-6, abs=1e-3)
+    evaluations = state[STATE["evaluations"]]
+    assert 0 <= steps - 100 * evaluations < 200
+    if evaluations:
+        assert state[STATE["validation_loss"]] == evaluations
+        assert [split for _, split in record.metrics] == ["validation"] * 2
+        found = {name: state[STATE["metric_0"] + i] for i, (name, _) in enumerate(record.metrics)}
+        assert found == {"iou": 2 * evaluations, "dice": 3 * evaluations}
+    return int(steps)
+
+
+def train(
+    directory: Path, trouble: str = "none", *, wrapper: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run `fakes/regression_training.py` to its end.
+
+    Args:
+        directory: The run directory.
+        trouble: What happens to it.
+        wrapper: A command that runs the script in its own place.
+    """
+    return subprocess.run(
+        [*wrapper, *_PYTHON, _FAKES / "regression_training.py", SOURCE_ROOT, trouble],
+        env={**os.environ, "TRAINVITALS_RUN_DIR": str(directory)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def train_with_workers(directory: Path, kind: str) -> subprocess.Popen[str]:
+    """Start `fakes/worker_training.py`, whose workers are started in this way."""
+    environ = {name: value for name, value in os.environ.items() if "COV" not in name}
+    return subprocess.Popen(
+        [sys.executable, _FAKES / "worker_training.py", kind],
+        env={**environ, "PYTHONPATH": str(SOURCE_ROOT), "TRAINVITALS_RUN_DIR": str(directory)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def in_own_mounts(commands: str, *arguments: object) -> Sequence[str]:
+    """Give a wrapper that runs a command after some shell commands, with mounts of its own.
+
+    Args:
+        commands: Run first; `$1` and so on are the arguments.
+        arguments: They are not handed to the command itself.
+    """
+    if not _has_own_mounts():
+        pytest.skip("needs user namespaces: unshare --map-root-user --mount fails here")
+    script = f'{commands} && shift {len(arguments)} && exec "$@"'
+    shell = ("sh", "-c", script, "sh", *map(str, arguments))
+    return ("unshare", "--map-root-user", "--mount", *shell)
+
+
+def without_privileges() -> Sequence[str]:
+    """Give a wrapper that runs a command as a user who may do what modes and owners allow."""
+    if os.geteuid() != 0:
+        return ()
+    wrapper = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
+    if subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("runs as root and cannot give that up: setpriv fails here")
+    return wrapper
+
+
+@contextmanager
+def burning(count: int) -> Iterator[None]:
+    """Keep so many processes busy meanwhile."""
+    busy = [subprocess.Popen([*_PYTHON, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def read_footprint(pid: int) -> tuple[int, int, int]:
+    """Give the descriptors, the threads and the resident memory in bytes of a process."""
+    process = psutil.Process(pid)
+    return process.num_fds(), process.num_threads(), process.memory_info().rss
+
+
+@cache
+def _has_own_mounts() -> bool:
+    try:
+        tried = subprocess.run(
+            ["unshare", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"],
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return False
+    return tried.returncode == 0
