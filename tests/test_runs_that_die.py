@@ -58,6 +58,12 @@ def scrape_anew(exporter: ExporterProcess) -> Page:
     return page
 
 
+def meet(exporter: ExporterProcess, trainers: Sequence[Restless]) -> Page:
+    """Let the exporter see trainers alive, for only then can it learn how they end."""
+    assert all(trainer.path.exists() for trainer in trainers)
+    return scrape_anew(exporter)
+
+
 def check_dead(page: Page, trainer: Restless, rank: dict[str, str]) -> None:
     """Check that a page tells of a trainer that was killed, and what it did at last."""
     steps = check_record(trainer.read())
@@ -81,13 +87,13 @@ def test_every_kill_leaves_a_whole_record_and_shows_at_once(exporter: ExporterPr
             return [stack.enter_context(trainer) for trainer in trainers]
 
         doomed, before = start(0), (0, 0, 0)
+        meet(exporter, doomed)
         for number in range(KILLS // BATCH):
             living = start(number + 1)
             for trainer in doomed:
-                assert trainer.path.exists()
                 time.sleep(moments.uniform(0, 0.02))
                 trainer.kill()
-            page = scrape_anew(exporter)
+            page = meet(exporter, living)
             run = f"round {number}"
             for rank, trainer in enumerate(doomed):
                 check_dead(page, trainer, {"run": run, "rank": str(rank)})
@@ -103,8 +109,6 @@ def test_every_kill_leaves_a_whole_record_and_shows_at_once(exporter: ExporterPr
             if number == WARM_UP_ROUNDS:
                 before = read_footprint(exporter.pid)
             doomed = living
-        for trainer in doomed:
-            assert trainer.path.exists()
         after = read_footprint(exporter.pid)
     print("descriptors, threads, bytes:", before, after)
     assert after[0] <= before[0]

@@ -92,6 +92,9 @@ def check_record(record: Record) -> int:
     """Check that the numbers of a restless trainer's record are of one moment; give its step."""
     step, state = record.step, record.state
     steps = step[STEP["steps"]]
+    if not steps:  # killed before the first was over
+        assert step[STEP["samples"]] == step[STEP["train_seconds"]] == 0
+        return 0
     for word, factor in (
         ("samples", 7),
         ("tokens", 21),

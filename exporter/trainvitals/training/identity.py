@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ def identify(launch: Launch, *, framework: str | None, framework_version: str | 
         "framework": framework,
         "framework_version": framework_version or "",
         "client_version": __version__,
-        "hostname": platform.node()[:_MOST_TEXT],
+        "hostname": _name_host()[:_MOST_TEXT],
         "script": Path(sys.argv[0] if sys.argv else "").name[:_MOST_TEXT],
         "clock": "host",
         "accelerator_uuids": _find_accelerators(),
@@ -70,3 +69,7 @@ def _find_accelerators() -> list[str]:
         return []
     uuid = getattr(cuda.get_device_properties(cuda.current_device()), "uuid", None)
     return [f"GPU-{uuid}"] if uuid else []
+
+
+def _name_host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
