@@ -68,7 +68,7 @@ class Page:
         """Every sample, in the order of the page."""
         return [sample for family in self.families.values() for sample in family.samples]
 
-    def find(self, name: str | None = None, **labels: str) -> list[Sample]:
+    def find(self, name: str | None = None, /, **labels: str) -> list[Sample]:
         """Give the samples that have this name (any when None) and these labels."""
         return [
             sample
@@ -76,7 +76,7 @@ class Page:
             if name in (None, sample.name) and labels.items() <= sample.labels.items()
         ]
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, name: str, /, **labels: str) -> float | None:
         """Give the value of the one such sample; None when there is none.
 
         Raises:
@@ -86,7 +86,7 @@ class Page:
         assert len(found) <= 1, found
         return found[0].value if found else None
 
-    def values(self, name: str, by: str, **labels: str) -> dict[str, float]:
+    def values(self, name: str, /, by: str, **labels: str) -> dict[str, float]:
         """Give the values of all such samples by the value of one label."""
         return {sample.labels[by]: sample.value for sample in self.find(name, **labels)}
 

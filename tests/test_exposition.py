@@ -240,6 +240,16 @@ def test_kept_shapes_and_numbers_are_bounded():
     assert last.decode().endswith('probe{n="7"} 1.5\n')
 
 
+def test_large_shapes_are_kept_by_their_size():
+    """A thousand shapes of a hundred samples leave no more text behind than small ones do."""
+    exposition = Exposition()
+    for number in range(1000):
+        samples = tuple(("", (("n", f"{number} {each}"),)) for each in range(100))
+        family = Family("probe", "gauge", "A probe.", samples)
+        exposition.write([Block(number, lambda family=family: (family,), [0.5] * 100)])
+    assert sum(map(len, exposition._kept.values())) <= 40_000
+
+
 def test_not_a_number_is_not_kept():
     """Each NaN is another key, so none is remembered."""
     exposition = Exposition()

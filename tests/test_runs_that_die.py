@@ -31,7 +31,7 @@ from trainvitals.scrape import REUSE_SECONDS
 
 KILLS = 300 if LONG else 30
 BATCH = 3
-WARM_UP_ROUNDS = 4
+WARM_UP_ROUNDS = KILLS // BATCH // 2
 MIB = 1 << 20
 ENDED = "training_process_end_timestamp_seconds"
 INCOMPATIBLE = "training_client_incompatible_files"
@@ -114,3 +114,149 @@ def test_every_kill_leaves_a_whole_record_and_shows_at_once(exporter: ExporterPr
     assert after[0] <= before[0]
     assert after[1] <= before[1]
     assert after[2] - before[2] < 2 * MIB
+
+
+def test_a_kill_before_anybody_looked_is_a_death_that_nobody_explains(
+    exporter: ExporterProcess, runs: Path
+):
+    """The kernel tells how a process ended only to those who met it alive."""
+    with Restless(runs) as trainer:
+        assert trainer.path.exists()
+        trainer.kill()
+    page = scrape_anew(exporter)
+    rank = {"run": "restless", "rank": "0"}
+    assert page.value("training_process_up", **rank) == 0
+    assert set(page.values(ENDED, "reason", **rank)) == {"unknown"}
+    assert page.value("training_process_exit_code", **rank) is None
+    assert page.value("training_samples_total", **rank) == 7 * check_record(trainer.read())
+
+
+def test_a_kill_while_the_run_begins_leaves_a_whole_file_or_none(
+    exporter: ExporterProcess, runs: Path
+):
+    """Whatever moment of its start it hits, no file is half there, and no page is lost."""
+    moments = random.Random(6)
+    with ExitStack() as stack:
+        for number in range(KILLS // 3):
+            trainer = stack.enter_context(Restless(runs, "early", number))
+            time.sleep(moments.uniform(0, 0.15))
+            trainer.kill()
+    page = scrape_anew(exporter)
+    assert page.value(INCOMPATIBLE) == 0
+    files = list(runs.glob("*.tv"))
+    for path in files:
+        check_record(decode(path.read_bytes()))
+    up = page.values("training_process_up", "rank", run="early")
+    assert list(up.values()) == [0] * min(64, len(files))
+
+
+def test_a_stopped_rank_stands_still_alone_and_can_be_killed(exporter: ExporterProcess, runs: Path):
+    """The rank beside it gets on; SIGCONT heals it; a kill of a stopped process is a death."""
+    with Restless(runs, "pair", 0) as other, Restless(runs, "pair", 1) as trainer:
+        meet(exporter, (other, trainer))
+        os.kill(trainer.pid, signal.SIGSTOP)
+        page = scrape_anew(exporter)
+        for name in ("training_process_stopped", "training_stalled"):
+            assert page.values(name, "rank", run="pair") == {"0": 0, "1": 1}
+        assert page.values("training_process_up", "rank", run="pair") == {"0": 1, "1": 1}
+        steps = page.value("training_steps_total", run="pair", rank="1")
+        os.kill(trainer.pid, signal.SIGCONT)
+        page = exporter.scrape_until(
+            lambda page: page.value("training_steps_total", run="pair", rank="1") != steps,
+            "training",
+        )
+        for name in ("training_process_stopped", "training_stalled"):
+            assert page.values(name, "rank", run="pair") == {"0": 0, "1": 0}
+        os.kill(trainer.pid, signal.SIGSTOP)
+        assert scrape_anew(exporter).value("training_process_stopped", run="pair", rank="1") == 1
+        trainer.kill()
+        page = scrape_anew(exporter)
+        check_dead(page, trainer, {"run": "pair", "rank": "1"})
+        assert page.value("training_process_up", run="pair", rank="0") == 1
+        assert page.value("training_ranks_seen", run="pair") == 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(not LONG, reason="waits for more than a minute; run it with `make test-long`")
+def test_a_step_that_hangs_is_a_stall_after_its_limit(exporter: ExporterProcess, runs: Path):
+    """Steps of microseconds may take a minute at most; the next progress heals it."""
+    rank = {"run": "restless", "rank": "0"}
+    with Restless(runs, hold_seconds=70) as trainer:
+        meet(exporter, [trainer])
+        trainer.hold()
+        held_at = time.monotonic()
+        time.sleep(50)
+        page = scrape_anew(exporter)
+        assert page.value("training_stall_threshold_seconds", **rank) == 60
+        assert page.value("training_stalled", **rank) == 0
+        exporter.scrape_until(
+            lambda page: page.value("training_stalled", **rank) == 1, "training", seconds=18
+        )
+        assert 60 < time.monotonic() - held_at < 70
+        exporter.scrape_until(lambda page: page.value("training_stalled", **rank) == 0, "training")
+        assert page.value("training_process_stopped", **rank) == 0
+
+
+@pytest.mark.parametrize("kind", ["fork", "spawn", "forkserver", "bare"])
+def test_children_of_a_run_leave_no_trace(exporter: ExporterProcess, runs: Path, kind: str):
+    """They write to no run file, make none, and end nobody's run; the lock stays the trainer's."""
+    rank = {"run": "loader", "rank": "0"}
+    with train_with_workers(runs, kind) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        path, answers = json.loads(line)
+        page = scrape_anew(exporter)
+        record = decode(Path(path).read_bytes())
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert all(own is None for _, own in answers)
+    assert [str(each) for each in runs.glob("*.tv")] == [path]
+    words = {name: record.step[STEP[name]] for name in ("steps", "samples", "loss")}
+    assert words == {"steps": 10, "samples": 70, "loss": 0.5}
+    assert record.state[STATE["state"]] == State.RUNNING
+    assert record.state[STATE["checkpoints"]] == 0
+    assert record.state[STATE["evaluations"]] == 1
+    assert record.metrics == (("own", "validation"),)
+    assert page.value("training_process_up", **rank) == 1
+    assert page.value("training_rank_info", host_pid=str(process.pid), **rank) == 1
+    page = scrape_anew(exporter)
+    assert set(page.values(ENDED, "reason", **rank)) == {"finished"}
+
+
+@pytest.mark.parametrize("is_seen_before", [True, False])
+def test_a_program_that_takes_the_place_of_a_run_is_not_the_run(
+    exporter: ExporterProcess, runs: Path, *, is_seen_before: bool
+):
+    """The process lives on, but what trained is gone, and nobody says why."""
+    script = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); import trainvitals;"
+        "monitor = trainvitals.TrainingMonitor('replaced', run_dir=sys.argv[2], publish_seconds=0);"
+        "monitor.update_batch(7); print(flush=True); sys.stdin.readline();"
+        "os.execlp('sh', 'sh', '-c', 'echo; exec sleep 60')"
+    )
+    rank = {"run": "replaced", "rank": "0"}
+    command = [sys.executable, "-S", "-E", "-c", script, SOURCE_ROOT, runs]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        if is_seen_before:
+            assert scrape_anew(exporter).value("training_process_up", **rank) == 1
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        page = scrape_anew(exporter)
+        process.kill()
+        later = scrape_anew(exporter)
+    for each in (page, later):
+        assert each.value("training_process_up", **rank) == 0
+        assert set(each.values(ENDED, "reason", **rank)) == {"unknown"}
+        assert each.value("training_process_exit_code", **rank) is None
+        assert each.value("training_samples_total", **rank) == 7

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,54 +14,10 @@ import pytest
 
 from tests.exporter_process import ExporterProcess, Page
 from tests.sources.training.trainer import kernel_tells_exits
+from tests.trainers import SOURCE_ROOT, Loop
 from trainvitals.scrape import REUSE_SECONDS
 
-LOOP = Path(__file__).parent / "fakes/instrumented_training.py"
-SOURCE_ROOT = Path(__file__).parents[1] / "exporter"
 RUN = {"run": "instrumented", "rank": "0"}
-
-
-class Loop:
-    """The loop as a process.
-
-    Args:
-        directory: The run directory.
-        first_step: From which step it goes on.
-    """
-
-    def __init__(self, directory: Path, first_step: int = 0) -> None:
-        environ = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
-        environ["TRAINVITALS_RUN_DIR"] = str(directory)
-        self.process = subprocess.Popen(
-            [sys.executable, LOOP, str(first_step)],
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "trains\n"
-
-    def accounts(self) -> dict[str, list[float]]:
-        """Let it stop training and give its own accounts."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("enough\n")
-        self.process.stdin.flush()
-        accounts: dict[str, list[float]] = json.loads(self.process.stdout.readline())
-        return accounts
-
-    def kill(self) -> None:
-        """Kill it and collect it, as its launcher would."""
-        self.process.kill()
-        self.process.wait()
-
-    def __enter__(self) -> Loop:  # noqa: PYI034 - Self is not in Python 3.10
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """Real training processes that use the monitor, and places where they have a hard time.
 
-    with Restless(runs) as trainer:
-        trainer.kill()
-        assert trainer.read().step[STEP["steps"]] > 0
+with Restless(runs) as trainer:
+    trainer.kill()
+    assert trainer.read().step[STEP["steps"]] > 0
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -88,6 +89,55 @@ class Restless:
         self.process.communicate()
 
 
+class Loop:
+    """A process that trains as the documents show; see `fakes/instrumented_training.py`.
+
+    Args:
+        directory: The run directory.
+        first_step: From which step it goes on.
+        wrapper: A command that runs the script in its own place.
+
+    Attributes:
+        process: The process, or its wrapper.
+    """
+
+    def __init__(
+        self, directory: Path, first_step: int = 0, *, wrapper: Sequence[str] = ()
+    ) -> None:
+        environ = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
+        environ["TRAINVITALS_RUN_DIR"] = str(directory)
+        self.process = subprocess.Popen(
+            [*wrapper, sys.executable, _FAKES / "instrumented_training.py", str(first_step)],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "trains\n"
+
+    def accounts(self) -> dict[str, list[float]]:
+        """Let it stop training and give its own accounts."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("enough\n")
+        self.process.stdin.flush()
+        accounts: dict[str, list[float]] = json.loads(self.process.stdout.readline())
+        return accounts
+
+    def kill(self) -> None:
+        """Kill it and collect it, as its launcher would."""
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Loop:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
 def check_record(record: Record) -> int:
     """Check that the numbers of a restless trainer's record are of one moment; give its step."""
     step, state = record.step, record.state
@@ -152,28 +202,37 @@ def train_with_workers(directory: Path, kind: str) -> subprocess.Popen[str]:
     )
 
 
-def in_own_mounts(commands: str, *arguments: object) -> Sequence[str]:
-    """Give a wrapper that runs a command after some shell commands, with mounts of its own.
+def in_own_mounts(before: str, directory: Path, *, after: str = "true") -> Sequence[str]:
+    """Give a wrapper that runs a command with mounts of its own.
 
     Args:
-        commands: Run first; `$1` and so on are the arguments.
-        arguments: They are not handed to the command itself.
+        before: Shell commands that are run first.
+        directory: Is `$0` in the shell commands.
+        after: Shell commands that are run when the command ended well.
     """
     if not _has_own_mounts():
         pytest.skip("needs user namespaces: unshare --map-root-user --mount fails here")
-    script = f'{commands} && shift {len(arguments)} && exec "$@"'
-    shell = ("sh", "-c", script, "sh", *map(str, arguments))
-    return ("unshare", "--map-root-user", "--mount", *shell)
+    script = f'{before} && "$@" && {after}'
+    return ("unshare", "--map-root-user", "--mount", "sh", "-c", script, str(directory))
 
 
 def without_privileges() -> Sequence[str]:
-    """Give a wrapper that runs a command as a user who may do what modes and owners allow."""
+    """Give a wrapper that runs a command as its user, who may do what modes and owners allow."""
+    return _set_privileges("--inh-caps=-all", "--bounding-set=-all") if os.geteuid() == 0 else ()
+
+
+def as_nobody() -> Sequence[str]:
+    """Give a wrapper that runs a command as nobody, who may read what root may, and write nowhere."""
     if os.geteuid() != 0:
-        return ()
-    wrapper = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
-    if subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("runs as root and cannot give that up: setpriv fails here")
-    return wrapper
+        pytest.skip("needs root, to become somebody else")
+    reading = "-all,+dac_read_search"  # where Python may be installed for root alone
+    return _set_privileges(
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        f"--inh-caps={reading}",
+        f"--ambient-caps={reading}",
+    )
 
 
 @contextmanager
@@ -192,6 +251,13 @@ def read_footprint(pid: int) -> tuple[int, int, int]:
     """Give the descriptors, the threads and the resident memory in bytes of a process."""
     process = psutil.Process(pid)
     return process.num_fds(), process.num_threads(), process.memory_info().rss
+
+
+def _set_privileges(*options: str) -> Sequence[str]:
+    wrapper = ("setpriv", *options)
+    if subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("runs as root and cannot give that up: setpriv fails here")
+    return wrapper
 
 
 @cache

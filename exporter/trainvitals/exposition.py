@@ -18,6 +18,9 @@ TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _KEPT_SHAPES = 256
+# About 3 MB; the page of 64 training ranks has 13,000 pieces, and other ones as soon as a rank goes
+# from one phase to another.
+_KEPT_PIECES = 40_000
 _KEPT_NUMBERS = 3072
 _NOT_OF_A_NAME = re.compile("^[0-9]|[^a-zA-Z0-9_]")
 _NEGATIVE_ZERO = struct.pack("=d", -0.0)
@@ -33,6 +36,7 @@ class Exposition:
     def __init__(self, *, openmetrics: bool = False) -> None:
         self._openmetrics = openmetrics
         self._kept: dict[Hashable, list[str]] = {}
+        self._kept_pieces = 0
         self._numbers = _Numbers()
 
     @property
@@ -67,8 +71,10 @@ class Exposition:
 
     def _keep(self, block: Block) -> list[str]:
         pieces = _write_pieces(block.describe(), openmetrics=self._openmetrics)
-        if len(self._kept) >= _KEPT_SHAPES:
+        self._kept_pieces += len(pieces)
+        if len(self._kept) >= _KEPT_SHAPES or self._kept_pieces > _KEPT_PIECES:
             self._kept.clear()
+            self._kept_pieces = len(pieces)
         self._kept[block.shape] = pieces
         return pieces
 

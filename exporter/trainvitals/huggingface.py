@@ -107,6 +107,8 @@ class TrainvitalsCallback(TrainerCallback):
         if self.monitor is None:
             self.monitor = TrainingMonitor(
                 self._run,
+                rank=args.process_index if args.world_size > 1 else None,
+                world_size=args.world_size if args.world_size > 1 else None,
                 framework="transformers",
                 framework_version=transformers.__version__,
                 flops_per_token=self._flops_per_token,

@@ -47,7 +47,7 @@ def main():
     answers = []
     if kind == "bare":
         fork_by_hand()
-        subprocess.run(["true"], check=True)  # noqa: S607
+        subprocess.run(["true"], check=True)
     else:
         context = multiprocessing.get_context(kind)
         queue = context.Queue()
@@ -59,7 +59,7 @@ def main():
             worker.join()
     for _ in range(10):
         monitor.update_batch(7, loss=0.5)
-    monitor.log(own=1.0)
+    monitor.log_validation(0.25, own=1.0)
     print(json.dumps([str(monitor.path), answers]), flush=True)
     sys.stdin.readline()
 

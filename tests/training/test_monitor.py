@@ -482,14 +482,17 @@ def test_training_goes_on_without_a_run_file(tmp_path, trouble, monkeypatch, cap
     assert "cannot see run r" in caplog.text
 
 
-def test_a_file_that_is_deleted_under_the_run_does_not_matter(make):
-    """The mapping outlives the name."""
+def test_a_file_that_is_deleted_under_the_run_does_not_matter(make, caplog):
+    """The mapping outlives the name; the end of the run says so."""
     monitor = make()
     monitor.path.unlink()
     for _ in range(10):
         monitor.update_batch(1, loss=0.5)
     assert monitor.samples_processed == 10
+    monitor.finish()
     assert monitor.errors.count == 0
+    (line,) = caplog.messages
+    assert line.startswith("the run file of run r was deleted under it: ")
 
 
 def test_two_monitors_never_share_a_file(make):

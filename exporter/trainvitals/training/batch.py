@@ -5,16 +5,19 @@ Only shapes and lengths are looked at, so that no device is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 _DEEPEST = 4
+_MOST_MEMBERS = 64  # enough to know what they are
 
 
 def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
     """Count the samples of a batch.
 
-    The first dimension of what has a shape counts; in a collection that of its members, or their
-    number where they differ (sequences of several lengths) or have no shape (texts).
+    The first dimension of what has a shape counts; in a collection that of its first member with
+    one. Tensors that differ in their first dimension alone are sequences of several lengths, each
+    a sample, as are members without a shape (texts).
 
     Args:
         batch: Anything.
@@ -26,27 +29,21 @@ def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
     graphs = getattr(batch, "num_graphs", None)
     if isinstance(graphs, int):
         return graphs
-    shape = getattr(batch, "shape", None)
+    shape = _find_shape(batch)
     if shape is not None:
-        return int(shape[0]) if len(shape) else None
+        return int(shape[0]) if shape else None
     if depth == 0 or isinstance(batch, str | bytes):
         return None
     return _count_in_collection(batch, depth)
 
 
 def _count_in_collection(batch: object, depth: int) -> int | None:
-    members = _list_members(batch)
-    first: int | None = None
-    for member in members:
-        shape = getattr(member, "shape", None)
-        if shape is None or not len(shape):
-            continue
-        if first is None:
-            first = int(shape[0])
-        elif first != shape[0] and isinstance(batch, Sequence):
-            return len(batch)
-    if first is not None:
-        return first
+    members = list(islice(_iterate_members(batch), _MOST_MEMBERS))
+    shapes = [shape for member in members if (shape := _find_shape(member))]
+    if shapes:
+        lengths = {shape[0] for shape in shapes}
+        is_ragged = len(lengths) > 1 and len({shape[1:] for shape in shapes}) == 1
+        return len(batch) if is_ragged and isinstance(batch, Sequence) else int(shapes[0][0])
     counts = (count_samples(member, depth=depth - 1) for member in members)
     found = next((count for count in counts if count is not None), None)
     if found is None and isinstance(batch, Sequence):
@@ -68,11 +65,14 @@ def count_tokens(batch: object, *, depth: int = 2) -> int | None:
     return None
 
 
-def _list_members(batch: object) -> Sequence[object]:
-    if isinstance(batch, list | tuple):
-        return batch
+def _find_shape(value: object) -> tuple[int, ...] | None:
+    shape = getattr(value, "shape", None)
+    return shape if isinstance(shape, tuple) else None
+
+
+def _iterate_members(batch: object) -> Iterator[object]:
     if isinstance(batch, Mapping):
-        return list(batch.values())
+        return iter(batch.values())
     if isinstance(batch, Sequence):
-        return batch
-    return list(getattr(batch, "__dict__", {}).values())
+        return iter(batch)
+    return iter(getattr(batch, "__dict__", {}).values())

@@ -83,6 +83,7 @@ class ForwardPasses:
         self._is_grad_enabled: Callable[[], bool] = loaded.is_grad_enabled
         self._tensor: type[torch.Tensor] = loaded.Tensor
         is_compiling: Callable[[], bool] = loaded.compiler.is_compiling
+        self._is_tracing: Callable[[], bool] = loaded.jit.is_tracing
         self._handles = [
             model.register_forward_pre_hook(Hook(self._before, is_compiling), with_kwargs=True),
             model.register_forward_hook(Hook(self._after, is_compiling), with_kwargs=True),
@@ -123,7 +124,7 @@ class ForwardPasses:
     def _before(
         self, module: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> None:
-        if get_ident() != self._thread:
+        if get_ident() != self._thread or self._is_tracing():
             return
         if not module.training:
             self.mark_validation()

@@ -28,8 +28,8 @@ def identify(launch: Launch, *, framework: str | None, framework_version: str | 
         framework, framework_version = _find_framework()
     ticks, boot_id, namespace = read_self()
     static: Mapping[str, str | Sequence[str]] = {
-        "framework": framework,
-        "framework_version": framework_version or "",
+        "framework": framework[:_MOST_TEXT],
+        "framework_version": (framework_version or "")[:_MOST_TEXT],
         "client_version": __version__,
         "hostname": _name_host()[:_MOST_TEXT],
         "script": Path(sys.argv[0] if sys.argv else "").name[:_MOST_TEXT],

@@ -43,6 +43,7 @@ _COUNTED_FROM_ZERO = (
     "names",
     "deviations",
 )
+_MOST_PLACES = 1024  # names may be made up anew on every step
 _SPLIT_OF = {"val": 2, "valid": 2, "validation": 2, "eval": 2, "test": 3, "train": 1}
 
 
@@ -73,6 +74,7 @@ class Journal:
         self._watch = _name_watched(watch)
         self._evaluations = EvaluationWatch(watch_mode)
         self._events = 0
+        self._places: dict[tuple[str, str | None], int | None] = {}
         self.is_dirty = True
         for name in _COUNTED_FROM_ZERO:
             self.set(name, 0.0)
@@ -117,6 +119,8 @@ class Journal:
         """
         for name, value in values:
             word = _OWN_WORDS.get(f"{split}_{name}" if split else name)
+            if word is None and split == "validation":
+                word = _OWN_WORDS.get(name)
             if word is not None:
                 self.set(word, value)
             else:
@@ -170,14 +174,26 @@ class Journal:
         self._recorder.state.publish(now, wall_time)
 
     def _log_free(self, name: str, value: float, split: str | None) -> None:
+        key = (name, split)
+        if key in self._places:
+            place = self._places[key]
+        else:
+            place = self._find_place(name, split)
+            if len(self._places) < _MOST_PLACES:
+                self._places[key] = place
+        if place is None:
+            self.add("dropped_names")
+            return
+        self._words[place] = value
+        self.is_dirty = True
+
+    def _find_place(self, name: str, split: str | None) -> int | None:
+        """Give the word of a free metric; None where there is no room for its name."""
         clean = "".join(c if c.isprintable() else "_" for c in name)
         clean = clean.encode(errors="replace")[:MOST_NAME_BYTES].decode(errors="ignore")
         number = self._recorder.find_metric(clean, _find_split(clean, split))
-        if number is None:
-            self.add("dropped_names")
-            return
-        self.set(f"metric_{number}", value)
         self.set("names", self._recorder.name_count)
+        return None if number is None else STATE[f"metric_{number}"]
 
 
 def _find_split(name: str, split: str | None) -> str:

@@ -3,7 +3,8 @@
 **Ranks.** Launchers nest: `srun` starts `torchrun`, a batch script starts `mpirun`. The innermost
 one knows best, so they are asked in the order of `_LAUNCHERS`; Slurm comes late because a batch
 script has `SLURM_PROCID=0` too, and hands it to all that `mpirun` starts. A launcher further out
-adds what the first does not tell, where it agrees about the rank.
+adds what the first does not tell, where it agrees about the rank. Where none tells of others,
+PyTorch's process group does, if it was made before: `torch.multiprocessing.spawn` sets no variable.
 
 **Run name**, the first that there is: the caller's, `TRAINVITALS_RUN`, `WANDB_RUN_ID`,
 `MLFLOW_RUN_ID`, the Slurm job (with its array task: `4711_3`), `TORCHELASTIC_RUN_ID` unless "none",
@@ -28,6 +29,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from types import ModuleType
 
 _MOST_NAME_BYTES = 80
 _MOST_NUMBER = 2**31 - 1
@@ -97,6 +99,7 @@ def read_launch(
     started: float | None = None,
     procfs: Path = Path("/proc"),
     parent: int | None = None,
+    modules: Mapping[str, ModuleType] = sys.modules,
 ) -> Launch:
     """Find out what this process is within its run.
 
@@ -113,14 +116,17 @@ def read_launch(
         started: When a process that is alone started, in Unix seconds; None for now.
         procfs: Where the start of the launcher is looked up.
         parent: The parent process; None asks the system.
+        modules: The modules that are loaded; torch is never imported here.
     """
     found = _find_ranks(environ)
+    if found.world_size <= 1:
+        found = _ask_process_group(found, modules)
     if rank is not None:
-        found = replace(found, rank=rank)
+        found = replace(found, rank=int(rank))
     if world_size is not None:
-        found = replace(found, world_size=world_size)
-    attempts = _count_attempts(environ) if attempt is None else attempt
-    given = map(clean_name, (run or "", *_given_names(environ)))
+        found = replace(found, world_size=int(world_size))
+    attempts = _count_attempts(environ) if attempt is None else int(attempt)
+    given = map(clean_name, ("" if run is None else str(run), *_given_names(environ)))
     name = next(filter(None, given), "")
     if not name:
         beginning = time.time() if started is None else started
@@ -167,6 +173,14 @@ def _find_ranks(environ: Mapping[str, str]) -> Launch:
         world_size=world_size or 0,
         attempt=0,
     )
+
+
+def _ask_process_group(found: Launch, modules: Mapping[str, ModuleType]) -> Launch:
+    distributed = getattr(modules.get("torch"), "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return found
+    size = int(distributed.get_world_size())
+    return replace(found, rank=int(distributed.get_rank()), world_size=size) if size > 1 else found
 
 
 def _first(known: int | None, other: int | None) -> int | None:

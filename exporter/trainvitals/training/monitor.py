@@ -6,7 +6,6 @@ step. Times are those of the host's clock.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import sys
@@ -14,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
@@ -21,6 +21,7 @@ from typing import Literal, SupportsFloat, TypeVar
 
 from trainvitals.runfile import PHASE_NAMES, STEP, Identity, State
 from trainvitals.training.identity import identify
+from trainvitals.training.interpreter import InterpreterHooks
 from trainvitals.training.journal import Journal, Nonfinite
 from trainvitals.training.launch import Launch, read_launch
 from trainvitals.training.outer import Errors, guard
@@ -68,6 +69,9 @@ class TrainingMonitor(StepRecorder):
     What it tells is written to a small file in the run directory, where the exporter finds it.
     No method raises, waits for a device or talks to another process. After ten errors of its own
     it switches itself off. It belongs to the thread that made it; `log` may be called from any.
+
+    A run is over when it is finished or fails, when its context or the interpreter ends, and when
+    nobody holds its monitor any more.
 
     Args:
         run: The run's name; from TRAINVITALS_RUN, the launcher's or the tracker's environment
@@ -132,22 +136,27 @@ class TrainingMonitor(StepRecorder):
         clock: Callable[[], float] = time.time,
         publish_seconds: float | None = None,
     ) -> None:
-        self.run = run or ""
+        self.run = "" if run is None else str(run)
         self.rank = rank or 0
         self.world_size = world_size or 0
         self.path: Path | None = None
         self.start_time: float | None = None
-        self.errors = Errors("the training monitor", self._switch_off)
-        self._is_open = False
+        self.errors = Errors("the training monitor", partial(_switch_off, weakref.ref(self)))
+        self._is_open = self._is_over = False
         self._thread = get_ident()
         self._stack: list[str] = []
         if enabled and (rank is not None or not _is_loader_worker()):
             self._open(
-                read_launch(
-                    run=run, rank=rank, world_size=world_size, attempt=attempt, environ=environ
+                partial(
+                    read_launch,
+                    run=run,
+                    rank=rank,
+                    world_size=world_size,
+                    attempt=attempt,
+                    environ=environ,
                 ),
                 framework=(framework, framework_version),
-                directory=Path(run_dir or environ.get("TRAINVITALS_RUN_DIR") or DEFAULT_RUN_DIR),
+                directory=run_dir or environ.get("TRAINVITALS_RUN_DIR") or DEFAULT_RUN_DIR,
                 watch=(watch, watch_mode),
                 publish_seconds=publish_seconds,
                 needs_peak=peak_flops is None and bool(flops_per_sample or flops_per_token),
@@ -168,19 +177,20 @@ class TrainingMonitor(StepRecorder):
     @guard
     def _open(
         self,
-        launch: Launch,
+        find_launch: Callable[[], Launch],
         *,
         framework: tuple[str | None, str | None],
-        directory: Path,
+        directory: str | os.PathLike[str],
         watch: tuple[str, Literal["min", "max"]],
         publish_seconds: float | None,
         needs_peak: bool,
         clocks: tuple[Callable[[], float], Callable[[], float]],
     ) -> None:
+        launch = find_launch()
         self.run, self.rank, self.world_size = launch.run, launch.rank, launch.world_size
         name, version = framework
         identity = identify(launch, framework=name, framework_version=version)
-        recorder = Recorder(_find_file(identity, directory))
+        recorder = Recorder(_find_file(identity, Path(directory)))
         journal = Journal(recorder, clock=clocks[1], watch=watch[0], watch_mode=watch[1])
         interval = PUBLISH_SECONDS if recorder.is_on_tmpfs else PUBLISH_ON_DISK_SECONDS
         self._begin(
@@ -194,7 +204,8 @@ class TrainingMonitor(StepRecorder):
         self.path = recorder.path
         self._is_open = True
         journal.note("start")
-        self._hook_into_interpreter()
+        # A child must never write, not even by a method that somebody has kept.
+        self._hooks = InterpreterHooks(self, self._close)
 
     @guard
     def _describe(self, /, **words: float | None) -> None:
@@ -256,25 +267,9 @@ class TrainingMonitor(StepRecorder):
     def batches(self, iterable: Iterable[Item]) -> Iterator[Item]:
         """Go through a data loader, and time how long each batch is waited for.
 
-        An exception of the loader is counted and passes.
+        An exception of the loader is counted and passes; who catches it may ask for more.
         """
-        iterator = iter(iterable)
-        while True:
-            self.mark("data_wait")
-            is_broken = True
-            try:
-                item = next(iterator)
-                is_broken = False
-            except (StopIteration, KeyboardInterrupt) as end:
-                is_broken = False
-                if isinstance(end, KeyboardInterrupt):
-                    raise
-                return
-            finally:
-                if is_broken:
-                    self.count_data_error()
-            self.mark("other")
-            yield item
+        return _Batches(self, iterable)
 
     @guard
     def log(
@@ -297,7 +292,9 @@ class TrainingMonitor(StepRecorder):
         """
         everything: Mapping[str, object] = {**(values or {}), **named}
         if get_ident() != self._thread:
-            self._inbox.append((everything, split))
+            # What waits must not keep the memory of a whole graph.
+            kept = {name: _detach(value) for name, value in everything.items()}
+            self._inbox.append((kept, split))
             return
         self._log(everything, split)
         self._publish_all(self._monotonic(), at_least_seconds=self._publish_seconds)
@@ -363,11 +360,12 @@ class TrainingMonitor(StepRecorder):
     @guard
     def resume(self, global_step: int) -> None:
         """Say from which step a run goes on; what was done before counts as progress only."""
-        self._global_before = global_step - self._step_count
-        self._words[_GLOBAL_STEP] = global_step
-        self._journal.set("first_global_step", float(global_step))
-        if global_step:
-            self._journal.note("resume", float(global_step))
+        done = self._read_count(global_step)
+        self._global_before = done - self._step_count
+        self._words[_GLOBAL_STEP] = done
+        self._journal.set("first_global_step", float(done))
+        if done:
+            self._journal.note("resume", float(done))
         self._publish_all(self._monotonic())
 
     @guard
@@ -425,6 +423,8 @@ class TrainingMonitor(StepRecorder):
         return (_make_silent, (self.run,))
 
     def __enter__(self) -> TrainingMonitor:  # noqa: PYI034 - typing.Self is of 3.11
+        if self._is_over:
+            _log.warning("run %s is over; what follows needs a monitor of its own", self.run)
         return self
 
     def __exit__(
@@ -437,6 +437,10 @@ class TrainingMonitor(StepRecorder):
             self.finish()
         else:
             self.fail(exception)
+
+    def __del__(self) -> None:
+        if self.__dict__.get("_is_open"):
+            self.finish()
 
     @property
     def current_phase(self) -> str:
@@ -464,9 +468,23 @@ class TrainingMonitor(StepRecorder):
         self._journal.note(event)
         self._journal.set_state(state)
         self._publish_all(self._monotonic())
-        self._unhook()
+        self._is_over = True
+        self._hooks.remove()
+        is_deleted = self._recorder.is_deleted
+        self._close()
+        if is_deleted:
+            _log.warning(
+                "the run file of run %s was deleted under it: an exporter that starts now will not "
+                "know of it; clean %s up between runs only",
+                self.run,
+                self.path.parent if self.path else "the run directory",
+            )
+
+    def _close(self) -> None:
+        """Record nothing more, and let the file go."""
         self._silence()
         self._recorder.close()
+        self._live = self._recorder.live
 
     def _switch_off(self) -> None:
         """Stop recording after too many errors of our own, and say so in the last record."""
@@ -481,31 +499,6 @@ class TrainingMonitor(StepRecorder):
         self.__dict__.update(dict.fromkeys(_RECORDING, _do_nothing))
         self.__dict__["phase"] = _give_null_context
         self.__dict__["batches"] = iter
-
-    def _hook_into_interpreter(self) -> None:
-        """Learn of the interpreter's end, of an uncaught exception, and of a fork."""
-        atexit.register(self._finish_at_exit)
-        self._previous_hook = sys.excepthook
-        sys.excepthook = self._hook = self._fail_at_hook
-        if hasattr(os, "register_at_fork"):  # a worker must not write to its parent's file
-            os.register_at_fork(after_in_child=_Silencer(weakref.ref(self)))
-
-    def _unhook(self) -> None:
-        atexit.unregister(self._finish_at_exit)
-        if sys.excepthook is self._hook:
-            sys.excepthook = self._previous_hook
-
-    def _finish_at_exit(self) -> None:
-        self.finish()
-
-    def _fail_at_hook(
-        self,
-        kind: type[BaseException],
-        exception: BaseException,
-        trace: TracebackType | None,
-    ) -> None:
-        self.fail(exception)
-        self._previous_hook(kind, exception, trace)
 
 
 class _PhaseContext(AbstractContextManager[None]):
@@ -526,18 +519,33 @@ class _PhaseContext(AbstractContextManager[None]):
             self._monitor.mark(self._before)
 
 
-class _Silencer:
-    """Silences a monitor in a forked child, without keeping it alive."""
+class _Batches(Iterator[Item]):
+    """The batches of a loader, each waited for."""
 
-    __slots__ = ("_reference",)
+    __slots__ = ("_iterable", "_iterator", "_monitor")
 
-    def __init__(self, reference: weakref.ref[TrainingMonitor]) -> None:
-        self._reference = reference
+    def __init__(self, monitor: TrainingMonitor, iterable: Iterable[Item]) -> None:
+        self._monitor = monitor
+        self._iterable = iterable
+        self._iterator: Iterator[Item] | None = None
 
-    def __call__(self) -> None:
-        monitor = self._reference()
-        if monitor is not None:
-            monitor._silence()  # noqa: SLF001 - its own
+    def __next__(self) -> Item:
+        monitor = self._monitor
+        monitor.mark("data_wait")
+        is_broken = True
+        try:
+            if self._iterator is None:  # which starts a loader's workers
+                self._iterator = iter(self._iterable)
+            item = next(self._iterator)
+            is_broken = False
+        except (StopIteration, KeyboardInterrupt):
+            is_broken = False
+            raise
+        finally:
+            if is_broken:
+                monitor.count_data_error()
+        monitor.mark("other")
+        return item
 
 
 def _find_file(identity: Identity, directory: Path) -> OpenFile | None:
@@ -558,6 +566,17 @@ def _is_loader_worker() -> bool:
         return False
     process = processes.current_process()
     return bool(process.daemon or getattr(process, "_inheriting", False))
+
+
+def _switch_off(reference: weakref.ref[TrainingMonitor]) -> None:
+    monitor = reference()
+    if monitor is not None:
+        monitor._switch_off()  # noqa: SLF001 - its own
+
+
+def _detach(value: object) -> object:
+    detach = getattr(value, "detach", None)
+    return value if detach is None else detach()
 
 
 def _make_silent(run: str) -> TrainingMonitor:

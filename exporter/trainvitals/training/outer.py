@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import update_wrapper
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -54,8 +55,8 @@ class Errors:
                 exc_info=error,
             )  # fmt: skip
         if self.count == MOST_ERRORS:
-            _log.warning("%s switches itself off after %d errors", self._subject, self.count)
             self._switch_off()
+            _log.warning("%s switches itself off after %d errors", self._subject, self.count)
 
 
 def guard(
@@ -70,7 +71,8 @@ def guard(
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the outer edge: training must go on
-            self.errors.note(error)
+            with suppress(Exception):  # a filter of the program's own log may raise
+                self.errors.note(error)
             return None
 
     return update_wrapper(guarded, method)  # type: ignore[return-value] # its `self` has a name

@@ -117,9 +117,8 @@ class Row:
         self.published = now
 
     def release(self) -> None:
-        """Let go of the mapped file."""
-        for slot in self._slots:
-            slot.release()
+        """Let go of the mapped file; what is published from now on reaches nobody."""
+        self._slots = tuple(memoryview(bytearray(self._whole)) for _ in self._slots)
 
 
 class Recorder:
@@ -169,16 +168,30 @@ class Recorder:
         """How many free metrics have a name."""
         return len(self._names)
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether somebody has deleted the file; what is written to it is read by nobody new."""
+        return self._file is not None and not os.fstat(self._file.descriptor).st_nlink
+
     def leave_last_words(self, text: str) -> None:
         """Record the class of the exception that ended the run."""
         words = encode_last_words(text)
         self._map[LAST_WORDS_AT : LAST_WORDS_AT + len(words)] = words
 
     def close(self) -> None:
-        """Let the lock go; the file stays and tells how the run ended."""
-        if self._file is not None:
-            os.close(self._file.descriptor)
-            self._file = None
+        """Let lock and file go; the file stays, and nothing changes it any more.
+
+        A child that was forked does so too, which leaves its parent's lock alone.
+        """
+        if self._file is None:
+            return
+        os.close(self._file.descriptor)
+        self._file = None
+        # The map goes with the last view of it: a signal may have come between two stores.
+        self._map = mmap.mmap(-1, FILE_BYTES)
+        self.live = memoryview(bytearray(16)).cast("d")
+        self.step.release()
+        self.state.release()
 
 
 def create_run_file(
@@ -201,6 +214,10 @@ def create_run_file(
         raise RunFileUnavailableError(
             "this system has no record locks, so the exporter cannot see this run"
         ) from error
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        raise RunFileUnavailableError(
+            "this system sets no room aside for a file, so the exporter cannot see this run"
+        )
     try:
         folder = _open_directory(directory)
     except OSError as error:
@@ -311,7 +328,9 @@ def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
     try:
         stat = (procfs / "self/stat").read_bytes()
         ticks = int(stat[stat.rindex(b")") + 2 :].split()[19])
-        boot = bytes.fromhex((procfs / "sys/kernel/random/boot_id").read_text().replace("-", ""))
+        boot = bytes.fromhex(
+            (procfs / "sys/kernel/random/boot_id").read_text("ascii").replace("-", "")
+        )
         namespace = (procfs / "self/ns/pid").stat().st_ino
     except (OSError, ValueError, IndexError):
         return (0, bytes(16), 0)

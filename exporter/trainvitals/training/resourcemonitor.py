@@ -17,7 +17,7 @@ from trainvitals.training.console import (
     write_cleared,
 )
 from trainvitals.training.gpus import GPUSampler
-from trainvitals.training.outer import Errors
+from trainvitals.training.outer import Errors, guard
 from trainvitals.training.pace import Pace, Stretch
 from trainvitals.training.resources import HostSampler
 from trainvitals.training.timeseries import Timeseries
@@ -118,7 +118,7 @@ class ResourceMonitor:
         self.errors = Errors("the resource monitor", self._switch_off)
         self._begin(rank=0)
         if enabled:
-            self._host = HostSampler(clock=clock)
+            self._start_rates()
         else:
             self._silence(self._hooks)
 
@@ -264,6 +264,11 @@ class ResourceMonitor:
         if self._gpus is not None:
             self._gpus.close()
             self._gpus = None
+
+    @guard
+    def _start_rates(self) -> None:
+        """Read what counts for the first time, so that the first look has rates."""
+        self._open_host()
 
     def _open_host(self) -> HostSampler:
         if self._host is None:

@@ -78,6 +78,9 @@ class Timeseries:
         self._epoch = None
         self._close_file()
 
+    def __del__(self) -> None:
+        self._close_file()
+
     def _path(self, epoch: int) -> Path:
         return self._directory / f"epoch_{epoch}{self._suffix}"
 

@@ -307,6 +307,24 @@ def test_what_add_scalars_writes_beside_a_run_belongs_to_it(tmp_path: Path):
     assert set(runs) == {"net"}
 
 
+def test_folders_of_a_run_are_bounded_and_few_stay_open(tmp_path: Path):
+    """Its own folder and the latest 63 are read, the others counted, and four files stay open."""
+    write_losses(tmp_path / "run" / FIRST, 1, 0.5)
+    os.utime(tmp_path / "run" / FIRST, (1, 1))
+    for number in range(70):
+        records.write(
+            tmp_path / f"run/m{number}_val" / FIRST, (1000.0, 1, f"m{number}", float(number))
+        )
+    source = make_source(tmp_path, clock=lambda: 1000.0)
+    before = count_descriptors()
+    for _ in range(3):
+        run = read_all(source)["run"]
+    assert count_descriptors() - before == 4
+    assert (run.values["loss"], len(run.metrics)) == (0.5, 63)
+    assert source.omitted == 7
+    source.close()
+
+
 def test_a_run_called_test_stays_itself(tmp_path: Path):
     """One folder alone is no half of anything."""
     write_losses(tmp_path / "test" / FIRST, 1, 0.5)

@@ -176,14 +176,22 @@ def test_a_trainer_met_dead_is_dead(trainer):
     ear.close()
 
 
-def test_where_locks_are_not_shared_the_pid_decides(trainer, tmp_path: Path):
-    """PID and start time say whether a trainer of our PID namespace lives."""
-    shutil.copy(trainer.path, tmp_path / "unlocked")
-    ear = Ear(tmp_path / "unlocked")
+def test_where_the_lock_is_not_seen_the_pid_decides(trainer):
+    """PID, start time and mapped file say whether a trainer of our PID namespace lives."""
+    trainer.do("read_copy")
+    ear = Ear(trainer.path)
     liveness = ear.listen(age_seconds=1e6)
     assert (liveness.is_alive, liveness.evidence) == (True, "pid")
     trainer.kill()
     assert not ear.listen(age_seconds=0.0).is_alive
+    ear.close()
+
+
+def test_a_copy_of_a_run_file_is_nobodys(trainer, tmp_path: Path):
+    """The process that its header names lives, but writes to another file."""
+    shutil.copy(trainer.path, tmp_path / "copy")
+    ear = Ear(tmp_path / "copy")
+    assert not ear.listen().is_alive
     ear.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.training.trainer import kernel_tells_exits, wait_until
-from trainvitals.sources.training.processes import Exit, Watch, read_process_state
+from trainvitals.sources.training.processes import Exit, Watch, may_map, read_process_state
 
 STAT = "7 (a) R (b) D 1 7 7 0 -1 4194560 9 9 9 9 9 9 9 9 20 0 1 0 4711 1 1 1" + " 0" * 26
 
@@ -130,3 +130,20 @@ def test_a_python_without_pidfd_cannot_watch(sleeper, monkeypatch):
     monkeypatch.delattr(os, "pidfd_open")
     with pytest.raises(OSError, match=r"no os\.pidfd_open"):
         Watch(sleeper.pid)
+
+
+def test_a_mapped_file_is_found_by_its_number(tmp_path: Path):
+    """Only what is mapped to be written to counts; what `/proc` does not show may be so."""
+    (tmp_path / "42").mkdir()
+    maps = tmp_path / "42/maps"
+    maps.write_text(
+        "7f0000000000-7f0000004000 rw-s 00000000 00:1b 4711   /dev/shm/run dir/a.tv (deleted)\n"
+        "7f0000004000-7f0000008000 r--s 00000000 00:1b 4712   /dev/shm/b.tv\n"
+        "7f0000008000-7f000000c000 rw-p 00000000 00:00 0 \n"
+    )
+    assert may_map(42, 4711, procfs=tmp_path)
+    assert not may_map(42, 4712, procfs=tmp_path)
+    assert not may_map(42, 47, procfs=tmp_path)
+    assert may_map(43, 4711, procfs=tmp_path)
+    maps.write_text("")
+    assert may_map(42, 4711, procfs=tmp_path)

@@ -71,6 +71,23 @@ def test_names_are_bounded():
     assert describe(scalars).omitted == 960
 
 
+def test_a_name_of_endless_length_is_left_out():
+    """A tag of an event file may have a megabyte, and a thousand of them would be kept."""
+    scalars = RunScalars()
+    scalars.record("m" * 513, 1.0)
+    assert (describe(scalars).metrics, describe(scalars).omitted) == ({}, 1)
+    scalars.record("m" * 512, 1.0)
+    assert len(describe(scalars).metrics) == 1
+
+
+def test_a_run_has_a_name_that_can_be_shown():
+    """Bytes that are no text and line feeds become underscores; the end of a long path is left."""
+    scalars = RunScalars()
+    name = "a" * 100 + "/\udcff\n" + "b" * 126
+    run = scalars.describe(name, "log", "path", started_time=None, last_time=0.0)
+    assert run.run == "__" + "b" * 126
+
+
 def test_steps_are_counted_from_the_first_that_was_seen():
     """Going back adds nothing, and neither does the first step of another attempt."""
     scalars = RunScalars()

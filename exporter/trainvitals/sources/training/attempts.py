@@ -70,11 +70,23 @@ class Losses:
 
 
 @dataclass(slots=True)
+class _Seen:
+    """What is kept of an attempt: a record has some kilobytes, and thousands may be remembered."""
+
+    key: Hashable
+    created_time: float
+    is_alive: bool
+    has_finished: bool
+    last_step: float
+    step_seconds: float
+
+
+@dataclass(slots=True)
 class _Chain:
     """The attempts of one rank: the latest, and the latest that has done a step."""
 
-    latest: Attempt | None = None
-    worked: Attempt | None = None
+    latest: _Seen | None = None
+    worked: _Seen | None = None
     restarts: int = 0
     steps: float = 0.0
     seconds: float = 0.0
@@ -87,19 +99,19 @@ class _Chain:
                 return
             is_dead = not latest.is_alive or latest.key not in present
             self.restarts += is_dead and not latest.has_finished
-        self.latest = attempt
+        self.latest = seen = _see(attempt)
         if attempt.has_stepped:
             if self.worked is not None and self.worked.key != attempt.key:
-                self._count_loss(self.worked, attempt)
-            self.worked = attempt
+                self._count_loss(self.worked, attempt.record.state[_FIRST])
+            self.worked = seen
 
-    def _count_loss(self, before: Attempt, after: Attempt) -> None:
+    def _count_loss(self, before: _Seen, first: float) -> None:
         if before.has_finished:
             return
-        last, first = before.record.step[_GLOBAL], after.record.state[_FIRST]
+        last = before.last_step
         if 0 <= first < last < _MOST_STEPS:
             self.steps += last - first
-            self.seconds += (last - first) * _mean_step_seconds(before.record)
+            self.seconds += (last - first) * before.step_seconds
 
 
 class AttemptLedger:
@@ -153,6 +165,17 @@ def _find_worst(chains: Iterable[_Chain], before: Losses) -> Losses:
     rows.append((before.restarts, before.steps, before.seconds))
     restarts, steps, seconds = (max(column) for column in zip(*rows, strict=True))
     return Losses(int(restarts), steps, seconds)
+
+
+def _see(attempt: Attempt) -> _Seen:
+    return _Seen(
+        key=attempt.key,
+        created_time=attempt.created_time,
+        is_alive=attempt.is_alive,
+        has_finished=attempt.has_finished,
+        last_step=attempt.record.step[_GLOBAL],
+        step_seconds=_mean_step_seconds(attempt.record),
+    )
 
 
 def _mean_step_seconds(record: Record) -> float:

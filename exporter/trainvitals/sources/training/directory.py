@@ -30,6 +30,9 @@ _FOLDER_FLAGS = (
 # A directory that changed less than this ago may have changed once more within the same tick of
 # the file system's clock.
 _TICK_SECONDS = 1.0
+# How many new files are looked at in one reading, and how many at a time: whoever may write in the
+# directory may make thousands of them, again and again.
+_MOST_NEW, _BATCH = 512, 128
 # We are short of descriptors or memory, which says nothing of the file.
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -42,6 +45,7 @@ class Limits:
         files: Run files; those of living ranks first, then the newest.
         watched: Ranks whose process is followed to its end.
         names: Names of any kind; what comes after is not seen.
+        unlisted_seconds: How long after its end a rank is told of whose file was deleted under it.
         dead_seconds: How long after the end of a run its file is discarded.
         discard_seconds: How often files are discarded.
     """
@@ -49,6 +53,7 @@ class Limits:
     files: int = 256
     watched: int = 128
     names: int = 4096
+    unlisted_seconds: float = 900.0
     dead_seconds: float = 86400.0
     discard_seconds: float = 60.0
 
@@ -63,8 +68,9 @@ class SeenFile:
         record: What it says; while `is_current` is False, what it said last.
         liveness: Whether its writer lives.
         is_current: Whether its records are whole now.
-        can_be_noted: Whether a note on its end may be read and written beside it. Not in a
-            container, where a path could lead us, who are root, to any place of the host.
+        can_be_noted: Whether a note on its end may be read and written beside it. Not where the
+            file was deleted, nor in a container, where a path could lead us, who are root, to any
+            place of the host.
     """
 
     path: Path
@@ -119,6 +125,8 @@ class RunDirectory:
         self._refused: set[tuple[str, int]] = set()
         self._omitted: set[tuple[str, int]] = set()
         self._notes: tuple[str, ...] = ()
+        self._unfinished: tuple[str, ...] = ()
+        self._unread = 0
         self._seen: tuple[int, int, int] | None = None
         self._discarded_time = -float("inf")
         self._is_detached = False
@@ -145,11 +153,12 @@ class RunDirectory:
         self._oom_kills.begin()
         self._look(now)
         damaged = 0
-        can_be_noted = isinstance(self._folder, Path)
+        is_ours = isinstance(self._folder, Path)
         seen: list[SeenFile] = []
         for inode, file in list(self._files.items()):
+            was_alive = file.liveness.is_alive
             file.read(now)
-            if not (file.is_listed or file.liveness.is_alive or self._is_detached):
+            if self._is_over(file, now, was_alive=was_alive):
                 self._drop(inode)
                 continue
             if not file.is_current:
@@ -161,10 +170,11 @@ class RunDirectory:
                     file.record,
                     file.liveness,
                     file.is_current,
-                    can_be_noted,
+                    is_ours and file.is_listed,
                 )
             )
-        return DirectoryReading(tuple(seen), damaged + len(self._refused), len(self._omitted))
+        omitted = len(self._omitted) + self._unread
+        return DirectoryReading(tuple(seen), damaged + len(self._refused), omitted)
 
     def detach(self) -> None:
         """Let go of a directory that vanished with its container; its ranks stay readable."""
@@ -192,9 +202,10 @@ class RunDirectory:
             return
         try:
             self._discard_dead(folder, now)
-            self._discard_omitted(folder)
+            self._discard_omitted(folder, now)
             if isinstance(self._folder, Path):
                 self._discard_notes(folder, now)
+                self._discard_unfinished(folder, now)
         finally:
             os.close(folder)
 
@@ -205,6 +216,15 @@ class RunDirectory:
         self._oom_kills.close()
         self._seen = None
         self.detach()
+
+    def _is_over(self, file: RankFile, now: float, *, was_alive: bool) -> bool:
+        """Tell whether there is nothing more to tell of a file that the directory no longer has."""
+        if file.is_listed or file.liveness.is_alive or self._is_detached:
+            return False
+        if was_alive:  # it died since it was read, and nobody has heard of it yet
+            file.ended_unlisted_time = now
+        ended = file.ended_unlisted_time
+        return ended is None or not 0 <= now - ended < self._limits.unlisted_seconds
 
     def _look(self, now: float) -> None:
         """See which files there are, where anything changed since the last time."""
@@ -248,7 +268,8 @@ class RunDirectory:
         self._seen = None
         self._refused.clear()
         self._omitted.clear()
-        self._notes = ()
+        self._unread = 0
+        self._notes = self._unfinished = ()
         if not isinstance(error, FileNotFoundError):
             raise SourceError(
                 f"cannot read the run directory {self._path}: {error.strerror}; "
@@ -262,6 +283,7 @@ class RunDirectory:
         self._notes = tuple(
             entry.name for entry in found if entry.name.endswith(SUFFIX + NOTE_SUFFIX)
         )
+        self._unfinished = tuple(entry.name for entry in found if _is_unfinished(entry.name))
         runs = [
             entry
             for entry in found
@@ -274,8 +296,13 @@ class RunDirectory:
             file.is_listed = False
         new = [entry for entry in runs if not self._recognise(entry.name, entry.inode())]
         new.sort(key=_read_mtime, reverse=True)
-        opened = [self._admit(entry.name, entry.inode(), folder) for entry in new]
-        return all(opened)
+        self._unread = len(new[_MOST_NEW:])
+        is_whole = not self._unread
+        for at in range(0, len(new[:_MOST_NEW]), _BATCH):
+            for entry in new[at : at + _BATCH]:
+                is_whole &= self._admit(entry.name, entry.inode(), folder)
+            self._leave_best()
+        return is_whole
 
     def _recognise(self, name: str, inode: int) -> bool:
         """Tell whether a file is known already, under whatever name."""
@@ -304,11 +331,18 @@ class RunDirectory:
             self._refused.add((name, inode))
             return True
         self._files[inode] = file
-        if len(self._files) > self._limits.files:
-            worst = min(self._files, key=lambda inode: self._files[inode].standing)
-            self._omitted.add((self._files[worst].path.name, worst))
-            self._drop(worst)
         return True
+
+    def _leave_best(self) -> None:
+        """Let go of the files that are worth least, where there are more than the limit."""
+        surplus = len(self._files) - self._limits.files
+        if surplus <= 0:
+            return
+        ordered = sorted(self._files, key=lambda inode: self._files[inode].standing)
+        for inode in ordered[:surplus]:
+            file = self._files.pop(inode)
+            self._omitted.add((file.path.name, inode))
+            file.close()
 
     def _open_file(self, name: str, folder: int) -> RankFile:
         return open_rank_file(
@@ -334,24 +368,47 @@ class RunDirectory:
             if is_dead and now - file.ended_time(now) > self._limits.dead_seconds:
                 _unlink(folder, file.path.name, inode)
 
-    def _discard_omitted(self, folder: int) -> None:
-        for name, inode in self._omitted:
+    def _discard_omitted(self, folder: int, now: float) -> None:
+        omitted = list(self._omitted)
+        first = int(now) % max(1, len(omitted))  # where none of the others may be discarded
+        for name, inode in [*omitted[first:], *omitted[:first]][:_MOST_NEW]:
             with contextlib.suppress(OSError, RunFileError):
                 file = self._open_file(name, folder)
-                is_locked, _ = file.standing
+                file.read(now)
                 file.close()
-                if not is_locked:
+                if not file.liveness.is_alive and file.liveness.evidence != "age":
                     _unlink(folder, name, inode)
 
     def _discard_notes(self, folder: int, now: float) -> None:
         """Unlink the notes of run files that are gone, a day after they were written."""
         for note in self._notes:
             with contextlib.suppress(OSError):
-                status = os.stat(note, dir_fd=folder, follow_symlinks=False)
-                is_old = now - status.st_mtime > self._limits.dead_seconds
                 run_file = note.removesuffix(NOTE_SUFFIX)
-                if is_old and not _exists(folder, run_file) and read_ending(self._path / run_file):
+                if (
+                    self._is_old(folder, note, now)
+                    and not _exists(folder, run_file)
+                    and read_ending(self._path / run_file)
+                ):
                     os.unlink(note, dir_fd=folder)
+
+    def _discard_unfinished(self, folder: int, now: float) -> None:
+        """Unlink what those left who were killed while they made a run file or a note."""
+        for name in self._unfinished:
+            with contextlib.suppress(OSError):
+                if self._is_old(folder, name, now):
+                    os.unlink(name, dir_fd=folder)
+
+    def _is_old(self, folder: int, name: str, now: float) -> bool:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return now - status.st_mtime > self._limits.dead_seconds
+
+
+def _is_unfinished(name: str) -> bool:
+    """Tell the temporary name of a run file (`.NAME.tmp`) or of a note (`.NAME.end.RANDOM`)."""
+    stem, _, _ = name.rpartition(".")
+    return name.startswith(".") and (
+        name.endswith(f"{SUFFIX}.tmp") or stem.endswith(SUFFIX + NOTE_SUFFIX)
+    )
 
 
 def _read_mtime(entry: os.DirEntry[str]) -> float:

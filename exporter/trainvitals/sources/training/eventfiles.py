@@ -32,6 +32,8 @@ from trainvitals.sources.training.vocabulary import Split, find_split
 _PATTERN = "events.out.tfevents.*"
 _PIECE_BYTES = 1 << 18
 _MOST_BYTES = 1 << 24
+# `add_scalars` makes a folder for each of its lines, and each folder has a file.
+_MOST_FOLDERS, _MOST_KEPT_OPEN = 64, 4
 _END_OF_TIME = 1e11
 _LAST_TAG = "train/train_runtime"  # what the Hugging Face Trainer logs when it is done
 _HALVES = ("train", "validation", "val", "eval", "test")
@@ -85,7 +87,8 @@ class EventFileSource:
         forget_after_seconds: A run whose files were not written to for so long is left alone.
 
     Attributes:
-        omitted: Runs that `most_runs` left out of the last reading.
+        omitted: Runs that `most_runs` left out of the last reading, and folders of the others that
+            were too many for one run.
         complaint: What could not be read, where, and what to do, in one line; None when everything
             could.
     """
@@ -124,8 +127,7 @@ class EventFileSource:
             with self._turns.searching():
                 self._find_runs()
         for run in self._turns.take(list(self._runs.values()), deadline):
-            for stream in run.streams.values():
-                self._catch_up(run, stream)
+            self._follow(run)
         streams = [stream for run in self._runs.values() for stream in run.streams.values()]
         complaints = [self._search_complaint, *(stream.complaint for stream in streams)]
         self.complaint = next(filter(None, complaints), None)
@@ -162,6 +164,7 @@ class EventFileSource:
             by_run.setdefault(_find_run_folder(folder, with_files), []).append(folder)
         latest = sorted(by_run, key=lambda path: _age_key(by_run[path]), reverse=True)
         self.omitted = max(0, len(latest) - self._most_runs)
+        self.omitted += sum(_cut_folders(path, of_run) for path, of_run in by_run.items())
         kept = latest[: self._most_runs]
         for path in self._runs.keys() - set(kept):
             _close(self._runs.pop(path))
@@ -186,6 +189,15 @@ class EventFileSource:
                 )
             elif stream.file.path != path:
                 stream.next_path = path
+
+    def _follow(self, run: _Run) -> None:
+        """Read what is new in a run's files; what the time does not suffice for is read later."""
+        for count, stream in enumerate(run.streams.values()):
+            if count and self._turns.is_over():
+                return
+            self._catch_up(run, stream)
+            if count >= _MOST_KEPT_OPEN:
+                stream.file.close()
 
     def _catch_up(self, run: _Run, stream: _Stream) -> None:
         stream.complaint = None
@@ -278,6 +290,14 @@ def _find_run_folder(folder: _Folder, with_files: set[str]) -> str:
     beside = {os.path.join(around, half) for half in _HALVES}  # noqa: PTH118 - text all along
     has_other_half = folder.path in beside and len(beside & with_files) > 1
     return around if around in with_files or has_other_half else folder.path
+
+
+def _cut_folders(run_path: str, folders: list[_Folder]) -> int:
+    """Leave a run's own folder and the latest of the others, and count those that are too many."""
+    folders.sort(key=lambda f: (f.path == run_path, f.newest.modified_time), reverse=True)
+    left_out = len(folders[_MOST_FOLDERS:])
+    del folders[_MOST_FOLDERS:]
+    return left_out
 
 
 def _age_key(folders: list[_Folder]) -> float:

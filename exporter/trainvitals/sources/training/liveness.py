@@ -18,7 +18,7 @@ from typing import Literal
 
 from trainvitals.runfile import Identity
 from trainvitals.sources.training.oomkills import OomKills, find_oom_file
-from trainvitals.sources.training.processes import Exit, Watch, read_process_state
+from trainvitals.sources.training.processes import Exit, Watch, may_map, read_process_state
 
 try:
     import fcntl
@@ -215,20 +215,27 @@ class Pulse:
         """Judge a process that holds no lock, or whose file system has none (`is_told` False)."""
         if has_ended and is_told:
             return self._say_dead("lock")
-        if self._watch is not None:  # it may have lost the lock by closing a copy of the file
-            state = self._watch.read_state()
-            if self._watch.is_dead() or state is None or state.is_exiting:
-                return self._say_dead("lock")
-            return self._say_alive("pid", state.letter)
+        if self._watch is not None:
+            return self._judge_by_watch(self._watch, is_told=is_told)
         pid = self._own_namespace_pid()
         if pid is not None and self._identity.start_ticks:
-            return self._judge_by_pid(pid, has_ended=has_ended)
+            return self._judge_by_pid(pid, has_ended=has_ended, is_told=is_told)
         if is_told and (self._was_locked or self._is_same_kernel()):
             return self._say_dead("lock")
         is_recent = abs(age_seconds) <= self._host.silence_seconds
         return Liveness(is_alive=is_recent and not has_ended, evidence="age")
 
-    def _judge_by_pid(self, pid: int, *, has_ended: bool) -> Liveness:
+    def _judge_by_watch(self, watch: Watch, *, is_told: bool) -> Liveness:
+        """Judge a process that we follow; it may have lost the lock by closing a copy of the file."""
+        state = watch.read_state()
+        if watch.is_dead() or state is None or state.is_exiting:
+            return self._say_dead("lock")
+        if is_told and self._is_replaced(self._host_pid):
+            self.close()  # how the other program ends is not how this one did
+            return self._say_dead("lock")
+        return self._say_alive("pid", state.letter)
+
+    def _judge_by_pid(self, pid: int, *, has_ended: bool, is_told: bool) -> Liveness:
         self._host_pid = pid
         state = read_process_state(pid, procfs=self._host.procfs)
         if (
@@ -237,9 +244,17 @@ class Pulse:
             or state.is_exiting
             or state.letter in _DEAD_LETTERS
             or state.start_ticks != self._identity.start_ticks
+            or (is_told and self._is_replaced(pid))
         ):
             return self._say_dead("lock" if self._was_locked else "pid")
         return self._say_alive("pid", state.letter)
+
+    def _is_replaced(self, pid: int | None) -> bool:
+        """Tell whether another program has taken the writer's place (execve) and maps no file of its."""
+        if pid is None:
+            return False
+        inode = os.fstat(self._descriptor).st_ino
+        return not may_map(pid, inode, procfs=self._host.procfs)
 
     def _say_alive(self, evidence: Evidence, letter: str | None) -> Liveness:
         alive = self._alive

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 _LONGEST = 40
+# Every repetition has its bound: where the text after a long row of digits does not fit, each split
+# of them would be tried.
 _NUMBER = (
-    r"[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+    r"[+-]?(?:\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,40})?"
+    r"|(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?"
     r"|[nN]a[nN]|[iI]nf(?:inity)?)"
 )
 # A name is one to six words, each of which begins with a letter; the number may stand in quotes or,

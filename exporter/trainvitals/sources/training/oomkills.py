@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from trainvitals.sources.training.descriptors import require_room
+
 _MOST_GROUPS = 64
 _MOST_BYTES = 4096
 
@@ -59,7 +61,7 @@ class OomKills:
             if descriptor is None:
                 if len(self._descriptors) >= _MOST_GROUPS:
                     return None
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = require_room(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
                 self._descriptors[path] = descriptor
             data = os.pread(descriptor, _MOST_BYTES, 0)
         except OSError:

@@ -8,6 +8,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainvitals.sources.training.descriptors import require_room
+
 try:
     import fcntl
 except ImportError:  # Windows has no run files
@@ -69,6 +71,23 @@ def read_process_state(pid: int, *, procfs: Path = Path("/proc")) -> ProcessStat
         return None
 
 
+def may_map(pid: int, inode: int, *, procfs: Path = Path("/proc")) -> bool:
+    """Tell whether a process may have a file mapped to write to it; True where that is not shown.
+
+    Args:
+        pid: The process.
+        inode: The file's number.
+        procfs: Where processes are found.
+    """
+    try:
+        maps = Path(f"{procfs}/{pid}/maps").read_bytes()
+    except OSError:
+        return True
+    number = b"%d" % inode
+    shared = [line.split(maxsplit=5) for line in maps.splitlines() if b" rw-s " in line]
+    return not maps or any(columns[4] == number for columns in shared)
+
+
 class Watch:
     """A process that lives, followed to its end and beyond, whoever takes its PID after it.
 
@@ -79,19 +98,19 @@ class Watch:
         procfs: Where its state is read.
 
     Raises:
-        OSError: There is no such process, or this system has no pidfd.
+        OSError: There is no such process, this system has no pidfd, or too many files are open.
     """
 
     def __init__(self, pid: int, *, start_ticks: int = 0, procfs: Path = Path("/proc")) -> None:
         if not hasattr(os, "pidfd_open"):  # a Python that was built for an older kernel
             raise OSError(f"cannot watch process {pid}: this Python has no os.pidfd_open")
-        self._pidfd = os.pidfd_open(pid)
+        self._pidfd = require_room(os.pidfd_open(pid))
         self._stat = -1
         self._poll = select.poll()
         self._poll.register(self._pidfd, select.POLLIN)
         self._is_settled = False
         try:
-            self._stat = os.open(f"{procfs}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            self._stat = require_room(os.open(f"{procfs}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
             return
         state = self.read_state()

@@ -13,7 +13,7 @@ def _write(name: str, regex: str, *contains: str) -> Pattern:
 
 
 _COUNT = r"(?P<epoch_step>\d{1,12})/(?P<epoch_steps>\d{1,12})"
-_TIMES = r"\[[^,\]]*, *(?:(?P<steps_per_second>[\d.]+)it/s|(?P<step_seconds>[\d.]+)s/it|\?it/s)"
+_TIMES = r"\[[^,\]]{0,40}, *(?:(?P<steps_per_second>[\d.]{1,20})it/s|(?P<step_seconds>[\d.]{1,20})s/it|\?it/s)"
 _BAR = rf"\d{{1,3}}%\|[^|]*\| *{_COUNT} {_TIMES}"
 
 _FINISHED = (
@@ -85,7 +85,7 @@ _LINES = (
     _write("torchtitan", r"\bstep: *(?P<step>\d+) +(?P<pairs>loss: .*)", "step:", "loss:"),
     _write(
         "Keras",
-        rf"^{_COUNT} .*?(?:(?P<step_milliseconds>\d+)ms|(?P<step_seconds>\d+)s)/step(?P<pairs>.*)",
+        rf"^{_COUNT} .*?(?:(?P<step_milliseconds>\d{{1,12}})ms|(?P<step_seconds>\d{{1,12}})s)/step(?P<pairs>.*)",
         "s/step",
     ),
     _write("Keras' epoch", r"^Epoch (?P<epoch>\d+)/(?P<total_epochs>\d+)\s*$", "Epoch "),

@@ -34,6 +34,7 @@ from trainvitals.runfile import (
     decode_state,
     decode_step,
 )
+from trainvitals.sources.training.descriptors import require_room
 from trainvitals.sources.training.liveness import Host, Liveness, Pulse, query_lock
 from trainvitals.sources.training.oomkills import OomKills
 
@@ -96,6 +97,8 @@ class RankFile:
         liveness: Whether its writer lives, as of the last read.
         is_current: Whether the last read found whole records.
         is_listed: Whether the directory still has it.
+        ended_unlisted_time: When it was found dead after the directory had lost it, Unix seconds;
+            None while that is not so.
     """
 
     __slots__ = (
@@ -107,6 +110,7 @@ class RankFile:
         "_pulse",
         "_state_key",
         "_tail",
+        "ended_unlisted_time",
         "identity",
         "is_current",
         "is_listed",
@@ -134,6 +138,7 @@ class RankFile:
         self.liveness = Liveness(is_alive=True, evidence="pid")
         self.is_current = True
         self.is_listed = True
+        self.ended_unlisted_time: float | None = None
         self._descriptor = descriptor
         self._is_own = is_own
         self._modified_time = modified_time
@@ -279,6 +284,7 @@ class RankFile:
         if self._descriptor >= 0 and not self._is_own:
             os.close(self._descriptor)
             self._descriptor = -1
+            self._tail = b""
 
 
 def open_rank_file(
@@ -300,13 +306,13 @@ def open_rank_file(
 
     Raises:
         RunFileError: It is no run file, or none that this version can read.
-        OSError: It cannot be opened.
+        OSError: It cannot be opened, or too many others are.
     """
     name = path.name
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     _require_run_file(status)  # before it is opened: to open a device can have effects
     own = _find_own_descriptor(name, status)
-    descriptor = os.open(name, _OPEN_FLAGS, dir_fd=folder) if own is None else own
+    descriptor = require_room(os.open(name, _OPEN_FLAGS, dir_fd=folder)) if own is None else own
     try:
         status = os.fstat(descriptor)
         _require_run_file(status)
@@ -341,7 +347,8 @@ def _find_own_descriptor(name: str, status: os.stat_result) -> int | None:
 
     To open the file and close it again would drop the lock that tells others that we live.
     """
-    if sys.platform != "linux" or f".{os.getpid()}." not in name:
+    is_ours = status.st_uid == os.geteuid() and f".{os.getpid()}." in name
+    if sys.platform != "linux" or not is_ours:
         return None
     for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
         with contextlib.suppress(OSError):

@@ -11,7 +11,8 @@ from trainvitals.runfile import MOST_METRICS
 from trainvitals.sources.training.vocabulary import Place, Split, What, find_place
 
 Source = Literal["tensorboard", "log"]
-_MOST_NAMES = 1024
+_MOST_NAMES, _LONGEST_NAME = 1024, 512  # a tag may have a megabyte
+_MOST_RUN_CHARACTERS = 128
 _EVALUATED: Mapping[str, int] = {"validation_loss": -1, "validation_accuracy": 1}
 
 
@@ -20,7 +21,8 @@ class FoundRun:
     """What is known of a run from its event files or its log.
 
     Attributes:
-        run: Its name: the directory below the one that was named, or the log file's stem.
+        run: Its name: the directory below the one that was named, or the log file's stem; what
+            cannot be printed is `_`, and of a long one the last 128 characters are left.
         source: What it was read from.
         path: The newest event file, or the log file.
         started_time: When its first event was written, in Unix seconds; None for a log.
@@ -190,7 +192,7 @@ class RunScalars:
         loss = self._owners.get("validation_loss")
         evaluated = loss or self._owners.get("validation_accuracy")
         return FoundRun(
-            run=run,
+            run=_clean(run),
             source=source,
             path=path,
             started_time=started_time,
@@ -233,7 +235,7 @@ class RunScalars:
         return metrics, left_out
 
     def _make_slot(self, name: str, split: Split) -> _Slot | None:
-        if len(self._slots) >= _MOST_NAMES:
+        if len(self._slots) >= _MOST_NAMES or len(name) > _LONGEST_NAME:
             self._crowded = True
             return None
         place = find_place(name, split)
@@ -251,3 +253,8 @@ class RunScalars:
             slot.evaluate(value)
         if value - value != 0.0 and slot.place.what is not None:  # NaN or infinite
             self._nonfinite[slot.place.what] += 1
+
+
+def _clean(name: str) -> str:
+    """Make a path fit for a label; bytes that are no text would be one and the same there."""
+    return "".join(c if c.isprintable() else "_" for c in name[-_MOST_RUN_CHARACTERS:])

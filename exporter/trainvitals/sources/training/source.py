@@ -20,6 +20,7 @@ from trainvitals.sources.training.moment import Moment
 from trainvitals.sources.training.namespaces import ContainerDirectories
 from trainvitals.sources.training.rates import Rates, measure_progress, measure_rates
 from trainvitals.sources.training.reading import RankReading, RunReading, RunsReading
+from trainvitals.sources.training.retold import leave_out_retold
 from trainvitals.sources.training.scalars import FoundRun
 from trainvitals.sources.training.stalls import judge_stall
 from trainvitals.sources.training.starts import (
@@ -124,13 +125,13 @@ class TrainingSource:
         self._ledger.update(_list_attempts(starts))
         shown, left_out = choose_shown(find_latest(starts), now.wall_time)
         readings = self._read_ranks(shown, now)
-        found, found_omitted = self._find_runs(deadline, now, complaints)
-        # A run that tells of itself may log too; what it tells itself is worth more.
+        told, found_omitted = self._find_runs(deadline, now, complaints)
         runs = {rank.run for rank in readings}
-        others = {rank.run: rank for rank in reversed(found) if rank.run not in runs}
-        found = [rank for rank in found if others.get(rank.run) is rank]
+        # Of two that have the same name, event files go before logs.
+        by_name = {run.run: run for run in reversed(told) if run.run not in runs}
+        found = [run for run in leave_out_retold(told, starts) if by_name.get(run.run) is run]
         room = max(0, min(MOST_RANKS - len(readings), MOST_RUNS - len(runs)))
-        readings += found[:room]
+        readings += map(read_found, found[:room])
         return RunsReading(
             ranks=tuple(readings),
             runs=tuple(self._describe_runs(readings)),
@@ -209,9 +210,9 @@ class TrainingSource:
 
     def _find_runs(
         self, deadline: float, now: Moment, complaints: list[str]
-    ) -> tuple[list[RankReading], int]:
+    ) -> tuple[list[FoundRun], int]:
         """Read what others write about runs; a file system that hangs costs these runs alone."""
-        found: list[RankReading] = []
+        found: list[FoundRun] = []
         omitted = 0
         if not self._finders:
             return found, omitted
@@ -230,9 +231,7 @@ class TrainingSource:
             if finder.complaint is not None:
                 complaints.append(finder.complaint)
             found += [
-                read_found(run)
-                for run in outcome.value or ()
-                if is_recent(run, now.wall_time, DEAD_SECONDS)
+                run for run in outcome.value or () if is_recent(run, now.wall_time, DEAD_SECONDS)
             ]
         return found, omitted
 

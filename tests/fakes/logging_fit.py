@@ -1,0 +1,69 @@
+"""A small fit by Lightning that nobody instrumented, with the TensorBoardLogger.
+
+Run as `python logging_fit.py FOLDER EPOCHS`. It goes on from the checkpoint that an earlier fit left
+in the folder. An epoch has 4 steps; what is logged depends on the epoch alone.
+"""
+
+# ruff: noqa: ARG002 - Lightning decides about the parameters of its hooks
+
+import sys
+import warnings
+from pathlib import Path
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+
+
+class Model(pl.LightningModule):
+    """Learns a sum, and logs what is easy to tell."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        """Give a loss, and log another one."""
+        self.log("train_loss", 0.5**self.current_epoch)
+        return (self.linear(batch[0]) - batch[1]).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        """Log an evaluation."""
+        self.log("val_loss", 0.75**self.current_epoch)
+        self.log("val_iou", 0.25 + 0.25 * self.current_epoch)
+
+    def configure_optimizers(self):
+        """Give an optimizer."""
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def main():
+    """Fit."""
+    warnings.simplefilter("ignore")  # it would warn of a small machine
+    torch.set_num_threads(1)
+    folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
+    data = torch.utils.data.TensorDataset(torch.ones(16, 4), torch.ones(16, 1))
+    checkpoint = folder / "last.ckpt"
+    logger = TensorBoardLogger(folder, name="net", version=0)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=epochs,
+        logger=logger,
+        log_every_n_steps=1,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    print("ready", flush=True)
+    sys.stdin.readline()
+    trainer.fit(
+        Model(),
+        torch.utils.data.DataLoader(data, batch_size=4),
+        torch.utils.data.DataLoader(data, batch_size=16),
+        ckpt_path=checkpoint if checkpoint.exists() else None,
+    )
+    print("written", flush=True)
+    trainer.save_checkpoint(checkpoint)
+
+
+main()
