@@ -22,6 +22,7 @@ from transformers import (
 from trainvitals.huggingface import TrainvitalsCallback
 from trainvitals.runfile import ABSENT, EVENTS, STATE, STEP, State, decode
 from trainvitals.training.monitor import TrainingMonitor
+from trainvitals.training.outer import Errors
 
 SOURCE_ROOT = Path(__file__).parents[1] / "exporter"
 
@@ -400,6 +401,39 @@ def test_an_error_of_ours_does_not_end_the_training(train, run_dir, monkeypatch,
     record = read_only(run_dir)
     expected = State.FINISHED if broken in ("mark_validation", "watch") else State.SWITCHED_OFF
     assert state(record, "state") == expected
+
+
+def test_every_hook_is_guarded():
+    """No error of ours reaches the Trainer from any of them."""
+    for name in vars(TrainvitalsCallback):
+        if name.startswith("on_"):
+            assert hasattr(getattr(TrainvitalsCallback, name), "__wrapped__"), name
+
+
+def test_a_broken_monitor_changes_nothing(train, monkeypatch):
+    """The model learns the same, is evaluated and saved."""
+
+    class Broken:
+        """A monitor of which everything is broken but its errors."""
+
+        def __init__(self, *_, **__):
+            self.errors = Errors("the test", lambda: None)
+
+        def __getattr__(self, name):
+            raise RuntimeError(f"a bug in {name}")
+
+    monkeypatch.setattr("trainvitals.huggingface.TrainingMonitor", Broken)
+    weights = []
+    for callback in (Peek(None), TrainvitalsCallback()):
+        torch.manual_seed(5)
+        made = train(
+            callback, model=Sum(), num_train_epochs=2, gradient_accumulation_steps=2,
+            eval_strategy="epoch", save_strategy="epoch",
+        )  # fmt: skip
+        weights.append(made.model.linear.weight.detach())
+    assert torch.equal(*weights)
+    assert callback.errors.count > 30
+    assert not made.model._forward_hooks
 
 
 def test_an_error_of_the_training_is_the_runs_last_word(train, run_dir, capsys):

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ARG002 - Lightning decides about the parameters of its hooks
 
+import contextlib
 import csv
 import importlib.util
 import inspect
@@ -608,6 +609,48 @@ def test_an_error_of_ours_does_not_end_the_fit(package, caplog, monkeypatch):
         "the resource monitor: RuntimeError: a bug of ours",
         "the resource monitor switches itself off after 10 errors",
     ]
+
+
+def test_every_hook_is_guarded():
+    """No error of ours reaches the Trainer from any of them."""
+    hooks = [name for name in vars(ResourceMonitorCallback) if name.startswith("on_")]
+    for name in (*hooks, "setup", "teardown"):
+        assert hasattr(getattr(ResourceMonitorCallback, name), "__wrapped__"), name
+
+
+class Broken:
+    """A monitor of which everything is broken."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"a bug in {name}")
+
+
+@pytest.mark.parametrize("raises_at", [None, 6])
+def test_a_broken_monitor_changes_nothing(monkeypatch, tmp_path, raises_at):
+    """The model learns the same, is validated and saved, and its own error is its own."""
+    weights = []
+    for callbacks in ([], [ResourceMonitorCallback(log_interval=2)]):
+        monkeypatch.setattr("trainvitals.lightning.TrainingMonitor", lambda *_, **__: Broken())
+        torch.manual_seed(5)
+        model = make_model(lightning.pytorch, raises_at=raises_at)
+        with contextlib.suppress(ZeroDivisionError):
+            fit(callbacks, model=model, validate=load(8), max_epochs=2, enable_checkpointing=True)
+        weights.append(model.linear.weight.detach())
+        assert model.trainer.loggers == []
+    assert torch.equal(*weights)
+    assert callbacks[0].errors.count >= 10
+
+
+def test_a_machine_that_tells_nothing_does_not_matter(monkeypatch):
+    """A sandbox without `/proc` may break psutil, and neither constructor nor fit."""
+
+    def fail(*_, **__):
+        raise FileNotFoundError("/proc/stat")
+
+    monkeypatch.setattr("psutil.cpu_times", fail)
+    callback = ResourceMonitorCallback(log_interval=4)
+    assert fit(callback).global_step == 8
+    assert callback.errors.count > 0
 
 
 def test_a_fit_that_switched_it_off_is_still_ended(run_dir, monkeypatch):

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.machine import FakeMachine
+from tests.trainers import SOURCE_ROOT
 from trainvitals.runfile import STATE, STEP, State, decode
 
 FIT = Path(__file__).parent / "fakes/watched_fit.py"
-SOURCE_ROOT = Path(__file__).parents[1] / "exporter"
 MIB = 1 << 20
 UNKNOWN_ERROR = 999
 BLOCK = re.compile(r"^\[Resources\] Batch (\d+):\n((?:  .*\n)*)", re.MULTILINE)

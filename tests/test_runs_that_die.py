@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,11 @@ from tests.trainers import (
     read_footprint,
     train_with_workers,
 )
-from trainvitals.runfile import STATE, STEP, State, decode
+from trainvitals.runfile import STATE, STEP, Record, State, decode
 from trainvitals.scrape import REUSE_SECONDS
 
 KILLS = 300 if LONG else 30
-BATCH = 3
+BATCH = 5
 WARM_UP_ROUNDS = KILLS // BATCH // 2
 MIB = 1 << 20
 ENDED = "training_process_end_timestamp_seconds"
@@ -198,34 +199,76 @@ def test_a_step_that_hangs_is_a_stall_after_its_limit(exporter: ExporterProcess,
         assert page.value("training_process_stopped", **rank) == 0
 
 
-@pytest.mark.parametrize("kind", ["fork", "spawn", "forkserver", "bare"])
-def test_children_of_a_run_leave_no_trace(exporter: ExporterProcess, runs: Path, kind: str):
-    """They write to no run file, make none, and end nobody's run; the lock stays the trainer's."""
-    rank = {"run": "loader", "rank": "0"}
-    with train_with_workers(runs, kind) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        path, answers = json.loads(line)
+@dataclass(frozen=True)
+class Family:
+    """A run whose script had children.
+
+    Attributes:
+        pid: The process that trained.
+        path: Its run file.
+        answers: For each worker, the run files of its monitors.
+        record: What the file told when all children were gone.
+        page: What the exporter told then.
+        code: The script's exit code.
+        complaints: What it wrote on its standard error.
+    """
+
+    pid: int
+    path: str
+    answers: list[list[str | None]]
+    record: Record
+    page: Page
+    code: int
+    complaints: str
+
+
+KINDS = ("fork", "spawn", "forkserver", "bare")
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory) -> tuple[dict[str, Family], Page, list[str]]:
+    """A run of each kind, all at once; the page when all were over, and the files that are left."""
+    directory = tmp_path_factory.mktemp("families")
+    runs = directory / "runs"
+    families = {}
+    with ExporterProcess(directory, arguments=(f"--run-dir={runs}",)) as exporter, ExitStack() as s:
+        processes = {kind: s.enter_context(train_with_workers(runs, kind)) for kind in KINDS}
+        told = {kind: json.loads(read_line(process)) for kind, process in processes.items()}
         page = scrape_anew(exporter)
-        record = decode(Path(path).read_bytes())
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert process.wait(30) == 0
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-    assert all(own is None for _, own in answers)
-    assert [str(each) for each in runs.glob("*.tv")] == [path]
-    words = {name: record.step[STEP[name]] for name in ("steps", "samples", "loss")}
+        for kind, process in processes.items():
+            path, answers = told[kind]
+            record = decode(Path(path).read_bytes())
+            _, complaints = process.communicate("\n", timeout=60)
+            families[kind] = Family(
+                process.pid, path, answers, record, page, process.returncode, complaints
+            )
+        return families, scrape_anew(exporter), [str(path) for path in runs.glob("*.tv")]
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    """Read a line of what a process says."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_children_of_a_run_leave_no_trace(families, kind: str):
+    """They write to no run file, make none, and end nobody's run; the lock stays the trainer's."""
+    everybody, last, files = families
+    family = everybody[kind]
+    rank = {"run": f"loader {kind}", "rank": "0"}
+    assert (family.code, family.complaints) == (0, "")
+    assert all(own is None for _, own in family.answers)
+    words = {name: family.record.step[STEP[name]] for name in ("steps", "samples", "loss")}
     assert words == {"steps": 10, "samples": 70, "loss": 0.5}
-    assert record.state[STATE["state"]] == State.RUNNING
-    assert record.state[STATE["checkpoints"]] == 0
-    assert record.state[STATE["evaluations"]] == 1
-    assert record.metrics == (("own", "validation"),)
-    assert page.value("training_process_up", **rank) == 1
-    assert page.value("training_rank_info", host_pid=str(process.pid), **rank) == 1
-    page = scrape_anew(exporter)
-    assert set(page.values(ENDED, "reason", **rank)) == {"finished"}
+    assert family.record.state[STATE["state"]] == State.RUNNING
+    assert family.record.state[STATE["checkpoints"]] == 0
+    assert family.record.state[STATE["evaluations"]] == 1
+    assert family.record.metrics == (("own", "validation"),)
+    assert family.page.value("training_process_up", **rank) == 1
+    assert family.page.value("training_rank_info", host_pid=str(family.pid), **rank) == 1
+    assert set(last.values(ENDED, "reason", **rank)) == {"finished"}
+    assert sorted(files) == sorted(each.path for each in everybody.values())
 
 
 @pytest.mark.parametrize("is_seen_before", [True, False])

@@ -16,10 +16,10 @@ from tqdm import tqdm
 
 from tests.exporter_process import ExporterProcess, Page
 from tests.sources.training.records import write as write_events
+from tests.trainers import SOURCE_ROOT, Loop
 from trainvitals import TrainingMonitor
 
 FAKES = Path(__file__).parent / "fakes"
-SOURCE_ROOT = Path(__file__).parents[1] / "exporter"
 SHOWN_WITHIN_SECONDS = 5.0
 SCRAPE_INTERVAL_SECONDS = 0.5
 INFO = "training_run_info"
@@ -45,7 +45,7 @@ class Script:
             text=True,
         )
 
-    def do(self, line: str = "") -> None:
+    def do(self, line: str) -> None:
         """Give it a line and wait until it has done what it says."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
@@ -167,11 +167,8 @@ def test_what_lightning_logs_shows_and_goes_on_after_a_resume(
 ):
     """A fit of one epoch and, in another process, a second epoch in the same folder."""
     who = {"run": "net/version_0", "rank": "0"}
-    events, runs = places / "events", places / "runs"
-    first = Script("logging_fit.py", events, 1, run_dir=runs)
-    second = Script("logging_fit.py", events, 2, run_dir=runs)
-    with first, second:
-        first.do()
+    with Script("logging_fit.py", places / "events", run_dir=places / "runs") as script:
+        script.do("1")
         page = watch(exporter, shows("training_global_step", 3, **who))
         assert page.values(INFO, "source") == {"tensorboard": 1}
         assert page.value("training_loss", **who) == 1.0
@@ -179,15 +176,14 @@ def test_what_lightning_logs_shows_and_goes_on_after_a_resume(
         assert page.value("training_epoch", **who) == 0
         split = {"split": "validation", **who}
         assert page.values("training_metric", "name", **split) == {"val_iou": 0.25}
-        first.end()
-        second.do()
+        script.do("2")
         page = watch(exporter, shows("training_global_step", 7, **who))
         assert page.value("training_loss", **who) == 0.5
         assert page.value("validation_loss", **who) == 0.75
         assert page.value("training_epoch", **who) == 1
         assert page.values("training_metric", "name", **split) == {"val_iou": 0.5}
         assert page.values(INFO, "run") == {"net/version_0": 1}
-        second.end()
+        script.end()
 
 
 def test_a_log_shows_through_both_ways_of_rotating_and_progress_bars(
@@ -238,18 +234,22 @@ def test_a_run_that_tells_of_itself_and_writes_event_files_is_shown_once(
 ):
     """Whatever its folder is called, while it lives and afterwards."""
     events, runs = places / "events", places / "runs"
-    same = Script("tensorboard_training.py", events / "unet", "unet", run_dir=runs)
+    now = time.time()
+    for name in ("instrumented", "alone"):
+        path = events / f"{name}/events.out.tfevents.{now:.0f}.host.1.0"
+        write_events(path, (now, 1, "train/loss", 0.5))
     other = Script("tensorboard_training.py", events / "net/version_0", "bert", run_dir=runs)
-    alone = Script("tensorboard_training.py", events / "alone", run_dir=runs)
-    with same, other, alone:
-        for script in (same, other, alone):
-            script.do("1 train/loss=0.5")
+    with Loop(runs) as same, other:
+        other.do("1 train/loss=0.5")
         page = watch(exporter, lambda page: page.value(INFO, run="alone") is not None)
-        assert page.values(INFO, "run", source="client") == {"unet": 1, "bert": 1}
+        assert page.values(INFO, "run", source="client") == {"instrumented": 1, "bert": 1}
         assert page.values(INFO, "run", source="tensorboard") == {"alone": 1}
-        same.end()
-        other.kill()
-        page = watch(exporter, lambda page: page.value("training_process_up", run="bert") == 0)
+        same.kill()
+        other.end()
+        page = watch(
+            exporter, lambda page: not any(page.values("training_process_up", "run").values())
+        )
+        assert page.values(INFO, "run", source="client") == {"instrumented": 1, "bert": 1}
         assert page.values(INFO, "run", source="tensorboard") == {"alone": 1}
 
 
@@ -275,12 +275,13 @@ def test_a_page_with_runs_of_all_sources_is_whole_for_promtool_and_openmetrics(
         exact = exporter.get("/metrics", accept="application/openmetrics-text; version=1.0.0")
     assert {sample.labels["run"]: sample.labels["source"] for sample in page.find(INFO)} == {
         'b"e\\r_t é?': "client",
-        hostile: "tensorboard",
+        'b"e\\r_t é': "tensorboard",
         "unet": "tensorboard",
-        f"{hostile}!": "log",
+        'b"e\\r_t é!': "log",
     }
-    assert page.value("training_nonfinite_total", what="eval", run=f"{hostile}!") == 2
-    assert page.value("training_metric", name="val_iou", run=f"{hostile}!") == float("inf")
+    log = {"run": 'b"e\\r_t é!', "rank": "0"}
+    assert page.value("training_nonfinite_total", what="eval", **log) == 2
+    assert page.value("training_metric", name="val_iou", **log) == float("inf")
     ended = subprocess.run(
         [promtool, "check", "metrics"],
         input=everything.text,

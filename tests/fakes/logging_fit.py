@@ -1,11 +1,13 @@
 """A small fit by Lightning that nobody instrumented, with the TensorBoardLogger.
 
-Run as `python logging_fit.py FOLDER EPOCHS`. It goes on from the checkpoint that an earlier fit left
-in the folder. An epoch has 4 steps; what is logged depends on the epoch alone.
+Run as `python logging_fit.py FOLDER`. For each line of its standard input, which has a number of
+epochs, a new process fits, and goes on from the checkpoint that an earlier one left in the folder.
+An epoch has 4 steps; what is logged depends on the epoch alone.
 """
 
 # ruff: noqa: ARG002 - Lightning decides about the parameters of its hooks
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -37,25 +39,19 @@ class Model(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-def main():
-    """Fit."""
-    warnings.simplefilter("ignore")  # it would warn of a small machine
-    torch.set_num_threads(1)
-    folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
+def fit(folder, epochs):
+    """Fit, and tell when all is written."""
     data = torch.utils.data.TensorDataset(torch.ones(16, 4), torch.ones(16, 1))
     checkpoint = folder / "last.ckpt"
-    logger = TensorBoardLogger(folder, name="net", version=0)
     trainer = pl.Trainer(
         accelerator="cpu",
         max_epochs=epochs,
-        logger=logger,
+        logger=TensorBoardLogger(folder, name="net", version=0),
         log_every_n_steps=1,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    print("ready", flush=True)
-    sys.stdin.readline()
     trainer.fit(
         Model(),
         torch.utils.data.DataLoader(data, batch_size=4),
@@ -64,6 +60,21 @@ def main():
     )
     print("written", flush=True)
     trainer.save_checkpoint(checkpoint)
+
+
+def main():
+    """Fit as often as it is asked for."""
+    warnings.simplefilter("ignore")  # it would warn of a small machine
+    torch.set_num_threads(1)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        # A fork spares the second process the seconds that importing Lightning takes.
+        pid = os.fork()
+        if not pid:
+            fit(Path(sys.argv[1]), int(line))
+            os._exit(0)
+        if os.waitpid(pid, 0)[1]:
+            sys.exit("the fit failed")
 
 
 main()

@@ -13,7 +13,7 @@ import sys
 
 from trainvitals import TrainingMonitor
 
-monitor = TrainingMonitor("loader")
+monitor = TrainingMonitor(f"loader {sys.argv[1]}")
 
 
 def work(answers):

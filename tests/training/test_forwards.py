@@ -130,6 +130,26 @@ def test_other_threads_are_left_alone(monitor):
     assert (passes.samples, passes.tokens, passes.loss) == (7, None, None)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+def test_a_model_that_is_traced_is_left_alone(monitor):
+    """What the hooks do is no part of the model, and would fail the check of the trace."""
+
+    class Line(torch.nn.Linear):
+        """Gives its loss beside its output."""
+
+        def forward(self, x):
+            """Give both."""
+            y = super().forward(x)
+            return {"loss": y.mean(), "logits": y}
+
+    model = Line(3, 1)
+    passes = watch(monitor, model)
+    torch.jit.trace(model, torch.ones(2, 3), strict=False)
+    passes.end_step()
+    assert (passes.samples, passes.loss) == (7, None)
+    assert monitor.errors.count == 0
+
+
 def test_what_is_no_model_is_not_watched(monitor):
     """A Trainer without a model, or with one of another framework, goes on."""
     passes = ForwardPasses(monitor, batch_size=7)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -279,6 +280,29 @@ def test_real_ranks_agree_on_their_run():
     }
     assert len(runs) == 1
     assert re.fullmatch(r"train-\d{8}T\d{6}Z\n", runs.pop())
+
+
+def test_a_process_group_tells_where_the_environment_does_not():
+    """Ranks of `torch.multiprocessing.spawn` have no variable; a launcher's are believed first."""
+    group = SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        get_rank=lambda: 3,
+        get_world_size=lambda: 4,
+    )
+    modules = {"torch": SimpleNamespace(distributed=group)}
+    launch = read_launch(run="r", environ={}, modules=modules)
+    assert (launch.rank, launch.world_size) == (3, 4)
+    told = read_launch(run="r", environ={"RANK": "1", "WORLD_SIZE": "2"}, modules=modules)
+    assert (told.rank, told.world_size) == (1, 2)
+    group.is_initialized = lambda: False
+    assert read_launch(run="r", environ={}, modules=modules).world_size == 0
+
+
+def test_what_the_caller_gives_may_be_text():
+    """As it comes from an environment or a configuration."""
+    launch = read_launch(run=7, rank="3", world_size="4", attempt="1", environ={})  # type: ignore[arg-type]
+    assert launch == Launch("7", 3, -1, -1, 4, 1)
 
 
 @pytest.mark.parametrize(

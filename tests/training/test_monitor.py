@@ -1,5 +1,6 @@
 """What a training loop tells is in the run file, and nothing it tells can hurt the loop."""
 
+import gc
 import logging
 import math
 import multiprocessing
@@ -263,6 +264,36 @@ def test_the_iteration_times_the_loader_and_counts_its_errors(make, clock):
     assert words["data_errors"] == 1.0
 
 
+def test_a_loop_that_forgives_its_loader_goes_on(make):
+    """Who catches an error of the loader gets the batches that come after it."""
+
+    class Loader:
+        """Its third batch is broken."""
+
+        def __init__(self):
+            self.batch = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.batch += 1
+            if self.batch == 3:
+                raise OSError("one broken file")
+            if self.batch > 5:
+                raise StopIteration
+            return self.batch
+
+    monitor = make()
+    batches = monitor.batches(Loader())
+    got = [next(batches), next(batches)]
+    with pytest.raises(OSError, match="one broken file"):
+        next(batches)
+    got.extend(batches)
+    assert got == [1, 2, 4, 5]
+    assert read(monitor)["data_errors"] == 1.0
+
+
 def test_the_live_words_tell_the_phase_of_a_step_that_hangs(make, clock):
     """Between two records a reader still sees which phase it is, and since when."""
     monitor = make()
@@ -287,6 +318,28 @@ def test_values_have_their_words_or_become_free_metrics(make):
         ("", "temperature"): 0.7,
         ("test", "dice"): 0.1,
     }
+
+
+def test_an_evaluation_may_name_its_values_in_full(make):
+    """`val_loss` of a validation is the validation loss, as `loss` is."""
+    monitor = make()
+    monitor.log_validation(val_loss=0.5, val_accuracy=0.75, val_iou=0.25)
+    words = read(monitor)
+    assert (words["validation_loss"], words["validation_accuracy"]) == (0.5, 0.75)
+    assert words["free"] == {("validation", "val_iou"): 0.25}
+    assert words["best_evaluation"] == 0.5
+
+
+def test_names_without_room_are_counted_each_time(make):
+    """Of a thousand values 64 are kept, under their own names, on every step."""
+    monitor = make()
+    for step in range(2):
+        monitor.log({f"value_{number}": number + step for number in range(1000)})
+    monitor.finish()
+    words = read(monitor)
+    assert words["free"] == {("", f"value_{number}"): number + 1.0 for number in range(64)}
+    assert words["dropped_names"] == 2 * 936
+    assert words["names"] == 64
 
 
 def test_evaluations_are_counted_until_one_is_better(make):
@@ -352,6 +405,18 @@ def test_another_thread_may_log(make, clock):
     assert read(monitor)["free"] == {("validation", "val_iou"): 0.25}
 
 
+def test_what_another_thread_logs_keeps_no_graph(make):
+    """A tensor that waits to be read is let go by the graph that computed it."""
+    torch = pytest.importorskip("torch")
+    monitor = make()
+    loss = torch.tensor(0.5, requires_grad=True) * 2
+    thread = threading.Thread(target=monitor.log, kwargs={"teacher": loss})
+    thread.start()
+    thread.join()
+    ((values, _),) = monitor._inbox
+    assert not values["teacher"].requires_grad
+
+
 def test_hostile_arguments_never_reach_the_loop(make, caplog):
     """Whatever is passed, nothing is raised; the tenth error switches the monitor off."""
 
@@ -380,6 +445,34 @@ def test_hostile_arguments_never_reach_the_loop(make, caplog):
     assert read(monitor)["state"] == runfile.State.SWITCHED_OFF
 
 
+@pytest.mark.parametrize("step", ["x", 3j, -1, 10**400, None, [1, 2]], ids=str)
+def test_a_step_that_is_none_resumes_nothing(make, step):
+    """It is counted as an error, and the steps that follow are none the worse."""
+    monitor = make(global_step=step)
+    assert monitor.errors.count == 1
+    monitor.resume(step)
+    for _ in range(3):
+        monitor.update_batch(1)
+    assert monitor.errors.count == 2
+    assert read(monitor)["global_step"] == 3.0
+
+
+def test_names_and_ranks_may_be_of_other_types(make):
+    """A trial's number names a run; a rank may come from the environment as it is."""
+    monitor = make(run=7, rank="3", world_size="8", framework="x" * 5000)
+    assert (monitor.run, monitor.rank, monitor.world_size) == ("7", 3, 8)
+    assert read(monitor)["identity"].static["framework"] == "x" * 200
+
+
+@pytest.mark.parametrize("nonsense", [{"rank": "first"}, {"run_dir": 7}, {"attempt": [1]}], ids=str)
+def test_nonsense_makes_a_silent_monitor(nonsense, caplog):
+    """The loop goes on, with one warning."""
+    monitor = TrainingMonitor("r", environ={}, **nonsense)
+    monitor.update_batch(1, loss=0.5)
+    assert monitor.path is None
+    assert len(caplog.records) == 1
+
+
 def test_a_monitor_that_is_off_does_nothing(tmp_path):
     """No file is made, and every method still works as a caller expects."""
     monitor = TrainingMonitor(run_dir=tmp_path, enabled=False)
@@ -406,6 +499,49 @@ def test_a_context_that_ends_well_is_a_finished_run(make):
     assert b"secret" not in failing.path.read_bytes()
 
 
+def test_a_run_that_is_over_says_so(make, caplog):
+    """A cell of a notebook that is run twice records nothing the second time."""
+    monitor = make()
+    with monitor:
+        monitor.update_batch(1)
+    with monitor:
+        monitor.update_batch(1)
+    assert read(monitor)["samples"] == 1.0
+    assert caplog.messages == ["run r is over; what follows needs a monitor of its own"]
+
+
+def test_a_monitor_that_nobody_holds_is_over(make, tmp_path):
+    """File, map and lock are let go at once, without the collector of cycles."""
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    hook = sys.excepthook
+    gc.disable()
+    try:
+        for _ in range(3):
+            TrainingMonitor("dropped", run_dir=tmp_path).update_batch(1)
+    finally:
+        gc.enable()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert sys.excepthook is hook
+    records = [runfile.decode(path.read_bytes()) for path in tmp_path.glob("dropped.*")]
+    states = [record.state[STATE["state"]] for record in records]
+    assert states == [runfile.State.FINISHED] * 3
+
+
+def test_a_method_that_was_kept_writes_nothing_after_the_end(make):
+    """The file of a run that is over does not change any more."""
+    monitor = make()
+    mark, update_batch, log = monitor.mark, monitor.update_batch, monitor.log
+    update_batch(1)
+    monitor.finish()
+    before = monitor.path.read_bytes()
+    mark("forward")
+    update_batch(1)
+    log(val_iou=0.5)
+    assert monitor.path.read_bytes() == before
+    assert monitor.errors.count == 0
+
+
 def test_an_uncaught_exception_is_recorded_with_its_class(tmp_path):
     """The interpreter's own report stays as it was."""
     code = """
@@ -429,18 +565,29 @@ def test_a_script_that_ends_is_a_finished_run(tmp_path):
 
 
 def test_a_forked_child_never_writes(make, tmp_path):
-    """A worker's calls are lost, its end is not the run's, and no second file appears."""
+    """A worker's calls are lost, its end is not the run's, it holds no file and makes none."""
     monitor = make()
+    update_batch, log = monitor.update_batch, monitor.log  # as a data set might keep them
     monitor.update_batch(1)
     pid = os.fork()
     if pid == 0:
-        monitor.update_batch(1000, loss=9.0)
-        monitor.finish()
-        os._exit(0)
-    os.waitpid(pid, 0)
-    monitor.update_batch(1)
+        try:
+            monitor.update_batch(1000, loss=9.0)
+            update_batch(1000)
+            log(val_iou=0.5)
+            monitor.finish()
+            held = [str(path.resolve()) for path in Path("/proc/self/fd").iterdir()]
+            held.append(Path("/proc/self/maps").read_text(encoding="utf-8"))
+            os._exit(any(str(tmp_path) in each for each in held))
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0
     words = read(monitor)
-    assert (words["samples"], words["state"]) == (2.0, runfile.State.RUNNING)
+    assert (words["samples"], words["state"]) == (1.0, runfile.State.RUNNING)
+    assert words["free"] == {}
+    monitor.update_batch(1)
+    assert read(monitor)["samples"] == 2.0
     assert len(list(tmp_path.iterdir())) == 1
 
 

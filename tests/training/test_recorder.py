@@ -144,6 +144,14 @@ def test_a_system_without_record_locks_is_told_so(tmp_path, monkeypatch):
         create_run_file(Identity("r"), tmp_path)
 
 
+def test_a_system_that_sets_no_room_aside_is_told_so(tmp_path, monkeypatch):
+    """On macOS there is no posix_fallocate, and a file without its blocks could kill the trainer."""
+    monkeypatch.delattr(os, "posix_fallocate")
+    with pytest.raises(RunFileUnavailableError, match="sets no room aside"):
+        create_run_file(Identity("r"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_only_what_died_a_day_ago_is_taken_away(tmp_path):
     """Files of dead runs go after a day; young ones, foreign ones and live ones stay."""
     live = create_run_file(Identity("live", pid=1), tmp_path)

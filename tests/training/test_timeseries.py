@@ -6,6 +6,7 @@ import re
 import resource
 import signal
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,17 @@ def test_no_descriptor_is_left(tmp_path, open_series):
     series.append(0, 0, METRICS)
     series.append(1, 0, METRICS)
     series.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_series_that_nobody_closes_closes_itself(tmp_path):
+    """Python does not have to warn of it."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        series = Timeseries(tmp_path)
+        series.append(0, 0, METRICS)
+        del series
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

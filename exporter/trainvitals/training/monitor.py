@@ -465,6 +465,7 @@ class TrainingMonitor(StepRecorder):
     def _end(self, state: State, event: str) -> None:
         while self._inbox:
             self._log(*self._inbox.popleft())
+        self._take_late()
         self._journal.note(event)
         self._journal.set_state(state)
         self._publish_all(self._monotonic())

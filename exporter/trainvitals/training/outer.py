@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import update_wrapper
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -71,8 +70,10 @@ def guard(
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the outer edge: training must go on
-            with suppress(Exception):  # a filter of the program's own log may raise
+            try:
                 self.errors.note(error)
+            except Exception:  # noqa: BLE001 - a filter of the program's own log may raise
+                return None
             return None
 
     return update_wrapper(guarded, method)  # type: ignore[return-value] # its `self` has a name

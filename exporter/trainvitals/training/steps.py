@@ -418,6 +418,11 @@ class StepRecorder:
         return [] if number is None else [(name, number)]
 
     def _take_late(self) -> None:
+        """Take the values that devices have by now."""
+        for at, of_step in self._readers.items():
+            number = of_step.poll()
+            if number is not None:
+                self._set_word(at, number)
         for (name, split), reader in self._late.items():
             number = reader.poll()
             if number is not None:

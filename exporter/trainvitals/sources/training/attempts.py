@@ -83,10 +83,17 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Chain:
-    """The attempts of one rank: the latest, and the latest that has done a step."""
+    """The attempts of one rank: the latest, and the latest that has done a step.
+
+    One that its successor overtook while it was still alive is `dying`: nothing is lost by it until
+    it has died, for it may as well be another run by the same name. `first_after` is the first step
+    of its successor, None before that has done one.
+    """
 
     latest: _Seen | None = None
     worked: _Seen | None = None
+    dying: _Seen | None = None
+    first_after: float | None = None
     restarts: int = 0
     steps: float = 0.0
     seconds: float = 0.0
@@ -96,14 +103,33 @@ class _Chain:
         latest = self.latest
         if latest is not None and latest.key != attempt.key:
             if attempt.created_time <= latest.created_time:
+                self._look_after_dying(attempt)
                 return
-            is_dead = not latest.is_alive or latest.key not in present
-            self.restarts += is_dead and not latest.has_finished
+            if latest.is_alive and latest.key in present:
+                self.dying, self.first_after = latest, None
+            else:
+                self.restarts += not latest.has_finished
         self.latest = seen = _see(attempt)
         if attempt.has_stepped:
-            if self.worked is not None and self.worked.key != attempt.key:
-                self._count_loss(self.worked, attempt.record.state[_FIRST])
+            before, first = self.worked, attempt.record.state[_FIRST]
+            if before is not None and before.key != attempt.key:
+                if self.dying is not None and before.key == self.dying.key:
+                    self.first_after = first
+                else:
+                    self._count_loss(before, first)
             self.worked = seen
+
+    def _look_after_dying(self, attempt: Attempt) -> None:
+        """Count what an attempt lost that its successor overtook, once it has died."""
+        if self.dying is None or self.dying.key != attempt.key or attempt.is_alive:
+            return
+        dead = _see(attempt)
+        self.dying = None
+        self.restarts += not dead.has_finished
+        if self.first_after is not None:
+            self._count_loss(dead, self.first_after)
+        elif self.worked is not None and self.worked.key == dead.key:
+            self.worked = dead
 
     def _count_loss(self, before: _Seen, first: float) -> None:
         if before.has_finished:

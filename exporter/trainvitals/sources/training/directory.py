@@ -30,9 +30,8 @@ _FOLDER_FLAGS = (
 # A directory that changed less than this ago may have changed once more within the same tick of
 # the file system's clock.
 _TICK_SECONDS = 1.0
-# How many new files are looked at in one reading, and how many at a time: whoever may write in the
-# directory may make thousands of them, again and again.
-_MOST_NEW, _BATCH = 512, 128
+# New files are opened so many at a time, before those that are too many are let go.
+_BATCH = 128
 # We are short of descriptors or memory, which says nothing of the file.
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -45,6 +44,8 @@ class Limits:
         files: Run files; those of living ranks first, then the newest.
         watched: Ranks whose process is followed to its end.
         names: Names of any kind; what comes after is not seen.
+        new: Run files that are opened in one reading; the others have their turn the next time. Who
+            may write in the directory may make thousands of them, again and again.
         unlisted_seconds: How long after its end a rank is told of whose file was deleted under it.
         dead_seconds: How long after the end of a run its file is discarded.
         discard_seconds: How often files are discarded.
@@ -53,6 +54,7 @@ class Limits:
     files: int = 256
     watched: int = 128
     names: int = 4096
+    new: int = 512
     unlisted_seconds: float = 900.0
     dead_seconds: float = 86400.0
     discard_seconds: float = 60.0
@@ -91,11 +93,13 @@ class DirectoryReading:
             that is not known here, not to be opened, or damaged; damaged ones that were read
             before are among `files` too.
         omitted: How many run files there are beyond the limit.
+        is_cut: There are more names than are looked at.
     """
 
     files: tuple[SeenFile, ...]
     incompatible: int
     omitted: int
+    is_cut: bool = False
 
 
 class RunDirectory:
@@ -127,6 +131,8 @@ class RunDirectory:
         self._notes: tuple[str, ...] = ()
         self._unfinished: tuple[str, ...] = ()
         self._unread = 0
+        self._is_cut = False
+        self._most_files = self._limits.files
         self._seen: tuple[int, int, int] | None = None
         self._discarded_time = -float("inf")
         self._is_detached = False
@@ -141,17 +147,19 @@ class RunDirectory:
         """Whether no rank was alive at the last reading."""
         return not any(file.liveness.is_alive for file in self._files.values())
 
-    def read(self, now: float) -> DirectoryReading:
+    def read(self, now: float, *, is_searched: bool = True) -> DirectoryReading:
         """Read the directory.
 
         Args:
             now: Unix seconds.
+            is_searched: Whether to look for files that have come or gone, too.
 
         Raises:
             SourceError: The directory is there but cannot be read.
         """
         self._oom_kills.begin()
-        self._look(now)
+        if is_searched:
+            self._look(now)
         damaged = 0
         is_ours = isinstance(self._folder, Path)
         seen: list[SeenFile] = []
@@ -173,8 +181,19 @@ class RunDirectory:
                     is_ours and file.is_listed,
                 )
             )
-        omitted = len(self._omitted) + self._unread
-        return DirectoryReading(tuple(seen), damaged + len(self._refused), omitted)
+        return DirectoryReading(
+            tuple(seen),
+            damaged + len(self._refused),
+            len(self._omitted) + self._unread,
+            self._is_cut,
+        )
+
+    def allow(self, files: int) -> None:
+        """Say how many run files it may hold from now on, where several directories share."""
+        if files > self._most_files and self._omitted:
+            self._seen = None
+        self._most_files = files
+        self._leave_best()
 
     def detach(self) -> None:
         """Let go of a directory that vanished with its container; its ranks stay readable."""
@@ -269,6 +288,7 @@ class RunDirectory:
         self._refused.clear()
         self._omitted.clear()
         self._unread = 0
+        self._is_cut = False
         self._notes = self._unfinished = ()
         if not isinstance(error, FileNotFoundError):
             raise SourceError(
@@ -279,7 +299,9 @@ class RunDirectory:
     def _scan(self, folder: int) -> bool:
         """See which files there are; False where some could not be opened for now."""
         with os.scandir(folder) as entries:
-            found = list(islice(entries, self._limits.names))
+            found = list(islice(entries, self._limits.names + 1))
+        self._is_cut = len(found) > self._limits.names
+        del found[self._limits.names :]
         self._notes = tuple(
             entry.name for entry in found if entry.name.endswith(SUFFIX + NOTE_SUFFIX)
         )
@@ -296,9 +318,10 @@ class RunDirectory:
             file.is_listed = False
         new = [entry for entry in runs if not self._recognise(entry.name, entry.inode())]
         new.sort(key=_read_mtime, reverse=True)
-        self._unread = len(new[_MOST_NEW:])
+        self._unread = len(new[self._limits.new :])
+        del new[self._limits.new :]
         is_whole = not self._unread
-        for at in range(0, len(new[:_MOST_NEW]), _BATCH):
+        for at in range(0, len(new), _BATCH):
             for entry in new[at : at + _BATCH]:
                 is_whole &= self._admit(entry.name, entry.inode(), folder)
             self._leave_best()
@@ -313,7 +336,7 @@ class RunDirectory:
             return True
         if file is not None:  # another file has got the number of one that is gone
             self._drop(inode)
-        has_room = len(self._files) < self._limits.files
+        has_room = len(self._files) < self._most_files
         return (name, inode) in self._refused or (not has_room and (name, inode) in self._omitted)
 
     def _admit(self, name: str, inode: int, folder: int) -> bool:
@@ -335,7 +358,7 @@ class RunDirectory:
 
     def _leave_best(self) -> None:
         """Let go of the files that are worth least, where there are more than the limit."""
-        surplus = len(self._files) - self._limits.files
+        surplus = len(self._files) - self._most_files
         if surplus <= 0:
             return
         ordered = sorted(self._files, key=lambda inode: self._files[inode].standing)
@@ -371,7 +394,7 @@ class RunDirectory:
     def _discard_omitted(self, folder: int, now: float) -> None:
         omitted = list(self._omitted)
         first = int(now) % max(1, len(omitted))  # where none of the others may be discarded
-        for name, inode in [*omitted[first:], *omitted[:first]][:_MOST_NEW]:
+        for name, inode in [*omitted[first:], *omitted[:first]][: self._limits.new]:
             with contextlib.suppress(OSError, RunFileError):
                 file = self._open_file(name, folder)
                 file.read(now)

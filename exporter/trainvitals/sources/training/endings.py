@@ -11,7 +11,7 @@ member      value
 `exit_code` 0 to 255, or null where it is not known or a signal killed the process
 `signal`    1 to 64, or null
 `exception` the class of the exception that ended the run, or null
-`time`      when it ended, as well as is known, in Unix seconds
+`time`      when it ended, as well as is known, in Unix seconds; less than 4e9
 `evidence`  one sentence: what says so
 `machine`   an object of numbers: what the machine looked like then, such as
             `memory_available_bytes`; at most 64, each named in at most 64 characters
@@ -50,6 +50,7 @@ _MOST_NUMBERS = 64
 _MOST_NAME_CHARACTERS = 64
 _HIGHEST_CODE = 255
 _HIGHEST_SIGNAL = 64
+_LATEST_TIME = 4e9
 
 _log = logging.getLogger("trainvitals")
 
@@ -104,7 +105,9 @@ def write_ending(run_file: Path, ending: Ending) -> None:
     Where the directory cannot be written, one line is logged and nothing else happens.
     """
     try:
-        folder = os.open(run_file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Who owns the run directory may put a link in its place, to one that only we may write in.
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(run_file.parent, flags)
         try:
             _write(folder, run_file.name + SUFFIX, _encode(ending))
         finally:
@@ -238,6 +241,7 @@ def _decode(data: bytes) -> Ending | None:
     if (
         reason not in REASONS
         or not _is_number(time)
+        or not 0 <= time < _LATEST_TIME
         or not isinstance(evidence, str)
         or not _is_within(code, 0, _HIGHEST_CODE)
         or not _is_within(number, 1, _HIGHEST_SIGNAL)

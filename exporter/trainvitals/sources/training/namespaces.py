@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainvitals.sources.training.directory import Limits, RunDirectory
+from trainvitals.errors import SourceError
+from trainvitals.sources.training.directory import DirectoryReading, Limits, RunDirectory
 from trainvitals.sources.training.liveness import Host, read_host
 from trainvitals.sources.training.rankfile import FileKey
 
@@ -21,6 +23,13 @@ _O_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 _O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _MOST_NAMESPACES = 256
+# Who may make mount namespaces, which on most machines is everybody, may make many containers. What
+# one of them may have is less than our own directory may, and all of them together have a bound.
+_MOST_FILES, _LEAST_FILES = 256, 4
+_LIMITS = Limits(files=64, names=1024, new=64)
+_MOST_GONE = 64
+# Where there is always something new, those that were not reached are first the next time.
+_SEARCH_FILES_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +82,10 @@ class ContainerDirectories:
     Args:
         path: Where a run directory is in each namespace; absolute.
         host: The machine; the one we run on when None.
-        limits: How much of each directory is looked at.
+        limits: How much of each directory is looked at; of many it is less.
         search_seconds: How often namespaces are searched, which costs some milliseconds.
         keep_seconds: How long the ranks of a container that is gone stay readable.
+        monotonic: Tells how long a reading takes.
     """
 
     def __init__(
@@ -83,18 +93,29 @@ class ContainerDirectories:
         path: Path,
         *,
         host: Host | None = None,
-        limits: Limits | None = None,
+        limits: Limits = _LIMITS,
         search_seconds: float = 15.0,
         keep_seconds: float = 900.0,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
         self._host = host or read_host()
         self._limits = limits
         self._search_seconds = search_seconds
         self._keep_seconds = keep_seconds
+        self._monotonic = monotonic
+        self._turn = 0
         self._searched_time: float | None = None
         self._directories: dict[FileKey, RunDirectory] = {}
         self._gone: list[tuple[float, RunDirectory]] = []
+
+    def is_idle(self, now: float) -> bool:
+        """Tell whether there is nothing to read and nowhere to search yet.
+
+        Args:
+            now: Unix seconds.
+        """
+        return not self._is_due(now) and not self._directories and not self._gone
 
     def find(self, now: float) -> tuple[RunDirectory, ...]:
         """Give the run directories of all containers, those of late ones included.
@@ -102,18 +123,45 @@ class ContainerDirectories:
         Args:
             now: Unix seconds.
         """
-        before = self._searched_time
-        if before is None or abs(now - before) >= self._search_seconds:
+        if self._is_due(now):
             self._searched_time = now
             self._search(now)
-        return (*self._directories.values(), *(directory for _, directory in self._gone))
+        return self._list()
+
+    def read(self, now: float) -> tuple[DirectoryReading, ...]:
+        """Read the run directories of all containers, and discard there what nobody needs.
+
+        Args:
+            now: Unix seconds.
+        """
+        directories = self.find(now)
+        first = self._turn % max(1, len(directories))
+        share = max(_LEAST_FILES, _MOST_FILES // max(1, len(directories)))
+        until = self._monotonic() + _SEARCH_FILES_SECONDS
+        readings: list[DirectoryReading] = []
+        for directory in (*directories[first:], *directories[:first]):
+            is_searched = not readings or self._monotonic() < until
+            self._turn += is_searched
+            directory.allow(min(share, self._limits.files))
+            with contextlib.suppress(SourceError):  # one that we may not read is not ours
+                readings.append(directory.read(now, is_searched=is_searched))
+                if is_searched:
+                    directory.discard(now)
+        return tuple(readings)
 
     def close(self) -> None:
         """Close every directory."""
-        for directory in self.find(self._searched_time or 0.0):
+        for directory in self._list():
             directory.close()
         self._directories = {}
         self._gone = []
+
+    def _is_due(self, now: float) -> bool:
+        before = self._searched_time
+        return before is None or abs(now - before) >= self._search_seconds
+
+    def _list(self) -> tuple[RunDirectory, ...]:
+        return (*self._directories.values(), *(directory for _, directory in self._gone))
 
     def _search(self, now: float) -> None:
         found = find_run_directories(self._path, procfs=self._host.procfs)
@@ -144,7 +192,9 @@ class ContainerDirectories:
                 kept.append((gone_time, directory))
             else:
                 directory.close()
-        self._gone = kept
+        for _, directory in kept[:-_MOST_GONE]:
+            directory.close()
+        self._gone = kept[-_MOST_GONE:]
 
 
 def _read_key(path: Path) -> FileKey | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from trainvitals.errors import SourceError
 from trainvitals.runfile import Record
 from trainvitals.sources.files import Roots
 from trainvitals.sources.training.attempts import Attempt, AttemptLedger
-from trainvitals.sources.training.directory import RunDirectory, SeenFile
+from trainvitals.sources.training.directory import DirectoryReading, RunDirectory, SeenFile
 from trainvitals.sources.training.found import is_recent, read_found
 from trainvitals.sources.training.liveness import read_host
 from trainvitals.sources.training.moment import Moment
@@ -38,6 +39,10 @@ from trainvitals.sources.training.surroundings import Surroundings
 
 DEFAULT_RUN_DIR = Path("/dev/shm/trainvitals")  # noqa: S108 - the documented default
 _FOUND_SECONDS = 1.0
+# The first time there may be much to open; later it is less than the runner waits for a collector
+# that was always quick.
+_FIRST_CONTAINER_SECONDS, _CONTAINER_SECONDS = 2.0, 0.25
+_CONTAINERS = "containers"
 # To look at every process costs 20 us for each, so a new container's runs may wait for a minute.
 _SEARCH_SECONDS = 60.0
 _STOPPED = ("T", "t")
@@ -110,8 +115,9 @@ class TrainingSource:
         self._containers = ContainerDirectories(
             options.run_dir.absolute(), host=self._host, search_seconds=_SEARCH_SECONDS
         )
+        self._has_searched = False
         self._finders = _make_finders(options, clock)
-        self._crew = Crew(name="runs", limit=max(1, len(self._finders)))
+        self._crew = Crew(name="runs", limit=1 + len(self._finders))
         self._starts = StartRegister(surroundings or Surroundings(roots=roots))
         self._ledger = AttemptLedger()
         self._judges: dict[str, StragglerJudge] = {}
@@ -120,7 +126,7 @@ class TrainingSource:
         """Read every run by the deadline (monotonic)."""
         now = Moment(self._clock(), self._monotonic_ns(), self._host.boot_id)
         complaints: list[str] = []
-        files, incompatible, omitted = self._read_directories(now, complaints)
+        files, incompatible, omitted = self._read_directories(deadline, now, complaints)
         starts = self._starts.take_up(files, now.wall_time)
         self._ledger.update(_list_attempts(starts))
         shown, left_out = choose_shown(find_latest(starts), now.wall_time)
@@ -143,28 +149,58 @@ class TrainingSource:
     def close(self) -> None:
         """Close all files."""
         self._directory.close()
-        self._containers.close()
-        for finder in self._finders.values():
-            finder.close()
+        closes = {_CONTAINERS: self._containers.close}
+        closes |= {name: finder.close for name, finder in self._finders.items()}
+        for name, close in closes.items():
+            if not self._crew.is_running(name):  # what hangs ends with the process
+                close()
         self._crew.close()
 
     def _read_directories(
-        self, now: Moment, complaints: list[str]
+        self, deadline: float, now: Moment, complaints: list[str]
     ) -> tuple[list[SeenFile], int, int]:
-        files: list[SeenFile] = []
-        incompatible = omitted = 0
-        for directory in (self._directory, *self._containers.find(now.wall_time)):
-            try:
-                reading = directory.read(now.wall_time)
-            except SourceError as error:
-                if directory is self._directory:
-                    complaints.append(str(error))
-                continue
-            incompatible += reading.incompatible
-            omitted += reading.omitted
-            files += reading.files
-            directory.discard(now.wall_time)
-        return files, incompatible, omitted
+        readings = [
+            *self._read_own(now, complaints),
+            *self._read_containers(deadline, now, complaints),
+        ]
+        return (
+            [file for reading in readings for file in reading.files],
+            sum(reading.incompatible for reading in readings),
+            sum(reading.omitted for reading in readings),
+        )
+
+    def _read_own(self, now: Moment, complaints: list[str]) -> list[DirectoryReading]:
+        try:
+            reading = self._directory.read(now.wall_time)
+        except SourceError as error:
+            complaints.append(str(error))
+            return []
+        if reading.is_cut:
+            complaints.append(
+                f"{self._directory.path} has too many names, of which the rest was not looked at; "
+                "remove what is no run file, and the files of old runs"
+            )
+        self._directory.discard(now.wall_time)
+        return [reading]
+
+    def _read_containers(
+        self, deadline: float, now: Moment, complaints: list[str]
+    ) -> Sequence[DirectoryReading]:
+        """Read what lies in containers; a file system of theirs that hangs costs their runs alone."""
+        if self._containers.is_idle(now.wall_time):
+            return ()
+        task = partial(self._containers.read, now.wall_time)
+        seconds = _CONTAINER_SECONDS if self._has_searched else _FIRST_CONTAINER_SECONDS
+        self._has_searched = True
+        patience = min(seconds, deadline - time.monotonic())
+        outcome = self._crew.gather({_CONTAINERS: task}, patience)[_CONTAINERS]
+        if outcome.late:
+            complaints.append(
+                "run directories in containers could not be read in time; check what is mounted there"
+            )
+        elif outcome.error is not None:
+            complaints.append(_explain_bug("reading of containers", outcome.error))
+        return outcome.value or ()
 
     def _read_ranks(self, starts: Sequence[Start], now: Moment) -> list[RankReading]:
         slowness = self._judge_stragglers(starts)
@@ -224,8 +260,7 @@ class TrainingSource:
                 complaints.append(f"{name} could not be read in time; check its file system")
                 continue
             if outcome.error is not None:
-                kind = type(outcome.error).__name__
-                complaints.append(f"{name} failed: {kind}: {outcome.error}")
+                complaints.append(_explain_bug(name, outcome.error))
                 continue
             omitted += finder.omitted
             if finder.complaint is not None:
@@ -278,6 +313,10 @@ def _make_finders(options: TrainingOptions, clock: Callable[[], float]) -> dict[
             options.globs, patterns=(*own, *PROFILES), clock=clock
         )
     return finders
+
+
+def _explain_bug(name: str, error: Exception) -> str:
+    return f"{name} failed: {type(error).__name__}: {error}"
 
 
 def _make_task(finder: FindsRuns, until: float) -> Callable[[], Sequence[FoundRun]]:

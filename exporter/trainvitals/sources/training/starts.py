@@ -32,7 +32,8 @@ class Start:
         key: Tells its run file from all others.
         file: The run file.
         identity: Who wrote it.
-        run: The run's name, cut to 128 characters.
+        run: The run's name, cut to 128 characters; with the user behind it, where another user's
+            run was there first by that name.
         ending: How its process ended; None while it lives.
         gpu_uuids: The accelerators that its process holds, or held last.
         alerts_seen: A bit for each of `runfile.ALERTS` that was ever active.
@@ -64,6 +65,7 @@ class StartRegister:
         self.deaths = DeathRegister(surroundings.describe)
         self._surroundings = surroundings
         self._starts: dict[Hashable, Start] = {}
+        self._owners: dict[str, int] = {}
 
     def take_up(self, files: Iterable[SeenFile], now: float) -> Sequence[Start]:
         """Take up the run files that are there now.
@@ -82,7 +84,9 @@ class StartRegister:
             key = (file.key.device, file.key.inode, identity.created_time)
             if key not in starts:
                 starts[key] = self._take_up(key, file, identity, held, now)
-        self.deaths.forget(starts.keys())
+        self.deaths.forget(starts.keys(), {start.run for start in starts.values()})
+        names = {_cut(start.identity.run) for start in starts.values()}
+        self._owners = {name: uid for name, uid in self._owners.items() if name in names}
         self._starts = starts
         return list(starts.values())
 
@@ -102,6 +106,7 @@ class StartRegister:
             and before.file.record is file.record
         ):
             return before
+        run = self._name(identity, file.owner) if before is None else before.run
         uuids = _read_uuids(identity) if before is None else before.gpu_uuids
         seen = _read_bits(file.record) | (0 if before is None else before.alerts_seen)
         ending, is_settled = None, False
@@ -109,11 +114,15 @@ class StartRegister:
             self.deaths.note_living(key)
             uuids = held.get(file.liveness.host_pid or 0) or uuids
         else:
-            ending = self.deaths.judge(key, file, now, uuids)
+            ending = self.deaths.judge(key, file, now, uuids, run=run)
             was_dead = before is not None and before.ending is not None
             is_settled = was_dead and self.deaths.is_told(key)
-        run = identity.run[:_MOST_NAME_CHARACTERS]
         return Start(key, file, identity, run, ending, uuids, seen, is_settled)
+
+    def _name(self, identity: Identity, owner: int) -> str:
+        """Name a run, so that those of two users are never taken for one."""
+        name = _cut(identity.run)
+        return name if self._owners.setdefault(name, owner) == owner else f"{name} (uid {owner})"
 
 
 def find_latest(starts: Iterable[Start]) -> list[Start]:
@@ -145,6 +154,10 @@ def choose_shown(starts: Iterable[Start], now: float) -> tuple[list[Start], int]
     chosen = [start for of_run in ordered[:MOST_RUNS] for start in _sort(of_run)][:MOST_RANKS]
     chosen.sort(key=lambda start: (start.run, start.identity.rank))
     return chosen, sum(map(len, ordered)) - len(chosen)
+
+
+def _cut(name: str) -> str:
+    return name[:_MOST_NAME_CHARACTERS]
 
 
 def _standing(start: Start) -> tuple[bool, float]:
