@@ -207,7 +207,7 @@ class RunFile:
         _pack(data, 8192 + 1024, STEP, EMPTY_STEP, words)
         _pack(data, 10240 + 3072, STATE, EMPTY_STATE, words)
         if live:
-            struct.pack_into("<dd", data, 16368, NOON_MONO + live, live_phase)
+            struct.pack_into("<d", data, 16256 + 8 * live_phase, NOON_MONO + live)
         self.data = data
         self.path = directory / name
         directory.mkdir(exist_ok=True)
@@ -247,8 +247,8 @@ def _pack(data, at, index, empty, words):
             row[index[name]] = value
     after = words.get("written", 0.0)
     row[3] = words.get("wall_time", NOON + after)
-    body = struct.pack("<3Q", 1, len(row), words.get("mono_ns", int((NOON_MONO + after) * 1e9)))
-    body += struct.pack(f"<{len(row) - 3}d", *row[3:])
+    row[2] = words.get("mono_ns", (NOON_MONO + after) * 1e9)
+    body = struct.pack(f"<2Q{len(row) - 2}d", 1, len(row), *row[2:])
     data[at : at + len(body) + 8] = body + struct.pack("<Q", zlib.crc32(body))
 
 
@@ -676,7 +676,7 @@ def test_any_numbers_make_a_screen_and_a_document(tmp_path, words, mono_ns, live
     """Whatever a file says that is whole, it is told in lines that fit, and as valid JSON."""
     identity = describe(attempt=attempt, world_size=attempt, created=created)
     run_file = RunFile(tmp_path, identity=identity, mono_ns=mono_ns, **words)
-    struct.pack_into("<d", run_file.data, 16368, live)
+    struct.pack_into("<d", run_file.data, 16256, live)
     run_file.path.write_bytes(run_file.data)
     findings = find(tmp_path)
     (run,) = findings.runs

@@ -13,7 +13,7 @@ from trainvitals.runfile import ABSENT, STATE, STEP, Identity, RunFileError
 
 def write_slot(data, at, slot_bytes, sequence, words):
     """Put a record into the slot that its number asks for."""
-    row = struct.pack(f"<QQQ{len(words) - 3}d", sequence, len(words), *words[2:])
+    row = struct.pack(f"<QQ{len(words) - 2}d", sequence, len(words), *words[2:])
     base = at + slot_bytes * (sequence & 1)
     data[base : base + len(row) + 8] = row + struct.pack("<Q", zlib.crc32(row))
 
@@ -34,7 +34,7 @@ def whole():
     write_slot(data, 8192, 1024, 6, words_of(runfile.STEP_WORDS, loss=0.25, steps=6.0))
     write_slot(data, 8192, 1024, 7, words_of(runfile.STEP_WORDS, loss=0.125, steps=7.0))
     write_slot(data, 10240, 3072, 2, words_of(runfile.STATE_WORDS, names=1.0, metric_0=0.5))
-    data[16368:16384] = struct.pack("<dd", 12.5, 5.0)
+    data[16256:16344] = struct.pack("<11d", 1, 0, 11, 11.5, 12, 12.5, 10, 0, 5, 0, 0)
     return data
 
 
@@ -136,7 +136,9 @@ def test_the_layout_is_the_documented_one():
     """Offsets and sizes stand in the docstring; this one keeps them from moving."""
     assert (len(runfile.STEP_WORDS) + 1) * 8 <= runfile.STEP_SLOT_BYTES == 1024
     assert (len(runfile.STATE_WORDS) + 1) * 8 <= runfile.STATE_SLOT_BYTES == 3072
-    assert runfile.STATE_AT + 3072 + (len(runfile.STATE_WORDS) + 1) * 8 <= runfile.LIVE_AT == 16368
+    assert runfile.STATE_AT + 3072 + (len(runfile.STATE_WORDS) + 1) * 8 <= runfile.LIVE_AT == 16256
+    assert runfile.LIVE_AT + runfile.LIVE_BYTES == runfile.FILE_BYTES
+    assert len(runfile.Phase) * 8 <= runfile.LIVE_BYTES
     assert runfile.STEP["loss"] == 12
     assert runfile.STATE["state"] == 4
 

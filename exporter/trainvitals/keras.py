@@ -26,7 +26,6 @@ import math
 from collections.abc import Mapping
 from threading import Lock
 
-from trainvitals.runfile import STEP
 from trainvitals.training.monitor import TrainingMonitor
 from trainvitals.training.outer import Errors, guard
 
@@ -40,7 +39,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 Values = Mapping[str, float]
-_LOSS = STEP["loss"]
 
 
 class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # keras ships no types
@@ -218,10 +216,11 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 class _MeansMonitor(TrainingMonitor):
     """A monitor whose losses are running means, in which it looks for no spikes."""
 
-    def _take_loss(self, loss: float) -> None:
-        self._words[_LOSS] = loss
-        if not math.isfinite(loss):
-            self.count_nonfinite("loss")
+    def _review_losses(self) -> None:
+        for loss in self._fresh_losses:
+            if not math.isfinite(loss):
+                self.count_nonfinite("loss")
+        self._fresh_losses.clear()
 
 
 class _BatchValues:

@@ -40,15 +40,16 @@ offset size   content
               in UTF-8. Entries are appended; the state record's word `names` says how many are whole
 8192   2x1024 step record, slot A and slot B
 10240  2x3072 state record, slot A and slot B
-16368  8, 8   live words: f64 CLOCK_MONOTONIC seconds of the last change of phase, 0 until then;
-              f64 the phase. Each is one aligned store, so neither is ever torn
+16256  16x8   live words: for each phase, in the order of `Phase`, f64 CLOCK_MONOTONIC seconds of
+              when it began last, 0 until then. The newest one tells the phase of this moment. A
+              change of phase is one aligned store, which is never torn
 ====== ====== =======================================================================
 
 **Records**: two rows of 8-byte words, `STEP_WORDS` (written on every step) and `STATE_WORDS`
-(written when something in it changed). The first three words are u64: the sequence number (from 1;
-0 is an empty slot), the number of words used, and CLOCK_MONOTONIC in nanoseconds. All others are
-f64; `ABSENT` means unknown, so that a loss that is NaN can be told from no loss. The word after the
-used ones holds the CRC-32 of all used words. Record number n goes to slot A when n is even and to
+(written when something in it changed). The first two words are u64: the sequence number (from 1;
+0 is an empty slot) and the number of words used. All others are f64, the first of them
+CLOCK_MONOTONIC in nanoseconds; `ABSENT` means unknown, so that a loss that is NaN can be told from
+no loss. The word after the used ones holds the CRC-32 of all used words. Record number n goes to slot A when n is even and to
 slot B when it is odd, so the other slot always holds the one before it, whole. A reader takes
 the slot whose CRC is right and whose number is higher.
 
@@ -75,7 +76,7 @@ FILE_BYTES = 16384
 STATIC_AT, LAST_WORDS_AT, NAMES_AT = 256, 3840, 4096
 STEP_AT, STEP_SLOT_BYTES = 8192, 1024
 STATE_AT, STATE_SLOT_BYTES = 10240, 3072
-LIVE_AT = 16368
+LIVE_AT, LIVE_BYTES = 16256, 128
 MOST_METRICS = 64
 MOST_NAME_BYTES = 62
 ABSENT = -sys.float_info.max
@@ -85,11 +86,11 @@ _HEADER = struct.Struct("<8sHHI")
 _IDENTITY = struct.Struct("<IIQ16sQdQiiiiiIII")
 _NAME_ENTRY_BYTES = 64
 _FEWEST_WORDS = 4
-_MOST_SECONDS = 1e9
+_MOST_SECONDS, _MOST_NANOSECONDS = 1e9, 1e18
 _MOST_TEXT = 200
 _U64_PAIR = struct.Struct("<QQ")
 _WORD = struct.Struct("<Q")
-_LIVE = struct.Struct("<dd")
+_LIVE = struct.Struct(f"<{LIVE_BYTES // 8}d")
 _LAST_WORDS = struct.Struct("<II")
 
 SPLITS = ("", "train", "validation", "test")
@@ -148,19 +149,19 @@ class State(IntEnum):
     SWITCHED_OFF = 3
 
 
-_PHASE_CODES = frozenset(float(phase) for phase in Phase)
 PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)
 COARSE_PHASES = ("init", "compile", "train", "validation", "checkpoint", "idle")
 # The coarse phase of each phase.
 COARSE = tuple(name if name in COARSE_PHASES else "train" for name in PHASE_NAMES)
 
+# What changes on every step stands first, and is written at once.
 STEP_WORDS = tuple(
     f"""
-    sequence used mono_ns wall_time phase phase_start_time last_progress_time steps samples
-    tokens global_step epoch_step loss accuracy learning_rate gradient_norm loss_ema
-    nonfinite_losses step_seconds slowest_step_seconds train_seconds forward_seconds
-    backward_seconds optimizer_seconds
+    sequence used mono_ns wall_time
+    last_progress_time steps samples tokens global_step epoch_step step_seconds train_seconds loss
     {" ".join(f"total_{name}" for name in PHASE_NAMES)}
+    phase phase_start_time accuracy learning_rate gradient_norm loss_ema nonfinite_losses
+    slowest_step_seconds forward_seconds backward_seconds optimizer_seconds
     {" ".join(f"step_bucket_{index}" for index in range(len(BUCKET_BOUNDS) + 1))}
     window_train_seconds window_steps window_samples window_tokens overhead_seconds errors
     """.split()
@@ -368,10 +369,12 @@ def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
     Returns:
         None where nothing was said yet, or the phase is not known here.
     """
-    seconds, phase = _LIVE.unpack_from(data, at)
-    if not 0 < seconds < _MOST_SECONDS or phase not in _PHASE_CODES:
+    began = _LIVE.unpack_from(data, at)
+    newest = max(began)
+    if not newest or not all(0 <= seconds < _MOST_SECONDS for seconds in began):
         return None
-    return (int(seconds * 1e9), int(phase))
+    phase = began.index(newest)
+    return (int(newest * 1e9), phase) if phase < len(Phase) else None
 
 
 def decode_names(data: bytes, count: float, at: int = 0) -> tuple[tuple[str, str], ...]:
@@ -456,8 +459,9 @@ def _decode_newest(
         end = base + 8 * used
         if _WORD.unpack_from(data, end)[0] == zlib.crc32(data[base:end]):
             known = min(used, len(empty))
-            mono_ns, *values = struct.unpack_from(f"<Q{known - 3}d", data, base + 16)
-            return (float(sequence), float(used), float(mono_ns), *values, *empty[known:])
+            mono_ns, *values = struct.unpack_from(f"<{known - 2}d", data, base + 16)
+            if 0 <= mono_ns < _MOST_NANOSECONDS:
+                return (float(sequence), float(used), mono_ns, *values, *empty[known:])
     return None
 
 

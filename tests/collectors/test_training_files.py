@@ -79,10 +79,11 @@ def run_files(draw: st.DrawFn) -> bytes:
         at = 4096 + 64 * number
         data[at : at + 64] = encode_name(f"name {number // 2}", "")
     for at, words in ((8192, step), (10240, state)):
-        row = struct.pack(f"<3Q{len(words)}d", draw(U64), len(words) + 3, draw(U64), *words)
+        told = draw(st.floats(0, 1e18))  # later than 30 years after the boot is no record
+        row = struct.pack(f"<2Q{len(words) + 1}d", draw(U64), len(words) + 3, told, *words)
         row += struct.pack("<Q", zlib.crc32(row))
         data[at : at + len(row)] = row
-    data[16368:] = struct.pack("<dd", draw(NUMBERS), draw(NUMBERS))
+    data[16256:16272] = struct.pack("<dd", draw(NUMBERS), draw(NUMBERS))
     return bytes(data)
 
 

@@ -214,8 +214,7 @@ class GoldenRuns:
         if rank == 0:
             for number, name in enumerate(NAMES):
                 data[NAMES_AT + 64 * number : NAMES_AT + 64 * (number + 1)] = encode_name(*name)
-        live = struct.pack("<dd", UPTIME_SECONDS + TOLD_AT, float(Phase.FORWARD))
-        data[LIVE_AT : LIVE_AT + len(live)] = live
+        struct.pack_into("<d", data, LIVE_AT + 8 * Phase.FORWARD, UPTIME_SECONDS + TOLD_AT)
         return bytes(data)
 
     def _publish(self, rank: int, steps: int, state_values: Mapping[str, float]) -> None:
@@ -249,9 +248,9 @@ class GoldenRuns:
                 (STEP_AT, STEP_SLOT_BYTES, step),
                 (STATE_AT, STATE_SLOT_BYTES, state),
             ):
-                mono_ns = int((UPTIME_SECONDS + TOLD_AT) * 1e9)
-                words = struct.pack("<3Q", self._sequence, len(row), mono_ns)
-                words += struct.pack(f"<{len(row) - 3}d", *row[3:])
+                row[2] = (UPTIME_SECONDS + TOLD_AT) * 1e9
+                words = struct.pack("<2Q", self._sequence, len(row))
+                words += struct.pack(f"<{len(row) - 2}d", *row[2:])
                 file.seek(at + self._sequence % 2 * slot_bytes)
                 file.write(words + struct.pack("<Q", zlib.crc32(words)))
 

@@ -10,7 +10,27 @@ from pathlib import Path
 import pytest
 
 from trainvitals.errors import SourceError
-from trainvitals.sources.files import KeptFile, read_small
+from trainvitals.sources.files import KeptFile, open_regular, read_small
+
+
+def test_a_regular_file_is_opened_and_nothing_else(tmp_path: Path):
+    """A pipe without a writer, a folder and a device are refused at once; a link where asked."""
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers
+    for name in ("file", "link"):
+        descriptor = open_regular(str(tmp_path / name))
+        assert os.read(descriptor, 9) == b"text"
+        os.close(descriptor)
+    for path in (tmp_path / "pipe", tmp_path, "/dev/null"):
+        with pytest.raises(OSError, match="no regular file"):
+            open_regular(str(path))
+    with pytest.raises(OSError, match="no regular file"):
+        open_regular(str(tmp_path / "link"), follows=False)
+    with pytest.raises(FileNotFoundError):
+        open_regular(str(tmp_path / "none"))
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - numbers
 
 
 def test_a_file_is_read_anew_each_time(tmp_path: Path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainvitals.training.flops import PEAKS, find_peak_flops, flops_per_token, utilization_ratio
+from trainvitals.training.flops import PEAKS, find_peak_flops, flops_per_token
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,3 @@ def test_attention_is_described_whole_or_not_at_all():
     """A guess in place of a missing size would go unnoticed."""
     with pytest.raises(ValueError, match="give all or none"):
         flops_per_token(1000, layers=12, hidden=768)
-
-
-def test_utilization_is_the_share_of_the_peak():
-    """156 of 312 TFLOP/s are one half."""
-    assert utilization_ratio(156e12, 312e12) == 0.5

@@ -248,6 +248,23 @@ def test_the_first_rank_of_lightning_is_the_launcher(procfs: Path):
     assert launch.run == "fit-20260101T010000Z"
 
 
+def test_the_first_of_forked_ranks_is_no_launcher(procfs: Path):
+    """Lightning in a notebook forks all ranks, and the first has no RANK either."""
+    child = {"multiprocessing.process": SimpleNamespace(parent_process=lambda: "another process")}
+    names = {
+        read_launch(
+            environ={"LOCAL_RANK": rank},
+            world_size=2,
+            script="train.py",
+            procfs=procfs,
+            parent=77,
+            modules=child,
+        ).run
+        for rank in ("0", "1")
+    }
+    assert names == {"train-20260101T010000Z"}
+
+
 def test_without_proc_each_rank_takes_its_own_time(tmp_path: Path):
     """There is a name even where nothing is shared."""
     launch = read_launch(

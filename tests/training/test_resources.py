@@ -8,7 +8,7 @@ import pytest
 
 from trainvitals.training import resources
 from trainvitals.training.resources import HostSampler
-from trainvitals.training.tree import ProcessTree
+from trainvitals.training.tree import ProcessTree, _find_descendants, _list_descendants
 
 MIB = 1 << 20
 BURN = "import time\nwhile time.process_time() < 0.5: pass\n"
@@ -99,6 +99,31 @@ def test_children_are_looked_for_every_five_seconds():
         late = len(tree._members)
         child.communicate(b"\n")
     assert late == early + 1
+
+
+def test_children_and_theirs_are_found_by_the_kernel_s_list(tmp_path):
+    """Those of every thread; a thread that ended and a process without a list are left out."""
+    lists = {"7/task/7": b"8 9 ", "7/task/12": b"10 ", "9/task/9": b"11 ", "8/task/8": b""}
+    for task, children in lists.items():
+        (tmp_path / task).mkdir(parents=True)
+        (tmp_path / task / "children").write_bytes(children)
+    (tmp_path / "7/task/13").mkdir()
+    assert sorted(_list_descendants(7, procfs=tmp_path)) == [8, 9, 10, 11]
+    assert _list_descendants(1, procfs=tmp_path) is None
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_grandchild_is_found(is_listed, monkeypatch):
+    """By the kernel's list, or by looking through all processes where there is none."""
+    if not is_listed:
+        monkeypatch.setattr("trainvitals.training.tree._list_descendants", lambda _: None)
+    shell = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
+    sleeper = int(shell.stdout.readline())
+    found = {process.pid for process in _find_descendants(psutil.Process())}
+    psutil.Process(sleeper).kill()
+    shell.wait()
+    shell.stdout.close()
+    assert {shell.pid, sleeper} <= found
 
 
 def test_what_a_child_writes_is_counted(tmp_path):

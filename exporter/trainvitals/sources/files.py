@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +124,38 @@ def _read_on(descriptor: int, data: bytes) -> bytes:
     while more := os.pread(descriptor, _CHUNK_BYTES, len(data)):
         data += more
     return data
+
+
+def open_regular(path: str, *, folder: int | None = None, follows: bool = True) -> int:
+    """Open a regular file to read it, and nothing that takes its name in the meantime.
+
+    To open a device can have effects (a watchdog restarts the machine), and to open a pipe can take
+    for ever. So what has the name is held first, then looked at, and opened only then.
+
+    Args:
+        path: The file.
+        folder: An open directory that the path begins from.
+        follows: Whether it may be a symbolic link.
+
+    Raises:
+        OSError: It cannot be opened; EINVAL where it is no regular file.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    no_link = 0 if follows else os.O_NOFOLLOW
+    if not hasattr(os, "O_PATH"):  # not Linux
+        return _require_regular(os.open(path, flags | no_link, dir_fd=folder))
+    held = _require_regular(os.open(path, os.O_PATH | os.O_CLOEXEC | no_link, dir_fd=folder))
+    try:
+        return os.open(f"/proc/self/fd/{held}", flags)
+    finally:
+        os.close(held)
+
+
+def _require_regular(descriptor: int) -> int:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return descriptor
 
 
 def read_small(path: Path) -> str | None:

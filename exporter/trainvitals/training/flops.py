@@ -1,4 +1,4 @@
-"""Peak FLOP/s of accelerators, and the share of it that a model's own arithmetic uses (MFU).
+"""Peak FLOP/s of accelerators, and the arithmetic that a model needs, for its utilisation (MFU).
 
 Figures are the vendors' dense ones, in FLOP/s of one device as torch sees it; data sheets that give
 only figures with 2:4 sparsity are halved. Sources:
@@ -167,13 +167,3 @@ def flops_per_token(
     if layers is None or hidden is None or sequence_length is None:
         raise ValueError("attention needs layers, hidden and sequence_length; give all or none")
     return 6.0 * parameters + 12.0 * layers * hidden * sequence_length
-
-
-def utilization_ratio(flops_per_second: float, peak_flops: float) -> float:
-    """Give model FLOPs utilisation: 1 is the peak.
-
-    Args:
-        flops_per_second: What the model's arithmetic needs, of one device.
-        peak_flops: What the device can do, above 0.
-    """
-    return flops_per_second / peak_flops

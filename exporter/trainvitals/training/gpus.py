@@ -4,8 +4,9 @@
 UUID or the beginning of one. Once torch has started CUDA, the UUIDs that it gives are believed
 instead, because CUDA may order cards otherwise than NVML does.
 
-The driver is asked on a thread of its own and waited for only a moment, so that a driver call that
-hangs costs the values and not the run. Without an NVIDIA library there is no thread either.
+The driver is asked on a thread of its own and waited for at most 0.2 s, the first time 3 s, so that
+a driver call that hangs costs the values and not the run. While it hangs, nobody waits for it
+again. Without an NVIDIA library there is no thread either.
 """
 
 from __future__ import annotations

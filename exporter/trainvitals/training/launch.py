@@ -14,7 +14,8 @@ with something that all ranks of this launch share and no other launch has:
 - of a process alone, the time of its first use;
 - on one machine, the start of the launcher, which is the parent process, so that the name also
   outlives restarts by `torchrun`. Lightning starts the other ranks from the first, which has no
-  RANK then: its rank 0 takes its own start, the others their parent's;
+  RANK then: its rank 0 takes its own start, the others their parent's; where it forks or spawns
+  all of them, the first among them, they have one parent;
 - on several machines, MASTER_ADDR and MASTER_PORT. Two launches one after the other may share
   these: name the run, or give `torchrun` an `--rdzv-id`.
 """
@@ -131,7 +132,9 @@ def read_launch(
     if not name:
         beginning = time.time() if started is None else started
         launcher = os.getppid() if parent is None else parent
-        mark = _shared_mark(found, environ, procfs, launcher) or _format_time(beginning)
+        starts_others = _starts_others(found, environ, modules)
+        mark = _shared_mark(found, environ, procfs, "self" if starts_others else str(launcher))
+        mark = mark or _format_time(beginning)
         name = clean_name(f"{_script_stem(script)}-{mark}")
     return replace(found, run=name, attempt=attempts)
 
@@ -242,7 +245,7 @@ def _script_stem(script: str | None) -> str:
 
 
 def _shared_mark(
-    found: Launch, environ: Mapping[str, str], procfs: Path, parent: int
+    found: Launch, environ: Mapping[str, str], procfs: Path, launcher: str
 ) -> str | None:
     """Give what all ranks of this launch share; None for a process alone, or where nothing is."""
     is_elastic = "TORCHELASTIC_RUN_ID" in environ
@@ -253,9 +256,21 @@ def _shared_mark(
     if node_count > 1 or (local_size is not None and local_size < found.world_size):
         address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
         return f"{address}-{port}" if address and port else None
-    starts_the_others = found.local_rank == 0 and "RANK" not in environ and "LOCAL_RANK" in environ
-    start = _start_of("self" if starts_the_others else str(parent), procfs)
+    start = _start_of(launcher, procfs)
     return None if start is None else _format_time(start)
+
+
+def _starts_others(
+    found: Launch, environ: Mapping[str, str], modules: Mapping[str, ModuleType]
+) -> bool:
+    """Tell whether this is a first rank that starts the others, and no child beside them."""
+    processes = modules.get("multiprocessing.process")
+    return (
+        found.local_rank == 0
+        and "RANK" not in environ
+        and "LOCAL_RANK" in environ
+        and (processes is None or processes.parent_process() is None)
+    )
 
 
 def _start_of(process: str, procfs: Path) -> float | None:

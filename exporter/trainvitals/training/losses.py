@@ -8,12 +8,12 @@ loss in a row above it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 _DECAY = 0.98
 _STEADY_SHARE = 0.02 + 1e-9  # near enough to 1 - 0.98, which is approached and never reached
-# Losses are sorted by the block, which is what keeps `see` cheap; two blocks are the last 100.
+# Losses are sorted by the block, which is what keeps a step cheap; two blocks are the last 100.
 _BLOCK_LOSSES = 50
 _LOSSES_OF_A_SPIKE = 5
 _LOSSES_OF_A_NEW_NORMAL = 2 * _BLOCK_LOSSES
@@ -25,7 +25,7 @@ _LEAST_DEVIATION = 1e-7
 
 
 class LossWatch:
-    """Follows the losses of one rank, one `see` per step.
+    """Follows the losses of one rank.
 
     There is no verdict before 50 finite losses. Losses above the limit do not become part of what
     is normal, until 100 of them came in a row: those are the new normal, and the spike is over.
@@ -36,6 +36,7 @@ class LossWatch:
         nonfinite: Losses that were NaN or infinite; they count nowhere else.
         is_spiking: The last five losses or more were above the limit.
         spikes: Spikes so far; a spike counts once, however long it lasts.
+        spike_loss: The fifth loss of the newest spike; NaN before the first.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class LossWatch:
         "ema",
         "is_spiking",
         "nonfinite",
+        "spike_loss",
         "spikes",
     )
 
@@ -55,6 +57,7 @@ class LossWatch:
         self.nonfinite = 0
         self.is_spiking = False
         self.spikes = 0
+        self.spike_loss = math.nan
         # Share of the newest loss in the mean: 1, 1/1.98, ... towards 0.02, which corrects the bias
         # of a mean that would start at 0.
         self._share = 1.0
@@ -63,26 +66,43 @@ class LossWatch:
         self._block: list[float] = []
         self._high: list[float] = []
 
-    def see(self, loss: float) -> None:
-        """Take one loss into account; NaN and infinities are counted apart."""
-        if loss - loss:  # NaN for what is not finite, and NaN is true
+    def see(self, *losses: float) -> None:
+        """Take losses into account, in their order; many at once cost a third each."""
+        while losses:
+            room = _BLOCK_LOSSES - len(self._block)
+            some, losses = losses[:room], losses[room:]
+            if self._high or max(some) > self._limit or not math.isfinite(sum(some)):
+                for loss in some:
+                    self._see_one(loss)
+            else:
+                self._see_normal(some)
+
+    def _see_one(self, loss: float) -> None:
+        if not math.isfinite(loss):
             self.nonfinite += 1
-            return
-        share = self._share
-        if share > _STEADY_SHARE:
-            self._share = share / (_DECAY + share)
-        ema = self.ema
-        self.ema = loss if ema is None else ema + (loss - ema) * share
-        if loss > self._limit:
+        elif loss > self._limit:
+            self._average((loss,))
             self._see_high(loss)
-            return
-        if self._high:
+        else:
             self._high = []
             self.is_spiking = False
+            self._see_normal((loss,))
+
+    def _see_normal(self, losses: Sequence[float]) -> None:
+        """Take losses that are not above the limit, at most as many as the block lacks."""
+        self._average(losses)
         block = self._block
-        block.append(loss)
+        block.extend(losses)
         if len(block) == _BLOCK_LOSSES:
             self._learn(block)
+
+    def _average(self, losses: Iterable[float]) -> None:
+        ema, share = self.ema, self._share
+        for loss in losses:
+            ema = loss if ema is None else ema + (loss - ema) * share
+            if share > _STEADY_SHARE:
+                share = share / (_DECAY + share)
+        self.ema, self._share = ema, share
 
     def _see_high(self, loss: float) -> None:
         high = self._high
@@ -90,6 +110,7 @@ class LossWatch:
         if len(high) == _LOSSES_OF_A_SPIKE:
             self.is_spiking = True
             self.spikes += 1
+            self.spike_loss = loss
         elif len(high) == _LOSSES_OF_A_NEW_NORMAL:
             self._high = []
             self.is_spiking = False

@@ -1,13 +1,15 @@
 """Writing the run file of this process.
 
-A row of words is filled in private memory and copied into the mapped file with one store, so a
-reader sees a whole record or the one before it. No system call is made after the file is there.
+A row of words is filled in private memory, copied into the slot whose turn it is, and sealed there
+with its checksum; until that is right, a reader takes the record before it. No system call is made
+after the file is there.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from trainvitals.runfile import (
     FILE_BYTES,
     LAST_WORDS_AT,
     LIVE_AT,
+    LIVE_BYTES,
     MOST_METRICS,
     NAMES_AT,
     STATE_AT,
@@ -34,6 +37,7 @@ from trainvitals.runfile import (
     encode_name,
 )
 
+_STAMP = struct.Struct("QQdd")
 _OLD_SECONDS = 86400.0
 _MOST_EXAMINED = 64
 _NAME_BYTES = 48
@@ -70,34 +74,20 @@ class Row:
         empty: The words at first.
 
     Attributes:
-        words: The words, to be filled in place.
-        published: When they were published last, in seconds of the monotonic clock.
+        data: The words as bytes, to be filled many at once; the sequence number is the first.
+        words: The same words, to be filled one by one.
+        number: How often they were published.
+        published: When `publish` was called last, in seconds of the monotonic clock.
+        slots: The two slots and their checksums; that of an even number is the first.
     """
 
-    __slots__ = (
-        "_checked",
-        "_count",
-        "_integers",
-        "_slots",
-        "_used",
-        "_whole",
-        "published",
-        "words",
-    )
+    __slots__ = ("data", "number", "published", "slots", "words")
 
     def __init__(self, file: mmap.mmap, at: int, slot_bytes: int, empty: tuple[float, ...]) -> None:
-        self._used = len(empty)
-        row = memoryview(bytearray(8 * self._used + 8))
-        self.words = row.cast("d")
-        self._integers = row.cast("Q")
-        self._checked = row[: 8 * self._used]
-        self._whole = row
-        view = memoryview(file)
-        self._slots = tuple(view[base : base + len(row)] for base in (at, at + slot_bytes))
-        for index, word in enumerate(empty):
-            self.words[index] = word
-        self._integers[1] = self._used
-        self._count = 0
+        self.data = bytearray(struct.pack(f"{len(empty)}d", *empty))
+        self.words = memoryview(self.data).cast("d")
+        self.slots = _view_slots(file, len(self.data), (at, at + slot_bytes))
+        self.number = 0
         self.published = 0.0
 
     def publish(self, now: float, wall_time: float) -> None:
@@ -107,18 +97,23 @@ class Row:
             now: The monotonic clock, seconds.
             wall_time: Unix seconds.
         """
-        self._count = count = self._count + 1
-        integers = self._integers
-        integers[0] = count
-        integers[2] = int(now * 1e9)
-        self.words[3] = wall_time
-        integers[self._used] = zlib.crc32(self._checked)
-        self._slots[count & 1][:] = self._whole
+        self.number += 1
+        _STAMP.pack_into(self.data, 0, self.number, len(self.words), now * 1e9, wall_time)
+        slot, checksum = self.slots[self.number & 1]
+        slot[:] = self.data
+        checksum[0] = zlib.crc32(self.data)
         self.published = now
 
     def release(self) -> None:
         """Let go of the mapped file; what is published from now on reaches nobody."""
-        self._slots = tuple(memoryview(bytearray(self._whole)) for _ in self._slots)
+        self.slots = _view_slots(bytearray(len(self.data) + 8), len(self.data), (0, 0))
+
+
+def _view_slots(
+    file: mmap.mmap | bytearray, size: int, offsets: tuple[int, int]
+) -> tuple[tuple[memoryview, memoryview], ...]:
+    view = memoryview(file)
+    return tuple((view[at : at + size], view[at + size :][:8].cast("Q")) for at in offsets)
 
 
 class Recorder:
@@ -130,7 +125,7 @@ class Recorder:
     Attributes:
         step: The step record.
         state: The state record.
-        live: The live words: seconds of the monotonic clock, and the phase.
+        live: The live words: when each phase began last, in seconds of the monotonic clock.
         path: Where the file is; None without one.
         is_on_tmpfs: A store never waits for a disk.
     """
@@ -140,7 +135,7 @@ class Recorder:
         self._map = file.map if file else mmap.mmap(-1, FILE_BYTES)
         self.step = Row(self._map, STEP_AT, STEP_SLOT_BYTES, EMPTY_STEP)
         self.state = Row(self._map, STATE_AT, STATE_SLOT_BYTES, EMPTY_STATE)
-        self.live = memoryview(self._map)[LIVE_AT : LIVE_AT + 16].cast("d")
+        self.live = memoryview(self._map)[LIVE_AT : LIVE_AT + LIVE_BYTES].cast("d")
         self.path = file.path if file else None
         self.is_on_tmpfs = file.is_on_tmpfs if file else True
         self._names: dict[tuple[str, str], int] = {}
@@ -189,7 +184,7 @@ class Recorder:
         self._file = None
         # The map goes with the last view of it: a signal may have come between two stores.
         self._map = mmap.mmap(-1, FILE_BYTES)
-        self.live = memoryview(bytearray(16)).cast("d")
+        self.live = memoryview(bytearray(LIVE_BYTES)).cast("d")
         self.step.release()
         self.state.release()
 
@@ -329,7 +324,7 @@ def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
         stat = (procfs / "self/stat").read_bytes()
         ticks = int(stat[stat.rindex(b")") + 2 :].split()[19])
         boot = bytes.fromhex(
-            (procfs / "sys/kernel/random/boot_id").read_text("ascii").replace("-", "")
+            (procfs / "sys/kernel/random/boot_id").read_text("utf-8").replace("-", "")
         )
         namespace = (procfs / "self/ns/pid").stat().st_ino
     except (OSError, ValueError, IndexError):

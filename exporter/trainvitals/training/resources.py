@@ -141,7 +141,7 @@ def _read_network() -> dict[str, float]:
 def _read_stalled_seconds(path: Path) -> float | None:
     """Give how long some task has waited for I/O since boot; None where nobody counts it."""
     try:
-        some = path.read_text(encoding="ascii").partition("\n")[0]
+        some = path.read_text(encoding="utf-8").partition("\n")[0]
         return int(some.rpartition("total=")[2]) / 1_000_000
     except (OSError, ValueError):
         return None

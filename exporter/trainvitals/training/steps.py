@@ -6,11 +6,14 @@ Each step fills words of the step record and publishes it; what is seldom done s
 from __future__ import annotations
 
 import logging
+import math
+import struct
 import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import SupportsFloat
+from zlib import crc32
 
 from trainvitals.runfile import (
     ABSENT,
@@ -19,6 +22,7 @@ from trainvitals.runfile import (
     MOST_METRICS,
     PHASE_NAMES,
     STEP,
+    STEP_WORDS,
     Phase,
 )
 from trainvitals.training.journal import Journal
@@ -29,44 +33,39 @@ from trainvitals.training.tensors import Values
 from trainvitals.training.upkeep import Upkeep
 
 _log = logging.getLogger("trainvitals")
-_TOTALS_AT = STEP["total_init"]
-# Where the total of each phase of a step stands.
-_TRAINING_TOTALS = {
-    name: _TOTALS_AT + code for code, name in enumerate(PHASE_NAMES) if COARSE[code] == "train"
-}
-_BUCKETS_AT = STEP["step_bucket_0"]
-(_PHASE, _PHASE_START, _PROGRESS, _STEPS, _SAMPLES, _TOKENS, _GLOBAL_STEP, _EPOCH_STEP) = (
+# Plain integers: an enumeration's members are slower to compute with.
+_DATA_WAIT, _OTHER = int(Phase.DATA_WAIT), int(Phase.OTHER)
+_TRAINING_CODES = {name: code for code, name in enumerate(PHASE_NAMES) if COARSE[code] == "train"}
+(_PHASE, _PHASE_START, _ACCURACY, _LEARNING_RATE, _GRADIENT_NORM, _LOSS_EMA, _NONFINITE) = (
     STEP[name] for name in
-    ("phase", "phase_start_time", "last_progress_time", "steps", "samples", "tokens", "global_step", "epoch_step")
+    ("phase", "phase_start_time", "accuracy", "learning_rate", "gradient_norm", "loss_ema", "nonfinite_losses")
 )  # fmt: skip
-(_LOSS, _ACCURACY, _LEARNING_RATE, _GRADIENT_NORM, _LOSS_EMA, _NONFINITE) = (
+(_LOSS, _SLOWEST, _OVERHEAD, _ERRORS, _BUCKETS_AT) = (
     STEP[name] for name in
-    ("loss", "accuracy", "learning_rate", "gradient_norm", "loss_ema", "nonfinite_losses")
+    ("loss", "slowest_step_seconds", "overhead_seconds", "errors", "step_bucket_0")
 )  # fmt: skip
-(_STEP_SECONDS, _SLOWEST, _TRAIN_SECONDS, _OVERHEAD, _ERRORS) = (
-    STEP[name] for name in
-    ("step_seconds", "slowest_step_seconds", "train_seconds", "overhead_seconds", "errors")
-)  # fmt: skip
-# Number, the word of the last step's seconds, and that of the total, for the phases that have both.
+# The words that change on every step are the first ones, and one call fills them all.
+_WORDS, _HOT_WORDS = len(STEP_WORDS), STEP["total_idle"] + 1
+_pack_hot_words = struct.Struct(f"QQ{_HOT_WORDS - 2}d").pack_into
+# The phases whose mean time in a step has a word, and the word.
 _SPLIT_TIMES = tuple(
-    (index, STEP[f"{name}_seconds"], STEP[f"total_{name}"])
-    for index, name in enumerate(("forward", "backward", "optimizer"))
+    (int(phase), STEP[f"{phase.name.lower()}_seconds"])
+    for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 )
 _WINDOW = tuple(
     (STEP[f"window_{name}"], STEP[name]) for name in ("train_seconds", "steps", "samples", "tokens")
 )
-# Plain integers: an enumeration's members are slower to compute with.
-_DATA_WAIT, _OTHER = int(Phase.DATA_WAIT), int(Phase.OTHER)
 _TICK_SECONDS, _WINDOW_SECONDS = 1.0, 10.0
 _SLOWEST_OF = 64
-_FROM_ZERO = (
-    _STEPS, _SAMPLES, _GLOBAL_STEP, _EPOCH_STEP, _NONFINITE, _TRAIN_SECONDS, _SLOWEST, _OVERHEAD, _ERRORS, *range(_TOTALS_AT, _BUCKETS_AT + len(BUCKET_BOUNDS) + 1),
-    *(at for at, _ in _WINDOW),
-)  # fmt: skip
+_BUCKETS = range(_BUCKETS_AT, _BUCKETS_AT + len(BUCKET_BOUNDS) + 1)
+_EDGES = (-math.inf, *BUCKET_BOUNDS, math.inf)
+_FROM_ZERO = (_NONFINITE, _SLOWEST, _OVERHEAD, _ERRORS, *_BUCKETS, *(at for at, _ in _WINDOW))
 # Steps shorter than this are published together; a store to a disk's page may have to wait.
 PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.001, 0.5
 _STATE_SECONDS = 0.05
-_MOST_AT_ONCE = 1 << 40  # far beyond any step, and a float64 counts thousands of them
+# A count has at most so many bits: far beyond any step, and a float64 counts thousands of them.
+# Shifted by as many, what is left of a negative number is not 0 either.
+_COUNT_BITS = 40
 
 _STEP_VALUES = {
     "loss": _LOSS,
@@ -89,27 +88,36 @@ class StepRecorder:
     # Slots are found faster than what stands in a dictionary.
     __slots__ = (
         "_after_step",
+        "_bucket_above",
+        "_bucket_at",
+        "_bucket_up_to",
         "_clock",
         "_coarse_began",
+        "_codes",
         "_epoch_counts",
+        "_fresh_losses",
         "_global_before",
         "_inbox",
         "_is_training",
         "_journal",
         "_late",
         "_live",
+        "_loss",
         "_losses",
         "_monotonic",
         "_nonfinite",
-        "_phase_at",
         "_phase_began",
+        "_phase_code",
+        "_publish_due",
         "_publish_seconds",
         "_readers",
         "_recorder",
+        "_review_due",
         "_row",
         "_samples",
         "_slowest",
         "_slowest_before",
+        "_spikes",
         "_splits_seen",
         "_splits_steps",
         "_step_began",
@@ -118,6 +126,7 @@ class StepRecorder:
         "_tick_due",
         "_tokens",
         "_told",
+        "_totals",
         "_train_seconds",
         "_upkeep",
         "_values",
@@ -156,7 +165,8 @@ class StepRecorder:
         self._row, self._live = recorder.step, recorder.live
         self._words = words = recorder.step.words
         self._losses = LossWatch()
-        self._nonfinite = 0
+        self._fresh_losses: list[float] = []
+        self._nonfinite = self._spikes = 0
         self._was_spiking = False
         self._values = Values()
         self._readers = {at: Values() for at in _STEP_VALUES.values()}
@@ -167,25 +177,27 @@ class StepRecorder:
         self._wall_offset = clock() - now
         for at in _FROM_ZERO:
             words[at] = 0.0
-        words[_PHASE_START] = words[_PROGRESS] = clock()
-        self._phase_at = _TOTALS_AT + Phase.INIT
-        words[_PHASE] = float(Phase.INIT)
+        words[_PHASE_START] = clock()
+        words[_PHASE] = self._phase_code = int(Phase.INIT)
+        self._totals = [0.0] * len(PHASE_NAMES)
         self._phase_began = self._coarse_began = self._tick_due = self._window_began = now
         self._is_training = False
+        # The phases that `mark` needs no help with: those of a step, once one of them was marked.
+        self._codes: dict[str, int] = {}
         self._after_step = _OTHER
-        self._step_count = self._splits_steps = self._samples = self._tokens = 0
-        self._global_before = 0
-        self._epoch_counts = (0, 0, 0)
-        self._step_began = self._step_seconds = self._train_seconds = 0.0
+        # A float as the record has it, which saves a conversion on each step.
+        self._step_count = self._splits_steps = self._global_before = 0.0
+        self._samples = self._tokens = 0
+        self._epoch_counts: tuple[float, int, int] = (0.0, 0, 0)
+        self._step_began = self._step_seconds = self._train_seconds = self._publish_due = 0.0
+        self._loss = ABSENT
+        self._bucket_at, self._bucket_above, self._bucket_up_to = _BUCKETS_AT, 0.0, 0.0
         self._slowest = self._slowest_before = 0.0
-        self._splits_seen = [0.0] * len(_SPLIT_TIMES)
+        self._review_due = float(_SLOWEST_OF)
+        self._splits_seen = self._totals.copy()
         self._window = [0.0] * len(_WINDOW)
 
-    @property
-    def _phase_code(self) -> int:
-        return self._phase_at - _TOTALS_AT
-
-    # The loop: these two are called on every step and spend nothing on being tidy.
+    # The loop: these two and `_publish` run on every step and spend nothing on being tidy.
 
     def mark(self, phase: str) -> None:
         """Say that a phase begins now; the one before it ends.
@@ -197,21 +209,15 @@ class StepRecorder:
         clock = self._monotonic
         now = clock()
         try:
-            at = _TRAINING_TOTALS[phase]
+            code = self._codes[phase]
         except (KeyError, TypeError):
-            at = 0
-        if not at or not self._is_training:
             self._change_phase(now, phase)
             return
-        self._words[self._phase_at] += now - self._phase_began
-        self._phase_at = at
-        self._phase_began = now
-        self._after_step = _DATA_WAIT
-        live = self._live
-        live[0] = now
-        live[1] = at - _TOTALS_AT
+        self._totals[self._phase_code] += now - self._phase_began
+        self._phase_code = code
+        self._phase_began = self._live[code] = now
 
-    def update_batch(  # noqa: C901, PLR0912 - a call fewer on every step
+    def update_batch(  # noqa: C901, PLR0912, PLR0915 - a call fewer on every step
         self,
         batch_size: int,
         sequence_length: int | None = None,
@@ -241,50 +247,53 @@ class StepRecorder:
         now = clock()
         if not self._is_training:
             self._enter_training(now)
-        words = self._words
-        words[self._phase_at] += now - self._phase_began
-        after = self._after_step
-        self._phase_at = _TOTALS_AT + after
-        self._phase_began = now
-        live = self._live
-        live[0] = now
-        live[1] = after
-        self._step_count = count = self._step_count + 1
-        if type(batch_size) is not int or not 0 <= batch_size < _MOST_AT_ONCE:
-            self._add_counts(batch_size, sequence_length)
-        else:
-            self._samples += batch_size
-            if sequence_length is not None:
-                if type(sequence_length) is int and 0 <= sequence_length < _MOST_AT_ONCE:
-                    self._tokens += batch_size * sequence_length
-                else:
-                    self._add_counts(0, None, sequence_length, batch_size)
+        self._totals[self._phase_code] += now - self._phase_began
+        self._phase_code = code = self._after_step
+        self._phase_began = self._live[code] = now
+        self._step_count = count = self._step_count + 1.0
+        if type(batch_size) is not int or batch_size >> _COUNT_BITS:
+            batch_size = self._take_count(batch_size) or 0
+        self._samples += batch_size
+        if batch_size and sequence_length is not None:
+            if type(sequence_length) is not int or sequence_length >> _COUNT_BITS:
+                sequence_length = self._take_count(sequence_length) or 0
+            self._tokens += batch_size * sequence_length
         if tokens is not None:
-            self._add_counts(0, None, tokens)
+            if type(tokens) is not int or tokens >> _COUNT_BITS:
+                tokens = self._take_count(tokens) or 0
+            self._tokens += tokens
         if global_step is not None:
-            self._set_global_step(global_step)
-        began = self._step_began
-        self._step_began = now
+            if type(global_step) is not int or global_step >> _COUNT_BITS:
+                self._set_global_step(global_step)
+            else:
+                self._global_before = global_step - count
+        began, self._step_began = self._step_began, now
         if began:
             self._step_seconds = seconds = now - began
             self._train_seconds += seconds
-            words[_BUCKETS_AT + bisect_left(BUCKET_BOUNDS, seconds)] += 1.0
+            if not self._bucket_above < seconds <= self._bucket_up_to:
+                self._find_bucket(seconds)
+            self._words[self._bucket_at] += 1.0
             if seconds > self._slowest:
                 self._keep_slowest(seconds)
         if loss is not None:
             if type(loss) is float:
-                self._take_loss(loss)
+                self._loss = loss
+                self._fresh_losses.append(loss)
             else:
                 self._set_word(_LOSS, loss)
+        if learning_rate is not None:
+            if type(learning_rate) is float:
+                self._words[_LEARNING_RATE] = learning_rate
+            else:
+                self._set_word(_LEARNING_RATE, learning_rate)
         if accuracy is not None:
             self._set_word(_ACCURACY, accuracy)
-        if learning_rate is not None:
-            self._set_word(_LEARNING_RATE, learning_rate)
         if gradient_norm is not None:
             self._set_word(_GRADIENT_NORM, gradient_norm)
-        if now - self._row.published >= self._publish_seconds:
+        if now >= self._publish_due:
             self._publish(now)
-        if not count & (_SLOWEST_OF - 1):
+        if count >= self._review_due:
             self._review_steps(now)
 
     # What is seldom done on a step.
@@ -296,22 +305,15 @@ class StepRecorder:
             self._step_began = 0.0  # nobody said when this first step began
 
     @guard
-    def _add_counts(
-        self, samples: object, sequence_length: object, tokens: object = None, times: int = 1
-    ) -> None:
-        number = self._read_count(samples)
-        self._samples += number
-        if sequence_length is not None:
-            self._tokens += number * self._read_count(sequence_length)
-        if tokens is not None:
-            self._tokens += self._read_count(tokens) * times
+    def _take_count(self, value: object) -> int:
+        return self._read_count(value)
 
     def _read_count(self, value: object) -> int:
         if not getattr(value, "is_cpu", True):
             self._tell_once(f"{type(value).__name__} on a device is no count; pass an int")
             return 0
         number = self._values.read(value)
-        if number is None or not 0 <= number < _MOST_AT_ONCE:
+        if number is None or not 0 <= number < 1 << _COUNT_BITS:
             raise ValueError(f"{value!r:.40} is no count; pass an int")
         return int(number)
 
@@ -331,11 +333,13 @@ class StepRecorder:
         code = PHASE_NAMES.index(name)
         words, journal = self._words, self._journal
         before, after = COARSE[self._phase_code], COARSE[code]
-        words[self._phase_at] += now - self._phase_began
-        self._phase_at = _TOTALS_AT + code
-        self._phase_began = now
-        self._live[0] = now
-        self._live[1] = code
+        self._totals[self._phase_code] += now - self._phase_began
+        self._phase_code = code
+        self._phase_began = self._live[code] = now
+        if name in _TRAINING_CODES and name != "other":
+            self._after_step = _DATA_WAIT
+        is_marked = after == "train" and self._after_step == _DATA_WAIT
+        self._codes = _TRAINING_CODES if is_marked else {}
         if before == after:
             return
         lasted = now - self._coarse_began
@@ -347,10 +351,14 @@ class StepRecorder:
             self._step_began = now
         self._coarse_began = now
         self._is_training = after == "train"
-        if name in _TRAINING_TOTALS and name != "other":
-            self._after_step = _DATA_WAIT
         words[_PHASE_START] = self._wall_offset + now
         self._publish_all(now)
+
+    def _find_bucket(self, seconds: float) -> None:
+        """Find the histogram's bucket for a step; the next one will most likely belong there too."""
+        number = bisect_left(BUCKET_BOUNDS, seconds)
+        self._bucket_at = _BUCKETS[number]
+        self._bucket_above, self._bucket_up_to = _EDGES[number], _EDGES[number + 1]
 
     def _keep_slowest(self, seconds: float) -> None:
         if self._step_count > 1:  # the first step compiles, and says nothing of those to come
@@ -360,10 +368,12 @@ class StepRecorder:
     def _review_steps(self, began: float) -> None:
         """Forget the slowest of the 64 steps before the last 64; measure what one call costs."""
         words = self._words
+        self._review_due += _SLOWEST_OF
         words[_SLOWEST] = max(self._slowest, self._slowest_before)
         self._slowest_before = self._slowest
         self._slowest = 0.0
         words[_OVERHEAD] += (self._monotonic() - began) * _SLOWEST_OF
+        self._review_losses()
 
     @guard
     def _set_word(self, at: int, value: object) -> None:
@@ -379,24 +389,25 @@ class StepRecorder:
             self._journal.count_nonfinite("gradient")
 
     def _take_loss(self, loss: float) -> None:
-        losses = self._losses
-        self._words[_LOSS] = loss
-        losses.see(loss)
-        if losses.nonfinite != self._nonfinite or losses.is_spiking is not self._was_spiking:
-            self._review_losses()
+        self._loss = loss
+        self._fresh_losses.append(loss)
 
     def _review_losses(self) -> None:
+        """Judge the losses since this was done last: one by one they would cost thrice as much."""
         losses, journal = self._losses, self._journal
+        losses.see(*self._fresh_losses)
+        self._fresh_losses.clear()
         if losses.nonfinite != self._nonfinite:
             self._words[_NONFINITE] += losses.nonfinite - self._nonfinite
             self._nonfinite = losses.nonfinite
             journal.count_nonfinite("loss")
+        if losses.spikes != self._spikes:
+            self._spikes = losses.spikes
+            journal.set("loss_spikes", float(losses.spikes))
+            journal.note("loss_spike", losses.spike_loss)
         if losses.is_spiking is not self._was_spiking:
             self._was_spiking = losses.is_spiking
             journal.set("loss_spike", float(losses.is_spiking))
-            journal.set("loss_spikes", float(losses.spikes))
-            if losses.is_spiking:
-                journal.note("loss_spike", self._words[_LOSS])
 
     @guard
     def _log(self, values: Mapping[str, object], split: str | None) -> None:
@@ -433,36 +444,52 @@ class StepRecorder:
 
     def _publish(self, now: float) -> None:
         """Publish the step record, and whatever else is due."""
-        words = self._words
-        count = self._step_count
-        words[_STEPS] = count
-        words[_EPOCH_STEP] = count - self._epoch_counts[0]
-        words[_GLOBAL_STEP] = self._global_before + count
-        words[_SAMPLES] = self._samples if self._samples or not count else ABSENT
-        words[_TOKENS] = self._tokens or ABSENT
-        words[_TRAIN_SECONDS] = self._train_seconds
-        words[_STEP_SECONDS] = self._step_seconds or ABSENT
-        words[_PROGRESS] = self._wall_offset + self._phase_began
-        self._row.publish(now, self._wall_offset + now)
         if now >= self._tick_due:
             self._tick(now)
+        count, wall_offset = self._step_count, self._wall_offset
+        wall_time = wall_offset + now
+        (init, compiling, data_wait, h2d, forward, backward, optimizer, other,
+         validation, checkpoint, idle) = self._totals  # fmt: skip
+        row = self._row
+        data = row.data
+        row.number = number = row.number + 1
+        _pack_hot_words(  # in the order of STEP_WORDS
+            data, 0,
+            number, _WORDS, now * 1e9, wall_time,
+            wall_offset + self._phase_began,
+            count,
+            self._samples or (ABSENT if count else 0.0),
+            self._tokens or ABSENT,
+            self._global_before + count,
+            count - self._epoch_counts[0],
+            self._step_seconds or ABSENT,
+            self._train_seconds,
+            self._loss,
+            init, compiling, data_wait, h2d, forward, backward, optimizer, other,
+            validation, checkpoint, idle,
+        )  # fmt: skip
+        slot, checksum = row.slots[number & 1]
+        slot[:] = data
+        checksum[0] = crc32(data)
+        self._publish_due = now + self._publish_seconds
         if self._journal.is_dirty and now - self._recorder.state.published >= _STATE_SECONDS:
-            self._journal.publish(now, self._wall_offset + now)
+            self._journal.publish(now, wall_time)
 
     def _split_steps(self) -> None:
         """Tell the mean times of the steps since this was done last."""
         words, seen = self._words, self._splits_seen
+        self._review_losses()
         words[_PHASE] = self._phase_code
         words[_LOSS_EMA] = ABSENT if self._losses.ema is None else self._losses.ema
         steps = self._step_count - self._splits_steps
         if not steps:
             return
         self._splits_steps = self._step_count
-        for index, seconds_at, total_at in _SPLIT_TIMES:
-            total = words[total_at]
+        for code, at in _SPLIT_TIMES:
+            total = self._totals[code]
             if total:
-                words[seconds_at] = (total - seen[index]) / steps
-                seen[index] = total
+                words[at] = (total - seen[code]) / steps
+                seen[code] = total
 
     def _publish_all(self, now: float, *, at_least_seconds: float = 0.0) -> None:
         """Publish both records, unless they were published a moment ago."""

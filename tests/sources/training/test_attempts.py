@@ -50,6 +50,41 @@ def test_losses_are_counted_once_the_new_attempt_has_done_a_step():
     assert ledger.update([first, resumed]) == {"llama": Losses(1, 200, 100)}
 
 
+def test_an_attempt_that_is_overtaken_counts_when_it_has_died():
+    """Until then it may as well be another run by the same name, and has lost nothing."""
+    ledger = AttemptLedger()
+    old = attempt(1, steps=1200, global_step=1200, first_global_step=0, is_alive=True)
+    new = attempt(2, steps=3, global_step=1003, first_global_step=1000, is_alive=True)
+    assert ledger.update([old]) == {"llama": Losses()}
+    assert ledger.update([old, new]) == {"llama": Losses()}
+    dead = attempt(1, steps=1300, global_step=1300, first_global_step=0)
+    assert ledger.update([dead, new]) == {"llama": Losses(1, 300, 150)}
+    assert ledger.update([dead, new]) == {"llama": Losses(1, 300, 150)}
+
+
+def test_an_overtaken_attempt_that_dies_before_the_first_step_of_the_next_loses_as_ever():
+    """The order of the two does not matter."""
+    ledger = AttemptLedger()
+    old = attempt(1, steps=1200, global_step=1200, first_global_step=0, is_alive=True)
+    young = attempt(2, steps=0, global_step=0, first_global_step=0, is_alive=True)
+    assert ledger.update([old, young]) == {"llama": Losses()}
+    dead = attempt(1, steps=1300, global_step=1300, first_global_step=0)
+    assert ledger.update([dead, young]) == {"llama": Losses(1, 0, 0)}
+    new = attempt(2, steps=3, global_step=1003, first_global_step=1000, is_alive=True)
+    assert ledger.update([new]) == {"llama": Losses(1, 300, 150)}
+
+
+def test_an_overtaken_attempt_that_finishes_has_lost_nothing():
+    """Two runs by one name went side by side."""
+    ledger = AttemptLedger()
+    old = attempt(1, steps=1200, global_step=1200, first_global_step=0, is_alive=True)
+    new = attempt(2, steps=3, global_step=3, first_global_step=0, is_alive=True)
+    ledger.update([old])
+    ledger.update([old, new])
+    finished = attempt(1, steps=1300, global_step=1300, state=float(State.FINISHED))
+    assert ledger.update([finished, new]) == {"llama": Losses()}
+
+
 def test_an_attempt_that_died_before_its_first_step_changes_nothing_but_the_count():
     """The work that is lost is that of the attempt before."""
     ledger = AttemptLedger()

@@ -280,11 +280,54 @@ def test_living_ranks_come_first_then_the_newest(runs):
 
 
 def test_names_beyond_the_limit_are_not_seen(runs):
-    """However many names somebody makes, a reading ends."""
+    """However many names somebody makes, a reading ends, and says that it saw a part."""
     for index in range(10):
         put(runs, f"{index}.tv")
     directory = RunDirectory(runs, limits=Limits(names=4))
-    assert len(directory.read(1.0).files) == 4
+    reading = directory.read(1.0)
+    assert len(reading.files) == 4
+    assert reading.is_cut
+    directory.close()
+
+
+def test_new_files_are_opened_in_turns(runs):
+    """However many files somebody makes, a reading opens the newest, and the next one others."""
+    for index in range(10):
+        put(runs, f"{index}.tv", mtime=float(index))
+    directory = RunDirectory(runs, limits=Limits(files=8, new=4))
+    reading = directory.read(100.0)
+    assert names_of(reading) == ["6.tv", "7.tv", "8.tv", "9.tv"]
+    assert (reading.omitted, reading.is_cut) == (6, False)
+    assert len(directory.read(100.0).files) == 8
+    reading = directory.read(100.0)
+    assert names_of(reading) == [f"{index}.tv" for index in range(2, 10)]
+    assert reading.omitted == 2
+    directory.close()
+
+
+def test_a_thousand_new_files_cost_little(runs):
+    """Those of most worth are found without comparing each with all others."""
+    for index in range(1000):
+        put(runs, f"{index}.tv")
+    directory = RunDirectory(runs)
+    started = time.process_time()
+    assert len(directory.read(time.time()).files) == 256
+    assert time.process_time() - started < 0.5
+    directory.close()
+
+
+def test_files_that_may_be_held_become_fewer_and_more(runs):
+    """Directories of containers share a number of files."""
+    for index in range(5):
+        put(runs, f"{index}.tv", mtime=float(index))
+    directory = RunDirectory(runs)
+    assert len(directory.read(100.0).files) == 5
+    directory.allow(2)
+    reading = directory.read(100.0)
+    assert (names_of(reading), reading.omitted) == (["3.tv", "4.tv"], 3)
+    directory.allow(4)
+    reading = directory.read(100.0)
+    assert (len(reading.files), reading.omitted) == (4, 1)
     directory.close()
 
 
@@ -461,6 +504,19 @@ def test_a_note_without_its_run_file_stays_a_day(runs, directory):
     directory.discard(now)
     assert sorted(path.name for path in runs.iterdir()) == ["foreign.tv.end", "new.tv.end"]
     assert read_ending(runs / "new.tv") is not None
+
+
+def test_notes_without_their_run_files_are_bounded(runs):
+    """Who makes run files and unlinks them does not make us fill the directory."""
+    now = time.time()
+    ending = judge_ending(State.RUNNING, "", Liveness(is_alive=False, evidence="lock"), now)
+    for number in range(5):
+        write_ending(runs / f"{number}.tv", ending)
+    directory = RunDirectory(runs, limits=Limits(files=3))
+    directory.read(now)
+    directory.discard(now)
+    assert len(list(runs.iterdir())) == 3
+    directory.close()
 
 
 def test_discarding_waits_a_minute(runs, directory):

@@ -112,6 +112,15 @@ def test_a_link_in_the_way_leads_nowhere(tmp_path: Path):
     assert (tmp_path / "victim").read_text() == json.dumps(NOTE)
 
 
+def test_a_link_in_place_of_the_directory_leads_nowhere(tmp_path: Path, caplog):
+    """Whoever owns the run directory could lead us to one that only we may write in."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "victim")
+    write_ending(tmp_path / "runs/a.tv", ENDING)
+    assert list((tmp_path / "victim").iterdir()) == []
+    assert "cannot note how" in caplog.text
+
+
 def test_a_directory_that_cannot_be_written_costs_one_line(tmp_path: Path, caplog):
     """The exporter goes on, and says what it could not do."""
     with caplog.at_level(logging.WARNING):
@@ -164,6 +173,8 @@ def test_a_stranger_is_not_believed(tmp_path: Path):
         {"time": True},
         {"time": float("inf")},
         {"time": 10**400},
+        {"time": 1e300},
+        {"time": -1.0},
         {"evidence": 5},
         {"exit_code": 256},
         {"exit_code": -1},

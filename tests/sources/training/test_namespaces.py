@@ -12,6 +12,7 @@ import pytest
 
 from tests.sources.training.trainer import Trainer, kernel_tells_exits
 from trainvitals.runfile import STEP
+from trainvitals.sources.training import namespaces
 from trainvitals.sources.training.namespaces import ContainerDirectories, find_run_directories
 from trainvitals.sources.training.processes import Exit
 
@@ -97,6 +98,52 @@ def test_a_search_is_repeated_after_15_seconds():
         (directory,) = containers.find(1015.0)
         assert containers.find(1031.0) == (directory,)
     containers.close()
+
+
+def test_containers_share_a_number_of_files(monkeypatch):
+    """Whoever makes many mount namespaces takes neither our memory nor our time."""
+    monkeypatch.setattr(namespaces, "_MOST_FILES", 8)
+    copies = "for i in 1 2 3 4 5 6; do cp $(ls $0/*.tv | head -n 1) $0/$i.tv; done"
+    with start_container() as one, start_container() as two:
+        for trainer in (one, two):
+            into = ("nsenter", "--mount", f"--target={find_inner(trainer)}")
+            subprocess.run([*into, "sh", "-c", copies, RUNS], check=True)
+        containers = ContainerDirectories(RUNS)
+        readings = containers.read(time.time())
+        assert [len(reading.files) for reading in readings] == [4, 4]
+        assert [reading.omitted for reading in readings] == [3, 3]
+        for reading in readings:
+            assert any(file.liveness.is_alive for file in reading.files)
+        containers.close()
+
+
+def find_inner(trainer: Trainer) -> int:
+    """Find the process inside, which is the child of `unshare`."""
+    return int(Path(f"/proc/{trainer.pid}/task/{trainer.pid}/children").read_text())
+
+
+def test_what_there_is_no_time_for_is_searched_the_next_time():
+    """What is known is read, whoever fills the directories of the others."""
+    with start_container(), start_container():
+        ticks = iter([0.0, 9.0, 10.0, 19.0])
+        containers = ContainerDirectories(RUNS, monotonic=lambda: next(ticks))
+        counts = [[len(r.files) for r in containers.read(time.time())] for _ in range(2)]
+        assert counts == [[1, 0], [1, 1]]
+        containers.close()
+
+
+def test_directories_of_late_containers_are_bounded(monkeypatch):
+    """Whoever mounts another one every minute keeps the latest."""
+    monkeypatch.setattr(namespaces, "_MOST_GONE", 1)
+    before = open_descriptors()
+    containers = ContainerDirectories(RUNS)
+    with start_container(), start_container():
+        assert len(containers.find(1000.0)) == 2
+    assert len(containers.find(1015.0)) == 1
+    containers.close()
+    assert open_descriptors() == before
+    containers.close()  # searches no more
+    assert open_descriptors() == before
 
 
 def test_a_link_inside_a_container_leads_nowhere(tmp_path: Path):

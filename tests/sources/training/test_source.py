@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.sources.training.trainer import (
 from trainvitals.runfile import ABSENT, ALERTS, STATE, STEP, State
 from trainvitals.sources.files import Roots
 from trainvitals.sources.training.attempts import Losses
+from trainvitals.sources.training.directory import Limits
 from trainvitals.sources.training.reading import RankReading, RunReading, RunsReading
 from trainvitals.sources.training.source import TrainingOptions, TrainingSource
 from trainvitals.sources.training.surroundings import Surroundings
@@ -260,6 +262,60 @@ def test_at_most_64_ranks_and_16_runs_are_shown(machine: Machine):
     assert reading.omitted == 101 - 64
     (alive,) = [rank for rank in reading.ranks if rank.liveness and rank.liveness.is_alive]
     assert (alive.run, alive.rank) == ("run", "5")
+
+
+def test_runs_of_two_users_by_one_name_are_two(machine: Machine):
+    """The first has the name; the other one, whatever it says itself, has its user behind it."""
+    now = time.time()
+    words = {"boot_id": b"a former boot id", "wall_time": now, "state": State.FINISHED}
+    leave_file(machine, "first", **words)
+    machine.read()
+    other = leave_file(machine, "other", **words)
+    os.chown(other, 12345, -1)
+    reading = machine.read()
+    assert [rank.run for rank in reading.ranks] == ["run", "run (uid 12345)"]
+    assert [run.exits["finished"] for run in reading.runs] == [1, 1]
+    other.unlink()
+    assert [rank.run for rank in machine.read().ranks] == ["run"]
+
+
+def test_what_is_overtaken_alive_is_counted(machine: Machine):
+    """Two processes of one run and rank: the later one is shown."""
+    with Trainer(machine.runs) as old, Trainer(machine.runs) as new:
+        reading = machine.read()
+        (rank,) = reading.ranks
+        assert rank.liveness is not None
+        assert rank.liveness.host_pid == new.pid != old.pid
+        assert reading.omitted == 1
+
+
+def test_a_container_that_hangs_costs_its_own_runs(machine: Machine, monkeypatch):
+    """The others are read as ever, then and later."""
+    freed = threading.Event()
+    with Trainer(machine.runs):
+        assert len(machine.read().ranks) == 1
+        containers = machine.source._containers
+        monkeypatch.setattr(containers, "is_idle", lambda _: False)
+        monkeypatch.setattr(containers, "read", lambda _: freed.wait(60) and ())
+        for _ in range(2):
+            reading = machine.read()
+            assert len(reading.ranks) == 1
+            assert reading.complaint == (
+                "run directories in containers could not be read in time; "
+                "check what is mounted there"
+            )
+        freed.set()
+        wait_until(lambda: machine.read().complaint is None)
+
+
+def test_too_many_names_are_complained_about(machine: Machine, monkeypatch):
+    """What is not seen cannot be counted."""
+    monkeypatch.setattr(machine.source._directory, "_limits", Limits(names=2))
+    for number in range(3):
+        (machine.runs / f"{number}").touch()
+    complaint = machine.read().complaint
+    assert complaint is not None
+    assert "too many names" in complaint
 
 
 def test_files_that_are_no_run_files_are_counted(machine: Machine):

@@ -101,7 +101,7 @@ def compose_run_file(
     data = bytearray(16384)
     data[:4096] = encode_header(identity)
     for at, row in ((8192, step), (10240, words)):
-        slot = struct.pack(f"<3Q{len(row) - 3}d", 2, len(row), 1, *row[3:])
+        slot = struct.pack(f"<2Q{len(row) - 2}d", 2, len(row), 1.0, *row[3:])
         slot += struct.pack("<Q", zlib.crc32(slot))
         data[at : at + len(slot)] = slot
     return bytes(data)

@@ -43,9 +43,9 @@ class Row:
         """Write the words into the slot whose turn it is."""
         self.count += 1
         self.words[3] = time.time()
-        numbers = (self.count, len(self.words), time.monotonic_ns())
-        row = struct.pack("<3Q", *numbers) + struct.pack(
-            f"<{len(self.words) - 3}d", *self.words[3:]
+        self.words[2] = time.monotonic_ns()
+        row = struct.pack("<2Q", self.count, len(self.words)) + struct.pack(
+            f"<{len(self.words) - 2}d", *self.words[2:]
         )
         row += struct.pack("<Q", zlib.crc32(row))
         base = self.at + self.count % 2 * self.slot_bytes

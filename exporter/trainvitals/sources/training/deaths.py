@@ -119,7 +119,7 @@ class DeathRegister:
             del self._counted[key]
 
     def _meet(
-        self, key: Hashable, file: SeenFile, now: float, gpu_uuids: Collection[str]
+        self, key: Hashable, file: SeenFile, now: float, gpu_uuids: Collection[str], run: str
     ) -> _Death:
         note = read_ending(file.path) if file.can_be_noted else None
         if note is not None:

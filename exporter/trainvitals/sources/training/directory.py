@@ -73,6 +73,7 @@ class SeenFile:
         can_be_noted: Whether a note on its end may be read and written beside it. Not where the
             file was deleted, nor in a container, where a path could lead us, who are root, to any
             place of the host.
+        owner: The user who owns it, whatever it says itself.
     """
 
     path: Path
@@ -81,6 +82,7 @@ class SeenFile:
     liveness: Liveness
     is_current: bool
     can_be_noted: bool = True
+    owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class RunDirectory:
         self._limits = limits or Limits()
         self._host = host or read_host()
         self._oom_kills = OomKills()
-        self._files: dict[int, RankFile] = {}
+        self._files: dict[FileKey, RankFile] = {}
         self._refused: set[tuple[str, int]] = set()
         self._omitted: set[tuple[str, int]] = set()
         self._notes: tuple[str, ...] = ()
@@ -163,11 +165,11 @@ class RunDirectory:
         damaged = 0
         is_ours = isinstance(self._folder, Path)
         seen: list[SeenFile] = []
-        for inode, file in list(self._files.items()):
+        for key, file in list(self._files.items()):
             was_alive = file.liveness.is_alive
             file.read(now)
             if self._is_over(file, now, was_alive=was_alive):
-                self._drop(inode)
+                self._drop(key)
                 continue
             if not file.is_current:
                 damaged += 1
@@ -179,6 +181,7 @@ class RunDirectory:
                     file.liveness,
                     file.is_current,
                     is_ours and file.is_listed,
+                    file.owner,
                 )
             )
         return DirectoryReading(
@@ -230,8 +233,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Close everything."""
-        for inode in list(self._files):
-            self._drop(inode)
+        for key in list(self._files):
+            self._drop(key)
         self._oom_kills.close()
         self._seen = None
         self.detach()
@@ -251,9 +254,9 @@ class RunDirectory:
             return
         if any(not file.is_still_own() for file in self._files.values()):
             self._seen = None
-            for inode, file in list(self._files.items()):
+            for key, file in list(self._files.items()):
                 if not file.is_still_own():
-                    self._drop(inode)
+                    self._drop(key)
         try:
             status = os.stat(self._folder)  # noqa: PTH116 - may be a descriptor
             if not status.st_nlink:
@@ -316,44 +319,50 @@ class RunDirectory:
         self._omitted &= keys
         for file in self._files.values():
             file.is_listed = False
-        new = [entry for entry in runs if not self._recognise(entry.name, entry.inode())]
+        device = os.fstat(folder).st_dev  # another one may be mounted here, whose numbers recur
+        new = [
+            entry
+            for entry in runs
+            if not self._recognise(entry.name, FileKey(device, entry.inode()))
+        ]
         new.sort(key=_read_mtime, reverse=True)
         self._unread = len(new[self._limits.new :])
         del new[self._limits.new :]
         is_whole = not self._unread
         for at in range(0, len(new), _BATCH):
             for entry in new[at : at + _BATCH]:
-                is_whole &= self._admit(entry.name, entry.inode(), folder)
+                is_whole &= self._admit(entry.name, FileKey(device, entry.inode()), folder)
             self._leave_best()
         return is_whole
 
-    def _recognise(self, name: str, inode: int) -> bool:
+    def _recognise(self, name: str, key: FileKey) -> bool:
         """Tell whether a file is known already, under whatever name."""
-        file = self._files.get(inode)
+        file = self._files.get(key)
         if file is not None and (file.is_open or file.path.name == name):
             file.path = self._path / name
             file.is_listed = True
             return True
         if file is not None:  # another file has got the number of one that is gone
-            self._drop(inode)
+            self._drop(key)
         has_room = len(self._files) < self._most_files
-        return (name, inode) in self._refused or (not has_room and (name, inode) in self._omitted)
+        who = (name, key.inode)
+        return who in self._refused or (not has_room and who in self._omitted)
 
-    def _admit(self, name: str, inode: int, folder: int) -> bool:
+    def _admit(self, name: str, key: FileKey, folder: int) -> bool:
         """Take up a file; False where it could not be opened for now."""
-        self._omitted.discard((name, inode))
+        self._omitted.discard((name, key.inode))
         try:
             file = self._open_file(name, folder)
         except FileNotFoundError:
             return True
         except OSError as error:
             is_short = error.errno in _SHORTAGES
-            (self._omitted if is_short else self._refused).add((name, inode))
+            (self._omitted if is_short else self._refused).add((name, key.inode))
             return not is_short
         except RunFileError:
-            self._refused.add((name, inode))
+            self._refused.add((name, key.inode))
             return True
-        self._files[inode] = file
+        self._files[key] = file
         return True
 
     def _leave_best(self) -> None:
@@ -361,10 +370,10 @@ class RunDirectory:
         surplus = len(self._files) - self._most_files
         if surplus <= 0:
             return
-        ordered = sorted(self._files, key=lambda inode: self._files[inode].standing)
-        for inode in ordered[:surplus]:
-            file = self._files.pop(inode)
-            self._omitted.add((file.path.name, inode))
+        ordered = sorted(self._files, key=lambda key: self._files[key].standing)
+        for key in ordered[:surplus]:
+            file = self._files.pop(key)
+            self._omitted.add((file.path.name, key.inode))
             file.close()
 
     def _open_file(self, name: str, folder: int) -> RankFile:
@@ -380,16 +389,16 @@ class RunDirectory:
         watched = sum(file.is_watching for file in self._files.values())
         return watched < self._limits.watched
 
-    def _drop(self, inode: int) -> None:
-        self._files.pop(inode).close()
+    def _drop(self, key: FileKey) -> None:
+        self._files.pop(key).close()
         if self._omitted:  # there is room for one of them
             self._seen = None
 
     def _discard_dead(self, folder: int, now: float) -> None:
-        for inode, file in list(self._files.items()):
+        for key, file in list(self._files.items()):
             is_dead = not file.liveness.is_alive and file.liveness.evidence != "age"
             if is_dead and now - file.ended_time(now) > self._limits.dead_seconds:
-                _unlink(folder, file.path.name, inode)
+                _unlink(folder, file.path.name, key.inode)
 
     def _discard_omitted(self, folder: int, now: float) -> None:
         omitted = list(self._omitted)
@@ -403,15 +412,20 @@ class RunDirectory:
                     _unlink(folder, name, inode)
 
     def _discard_notes(self, folder: int, now: float) -> None:
-        """Unlink the notes of run files that are gone, a day after they were written."""
+        """Unlink the notes of run files that are gone, a day after they were written.
+
+        Whoever makes and unlinks run files must not make us fill the directory: beyond the limit of
+        files the notes go at once.
+        """
+        left = self._limits.files
         for note in self._notes:
             with contextlib.suppress(OSError):
                 run_file = note.removesuffix(NOTE_SUFFIX)
-                if (
-                    self._is_old(folder, note, now)
-                    and not _exists(folder, run_file)
-                    and read_ending(self._path / run_file)
-                ):
+                if _exists(folder, run_file) or not read_ending(self._path / run_file):
+                    continue
+                if left and not self._is_old(folder, note, now):
+                    left -= 1
+                else:
                     os.unlink(note, dir_fd=folder)
 
     def _discard_unfinished(self, folder: int, now: float) -> None:

@@ -29,13 +29,13 @@ import logging
 import math
 import os
 import signal
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeGuard
 
 from trainvitals.runfile import State
+from trainvitals.sources.files import open_regular
 from trainvitals.sources.training.liveness import Liveness
 from trainvitals.sources.training.processes import Exit
 
@@ -128,12 +128,12 @@ def read_ending(run_file: Path) -> Ending | None:
     """
     path = f"{run_file}{SUFFIX}"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(path, follows=False)
     except (OSError, ValueError):
         return None
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= _MOST_BYTES:
+        if not 0 < status.st_size <= _MOST_BYTES:
             return None
         if status.st_uid not in {0, os.geteuid(), _owner_of(run_file)}:
             return None

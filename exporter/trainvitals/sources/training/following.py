@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
+
+from trainvitals.sources.files import open_regular
 
 _GUARD_BYTES = 64
 
@@ -97,13 +97,8 @@ class FollowedFile:
                 return self._descriptor, False
             self.close()
         before = self.identity
-        # A FIFO would make the opening wait for a writer.
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        descriptor = os.open(self.path, flags)
+        descriptor = open_regular(self.path)
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, "it is no regular file")
         self._descriptor = descriptor
         self.identity = (status.st_dev, status.st_ino)
         if before in (None, self.identity):

@@ -34,6 +34,7 @@ from trainvitals.runfile import (
     decode_state,
     decode_step,
 )
+from trainvitals.sources.files import open_regular
 from trainvitals.sources.training.descriptors import require_room
 from trainvitals.sources.training.liveness import Host, Liveness, Pulse, query_lock
 from trainvitals.sources.training.oomkills import OomKills
@@ -51,12 +52,6 @@ _STEP_A, _STEP_B = 0, STEP_SLOT_BYTES
 _STATE_A = STATE_AT - STEP_AT
 _STATE_B = _STATE_A + STATE_SLOT_BYTES
 _LIVE_IN_TAIL = LIVE_AT - STEP_AT
-_OPEN_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
 _STATE_WORD, _STATE_TIME, _NAMES = STATE["state"], STATE["state_time"], STATE["names"]
 _STEP_WALL, _STATE_WALL = STEP["wall_time"], STATE["wall_time"]
 _ENDED = (float(State.FINISHED), float(State.FAILED))
@@ -86,12 +81,14 @@ class RankFile:
         is_own: Whether the descriptor is the one that this very process writes through. It
             must stay open, or the lock that says that we live is dropped.
         modified_time: The file's mtime, Unix seconds; the mapped file leaves it as it was made.
+        owner: The user who owns the file.
         identity: Who wrote it.
         pulse: Tells whether the writer lives.
 
     Attributes:
         path: Where it is, or was.
         key: Which file it is.
+        owner: The user who owns it.
         identity: Who wrote it.
         record: What it says; while it cannot be read, what it said last.
         liveness: Whether its writer lives, as of the last read.
@@ -116,6 +113,7 @@ class RankFile:
         "is_listed",
         "key",
         "liveness",
+        "owner",
         "path",
         "record",
     )
@@ -128,11 +126,13 @@ class RankFile:
         *,
         is_own: bool,
         modified_time: float,
+        owner: int,
         identity: Identity,
         pulse: Pulse,
     ) -> None:
         self.path = path
         self.key = key
+        self.owner = owner
         self.identity = identity
         self.record = Record(identity=identity)
         self.liveness = Liveness(is_alive=True, evidence="pid")
@@ -310,9 +310,11 @@ def open_rank_file(
     """
     name = path.name
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    _require_run_file(status)  # before it is opened: to open a device can have effects
+    _require_run_file(status)
     own = _find_own_descriptor(name, status)
-    descriptor = require_room(os.open(name, _OPEN_FLAGS, dir_fd=folder)) if own is None else own
+    descriptor = (
+        require_room(open_regular(name, folder=folder, follows=False)) if own is None else own
+    )
     try:
         status = os.fstat(descriptor)
         _require_run_file(status)
@@ -327,6 +329,7 @@ def open_rank_file(
         descriptor,
         is_own=own is not None,
         modified_time=status.st_mtime,
+        owner=status.st_uid,
         identity=identity,
         pulse=Pulse(descriptor, identity, host=host, oom_kills=oom_kills, may_watch=may_watch),
     )

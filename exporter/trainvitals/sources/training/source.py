@@ -31,6 +31,7 @@ from trainvitals.sources.training.starts import (
     Start,
     StartRegister,
     choose_shown,
+    count_overtaken,
     date_start,
     find_latest,
 )
@@ -129,7 +130,9 @@ class TrainingSource:
         files, incompatible, omitted = self._read_directories(deadline, now, complaints)
         starts = self._starts.take_up(files, now.wall_time)
         self._ledger.update(_list_attempts(starts))
-        shown, left_out = choose_shown(find_latest(starts), now.wall_time)
+        latest = find_latest(starts)
+        shown, left_out = choose_shown(latest, now.wall_time)
+        left_out += count_overtaken(starts, latest)
         readings = self._read_ranks(shown, now)
         told, found_omitted = self._find_runs(deadline, now, complaints)
         runs = {rank.run for rank in readings}
@@ -288,7 +291,7 @@ class TrainingSource:
             static=identity.static,
             world_size=max(worlds) if max(worlds) > 0 else None,
             ranks_alive=sum(rank.liveness.is_alive for rank in ranks if rank.liveness),
-            exits=self._starts.deaths.count_exits(identity.run),
+            exits=self._starts.deaths.count_exits(run),
             losses=self._ledger.find(run),
         )
 

@@ -136,6 +136,18 @@ def find_latest(starts: Iterable[Start]) -> list[Start]:
     return list(latest.values())
 
 
+def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
+    """Count the processes that live beside a later one of the same run and rank, so are not shown.
+
+    Two runs of one user by the same name are such, or a start whose successor came too early. A
+    process that has begun another run and never ended the one before is none.
+    """
+    shown = {(start.run, start.identity.rank): start for start in latest}
+    alive = [start for start in starts if start.ending is None]
+    pairs = [(start, shown[start.run, start.identity.rank]) for start in alive]
+    return sum(_process(start) != _process(other) for start, other in pairs)
+
+
 def choose_shown(starts: Iterable[Start], now: float) -> tuple[list[Start], int]:
     """Give the ranks that are shown, by run and rank, and count those that the bounds left out.
 
@@ -154,6 +166,11 @@ def choose_shown(starts: Iterable[Start], now: float) -> tuple[list[Start], int]
     chosen = [start for of_run in ordered[:MOST_RUNS] for start in _sort(of_run)][:MOST_RANKS]
     chosen.sort(key=lambda start: (start.run, start.identity.rank))
     return chosen, sum(map(len, ordered)) - len(chosen)
+
+
+def _process(start: Start) -> tuple[int, int, int]:
+    identity = start.identity
+    return identity.pid_namespace, identity.pid, identity.start_ticks
 
 
 def _cut(name: str) -> str:
