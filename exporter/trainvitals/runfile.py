@@ -141,12 +141,17 @@ class Phase(IntEnum):
 
 
 class State(IntEnum):
-    """How a run stands, as the trainer itself last said."""
+    """How a run stands, as the trainer itself last said.
+
+    `ENDED` is what it says when the interpreter ends without an exception, and nobody said that the
+    run was over: how well it ended is for the exit code to say.
+    """
 
     RUNNING = 0
     FINISHED = 1
     FAILED = 2
     SWITCHED_OFF = 3
+    ENDED = 4
 
 
 PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)

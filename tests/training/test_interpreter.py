@@ -109,7 +109,7 @@ def test_a_hook_that_took_our_place_hides_no_error(tmp_path):
 def test_an_error_of_before_the_run_is_not_the_runs(tmp_path):
     """`sys.last_value` may be old."""
     code = "import sys\nsys.last_value = KeyError()\nmonitor = TrainingMonitor('r')\n"
-    assert run_script(code, tmp_path) == (runfile.State.FINISHED, "")
+    assert run_script(code, tmp_path) == (runfile.State.ENDED, "")
 
 
 def test_no_warning_of_ours_ends_a_program(tmp_path):
@@ -120,4 +120,4 @@ def test_no_warning_of_ours_ends_a_program(tmp_path):
         "monitor.log(val_iou=0.5)\nmonitor.log_validation(0.25)\n"
     )
     flags = ("-W", "error", "-X", "dev", "-X", "warn_default_encoding", "-O")
-    assert run_script(code, tmp_path, *flags) == (runfile.State.FINISHED, "")
+    assert run_script(code, tmp_path, *flags) == (runfile.State.ENDED, "")

@@ -556,11 +556,13 @@ raise FloatingPointError("boom")
     assert record.last_words == "FloatingPointError"
 
 
-def test_a_script_that_ends_is_a_finished_run(tmp_path):
-    """Nobody has to call finish."""
-    run_python("from trainvitals import TrainingMonitor as T; T('r').update_batch(1)", tmp_path)
+def test_a_script_that_ends_says_so(tmp_path):
+    """Nobody has to call finish; how well it ended is for the exit code to say."""
+    run_python(
+        "from trainvitals import TrainingMonitor as T; m = T('r'); m.update_batch(1)", tmp_path
+    )
     record = runfile.decode(next(tmp_path.glob("*.tv")).read_bytes())
-    assert record.state[STATE["state"]] == runfile.State.FINISHED
+    assert record.state[STATE["state"]] == runfile.State.ENDED
     assert record.step[STEP["steps"]] == 1.0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trainvitals.collectors.training_row import FIELDS, write_row
 from trainvitals.collectors.training_table import METRICS, MOST_SERIES, STEP_DURATIONS
-from trainvitals.families import Block, Family, Labels
+from trainvitals.families import Block, Family, Labels, label_samples
 from trainvitals.runfile import ABSENT, STATE
 from trainvitals.sources.training.endings import REASONS
 from trainvitals.sources.training.reading import RankReading, RunReading, RunsReading
@@ -232,13 +232,13 @@ def _describe_runs(
             "training_world_size",
             "gauge",
             "Ranks that the run has on all machines. Source: run file, header.",
-            _label_runs(worlds),
+            label_samples("run", worlds),
         ),
         Family(
             "training_ranks_seen",
             "gauge",
             "Ranks of the run that live on this machine. Source: lock of the run file.",
-            _label_runs(here),
+            label_samples("run", here),
         ),
         Family(
             "training_process_exits_total",
@@ -249,24 +249,20 @@ def _describe_runs(
         Family(
             "training_restarts_total",
             "counter",
-            "Starts of the run after it had died. Source: run directory.",
-            _label_runs(lost),
+            "Starts of the run after it had died, by the rank that had the most. Source: run directory.",
+            label_samples("run", lost),
         ),
         Family(
             "training_lost_steps_total",
             "counter",
-            "Steps that were done in vain because the run died. Source: run file, word first_global_step.",
-            _label_runs(lost),
+            "Steps that were done in vain because the run died, by the rank that lost the most. Source: run file, word first_global_step.",
+            label_samples("run", lost),
         ),
         Family(
             "training_lost_seconds_total",
             "counter",
-            "Time that these steps took. Source: run file, word train_seconds.",
-            _label_runs(lost),
+            "Time that steps took that were done in vain, by the rank that lost the most. Source: run file, word train_seconds.",
+            label_samples("run", lost),
         ),
     )
     return tuple(family for family in families if family.samples)
-
-
-def _label_runs(runs: Sequence[str]) -> tuple[tuple[str, Labels], ...]:
-    return tuple(("", (("run", run),)) for run in runs)

@@ -27,7 +27,8 @@ class Metric:
         name: The family's name.
         type: Its type.
         help: Its HELP.
-        fields: Words of the run file, or names of what is concluded from them (see `training.py`).
+        fields: Words of the run file, or names of what is concluded from them (see
+            `training_row.py`).
         samples: For each field, the sample's suffix and its labels beside `run` and `rank`.
     """
 
@@ -91,12 +92,12 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "training_samples_per_second",
         "samples_per_second",
-        "Samples trained on, mean of the last 10 to 20 s of training. Source: run file, word samples.",
+        "Samples trained on, mean of the last 10 to 20 s of training, or of two steps that take longer. Source: run file, word samples.",
     ),
     _gauge(
         "training_tokens_per_second",
         "tokens_per_second",
-        "Tokens trained on, mean of the last 10 to 20 s of training. Source: run file, word tokens.",
+        "Tokens trained on, mean of the last 10 to 20 s of training, or of two steps that take longer. Source: run file, word tokens.",
     ),
     _counter(
         "training_samples_total",
@@ -141,17 +142,17 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "model_forward_time",
         "forward_seconds",
-        "Seconds of a forward pass, mean of the last second or step. Source: run file, word forward_seconds.",
+        "Seconds that a step spends in forward passes, mean of the steps of the last second. Source: run file, word forward_seconds.",
     ),
     _gauge(
         "backward_pass_time",
         "backward_seconds",
-        "Seconds of a backward pass, mean of the last second or step. Source: run file, word backward_seconds.",
+        "Seconds that a step spends in backward passes, mean of the steps of the last second. Source: run file, word backward_seconds.",
     ),
     _gauge(
         "optimizer_step_time",
         "optimizer_seconds",
-        "Seconds of a step of the optimizer, mean of the last second or step. Source: run file, word optimizer_seconds.",
+        "Seconds that a step spends in the optimizer, mean of the steps of the last second. Source: run file, word optimizer_seconds.",
     ),
     _gauge(
         "training_stalled",
@@ -178,7 +179,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "training_phase_start_timestamp_seconds",
         "phase_start_time",
-        "When that phase began. Source: run file, word phase_start_time.",
+        "When the phase began that the rank is in. Source: run file, word phase_start_time.",
     ),
     _gauge(
         "training_global_step",
@@ -280,7 +281,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "training_rank_straggler",
         "straggler",
-        "Whether the rank is slower than the fastest here, three windows in a row. Source: run file, words total_data_wait to total_optimizer.",
+        "Whether the rank takes a third longer than the fastest here, three windows in a row. Source: run file, words total_data_wait to total_optimizer.",
     ),
     Metric(
         "training_rank_slowdown_ratio",

@@ -28,7 +28,7 @@ _NANOSECONDS = 1e9
 _MOST_NAMES = 8
 _STOPPED = ("T", "t")
 _STATE, _STATE_TIME = STATE["state"], STATE["state_time"]
-_ENDED = (State.FINISHED, State.FAILED)
+_ENDED = (State.FINISHED, State.FAILED, State.ENDED)
 # The words of both records that say when they were written, by either clock.
 _CLOCKS = (
     (STEP["mono_ns"], STEP["wall_time"]),

@@ -14,7 +14,7 @@ from typing import Protocol
 class Run(Protocol):
     """What is told."""
 
-    def finish(self) -> None:
+    def end(self) -> None:
         """Learn that the interpreter ends."""
         ...
 
@@ -77,7 +77,7 @@ class InterpreterHooks:
             return
         error = _find_uncaught()
         if error is None or error is self._error_before:
-            run.finish()
+            run.end()
         else:  # another hook has taken our place, and did not call us
             run.fail(error)
 

@@ -58,6 +58,7 @@ _RECORDING = (
     "raise_alert",
     "clear_alert",
     "set_baseline",
+    "end",
     "finish",
     "fail",
 )
@@ -406,6 +407,11 @@ class TrainingMonitor(StepRecorder):
     def finish(self) -> None:
         """Say that the run is over and well; afterwards nothing is recorded any more."""
         self._end(State.FINISHED, "finish")
+
+    @guard
+    def end(self) -> None:
+        """Say that the process ends, by itself; its exit code tells how well."""
+        self._end(State.ENDED, "finish")
 
     @guard
     def fail(self, exception: BaseException | None = None) -> None:

@@ -52,6 +52,10 @@ def dead(exit_=None, *, oom_killed=False, evidence="lock"):
     ("state", "words", "liveness", "expected", "evidence"),
     [
         (State.FINISHED, "", dead(Exit(1, None)), ("finished", 1, None, None), "it finished"),
+        (State.ENDED, "", dead(Exit(0, None)), ("finished", 0, None, None), "interpreter ended"),
+        (State.ENDED, "", dead(None), ("finished", None, None, None), "interpreter ended"),
+        (State.ENDED, "", dead(Exit(3, None)), ("exception", 3, None, None), "exit code 3"),
+        (State.ENDED, "", dead(Exit(None, 11)), ("signal", None, 11, None), "SIGSEGV"),
         (State.FINISHED, "", dead(KILLED, oom_killed=True), ("finished", None, 9, None), "run said"),
         (State.FAILED, "ValueError", dead(Exit(1, None)),
          ("exception", 1, None, "ValueError"), "ValueError ended it"),

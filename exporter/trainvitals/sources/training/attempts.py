@@ -51,7 +51,7 @@ class Attempt:
     @property
     def has_finished(self) -> bool:
         """It has said that its work is done."""
-        return self.record.state[_STATE] == State.FINISHED
+        return self.record.state[_STATE] in (State.FINISHED, State.ENDED)
 
 
 @dataclass(frozen=True, slots=True)

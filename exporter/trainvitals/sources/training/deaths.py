@@ -82,9 +82,10 @@ class DeathRegister:
             death = self._deaths[key] = self._meet(key, file, now, gpu_uuids, run)
         elif death.liveness is not file.liveness:
             self._judge_again(death, file)
-        if not death.is_told and (
-            death.ending.reason != "unknown" or now - death.seen_at >= PATIENCE_SECONDS
-        ):
+        is_settled = death.ending.reason != "unknown" and (
+            file.record.state[_STATE] != State.ENDED or file.liveness.exit is not None
+        )
+        if not death.is_told and (is_settled or now - death.seen_at >= PATIENCE_SECONDS):
             death.is_told = True
             self._count(key, run, death.ending)
             _tell(run, file, death.ending)
@@ -158,7 +159,7 @@ def _note(file: SeenFile, ending: Ending) -> None:
 
 def _judge(file: SeenFile, when: float) -> Ending:
     number = file.record.state[_STATE]
-    state = State(int(number)) if number in (0.0, 1.0, 2.0, 3.0) else None
+    state = State(int(number)) if number in tuple(State) else None
     return judge_ending(state, file.record.last_words, file.liveness, when)
 
 
@@ -168,7 +169,7 @@ def _date(record: Record, now: float, *, died_here: bool) -> float:
     It was not later than now, whatever the clock was when the record was written.
     """
     state = record.state
-    if state[_STATE] in (State.FINISHED, State.FAILED) and state[_STATE_TIME] > 0:
+    if state[_STATE] in (State.FINISHED, State.FAILED, State.ENDED) and state[_STATE_TIME] > 0:
         return min(now, state[_STATE_TIME])
     if died_here:
         return now

@@ -149,6 +149,8 @@ def _weigh(
 ) -> tuple[Reason, str]:
     if record_state is State.FINISHED:
         return "finished", "The run said that it finished."
+    if record_state is State.ENDED and liveness.exit in {None, Exit(code=0, signal=None)}:
+        return "finished", "Its interpreter ended without an exception."
     if record_state is State.FAILED:
         what = "it failed" if exception is None else f"{exception} ended it"
         return "exception", f"The run said that {what}."
@@ -166,7 +168,7 @@ def _weigh_exit(liveness: Liveness) -> tuple[Reason, str]:
             return "signal", f"The kernel says that signal {_name(number)} killed its process."
         case Exit(code=int(code)):
             reason: Reason = "exception" if code else "finished"
-            return reason, f"Its process ended with exit code {code}; the run itself said nothing."
+            return reason, f"Its process ended with exit code {code}; the run gave no reason."
     if liveness.evidence == "age":
         return "unknown", "It fell silent, and nothing else can be known of it from here."
     return "unknown", "Its process is gone; neither the run nor the kernel says how it ended."

@@ -54,7 +54,7 @@ _STATE_B = _STATE_A + STATE_SLOT_BYTES
 _LIVE_IN_TAIL = LIVE_AT - STEP_AT
 _STATE_WORD, _STATE_TIME, _NAMES = STATE["state"], STATE["state_time"], STATE["names"]
 _STEP_WALL, _STATE_WALL = STEP["wall_time"], STATE["wall_time"]
-_ENDED = (float(State.FINISHED), float(State.FAILED))
+_ENDED = (float(State.FINISHED), float(State.FAILED), float(State.ENDED))
 _SLACK_SECONDS = 60.0
 
 

@@ -1,0 +1,228 @@
+"""What a training step's record costs, in the process that trains: ours and two others in turn.
+
+Run by `training_bench` in a process of its own, because prometheus_client decides at its import,
+by PROMETHEUS_MULTIPROC_DIR, whether it writes for several processes. Prints JSON: for each recorder
+the seconds of a step, one number a block of steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from trainvitals import TrainingMonitor
+from trainvitals.runfile import BUCKET_BOUNDS
+
+STEPS = 50  # a block
+PHASES = ("forward", "backward", "optimizer")
+BATCH, LENGTH = 32, 512
+NEVER = 1e9
+_CODES = {phase: number for number, phase in enumerate((*PHASES, "data_wait"))}
+VALUES = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0}
+
+
+class Marks:
+    """Times the phases of a step, with as little code as it takes."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+        self.began = self.now
+        self.phase = "data_wait"
+        self.seconds = dict.fromkeys((*PHASES, "data_wait"), 0.0)
+
+    def mark(self, phase: str) -> None:
+        """Begin a phase."""
+        now = time.monotonic()
+        self.seconds[self.phase] += now - self.now
+        self.phase, self.now = phase, now
+
+    def end_step(self) -> float:
+        """Wait for data; give the seconds of the step."""
+        self.mark("data_wait")
+        seconds, self.began = self.now - self.began, self.now
+        return seconds
+
+
+class JSONFile:
+    """Writes the numbers of a step as JSON into a new file that takes the old one's place.
+
+    Args:
+        directory: Where.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = str(directory / "rank0.json")
+        self._marks = Marks()
+        self.mark = self._marks.mark
+        self._steps = self._samples = self._tokens = 0
+        self._train_seconds = 0.0
+
+    def update(self, samples: int, tokens: int, loss: float) -> None:
+        """End a step."""
+        seconds = self._marks.end_step()
+        self._steps += 1
+        self._samples += samples
+        self._tokens += tokens
+        self._train_seconds += seconds
+        document = {
+            "time": time.time(),
+            "phase": self._marks.phase,
+            "steps": self._steps,
+            "global_step": self._steps,
+            "epoch_step": self._steps,
+            "samples": self._samples,
+            "tokens": self._tokens,
+            "loss": loss,
+            "step_seconds": seconds,
+            "train_seconds": self._train_seconds,
+            "phase_seconds": self._marks.seconds,
+        }
+        hidden = self._path + ".tmp"
+        with open(hidden, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.rename(hidden, self._path)
+
+
+class Multiprocess:
+    """Sets the numbers of a step in prometheus_client's files for several processes.
+
+    They are those that our step record has of each step. The metrics with their labels are looked
+    up once, as a careful user does.
+    """
+
+    def __init__(self) -> None:
+        names = ("run", "rank")
+        who = ("bench", "0")
+        self._marks = Marks()
+        phases = Counter("bench_phase_seconds", "Seconds.", (*names, "phase"))
+        self._phases = {phase: phases.labels(*who, phase) for phase in (*PHASES, "data_wait")}
+        self._steps, self._samples, self._tokens = (
+            Counter(f"bench_{name}", "Sum.", names).labels(*who)
+            for name in ("steps", "samples", "tokens")
+        )
+        self._loss, self._step_seconds, self._global_step, self._epoch_step, self._progress = (
+            Gauge(f"bench_{name}", "Last.", names).labels(*who)
+            for name in ("loss", "step_seconds", "global_step", "epoch_step", "progress_seconds")
+        )
+        self._phase = Gauge("bench_phase", "The phase's number.", names).labels(*who)
+        self._done = 0
+        self._durations = Histogram(
+            "bench_step_duration_seconds", "Durations.", names, buckets=BUCKET_BOUNDS
+        ).labels(*who)
+
+    def mark(self, phase: str) -> None:
+        """Begin a phase."""
+        marks = self._marks
+        before, since = marks.phase, marks.now
+        marks.mark(phase)
+        self._phases[before].inc(marks.now - since)
+        self._phase.set(_CODES[phase])
+
+    def update(self, samples: int, tokens: int, loss: float) -> None:
+        """End a step."""
+        marks = self._marks
+        before, since = marks.phase, marks.now
+        seconds = marks.end_step()
+        self._phases[before].inc(marks.now - since)
+        self._phase.set(_CODES["data_wait"])
+        self._steps.inc()
+        self._samples.inc(samples)
+        self._tokens.inc(tokens)
+        self._loss.set(loss)
+        self._step_seconds.set(seconds)
+        self._done += 1
+        self._global_step.set(self._done)
+        self._epoch_step.set(self._done)
+        self._progress.set(time.time())
+        self._durations.observe(seconds)
+
+
+def time_step(mark: Callable[[str], object], end: Callable[[], object]) -> float:
+    """Give the seconds of one step, the mean of a block."""
+    started_at = time.perf_counter()
+    for _ in range(STEPS):
+        mark("forward")
+        mark("backward")
+        mark("optimizer")
+        end()
+    return (time.perf_counter() - started_at) / STEPS
+
+
+def time_call(call: Callable[[], object]) -> float:
+    """Give the seconds of one call, the mean of a block."""
+    started_at = time.perf_counter()
+    for _ in range(STEPS):
+        call()
+    return (time.perf_counter() - started_at) / STEPS
+
+
+def list_subjects(directory: Path) -> Mapping[str, Callable[[], float]]:
+    """Give what is timed: each gives the seconds of one step."""
+
+    def start(name: str, publish_seconds: float | None) -> TrainingMonitor:
+        monitor = TrainingMonitor(name, rank=0, run_dir=directory, publish_seconds=publish_seconds)
+        if monitor.path is None:
+            raise AssertionError("there is no run file")
+        monitor.start_epoch()
+        monitor.mark("data_wait")
+        return monitor
+
+    def time_monitor(monitor: TrainingMonitor) -> float:
+        update = monitor.update_batch
+        return time_step(monitor.mark, lambda: update(BATCH, LENGTH, loss=1.25))
+
+    def iterate(items: Sequence[None]) -> Callable[[], object]:
+        iterator = loaded.batches(item for _ in iter(int, 1) for item in items)
+        return lambda: next(iterator)
+
+    every, throttled, seldom, loaded, logged = (
+        start(name, seconds)
+        for name, seconds in (
+            ("every", 0.0),
+            ("default", None),
+            ("seldom", NEVER),
+            ("loaded", NEVER),
+            ("logged", 0.0),
+        )
+    )
+    file, multiprocess = JSONFile(directory), Multiprocess()
+    mark, next_batch = seldom.mark, iterate([None])
+    plain = iter(int, 1)
+    return {
+        "ours": lambda: time_monitor(every),
+        "json": lambda: time_step(file.mark, lambda: file.update(BATCH, BATCH * LENGTH, 1.25)),
+        "multiprocess": lambda: time_step(
+            multiprocess.mark, lambda: multiprocess.update(BATCH, BATCH * LENGTH, 1.25)
+        ),
+        "default": lambda: time_monitor(throttled),
+        "seldom": lambda: time_monitor(seldom),
+        "empty": lambda: time_step(lambda _: None, lambda: None),
+        "mark": lambda: time_call(lambda: mark("forward")),
+        "batches": lambda: time_call(next_batch),
+        "no batches": lambda: time_call(lambda: next(plain)),
+        "log": lambda: time_call(lambda: logged.log(VALUES)),
+        "call": lambda: time_call(lambda: None),
+    }
+
+
+def main() -> None:
+    """Time all in turn; every other round in the opposite order."""
+    directory, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    subjects = list_subjects(directory)
+    seconds: dict[str, list[float]] = {name: [] for name in subjects}
+    order = list(subjects)
+    for _ in range(rounds):
+        for name in order:
+            seconds[name].append(subjects[name]())
+        order.reverse()
+    json.dump({name: numbers[2:] for name, numbers in seconds.items()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
