@@ -41,6 +41,17 @@ def pair_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
     return spread([one / other for one, other in zip(ours, theirs, strict=True)])
 
 
+def median_interval(numbers: Sequence[float]) -> Spread:
+    """Give the median and its 95 % confidence interval, whatever the numbers' distribution.
+
+    By the normal approximation of how many of them lie below their true median.
+    """
+    ordered = sorted(numbers)
+    middle, half = len(ordered) / 2, 0.98 * math.sqrt(len(ordered))
+    low, high = max(0, math.floor(middle - half)), min(len(ordered) - 1, math.ceil(middle + half))
+    return Spread(ordered[low], statistics.median(ordered), ordered[high])
+
+
 class Figures:
     """What one benchmark measured.
 

@@ -11,8 +11,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -21,7 +23,6 @@ from trainvitals.runfile import BUCKET_BOUNDS
 
 STEPS = 50  # a block
 PHASES = ("forward", "backward", "optimizer")
-BATCH, LENGTH = 32, 512
 NEVER = 1e9
 _CODES = {phase: number for number, phase in enumerate((*PHASES, "data_wait"))}
 VALUES = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0}
@@ -63,12 +64,12 @@ class JSONFile:
         self._steps = self._samples = self._tokens = 0
         self._train_seconds = 0.0
 
-    def update(self, samples: int, tokens: int, loss: float) -> None:
+    def update_batch(self, batch_size: int, sequence_length: int, *, loss: float) -> None:
         """End a step."""
         seconds = self._marks.end_step()
         self._steps += 1
-        self._samples += samples
-        self._tokens += tokens
+        self._samples += batch_size
+        self._tokens += batch_size * sequence_length
         self._train_seconds += seconds
         document = {
             "time": time.time(),
@@ -84,9 +85,9 @@ class JSONFile:
             "phase_seconds": self._marks.seconds,
         }
         hidden = self._path + ".tmp"
-        with open(hidden, "w", encoding="utf-8") as file:
+        with open(hidden, "w", encoding="utf-8") as file:  # noqa: PTH123 - the quickest way, as below
             json.dump(document, file)
-        os.rename(hidden, self._path)
+        os.rename(hidden, self._path)  # noqa: PTH104
 
 
 class Multiprocess:
@@ -124,7 +125,7 @@ class Multiprocess:
         self._phases[before].inc(marks.now - since)
         self._phase.set(_CODES[phase])
 
-    def update(self, samples: int, tokens: int, loss: float) -> None:
+    def update_batch(self, batch_size: int, sequence_length: int, *, loss: float) -> None:
         """End a step."""
         marks = self._marks
         before, since = marks.phase, marks.now
@@ -132,8 +133,8 @@ class Multiprocess:
         self._phases[before].inc(marks.now - since)
         self._phase.set(_CODES["data_wait"])
         self._steps.inc()
-        self._samples.inc(samples)
-        self._tokens.inc(tokens)
+        self._samples.inc(batch_size)
+        self._tokens.inc(batch_size * sequence_length)
         self._loss.set(loss)
         self._step_seconds.set(seconds)
         self._done += 1
@@ -143,14 +144,35 @@ class Multiprocess:
         self._durations.observe(seconds)
 
 
-def time_step(mark: Callable[[str], object], end: Callable[[], object]) -> float:
+class Recorder(Protocol):
+    """What a training loop calls."""
+
+    def mark(self, phase: str) -> None:
+        """Begin a phase."""
+
+    def update_batch(self, batch_size: int, sequence_length: int, *, loss: float) -> None:
+        """End a step."""
+
+
+class Nothing:
+    """Records nothing: what the calls cost by themselves."""
+
+    def mark(self, phase: str) -> None:
+        """Begin a phase."""
+
+    def update_batch(self, batch_size: int, sequence_length: int, *, loss: float) -> None:
+        """End a step."""
+
+
+def time_step(recorder: Recorder) -> float:
     """Give the seconds of one step, the mean of a block."""
+    mark, update_batch = recorder.mark, recorder.update_batch
     started_at = time.perf_counter()
     for _ in range(STEPS):
         mark("forward")
         mark("backward")
         mark("optimizer")
-        end()
+        update_batch(32, 512, loss=1.25)
     return (time.perf_counter() - started_at) / STEPS
 
 
@@ -173,14 +195,6 @@ def list_subjects(directory: Path) -> Mapping[str, Callable[[], float]]:
         monitor.mark("data_wait")
         return monitor
 
-    def time_monitor(monitor: TrainingMonitor) -> float:
-        update = monitor.update_batch
-        return time_step(monitor.mark, lambda: update(BATCH, LENGTH, loss=1.25))
-
-    def iterate(items: Sequence[None]) -> Callable[[], object]:
-        iterator = loaded.batches(item for _ in iter(int, 1) for item in items)
-        return lambda: next(iterator)
-
     every, throttled, seldom, loaded, logged = (
         start(name, seconds)
         for name, seconds in (
@@ -191,20 +205,19 @@ def list_subjects(directory: Path) -> Mapping[str, Callable[[], float]]:
             ("logged", 0.0),
         )
     )
-    file, multiprocess = JSONFile(directory), Multiprocess()
-    mark, next_batch = seldom.mark, iterate([None])
-    plain = iter(int, 1)
+    mark, watched, plain = seldom.mark, loaded.batches(iter(int, 1)), iter(int, 1)
+    recorders = {
+        "ours": every,
+        "json": JSONFile(directory),
+        "multiprocess": Multiprocess(),
+        "default": throttled,
+        "seldom": seldom,
+        "nothing": Nothing(),
+    }
     return {
-        "ours": lambda: time_monitor(every),
-        "json": lambda: time_step(file.mark, lambda: file.update(BATCH, BATCH * LENGTH, 1.25)),
-        "multiprocess": lambda: time_step(
-            multiprocess.mark, lambda: multiprocess.update(BATCH, BATCH * LENGTH, 1.25)
-        ),
-        "default": lambda: time_monitor(throttled),
-        "seldom": lambda: time_monitor(seldom),
-        "empty": lambda: time_step(lambda _: None, lambda: None),
+        **{name: partial(time_step, recorder) for name, recorder in recorders.items()},
         "mark": lambda: time_call(lambda: mark("forward")),
-        "batches": lambda: time_call(next_batch),
+        "batches": lambda: time_call(lambda: next(watched)),
         "no batches": lambda: time_call(lambda: next(plain)),
         "log": lambda: time_call(lambda: logged.log(VALUES)),
         "call": lambda: time_call(lambda: None),

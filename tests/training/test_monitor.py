@@ -681,3 +681,27 @@ def test_a_batch_of_odd_types_is_counted(make):
     monitor.update_batch(True, tokens=4)  # noqa: FBT003 - what some loops pass
     words = read(monitor)
     assert (words["samples"], words["tokens"]) == (3.0, 10.0)
+
+
+def test_a_value_that_cannot_be_read_is_told_once(make, caplog):
+    """An array of another framework is not waited for; what to pass instead is said."""
+
+    class Array:
+        """An array that is computed in the background."""
+
+    monitor = make()
+    for _ in range(3):
+        monitor.update_batch(1, loss=Array())
+    assert "loss" not in read(monitor)
+    (told,) = [record.message for record in caplog.records]
+    assert told.startswith("training monitor: a value of type Array cannot be read without waiting")
+    assert monitor.errors.count == 0
+
+
+def test_what_waits_to_be_read_is_bounded(make):
+    """Of 100 tensors on a device 64 names wait for theirs; the others are counted as dropped."""
+    torch = pytest.importorskip("torch")
+    monitor = make()
+    monitor.log({f"m{index}": torch.empty((), device="meta") for index in range(100)})
+    monitor.finish()
+    assert read(monitor)["dropped_names"] == 36

@@ -65,6 +65,7 @@ PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.001, 0.5
 _STATE_SECONDS = 0.05
 # A count has at most so many bits: far beyond any step, and a float64 counts thousands of them.
 # Shifted by as many, what is left of a negative number is not 0 either.
+_MOST_WAITING = 1000  # what other threads log while the loop takes no step
 _COUNT_BITS = 40
 
 _STEP_VALUES = {
@@ -172,7 +173,7 @@ class StepRecorder:
         self._readers = {at: Values() for at in _STEP_VALUES.values()}
         self._late: dict[tuple[str, str | None], Values] = {}
         self._told: set[str] = set()
-        self._inbox: deque[tuple[Mapping[str, object], str | None]] = deque()
+        self._inbox: deque[tuple[Mapping[str, object], str | None]] = deque(maxlen=_MOST_WAITING)
         now = monotonic()
         self._wall_offset = clock() - now
         for at in _FROM_ZERO:
@@ -380,6 +381,11 @@ class StepRecorder:
         """Take a value that may be no float, and may be on a device that does not have it yet."""
         number = value if type(value) is float else self._readers[at].read(value)
         if number is None:
+            if not hasattr(value, "is_cpu"):
+                self._tell_once(
+                    f"a value of type {type(value).__name__} cannot be read without waiting; pass a "
+                    "float where the loop has one anyway"
+                )
             return
         if at == _LOSS:
             self._take_loss(number)
@@ -422,10 +428,15 @@ class StepRecorder:
 
     def _read_named(self, name: str, value: object, split: str | None) -> list[tuple[str, float]]:
         """Read a named value; one that a device does not have yet is read in a later second."""
-        reader = self._late.get((name, split)) or Values()
+        if type(value) is float:
+            return [(name, value)]
+        reader = self._late.get((name, split), self._values)
+        if reader is self._values and not getattr(value, "is_cpu", True):
+            if len(self._late) == MOST_METRICS:
+                self._journal.add("dropped_names")
+                return []
+            reader = self._late[name, split] = Values()
         number = reader.read(value)
-        if number is None and len(self._late) < MOST_METRICS:
-            self._late[name, split] = reader
         return [] if number is None else [(name, number)]
 
     def _take_late(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sources.training.rows import write_record
-from trainvitals.runfile import Record
+from tests.sources.training.rows import NOON, write_record
+from trainvitals.runfile import Identity, Record
 from trainvitals.sources.training.stragglers import Slowness, StragglerJudge
 
 # Seconds per step; the ranks wait for the slowest in the backward pass, so all steps last 1 s.
@@ -129,6 +129,16 @@ def test_a_run_that_was_started_again_is_judged_from_its_new_beginning():
     again.train(3)
     assert again.verdicts() == {}
     assert again.stragglers(3)[-1] == ["1"]
+
+
+def test_a_restart_that_caught_up_between_two_readings_is_seen():
+    """Its totals are those of another process, so a window never reaches from one to the other."""
+    judge = StragglerJudge()
+    words = {"steps": 5.0, "train_seconds": 5.0, "total_forward": 4.0}
+    judge.judge({rank: write_record(**words) for rank in ("0", "1")})
+    words = {"steps": 45.0, "train_seconds": 45.0, "total_forward": 9.0}
+    again = write_record(identity=Identity("llama", created_time=NOON), **words)
+    assert judge.judge({"0": again, "1": write_record(**words)}) == {}
 
 
 def test_a_rank_that_dies_is_no_longer_compared_with():

@@ -85,7 +85,7 @@ class DeathRegister:
         is_settled = death.ending.reason != "unknown" and (
             file.record.state[_STATE] != State.ENDED or file.liveness.exit is not None
         )
-        if not death.is_told and (is_settled or now - death.seen_at >= PATIENCE_SECONDS):
+        if not death.is_told and (is_settled or abs(now - death.seen_at) >= PATIENCE_SECONDS):
             death.is_told = True
             self._count(key, run, death.ending)
             _tell(run, file, death.ending)

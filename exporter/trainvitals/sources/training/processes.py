@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import struct
@@ -29,6 +30,7 @@ _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO = struct.Struct("=Q52xi")
 _STAT_BYTES = 4096
+_MOST_MAPS_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,10 @@ def read_process_state(pid: int, *, procfs: Path = Path("/proc")) -> ProcessStat
 
 
 def may_map(pid: int, inode: int, *, procfs: Path = Path("/proc")) -> bool:
-    """Tell whether a process may have a file mapped to write to it; True where that is not shown.
+    """Tell whether a process may have a file mapped to write to it.
+
+    True where that is not shown, and where the process maps so much that to look at all of it would
+    take long.
 
     Args:
         pid: The process.
@@ -80,12 +85,22 @@ def may_map(pid: int, inode: int, *, procfs: Path = Path("/proc")) -> bool:
         procfs: Where processes are found.
     """
     try:
-        maps = Path(f"{procfs}/{pid}/maps").read_bytes()
+        with open(f"{procfs}/{pid}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
+            maps = _read_at_most(file, _MOST_MAPS_BYTES)
     except OSError:
+        return True
+    if len(maps) >= _MOST_MAPS_BYTES:
         return True
     number = b"%d" % inode
     shared = [line.split(maxsplit=5) for line in maps.splitlines() if b" rw-s " in line]
     return not maps or any(columns[4] == number for columns in shared)
+
+
+def _read_at_most(file: io.FileIO, most_bytes: int) -> bytes:
+    data = b""
+    while len(data) < most_bytes and (more := file.read(most_bytes - len(data))):
+        data += more
+    return data
 
 
 class Watch:

@@ -56,6 +56,7 @@ class StragglerJudge:
 
     def __init__(self) -> None:
         self._ranks: dict[str, _Rank] = {}
+        self._starts: dict[str, float] = {}
 
     def judge(self, records: Mapping[str, Record]) -> Mapping[str, Slowness]:
         """Take up what the living ranks tell now.
@@ -72,9 +73,11 @@ class StragglerJudge:
             for rank, record in records.items()
             if record.step[_STEPS] >= 0
         }
-        if self._ranks.keys() != current.keys() or any(
+        starts = {rank: _date_start(records[rank]) for rank in current}
+        if starts != self._starts or any(
             current[rank][0] < kept.origin[0] for rank, kept in self._ranks.items()
         ):  # somebody came, went or started anew, so windows begin anew
+            self._starts = starts
             self._ranks = {rank: _Rank(row) for rank, row in current.items()}
         elif len(current) > 1 and all(
             row[0] - self._ranks[rank].origin[0] >= WINDOW_STEPS for rank, row in current.items()
@@ -101,6 +104,10 @@ class StragglerJudge:
             is_certain = len(kept.slow) == WINDOWS and len(set(kept.slow)) == 1
             kept.slowness = Slowness(ratios, kept.slow[0] if is_certain else was)
             kept.origin = current[rank]
+
+
+def _date_start(record: Record) -> float:
+    return 0.0 if record.identity is None else record.identity.created_time
 
 
 def _pick_totals(step: Sequence[float]) -> tuple[float, ...]:

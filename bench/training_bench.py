@@ -1,0 +1,257 @@
+"""What a training run pays for being watched, and what reading 64 of its ranks takes (goal 15)."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.figures import Figures, Spread, is_quick, median_interval, pair_ratio, spread
+from bench.subjects import ROOT, START_SECONDS, environment
+from trainvitals.collectors.training import TrainingCollector
+from trainvitals.exposition import Exposition
+from trainvitals.lightning import ResourceMonitorCallback
+from trainvitals.sources.training.directory import RunDirectory
+from trainvitals.sources.training.source import TrainingOptions, TrainingSource
+
+STEP_ROUNDS, QUICK_STEP_ROUNDS = 2000, 200
+IMPORTS, QUICK_IMPORTS = 40, 10
+FIT_ROUNDS, QUICK_FIT_ROUNDS = 250, 25
+READINGS, QUICK_READINGS = 200, 30
+RANKS = 64
+READING_GAP_SECONDS = 0.15  # each rank has stepped since the reading before
+SHARED_MEMORY = "/dev/shm"
+Seconds = Mapping[str, Sequence[float]]
+
+IMPORT_CODE = """\
+import sys, time
+sys.path.insert(0, sys.argv[1])
+started_at = time.perf_counter()
+{}
+print(time.perf_counter() - started_at)
+"""
+# What a trainer has loaded of the standard library before it comes to us.
+LOADED = "import argparse, dataclasses, json, logging, pathlib, typing"
+IMPORTS_TIMED = {
+    "package": "import trainvitals",
+    "monitor": "from trainvitals import TrainingMonitor",
+}
+
+
+def measure_steps(directory: Path, rounds: int) -> Seconds:
+    """Time the recorders; see `step_costs`."""
+    (directory / "multiprocess").mkdir()
+    settings = {"PROMETHEUS_MULTIPROC_DIR": str(directory / "multiprocess")}
+    answer: Seconds = json.loads(run_module("step_costs", directory, rounds, settings=settings))
+    return answer
+
+
+def report_steps(figures: Figures, seconds: Seconds) -> None:
+    """Enter what a step's record costs."""
+    ours = seconds["ours"]
+    shown = show_microseconds(ours)
+    for goal, peer in (("15a", "json"), ("15d", "multiprocess")):
+        figures.reach(
+            goal, pair_ratio(ours, seconds[peer]), ours=shown, peer=show_microseconds(seconds[peer])
+        )
+    for goal, name, note in (
+        ("15b", "ours", "every step is published"),
+        ("15c", "default", "by default steps of less than 1 ms are published together"),
+    ):
+        figures.reach(
+            goal,
+            spread([each * 1e6 for each in seconds[name]]),
+            ours=show_microseconds(seconds[name]),
+            note=f"{note}; the loop around it costs {show_microseconds(seconds['nothing'])}",
+        )
+    figures.tell("a mark", show_microseconds(subtract(seconds["mark"], seconds["call"])))
+    figures.tell(
+        "batches(), a batch", show_microseconds(subtract(seconds["batches"], seconds["no batches"]))
+    )
+    figures.tell(
+        "log() of five names, published",
+        show_microseconds(subtract(seconds["log"], seconds["call"])),
+    )
+
+
+def subtract(these: Sequence[float], those: Sequence[float]) -> list[float]:
+    """Give the differences of pairs that were measured next to each other."""
+    return [one - other for one, other in zip(these, those, strict=True)]
+
+
+def show_microseconds(seconds: Sequence[float]) -> str:
+    """Show median and minimum."""
+    return f"{statistics.median(seconds) * 1e6:.2f} us (least {min(seconds) * 1e6:.2f})"
+
+
+def report_imports(figures: Figures, count: int) -> None:
+    """Time imports in fresh interpreters, in turn, by their own clock: their start is not in it."""
+    codes = {
+        **{name: IMPORT_CODE.format(line) for name, line in IMPORTS_TIMED.items()},
+        "late": f"{LOADED}\n{IMPORT_CODE.format(IMPORTS_TIMED['monitor'])}",
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in codes}
+    for _ in range(1 + count):  # the first compiles
+        for name, code in codes.items():
+            command = [sys.executable, "-I", "-c", code, str(ROOT / "exporter")]
+            answer = subprocess.run(command, env=environment(None), capture_output=True, check=True)
+            seconds[name].append(float(answer.stdout))
+    for goal, name in (("15e", "package"), ("15f", "monitor")):
+        numbers = [each * 1e3 for each in seconds[name][1:]]
+        figures.reach(goal, spread(numbers), note=f"least {min(numbers):.3g} ms")
+    late = [each * 1e3 for each in seconds["late"][1:]]
+    figures.tell(
+        "import of TrainingMonitor, ms, where the standard library's usual modules are loaded",
+        f"{spread(late)}, least {min(late):.3g}",
+    )
+
+
+def report_loops(figures: Figures, directory: Path, rounds: int) -> None:
+    """Enter what real loops lose; see `fit_costs`."""
+    run_module("fit_costs", directory, rounds)
+    answer: Mapping[str, Seconds] = json.loads((directory / "answer.json").read_text())
+    fit, loop = answer["lightning"], answer["loop"]
+    share = time_sample()
+    for goal, ours, peer, more in (
+        ("15g", fit["enabled"], fit["absent"], share),
+        ("15h", fit["disabled"], fit["absent"], 0.0),
+        ("15i", loop["watched"], loop["plain"], 0.0),
+    ):
+        ratios = [one / other for one, other in zip(ours, peer, strict=True)]
+        low, middle, high = (number + more for number in median_interval(ratios))
+        figures.reach(
+            goal,
+            Spread(low, middle, high),
+            ours=f"{statistics.median(ours) * 1e3:.3f} ms",
+            peer=f"{statistics.median(peer) * 1e3:.3f} ms",
+            note=f"in brackets is the 95 % confidence interval of the median of {len(ratios)} pairs"
+            + (f"; {more:.4f} of it is the look at the resources once a second" if more else ""),
+        )
+
+
+def time_sample() -> float:
+    """Give the seconds that the callback spends on what it reads once a second."""
+    with tempfile.TemporaryDirectory() as directory:
+        callback = ResourceMonitorCallback(timeseries_path=directory)
+        seconds = []
+        for _ in range(20):
+            time.sleep(0.05)
+            started_at = time.perf_counter()
+            callback.get_gpu_metrics()
+            callback.get_cpu_memory_metrics()
+            callback.get_io_metrics()
+            seconds.append(time.perf_counter() - started_at)
+    return statistics.median(seconds)
+
+
+def report_reading(figures: Figures, directory: Path, count: int) -> None:
+    """Time readings of ranks that live and step."""
+    with rank_fleet(directory) as run_dir:
+        plain = RunDirectory(run_dir)
+        collector = TrainingCollector(TrainingSource(TrainingOptions(run_dir)))
+        exposition = Exposition()
+
+        def read_files() -> None:
+            if len(plain.read(time.time()).files) != RANKS:
+                raise AssertionError("a rank is missing")
+
+        def make_page() -> int:
+            reading = collector.read(time.monotonic() + 5)
+            if len(reading.ranks) != RANKS:
+                raise AssertionError("a rank is missing")
+            return exposition.write(collector.express(reading)).count(b"\ntraining_")
+
+        wait_for_ranks(plain)
+        series = make_page()
+        seconds = time_in_turn({"files": read_files, "page": make_page}, count)
+        collector.close()
+        plain.close()
+    figures.reach(
+        "15j",
+        spread([each * 1e3 for each in seconds["files"]]),
+        note=f"least {min(seconds['files']) * 1e3:.2f} ms; {RANKS} processes that step meanwhile",
+    )
+    figures.tell(
+        f"{RANKS} ranks, read, judged and written as {series} series, ms",
+        f"{spread([each * 1e3 for each in seconds['page']])}, least {min(seconds['page']) * 1e3:.2f}",
+    )
+
+
+def time_in_turn(calls: Mapping[str, Callable[[], object]], rounds: int) -> Seconds:
+    """Give the seconds of each call, every other round in the opposite order."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    order = list(calls)
+    for _ in range(2 + rounds):
+        time.sleep(READING_GAP_SECONDS)
+        for name in order:
+            started_at = time.perf_counter()
+            calls[name]()
+            seconds[name].append(time.perf_counter() - started_at)
+        order.reverse()
+    return {name: numbers[2:] for name, numbers in seconds.items()}
+
+
+@contextmanager
+def rank_fleet(directory: Path) -> Iterator[Path]:
+    """Start so many ranks; see `rank_fleet`."""
+    run_dir = directory / "fleet"
+    command = [sys.executable, "-m", "bench.rank_fleet", str(run_dir), str(RANKS)]
+    fleet = subprocess.Popen(command, env=settings_for({}), stdin=subprocess.PIPE)
+    try:
+        yield run_dir
+    finally:
+        fleet.communicate()
+
+
+def wait_for_ranks(directory: RunDirectory) -> None:
+    """Wait until each has a run file.
+
+    Raises:
+        RuntimeError: One has none after a while.
+    """
+    until = time.monotonic() + START_SECONDS
+    while len(directory.read(time.time()).files) < RANKS:
+        if time.monotonic() > until:
+            raise RuntimeError(f"not all of {RANKS} ranks started")
+        time.sleep(0.1)
+
+
+def run_module(
+    name: str, directory: Path, rounds: int, *, settings: Mapping[str, str] | None = None
+) -> bytes:
+    """Run a module of these benchmarks in a process of its own; give what it printed."""
+    command = [sys.executable, "-m", f"bench.{name}", str(directory), str(rounds)]
+    answer = subprocess.run(
+        command, env=settings_for(settings or {}), stdout=subprocess.PIPE, check=True
+    )
+    return answer.stdout
+
+
+def settings_for(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Give the environment of a process that finds our sources and these benchmarks."""
+    own = environment(None)
+    return {**own, "PYTHONPATH": f"{own['PYTHONPATH']}{os.pathsep}{ROOT}", **settings}
+
+
+def main() -> None:
+    """Measure."""
+    quick = is_quick("training")
+    figures = Figures("training", quick=quick)
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY, prefix="trainvitals-bench-") as name:
+        directory = Path(name)
+        report_steps(figures, measure_steps(directory, QUICK_STEP_ROUNDS if quick else STEP_ROUNDS))
+        report_imports(figures, QUICK_IMPORTS if quick else IMPORTS)
+        report_loops(figures, directory, QUICK_FIT_ROUNDS if quick else FIT_ROUNDS)
+        report_reading(figures, directory, QUICK_READINGS if quick else READINGS)
+    figures.write()
+
+
+if __name__ == "__main__":
+    main()
