@@ -150,7 +150,13 @@ def fit(rounds: int, batch: Batch, run_dir: Path) -> list[tuple[str, list[float]
         options = {"log_interval": BLOCK, "timeseries_path": str(run_dir / "csv")}
         enabled = ResourceMonitorCallback(monitor=monitor, **options)
         disabled = ResourceMonitorCallback(enabled=False, **options)
-        turns = Turns({"absent": [], "disabled": [disabled], "enabled": [enabled]})
+        variants = {
+            "absent": [],
+            "bare": [Callback()],
+            "disabled": [disabled],
+            "enabled": [enabled],
+        }
+        turns = Turns(variants)
         trainer = Trainer(
             max_epochs=1,
             accelerator="cpu",
@@ -161,7 +167,7 @@ def fit(rounds: int, batch: Batch, run_dir: Path) -> list[tuple[str, list[float]
             callbacks=[enabled, disabled, turns],
             default_root_dir=run_dir,
         )
-        data = Batches(batch, 1 + (rounds + 2) * 3 * BLOCK)
+        data = Batches(batch, 1 + (rounds + 2) * len(variants) * BLOCK)
         trainer.fit(Model(), DataLoader(data, batch_size=None))
     if enabled.errors.count:
         raise AssertionError("the callback failed; see its log")
@@ -210,7 +216,7 @@ def main() -> None:
     random.seed(1)
     batch = make_batch(choose_size())
     answer = {
-        "lightning": sum_up(fit(rounds, batch, run_dir), 3),
+        "lightning": sum_up(fit(rounds, batch, run_dir), 4),
         "loop": sum_up(loop(rounds, batch, run_dir), 2),
     }
     (run_dir / "answer.json").write_text(json.dumps(answer))

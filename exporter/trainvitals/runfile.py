@@ -376,7 +376,7 @@ def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
     """
     began = _LIVE.unpack_from(data, at)
     newest = max(began)
-    if not newest or not all(0 <= seconds < _MOST_SECONDS for seconds in began):
+    if not 0 < newest < _MOST_SECONDS:
         return None
     phase = began.index(newest)
     return (int(newest * 1e9), phase) if phase < len(Phase) else None

@@ -14,7 +14,7 @@ from trainvitals.postmortem.quantities import (
     write_number,
     write_rate,
 )
-from trainvitals.runfile import ALERTS, PHASE_NAMES, STATE
+from trainvitals.runfile import ABSENT, ALERTS, PHASE_NAMES, STATE
 
 _MOST_METRICS, _MOST_DEVICES, _MOST_PHASES = 8, 8, 4
 _LEAST_SHARE, _LEAST_AGE_SECONDS = 0.01, 1.0
@@ -151,10 +151,10 @@ def _describe_loss(start: Start) -> list[str]:
 
 def _describe_metrics(start: Start) -> list[str]:
     named = [
-        (clean_text(name), split, start.record.state[_METRICS + number])
-        for number, (name, split) in enumerate(start.record.metrics)
+        (clean_text(name), start.record.state[_METRICS + number])
+        for number, (name, _) in enumerate(start.record.metrics)
     ]
-    parts = [f"{name} {write_number(value)}" for name, _, value in named if name]
+    parts = [f"{name} {write_number(value)}" for name, value in named if name and value != ABSENT]
     more = len(parts) - _MOST_METRICS
     return [*parts[:_MOST_METRICS], f"and {more} more" if more > 0 else ""]
 

@@ -127,7 +127,7 @@ def _list_metrics(record: Record) -> list[dict[str, object]]:
     return [
         {"name": clean_text(name), "split": split, "value": record.state[_METRICS + number]}
         for number, (name, split) in enumerate(record.metrics)
-        if name
+        if name and record.state[_METRICS + number] != ABSENT
     ]
 
 

@@ -96,7 +96,7 @@ def read_findings(
         incompatible=incompatible,
         omitted=omitted,
         disbelieved=sum(
-            not start.liveness.is_alive and _has_unbelievable_note(file.path)
+            not start.liveness.is_alive and file.can_be_noted and _has_unbelievable_note(file.path)
             for file, start in zip(files, starts, strict=True)
         ),
     )
@@ -203,7 +203,7 @@ def _judge_start(file: SeenFile, identity: Identity, attempt: int, scene: _Scene
 
 def _find_ending(file: SeenFile, identity: Identity, liveness: Liveness) -> tuple[Ending, bool]:
     """Tell how a dead rank ended, and whether the time of it is known."""
-    note = read_ending(file.path)
+    note = read_ending(file.path) if file.can_be_noted else None
     number = file.record.state[_STATE]
     state = State(int(number)) if number in tuple(State) else None
     has_said_so = state in _ENDED and 0 < file.record.state[_STATE_TIME] < _LATEST_TIME

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from trainvitals.sources.training.numbers import find_pairs, parse_number
+from trainvitals.sources.training.pairs import find_pairs, parse_number
 from trainvitals.sources.training.patterns import SLOW_SECONDS, Pattern
 from trainvitals.sources.training.scalars import RunScalars
 from trainvitals.sources.training.vocabulary import clean_name

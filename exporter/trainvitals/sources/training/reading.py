@@ -104,6 +104,7 @@ def describe_record(record: Record) -> dict[str, object]:
     metrics = [
         {"name": name, "split": split, "value": record.state[_METRICS + number]}
         for number, (name, split) in enumerate(record.metrics)
+        if name and record.state[_METRICS + number] != ABSENT
     ]
     document: dict[str, object] = {
         name: value

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainvitals.sources.training.numbers import find_pairs, parse_number
+from trainvitals.sources.training.pairs import find_pairs, parse_number
 
 
 @pytest.mark.parametrize(
