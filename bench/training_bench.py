@@ -71,19 +71,18 @@ def report_steps(figures: Figures, seconds: Seconds) -> None:
             ours=show_microseconds(seconds[name]),
             note=f"{note}; the loop around it costs {show_microseconds(seconds['nothing'])}",
         )
-    figures.tell("a mark", show_microseconds(subtract(seconds["mark"], seconds["call"])))
-    figures.tell(
-        "batches(), a batch", show_microseconds(subtract(seconds["batches"], seconds["no batches"]))
-    )
-    figures.tell(
-        "log() of five names, published",
-        show_microseconds(subtract(seconds["log"], seconds["call"])),
-    )
+    for name, subject, rest in (
+        ("a mark", "mark", "call"),
+        ("batches(), a batch", "batches", "no batches"),
+        ("log() of five names, published", "log", "call"),
+    ):
+        figures.tell(name, show_difference(seconds[subject], seconds[rest]))
 
 
-def subtract(these: Sequence[float], those: Sequence[float]) -> list[float]:
-    """Give the differences of pairs that were measured next to each other."""
-    return [one - other for one, other in zip(these, those, strict=True)]
+def show_difference(these: Sequence[float], those: Sequence[float]) -> str:
+    """Show by how much medians and minima differ."""
+    middle = statistics.median(these) - statistics.median(those)
+    return f"{middle * 1e6:.2f} us (least {(min(these) - min(those)) * 1e6:.2f})"
 
 
 def show_microseconds(seconds: Sequence[float]) -> str:
@@ -134,6 +133,11 @@ def report_loops(figures: Figures, directory: Path, rounds: int) -> None:
             note=f"in brackets is the 95 % confidence interval of the median of {len(ratios)} pairs"
             + (f"; {more:.4f} of it is the look at the resources once a second" if more else ""),
         )
+
+    hooks = [one / other for one, other in zip(fit["bare"], fit["absent"], strict=True)]
+    figures.tell(
+        "Lightning: with a callback that does nothing / without", str(median_interval(hooks))
+    )
 
 
 def time_sample() -> float:

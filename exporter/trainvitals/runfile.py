@@ -378,7 +378,8 @@ def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
     newest = max(began)
     if not 0 < newest < _MOST_SECONDS:
         return None
-    phase = began.index(newest)
+    # A step that ends and what follows it may have one stamp; what follows has the higher number.
+    phase = len(began) - 1 - began[::-1].index(newest)
     return (int(newest * 1e9), phase) if phase < len(Phase) else None
 
 

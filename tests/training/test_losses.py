@@ -149,6 +149,29 @@ def test_the_mean_stays_between_the_losses(losses: list[float]):
     assert min(finite) - slack <= watch.ema <= max(finite) + slack
 
 
+@given(
+    st.lists(st.sampled_from([1.0, 1.1, 1.2, 1.3, 5.0, 9.0, math.nan, math.inf]), max_size=400),
+    st.lists(st.integers(1, 90), max_size=20),
+)
+def test_many_losses_at_once_are_judged_as_one_by_one(losses: list[float], sizes: list[int]):
+    """How many are told at a time changes nothing."""
+    one_by_one, at_once = watch_of(*losses), LossWatch()
+    rest = losses
+    for size in [*sizes, len(losses)]:
+        at_once.see(*rest[:size])
+        rest = rest[size:]
+    for name in ("ema", "nonfinite", "is_spiking", "spikes"):
+        assert getattr(at_once, name) == getattr(one_by_one, name)
+
+
+def test_the_loss_of_a_spike_is_kept():
+    """It is the fifth in the row, however long the spike lasts."""
+    assert math.isnan(watch_of(1.0).spike_loss)
+    watch = LossWatch()
+    watch.see(*[1.0, 1.2] * 25, 3.0, 3.0, 3.0, 3.0, 7.0, 8.0, 1.0)
+    assert (watch.spikes, watch.spike_loss, watch.is_spiking) == (1, 7.0, False)
+
+
 def test_no_evaluation_has_no_best():
     """Unknown is None."""
     watch = EvaluationWatch("min")

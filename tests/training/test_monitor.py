@@ -367,6 +367,28 @@ def test_values_that_are_not_finite_are_counted(make):
     assert words["loss_ema"] == 1.0
 
 
+def test_a_spike_that_is_over_was_one(make):
+    """It is counted although the losses are looked at together; its event has its fifth loss."""
+    monitor = make()
+    for loss in [1.0] * 50 + [9.0] * 6 + [1.0]:
+        monitor.update_batch(1, loss=loss)
+    monitor.finish()
+    words = read(monitor)
+    assert (words["loss_spikes"], words.get("loss_spike", 0.0), words["loss"]) == (1.0, 0.0, 1.0)
+    events = [words[f"event_code_{index}"] for index in range(4) if f"event_code_{index}" in words]
+    spike = events.index(runfile.EVENTS.index("loss_spike"))
+    assert words[f"event_value_{spike}"] == 9.0
+
+
+def test_a_step_that_takes_long_is_published_with_what_is_told_once_a_second(make, clock):
+    """A NaN is counted in the record of its own step, not in the next one."""
+    monitor = make()
+    for loss in (1.0, math.nan):
+        clock.pass_seconds(60.0)
+        monitor.update_batch(1, loss=loss)
+    assert read(monitor)["nonfinite_losses"] == 1.0
+
+
 def test_progress_totals_and_checkpoints_are_told(make, clock):
     """What there is to do, what was done, and when it was last made safe."""
     monitor = make(total_epochs=3, epoch_steps=100, global_step=500)

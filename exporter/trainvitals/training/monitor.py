@@ -96,7 +96,7 @@ class TrainingMonitor(StepRecorder):
         checkpoint_max_age_seconds: An older last checkpoint is worth an alert.
         run_dir: Where the file is made; TRAINVITALS_RUN_DIR or /dev/shm/trainvitals when None.
         enabled: False makes every method do nothing.
-        environ: The environment, for what the launcher says.
+        environ: The environment, for what the launcher says; the process's own when None.
         monotonic: Tells seconds on a clock that never jumps.
         clock: Tells Unix seconds.
         publish_seconds: Steps that follow each other faster are published together; 1 ms when
@@ -132,7 +132,7 @@ class TrainingMonitor(StepRecorder):
         checkpoint_max_age_seconds: float | None = None,
         run_dir: str | os.PathLike[str] | None = None,
         enabled: bool = True,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
         publish_seconds: float | None = None,
