@@ -143,6 +143,8 @@ class TrainingMonitor(StepRecorder):
         self.path: Path | None = None
         self.start_time: float | None = None
         self.errors = Errors("the training monitor", partial(_switch_off, weakref.ref(self)))
+        if environ is None:
+            environ = os.environ  # as a default it would be shown, secrets and all, by help()
         self._is_open = self._is_over = False
         self._thread = get_ident()
         self._stack: list[str] = []
