@@ -105,10 +105,11 @@ def test_a_living_trainer_is_alive_by_its_lock(trainer):
 
 
 def test_a_stopped_trainer_is_alive_and_stopped(trainer, ear):
-    """SIGSTOP shows as T."""
+    """SIGSTOP shows as T, once the last record is more than a moment old."""
     os.kill(trainer.pid, signal.SIGSTOP)
-    wait_until(lambda: ear.listen().state == "T")
-    assert ear.listen().is_alive
+    wait_until(lambda: ear.listen(age_seconds=1.0).state == "T")
+    assert ear.listen(age_seconds=1.0).is_alive
+    assert ear.listen(age_seconds=0.1).state == "R"
 
 
 def test_sigkill_is_told_at_once(trainer, ear):

@@ -36,6 +36,8 @@ _SIGKILL = 9
 # To list what a process maps takes a millisecond. What takes a writer's place also takes its lock, so
 # the first time that the lock is missed is the one that counts.
 _ASKED_EVERY = 16
+_BUSY_SECONDS = 0.2
+_RUNNING = "R"
 
 Evidence = Literal["lock", "pid", "age"]
 
@@ -182,8 +184,14 @@ class Pulse:
         if not self._was_locked:
             self._was_locked = True
             self._begin_watch(holder)
-        letter = None if self._watch is None else self._watch.read_letter()
-        return self._say_alive("lock", letter)
+        return self._say_alive("lock", self._read_letter(age_seconds))
+
+    def _read_letter(self, age_seconds: float) -> str | None:
+        if self._watch is None:
+            return None
+        # Who wrote a moment ago runs; to ask the kernel costs more than all else of a reading.
+        is_busy = self._alive is not None and 0 <= age_seconds < _BUSY_SECONDS
+        return _RUNNING if is_busy else self._watch.read_letter()
 
     def close(self) -> None:
         """Stop following the process."""
