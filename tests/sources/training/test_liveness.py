@@ -97,7 +97,7 @@ def test_a_lock_for_reading_is_no_sign_of_life(tmp_path: Path):
 def test_a_living_trainer_is_alive_by_its_lock(trainer):
     """The lock says that it lives, and /proc what it does."""
     ear = Ear(trainer.path)
-    wait_until(lambda: ear.listen().state == "S")
+    wait_until(lambda: ear.listen(age_seconds=1.0).state == "S")
     liveness = ear.listen()
     assert (liveness.is_alive, liveness.evidence) == (True, "lock")
     assert (liveness.host_pid, liveness.exit, liveness.oom_killed) == (trainer.pid, None, False)
