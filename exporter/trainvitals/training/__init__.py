@@ -1,1 +1,1 @@
-"""The training client: what a training loop tells, at a microsecond a step."""
+"""The training client: what a training loop tells, at a few microseconds a step."""

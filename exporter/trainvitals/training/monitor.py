@@ -1,4 +1,4 @@
-"""What a training loop calls: three lines that cost about a microsecond a step.
+"""What a training loop calls: three lines that cost a few microseconds a step.
 
 Nothing here raises into the loop, waits for a device, takes a lock or makes a system call on a
 step. Times are those of the host's clock.
@@ -33,6 +33,7 @@ from trainvitals.training.recorder import (
 )
 from trainvitals.training.steps import PUBLISH_ON_DISK_SECONDS, PUBLISH_SECONDS, StepRecorder
 from trainvitals.training.upkeep import Upkeep
+from trainvitals.training.waits import Batches, PhaseContext
 
 DEFAULT_RUN_DIR = "/dev/shm/trainvitals"  # noqa: S108 - a sticky directory, and the documented default
 
@@ -65,7 +66,7 @@ _RECORDING = (
 
 
 class TrainingMonitor(StepRecorder):
-    """Tells how a training run is doing, at about a microsecond a step.
+    """Tells how a training run is doing, at a few microseconds a step.
 
     What it tells is written to a small file in the run directory, where the exporter finds it.
     No method raises, waits for a device or talks to another process. After ten errors of its own
@@ -265,14 +266,14 @@ class TrainingMonitor(StepRecorder):
         Args:
             name: As for `mark`.
         """
-        return _PhaseContext(self, name)
+        return PhaseContext(self, name)
 
     def batches(self, iterable: Iterable[Item]) -> Iterator[Item]:
         """Go through a data loader, and time how long each batch is waited for.
 
         An exception of the loader is counted and passes; who catches it may ask for more.
         """
-        return _Batches(self, iterable)
+        return Batches(self, iterable)
 
     @guard
     def log(
@@ -508,53 +509,6 @@ class TrainingMonitor(StepRecorder):
         self.__dict__.update(dict.fromkeys(_RECORDING, _do_nothing))
         self.__dict__["phase"] = _give_null_context
         self.__dict__["batches"] = iter
-
-
-class _PhaseContext(AbstractContextManager[None]):
-    """One phase of a run; it gives way to the one before it."""
-
-    __slots__ = ("_before", "_monitor", "_name")
-
-    def __init__(self, monitor: TrainingMonitor, name: str) -> None:
-        self._monitor = monitor
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._before = self._monitor.current_phase
-        self._monitor.mark(self._name)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:  # what an exception ended is what the run died in
-            self._monitor.mark(self._before)
-
-
-class _Batches(Iterator[Item]):
-    """The batches of a loader, each waited for."""
-
-    __slots__ = ("_iterable", "_iterator", "_monitor")
-
-    def __init__(self, monitor: TrainingMonitor, iterable: Iterable[Item]) -> None:
-        self._monitor = monitor
-        self._iterable = iterable
-        self._iterator: Iterator[Item] | None = None
-
-    def __next__(self) -> Item:
-        monitor = self._monitor
-        monitor.mark("data_wait")
-        is_broken = True
-        try:
-            if self._iterator is None:  # which starts a loader's workers
-                self._iterator = iter(self._iterable)
-            item = next(self._iterator)
-            is_broken = False
-        except (StopIteration, KeyboardInterrupt):
-            is_broken = False
-            raise
-        finally:
-            if is_broken:
-                monitor.count_data_error()
-        monitor.mark("other")
-        return item
 
 
 def _find_file(identity: Identity, directory: Path) -> OpenFile | None:

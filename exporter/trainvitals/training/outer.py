@@ -14,48 +14,24 @@ Result = TypeVar("Result")
 _log = logging.getLogger("trainvitals")
 
 
+class Hears(Protocol):
+    """Who is told of errors."""
+
+    def note(self, error: Exception) -> object:
+        """Learn of an error."""
+        ...
+
+
 class Guarded(Protocol):
-    """An object whose public methods are guarded.
+    """An object whose public methods are guarded."""
 
-    Attributes:
-        errors: Counts what went wrong in them.
-    """
-
-    errors: Errors
+    @property
+    def errors(self) -> Hears:
+        """Who is told what went wrong in them."""
+        ...
 
 
 Owner = TypeVar("Owner", bound=Guarded)
-
-
-class Errors:
-    """Counts the errors of one object, logs the first, and switches the object off after ten.
-
-    Args:
-        subject: What the object is, for the log.
-        switch_off: Makes the object do nothing from now on.
-
-    Attributes:
-        count: How many there were.
-    """
-
-    __slots__ = ("_subject", "_switch_off", "count")
-
-    def __init__(self, subject: str, switch_off: Callable[[], None]) -> None:
-        self._subject = subject
-        self._switch_off = switch_off
-        self.count = 0
-
-    def note(self, error: Exception) -> None:
-        """Count an error."""
-        self.count += 1
-        if self.count == 1:
-            _log.warning(
-                "%s: %s: %s; training goes on", self._subject, type(error).__name__, error,
-                exc_info=error,
-            )  # fmt: skip
-        if self.count == MOST_ERRORS:
-            self._switch_off()
-            _log.warning("%s switches itself off after %d errors", self._subject, self.count)
 
 
 def guard(
@@ -70,10 +46,48 @@ def guard(
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the outer edge: training must go on
-            try:
-                self.errors.note(error)
-            except Exception:  # noqa: BLE001 - a filter of the program's own log may raise
-                return None
+            self.errors.note(error)
             return None
 
     return update_wrapper(guarded, method)  # type: ignore[return-value] # its `self` has a name
+
+
+class Errors:
+    """Counts the errors of one object, logs the first, and switches the object off after ten.
+
+    Args:
+        subject: What the object is, for the log.
+        switch_off: Makes the object do nothing from now on.
+
+    Attributes:
+        count: How many there were.
+        errors: Is told what goes wrong in telling, as in a filter of the program's own log.
+    """
+
+    __slots__ = ("_subject", "_switch_off", "count", "errors")
+
+    def __init__(self, subject: str, switch_off: Callable[[], None]) -> None:
+        self._subject = subject
+        self._switch_off = switch_off
+        self.count = 0
+        self.errors: Hears = _Nobody()
+
+    @guard
+    def note(self, error: Exception) -> None:
+        """Count an error."""
+        self.count += 1
+        if self.count == 1:
+            _log.warning(
+                "%s: %s: %s; training goes on", self._subject, type(error).__name__, error,
+                exc_info=error,
+            )  # fmt: skip
+        if self.count == MOST_ERRORS:
+            self._switch_off()
+            _log.warning("%s switches itself off after %d errors", self._subject, self.count)
+
+
+class _Nobody:
+    """Hears of errors when there is nobody left to tell."""
+
+    def note(self, error: Exception) -> None:
+        """Leave it at that."""
