@@ -207,7 +207,7 @@ def create_run_file(
         import fcntl  # noqa: PLC0415 - not every system has it
     except ImportError as error:
         raise RunFileUnavailableError(
-            "this system has no record locks, so the exporter cannot see this run"
+            "this system has no record locks; training goes on as it is"
         ) from error
     if not hasattr(os, "posix_fallocate"):  # macOS
         raise RunFileUnavailableError(
