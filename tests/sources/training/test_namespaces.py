@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -134,6 +135,7 @@ def test_what_there_is_no_time_for_is_searched_the_next_time():
 
 def test_directories_of_late_containers_are_bounded(monkeypatch):
     """Whoever mounts another one every minute keeps the latest."""
+    gc.collect()  # what others left behind must not be closed meanwhile
     monkeypatch.setattr(namespaces, "_MOST_GONE", 1)
     before = open_descriptors()
     containers = ContainerDirectories(RUNS)
