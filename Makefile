@@ -8,22 +8,34 @@ READY := .venv/.installed-dev
 STATE := .state
 
 .DEFAULT_GOAL := help
-.PHONY: help monitor-up monitor-down monitor-status monitor-logs test test-long lint format bench docs golden clean
+.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill alerts test test-long mutants lint format bench docs golden clean install-service uninstall-service
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-monitor-up: $(INSTALLED) ## Start exporter and Prometheus, wait until both work, print their addresses
+monitor-up: $(INSTALLED) ## Start the whole stack, wait until all of it works, say where it is and where alerts go
 	@$(BIN)/trainvitals up --state-dir $(STATE)
 
 monitor-down: $(INSTALLED) ## Stop everything that monitor-up started; data and logs stay in .state
 	@$(BIN)/trainvitals down --state-dir $(STATE)
 
-monitor-status: $(INSTALLED) ## Show each program, its address, and what Prometheus scrapes
+monitor-status: $(INSTALLED) ## Show programs, targets, rules, what fires and where alerts go
 	@$(BIN)/trainvitals status --state-dir $(STATE)
+
+monitor-drill: $(INSTALLED) ## Have a simulated fault become a message (ALERT=Name; REAL=1: real durations)
+	@$(BIN)/trainvitals drill $(if $(ALERT),$(ALERT),--list) $(if $(REAL),--real) --state-dir $(STATE)
 
 monitor-logs: $(INSTALLED) ## Follow the logs of every program
 	@$(BIN)/trainvitals logs --state-dir $(STATE)
+
+alerts: $(INSTALLED) ## Set up who hears of alerts, from .env; TEST=1 sends a test message to every channel
+	@$(BIN)/trainvitals notify --state-dir $(STATE) $(if $(TEST),--test)
+
+install-service: ## As root: install the exporter as a service of systemd (RECORDER=1: the recorder too) and start it
+	@PYTHON='$(PYTHON)' RECORDER='$(RECORDER)' CONFIRM='$(CONFIRM)' deploy/systemd/install install
+
+uninstall-service: ## As root: stop and remove the services; data, logs and settings stay
+	@CONFIRM='$(CONFIRM)' deploy/systemd/install uninstall
 
 test: $(READY) ## Run the tests and require 90 % of the code to be covered
 	@$(with_prometheus) $(BIN)/pytest --cov --cov-report=term-missing:skip-covered $(PYTEST_FLAGS)
@@ -31,6 +43,9 @@ test: $(READY) ## Run the tests and require 90 % of the code to be covered
 test-long: export TRAINVITALS_TEST_LONG := 1
 test-long: $(READY) ## Run the tests with what lasts minutes at full length
 	@$(with_prometheus) $(BIN)/pytest --timeout=3600 $(PYTEST_FLAGS)
+
+mutants: $(READY) ## Break the alert rules in every place and tell what their tests miss (ALERTS="A B")
+	@$(with_prometheus) $(BIN)/python -m tests.rule_mutants $(ALERTS)
 
 lint: $(READY) ## Check style, types, layers and spelling
 	$(BIN)/ruff check
@@ -50,8 +65,10 @@ bench: $(READY) ## Measure the exporter beside its peers for 20 minutes (QUICK=-
 	done
 	@$(BIN)/python -m bench.report
 
-docs: $(READY) ## Write docs/metrics.md anew from the golden scrape
+docs: $(READY) ## Write docs/metrics.md, docs/alerts.md and docs/diagnosis.md anew
 	$(BIN)/python docs/build/metrics.py
+	$(BIN)/python docs/build/alerts.py
+	$(BIN)/python docs/build/diagnosis.py
 
 golden: $(READY) ## Write tests/golden anew; read the diff
 	$(BIN)/pytest -q -k golden --update-golden

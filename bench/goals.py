@@ -73,4 +73,9 @@ GOALS = {
     "20a": Goal("SIGTERM with a scrape in flight: not answered", 0, 0),
     "20b": Goal("SIGTERM with a scrape in flight: exit after the answer, s", 0.5, 0.1),
     "21": Goal("Prometheus' scrape_duration_seconds p50: ours / node_exporter", 0.8, 0.5),
+    "22a": Goal("100 containers: the collector's share of a scrape, ms", 20, 5),
+    "22b": Goal("100 containers, looked at every 10 s: % of a core", 1, 0.3),
+    "22c": Goal("one look at 100 containers: ours / Docker's Python package", 0.05, 0.01),
+    "22d": Goal("1000 births and deaths of containers: memory drift, MiB", 2, 0.5),
+    "22e": Goal("1000 births and deaths of containers: series more", 0, 0),
 }

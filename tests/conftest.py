@@ -1,11 +1,17 @@
 """What all tests share."""
 
+import logging
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from tests.engines import engine, newer_programs, python_image, second_engine
 from trainvitals.errors import StackError
 from trainvitals.stack.debian import find_program
+
+__all__ = ["engine", "newer_programs", "python_image", "second_engine"]
 
 
 def pytest_addoption(parser):
@@ -13,6 +19,16 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden anew; read the diff"
     )
+
+
+@pytest.fixture(autouse=True)
+def logging_stays():
+    """Leave the package's logger as it was: a command that runs in this process sets it up."""
+    logger = logging.getLogger("trainvitals")
+    handlers, level, propagates = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagates
+    logger.setLevel(level)
 
 
 def _find(name):
@@ -34,3 +50,23 @@ def prometheus():
 def promtool():
     """Give the path of a real promtool."""
     return _find("promtool")
+
+
+@pytest.fixture(scope="session")
+def alertmanager():
+    """Give the path of a real Alertmanager."""
+    return _find("prometheus-alertmanager")
+
+
+@pytest.fixture(scope="session")
+def amtool():
+    """Give the path of a real amtool."""
+    return _find("amtool")
+
+
+@pytest.fixture
+def workshop():
+    """Give an empty directory, in memory where there is one, for what programs write and read."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)

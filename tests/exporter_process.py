@@ -124,6 +124,8 @@ class ExporterProcess:
             **(environ or {}),
         }
         command = [*wrapper, sys.executable, "-m", "trainvitals", "serve"]
+        if not any("container" in argument for argument in arguments):
+            command.append("--no-collector.container")  # of an engine that happens to run here
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "--web.listen-address=127.0.0.1:0", *arguments],

@@ -137,7 +137,7 @@ def test_everything_public_has_a_docstring(path):
 def test_only_the_command_line_prints_and_exits(path):
     """Libraries return or raise."""
     calls = {ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call)}
-    if name_of(path) not in ("cli.py", "__main__.py"):
+    if name_of(path) not in ("cli.py", "__main__.py", "commands/parsing.py"):
         assert not calls & {"print", "sys.exit", "exit", "input"}
 
 

@@ -17,7 +17,20 @@ from trainvitals.collectors import COLLECTORS
 from trainvitals.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("serve", "up", "down", "status", "logs", "plot", "postmortem")
+COMMANDS = (
+    "serve",
+    "up",
+    "down",
+    "status",
+    "logs",
+    "notify",
+    "drill",
+    "plot",
+    "postmortem",
+    "diagnose",
+    "docker-logging",
+    "record",
+)
 
 
 def run(*arguments, **environ):
@@ -54,7 +67,7 @@ def test_help_has_examples(capsys, command):
 def test_all_commands_are_tested_here(capsys):
     """The list of commands in the help is the list above."""
     _, out, _ = leave(capsys, "--help")
-    listed = re.findall(r"^    (\w+)(?: |$)", out.partition("COMMAND")[2], re.MULTILINE)
+    listed = re.findall(r"^    ([\w-]+)(?: |$)", out.partition("COMMAND")[2], re.MULTILINE)
     assert tuple(dict.fromkeys(listed)) == COMMANDS
 
 
@@ -65,6 +78,16 @@ def test_help_of_serve_names_every_collector_and_flag(capsys):
         assert f"--collector.{entry.name}, --no-collector.{entry.name}" in out
     for flag in ("--web.listen-address", "--web.config.file", "--log.level", "--log.format"):
         assert flag in out
+
+
+def test_an_early_interrupt_is_no_traceback(monkeypatch):
+    """Ctrl-C while the commands are still being imported ends the program without a word."""
+
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trainvitals.cli._build_parser", press)
+    assert main(["status"]) == 2
 
 
 def test_version_is_the_packages():
@@ -121,6 +144,10 @@ def test_a_taken_port_is_one_line_that_names_the_holder():
         (
             ("--accelerators.expected=8",),
             "--accelerators.expected=8: write gpu=N or hpu=N, as in gpu=8",
+        ),
+        (
+            ("--accelerators.memory-limit=lots",),
+            "--accelerators.memory-limit='lots': write a size above 0 such as 7.5GB, 40GiB or ",
         ),
         (
             ("--web.config.file=/nonexistent/web.yml",),

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rulebook import read_rulebook
+from trainvitals.causes.judge import REASONS
 from trainvitals.cli import _build_parser
 from trainvitals.collectors import COLLECTORS
 from trainvitals.endpoints import Endpoints
@@ -71,6 +73,51 @@ def test_the_list_of_metrics_has_a_row_for_each_of_them():
     assert row.endswith("Source: nvmlDeviceGetClockInfo. |")
 
 
+def test_the_list_of_alerts_is_up_to_date():
+    """`docs/alerts.md` is what `make docs` writes from the rules."""
+    generator = runpy.run_path(str(ROOT / "docs/build/alerts.py"))
+    written = generator["write_page"](generator["read_groups"]())
+    assert page("alerts.md").splitlines() == written.splitlines(), "run `make docs`"
+
+
+def test_the_list_of_causes_is_up_to_date():
+    """`docs/diagnosis.md` is what `make docs` writes from the causes of death."""
+    generator = runpy.run_path(str(ROOT / "docs/build/diagnosis.py"))
+    assert page("diagnosis.md").splitlines() == generator["write_page"]().splitlines(), (
+        "run `make docs`"
+    )
+
+
+def test_every_reason_has_a_row_with_what_to_do():
+    """A reason's row has its signs, its meaning and a command or setting."""
+    rows = [line for line in page("diagnosis.md").splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == list(REASONS)
+    for row in rows:
+        cells = re.split(r"(?<!\\) \| ", row.strip("| "))
+        assert len(cells) == 6, row
+        assert "`" in cells[4], row
+
+
+def test_the_list_of_alerts_has_a_row_for_each_of_them():
+    """An alert's row has its runbook, severity, durations, and its thresholds with their reasons."""
+    rows = page("alerts.md").splitlines()
+    listed = [found[1] for row in rows if (found := re.match(r"\| \[(\w+)\]\(runbooks/", row))]
+    assert sorted(listed) == sorted(alert.name for alert in read_rulebook().alerts)
+    (row,) = [row for row in rows if row.startswith("| [HPUHighTemperature]")]
+    assert row.startswith(
+        "| [HPUHighTemperature](runbooks/HPUHighTemperature.md) | critical"
+        " | HPU temperature too high | 2m | 5m | `headroom_celsius` 2: Within 2 °C of"
+    )
+    assert "`threshold:accelerator_temperature_near_limit:assumed_slowdown_celsius` 87: " in row
+
+
+def test_the_records_named_in_the_documents_exist():
+    """What is recorded is named as the rules record it."""
+    named = documents(r"\b(?:accelerator|run|instance|threshold):[a-z_]+:[a-z0-9_]+")
+    assert len(named) > 10
+    assert named - {rule.name for rule in read_rulebook().records} == set()
+
+
 @pytest.mark.parametrize("command", commands())
 def test_a_command_is_documented(command):
     """It stands in the documents with the program's name before it, and its help has examples."""
@@ -105,7 +152,9 @@ def test_every_endpoint_is_documented():
 def test_every_exit_code_is_documented():
     """Each code that the command gives has a row."""
     codes = re.search(
-        r"^FINE, FOUND_A_PROBLEM, CANNOT_RUN = (.*)$", SOURCES[PACKAGE / "cli.py"], re.MULTILINE
+        r"^FINE, FOUND_A_PROBLEM, CANNOT_RUN = (.*)$",
+        SOURCES[PACKAGE / "commands/parsing.py"],
+        re.MULTILINE,
     )
     assert codes
     assert codes[1] == "0, 1, 2"
@@ -129,7 +178,7 @@ def test_every_environment_variable_is_documented():
     stack = "\n".join(text for path, text in SOURCES.items() if path.parent.name == "stack")
     ports = set(re.findall(r"\"([A-Z]+_PORT)\"", stack))
     assert read >= {"XDG_STATE_HOME", "TRAINVITALS_RUN_DIR", "PATH"}
-    assert ports == {"EXPORTER_PORT", "PROMETHEUS_PORT"}
+    assert ports == {"EXPORTER_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT", "GRAFANA_PORT"}
     assert read | ours | ports <= documents(r"`([A-Z_]+)`")
 
 
@@ -168,7 +217,7 @@ def test_the_metrics_named_in_the_documents_exist():
     known = set(re.findall(r"^# TYPE (\w+)", golden, re.MULTILINE))
     prose = PROSE.replace(page("metrics.md"), "")
     prefixes = "accelerator|gpu|hpu|host|trainvitals_collector"
-    pattern = rf"(?<![\w/.])((?:{prefixes})_[a-z][a-z0-9_]+[a-z0-9])(?![\w*])"
+    pattern = rf"(?<![\w/.:])((?:{prefixes})_[a-z][a-z0-9_]+[a-z0-9])(?![\w*])"
     named = set(re.findall(pattern, prose))
     checks = {"hpu_available", "hpu_count", "gpu_available", "gpu_count"}
     parameters = set(inspect.signature(ResourceMonitor).parameters)
@@ -204,7 +253,8 @@ def test_prose_has_one_sentence_on_a_line(path):
     text = re.sub(
         r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )
-    lines = [line for line in text.splitlines() if not line.startswith(("|", "#", "<!--", "- "))]
+    exempt = re.compile(r"\||#|<!--|- |[0-9]+\. ")
+    lines = [line for line in text.splitlines() if not exempt.match(line)]
     second = re.compile(r"[a-z0-9)`]{3}[.!?] +[A-Z]")
     assert [line for line in lines if second.search(line)] == []
 

@@ -321,8 +321,15 @@ def test_the_landing_page_links_to_every_path(site):
     assert page.startswith("<!doctype html>")
     assert f"version {__version__}" in page
     links = [part.split('"')[0] for part in page.split('href="')[1:]]
-    assert links == ["/metrics", "/api/v1/readings", "/health", "/ready", "/-/healthy"]
-    assert [site.get(link).status for link in links] == [200] * 5
+    assert links == [
+        "/metrics",
+        "/api/v1/readings",
+        "/health",
+        "/ready",
+        "/-/healthy",
+        "/runbooks/",
+    ]
+    assert [site.get(link).status for link in links] == [200] * 6
 
 
 @pytest.mark.parametrize("path", ["/metric", "/metrics/", "//", "/favicon.ico", "/../etc/passwd"])
@@ -331,7 +338,8 @@ def test_other_paths_are_not_found(site, path):
     response = site.get(path)
     assert response.status == 404
     assert response.body.decode() == (
-        "no such path; there are /, /metrics, /health, /ready, /-/healthy, /api/v1/readings\n"
+        "no such path; there are /, /metrics, /health, /ready, /-/healthy, /api/v1/readings, "
+        "/runbooks/\n"
     )
 
 

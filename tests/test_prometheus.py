@@ -38,7 +38,7 @@ VALUES = (1.5, 2, 1, 0.25, 7, 3, 5, 9.5, 5)
 @pytest.fixture
 def machine():
     """This machine without accelerators, and without what prometheus_client has itself."""
-    machine = Machine(MachineOptions(disabled=("process", "accelerator")))
+    machine = Machine(MachineOptions(disabled=("process", "accelerator", "container")))
     yield machine
     machine.close()
 

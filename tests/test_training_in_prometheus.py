@@ -2,101 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
 import time
-import urllib.parse
-import urllib.request
 from bisect import bisect
 from pathlib import Path
 
 import pytest
 
 from tests.exporter_process import ExporterProcess
+from tests.prometheus_process import INSTANCE, PrometheusProcess
 from tests.trainers import Loop
 
-CONFIGURATION = """
-global:
-  scrape_interval: 500ms
-scrape_configs:
-  - job_name: trainvitals
-    static_configs:
-      - targets: ["127.0.0.1:{port}"]
-"""
 RUN = '{run="instrumented",rank="0"}'
 TRAINED_SECONDS = 8.0
-STARTED_WITHIN_SECONDS = 20.0
-
-
-class PrometheusProcess:
-    """A Prometheus on a free port that scrapes one exporter.
-
-    Args:
-        program: Its path.
-        directory: Where it keeps everything.
-        port: The exporter's.
-    """
-
-    def __init__(self, program: Path, directory: Path, port: int) -> None:
-        directory.mkdir()
-        (directory / "prometheus.yml").write_text(CONFIGURATION.format(port=port))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._address = f"127.0.0.1:{free.getsockname()[1]}"
-        self._log = directory / "prometheus.log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    program,
-                    f"--config.file={directory}/prometheus.yml",
-                    f"--storage.tsdb.path={directory}/data",
-                    f"--web.listen-address={self._address}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-
-    def ask(self, query: str, at: float | None = None) -> list[tuple[dict[str, str], float]]:
-        """Give the labels and values of an instant vector.
-
-        Args:
-            query: PromQL.
-            at: When, in Unix seconds; now when None.
-
-        Raises:
-            OSError: It does not answer.
-        """
-        when = {} if at is None else {"time": f"{at:.3f}"}
-        words = urllib.parse.urlencode({"query": query, **when})
-        with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{words}") as answer:
-            found = json.load(answer)["data"]["result"]
-        return [(each["metric"], float(each["value"][1])) for each in found]
-
-    def ask_for_one(self, query: str, at: float | None = None) -> float:
-        """Give the value of a vector that has one sample."""
-        ((_, value),) = self.ask(query, at)
-        return value
-
-    def wait_until_it_scrapes(self) -> None:
-        """Wait until the exporter is up in it."""
-        until = time.monotonic() + STARTED_WITHIN_SECONDS
-        while True:
-            try:
-                if any(value == 1 for _, value in self.ask("up")):
-                    return
-            except OSError:
-                pass
-            assert time.monotonic() < until, self._log.read_text()
-            assert self._process.poll() is None, self._log.read_text()
-            time.sleep(0.1)
-
-    def __enter__(self) -> PrometheusProcess:  # noqa: PYI034 - Self is not in Python 3.10
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait()
 
 
 def test_rates_and_quantiles_are_those_of_the_loop(tmp_path: Path, prometheus: Path):
@@ -136,7 +53,7 @@ def test_rates_and_quantiles_are_those_of_the_loop(tmp_path: Path, prometheus: P
             "run": "instrumented",
             "rank": "0",
             "source": "client",
-            "instance": f"127.0.0.1:{exporter.port}",
+            "instance": INSTANCE,
             "job": "trainvitals",
         }
         assert value == pytest.approx(32 * per_second, **about)

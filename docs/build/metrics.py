@@ -18,6 +18,7 @@ PAGE = ROOT / "docs/metrics.md"
 LISTED = (
     "cause",
     "clock",
+    "constraint",
     "direction",
     "level",
     "mode",

@@ -6,24 +6,38 @@ Exit codes: 0 fine, 1 a problem was found, 2 wrong usage or it cannot run.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainvitals import __version__
+from trainvitals.commands.diagnose import add_diagnose
+from trainvitals.commands.docker_logging import add_docker_logging
+from trainvitals.commands.parsing import (
+    CANNOT_RUN,
+    FINE,
+    FOUND_A_PROBLEM,
+    add_command,
+    add_run_dir,
+    say,
+)
+from trainvitals.commands.record import add_record
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs
     from types import FrameType
 
+    from trainvitals.drill import DrillResult, Fault
     from trainvitals.sources.accelerators.reading import Kind
     from trainvitals.stack import Settings
 
-FINE, FOUND_A_PROBLEM, CANNOT_RUN = 0, 1, 2
 _MOST_DIGITS = 4
 
 _SERVE_EXAMPLES = """\
@@ -40,6 +54,21 @@ Examples:
   trainvitals status --json
   trainvitals logs
   trainvitals down
+"""
+_DRILL_EXAMPLES = """\
+Examples:
+  trainvitals drill GPUHighTemperature
+  trainvitals drill TrainingRunLost --real
+  trainvitals drill --list
+
+Exit codes: 0 the message and its end arrived, 1 one of them did not, 2 it cannot run.
+"""
+_NOTIFY_EXAMPLES = """\
+Examples:
+  trainvitals notify              after a change in .env: who hears of alerts now
+  trainvitals notify --test       send a test message to every channel
+
+Exit codes: 0 alerts reach somebody, 1 they go nowhere or a test failed, 2 it cannot run.
 """
 _PLOT_EXAMPLES = """\
 Examples:
@@ -58,8 +87,9 @@ Exit codes: 0 it finished or is running, 1 it ended badly, 2 there is no such ru
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
-    options = _build_parser().parse_args(arguments)
     try:
+        # Imports take a moment in which a person may press Ctrl-C.
+        options = _build_parser().parse_args(arguments)
         code: int = options.run(options)
     except TrainvitalsError as error:
         print(f"trainvitals: {error}", file=sys.stderr)
@@ -80,32 +110,21 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_serve(commands)
     _add_stack(commands)
+    _add_notify(commands)
+    _add_drill(commands)
     _add_plot(commands)
     _add_postmortem(commands)
+    add_diagnose(commands)
+    add_docker_logging(commands)
+    add_record(commands)
     return parser
-
-
-def _add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    summary: str,
-    examples: str,
-) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
 
 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from trainvitals.collectors import COLLECTORS  # noqa: PLC0415 - only serve lists them
     from trainvitals.logs import FORMATS, LEVELS  # noqa: PLC0415
 
-    parser = _add_command(commands, "serve", "run the exporter", _SERVE_EXAMPLES)
+    parser = add_command(commands, "serve", "run the exporter", _SERVE_EXAMPLES)
     web = parser.add_argument_group("web")
     web.add_argument(
         "--web.listen-address",
@@ -135,6 +154,14 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="how many accelerators there should be, as gpu=8 or hpu=8; repeatable",
     )
     machine.add_argument(
+        "--accelerators.memory-limit",
+        dest="memory_limit",
+        metavar="SIZE",
+        default=os.environ.get("ACCELERATOR_MEMORY_LIMIT", ""),
+        help="how much memory of each accelerator may be used, as 7.5GB, 40GiB or bytes, for the "
+        "alert AcceleratorMemoryOverLimit (default $ACCELERATOR_MEMORY_LIMIT, or no limit)",
+    )
+    machine.add_argument(
         "--accelerators.isolate",
         dest="is_isolated",
         action="store_true",
@@ -150,7 +177,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             default=Path(words),
             help=f"where the host's {words} is mounted (default {words})",
         )
-    _add_run_dir(machine)
+    add_run_dir(machine)
     runs = parser.add_argument_group("runs that nobody instrumented")
     runs.add_argument(
         "--tensorboard.logdir",
@@ -176,6 +203,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         help="regular expressions for the lines of those logs, tried before the built-in ones",
     )
+    _add_containers(parser)
     collectors = parser.add_argument_group("collectors, all on unless turned off")
     for entry in COLLECTORS:
         collectors.add_argument(
@@ -188,15 +216,29 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=_serve)
 
 
-def _add_run_dir(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--run-dir",
-        dest="run_dir",
+def _add_containers(parser: argparse.ArgumentParser) -> None:
+    containers = parser.add_argument_group("containers")
+    containers.add_argument(
+        "--containers.engine",
+        dest="engine",
+        metavar="ADDRESS",
+        help="the container engine: unix:///run/podman/podman.sock, tcp://HOST:PORT or none "
+        "(default $DOCKER_HOST, or the socket that is there)",
+    )
+    containers.add_argument(
+        "--containers.journal",
+        dest="journal",
         metavar="DIR",
         type=Path,
-        default=Path(os.environ.get("TRAINVITALS_RUN_DIR") or "/dev/shm/trainvitals"),  # noqa: S108 - the documented default
-        help="where training runs leave their files (default $TRAINVITALS_RUN_DIR or "
-        "/dev/shm/trainvitals)",
+        help="where deaths are written down (default $TRAINVITALS_JOURNAL_DIR, for root "
+        "/var/lib/trainvitals/deaths, else ~/.local/state/trainvitals/deaths)",
+    )
+    containers.add_argument(
+        "--containers.follow",
+        dest="follow",
+        choices=("auto", "all", "none"),
+        default="auto",
+        help="whose logs are followed while they run: auto, of those that leave none (--rm)",
     )
 
 
@@ -205,6 +247,8 @@ def _serve(options: argparse.Namespace) -> int:
     from trainvitals.logs import set_up_logging  # noqa: PLC0415
     from trainvitals.machine import MachineOptions  # noqa: PLC0415
     from trainvitals.serve import ServeOptions, serve  # noqa: PLC0415
+    from trainvitals.sources.accelerators.memory_limit import parse_memory_limit  # noqa: PLC0415
+    from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
     from trainvitals.sources.training.source import TrainingOptions  # noqa: PLC0415
 
@@ -215,11 +259,15 @@ def _serve(options: argparse.Namespace) -> int:
         disabled=off,
         expected=parse_expected(options.expected),
         is_isolated=options.is_isolated,
+        memory_limit_bytes=parse_memory_limit(options.memory_limit),
         training=TrainingOptions(
             run_dir=options.run_dir,
             logdirs=tuple(options.logdirs),
             globs=tuple(options.log_globs),
             patterns=options.log_patterns,
+        ),
+        containers=ContainerOptions(
+            engine=options.engine, journal=options.journal, follow=options.follow
         ),
     )
     listen = options.listen or ["127.0.0.1:9200"]
@@ -247,19 +295,32 @@ def parse_expected(texts: Sequence[str]) -> dict[Kind, int]:
 
 
 def _add_stack(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    up = _add_command(commands, "up", "start the exporter and Prometheus", _STACK_EXAMPLES)
+    up = add_command(
+        commands, "up", "start the whole stack and wait until it works", _STACK_EXAMPLES
+    )
     up.set_defaults(run=_up)
-    down = _add_command(commands, "down", "stop what `up` started", _STACK_EXAMPLES)
+    down = add_command(commands, "down", "stop what `up` started", _STACK_EXAMPLES)
     down.set_defaults(run=_down)
-    status = _add_command(commands, "status", "say what runs and what works", _STACK_EXAMPLES)
+    status = add_command(commands, "status", "say what runs and what works", _STACK_EXAMPLES)
     status.add_argument("--json", action="store_true", help="for programs")
     status.set_defaults(run=_status)
-    logs = _add_command(commands, "logs", "follow what the programs log", _STACK_EXAMPLES)
+    logs = add_command(commands, "logs", "follow what the programs log", _STACK_EXAMPLES)
     logs.set_defaults(run=_logs)
     for parser in (up, down, status, logs):
-        parser.add_argument("--state-dir", metavar="DIR", type=Path, help="data, logs and sockets")
-        parser.add_argument("--exporter-port", metavar="PORT", type=int, help="default 9200")
-        parser.add_argument("--prometheus-port", metavar="PORT", type=int, help="default 9090")
+        _add_stack_flags(parser)
+
+
+def _add_stack_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="data, logs and sockets")
+    parser.add_argument("--exporter-port", metavar="PORT", type=int, help="default 9200")
+    parser.add_argument("--prometheus-port", metavar="PORT", type=int, help="default 9090")
+    parser.add_argument("--alertmanager-port", metavar="PORT", type=int, help="default 9093")
+    parser.add_argument("--grafana-port", metavar="PORT", type=int, help="default 3000")
+    parser.add_argument(
+        "--way",
+        choices=("auto", "compose", "native"),
+        help="Docker Compose or native processes (default auto: Compose where an engine answers)",
+    )
 
 
 def _read_stack_settings(options: argparse.Namespace) -> Settings:
@@ -268,6 +329,9 @@ def _read_stack_settings(options: argparse.Namespace) -> Settings:
     return read_settings(
         exporter_port=options.exporter_port,
         prometheus_port=options.prometheus_port,
+        alertmanager_port=options.alertmanager_port,
+        grafana_port=options.grafana_port,
+        way=options.way,
         state_dir=options.state_dir,
     )
 
@@ -277,8 +341,16 @@ def _up(options: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)  # so that half a stack is taken down, as after Ctrl-C
-    bring_up(_read_stack_settings(options), report=_say)
+    _warn_of_open_dotenv()
+    bring_up(_read_stack_settings(options), report=say)
     return FINE
+
+
+def _warn_of_open_dotenv() -> None:
+    from trainvitals.stack import exposes_secrets  # noqa: PLC0415
+
+    if exposes_secrets(Path(".env")):
+        print("trainvitals: others can read the secrets in .env: chmod 600 .env", file=sys.stderr)
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
@@ -288,7 +360,7 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 def _down(options: argparse.Namespace) -> int:
     from trainvitals.stack import take_down  # noqa: PLC0415
 
-    take_down(_read_stack_settings(options), report=_say)
+    take_down(_read_stack_settings(options), report=say)
     return FINE
 
 
@@ -296,7 +368,7 @@ def _status(options: argparse.Namespace) -> int:
     from trainvitals.stack import describe, format_json, format_table  # noqa: PLC0415
 
     status = describe(_read_stack_settings(options))
-    _say(format_json(status) if options.json else format_table(status))
+    say(format_json(status) if options.json else format_table(status))
     return FINE if status.fine else FOUND_A_PROBLEM
 
 
@@ -307,8 +379,99 @@ def _logs(options: argparse.Namespace) -> int:
     return FINE
 
 
+def _add_drill(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = add_command(
+        commands,
+        "drill",
+        "have a simulated fault travel to a message, and tell how long it took",
+        _DRILL_EXAMPLES,
+    )
+    parser.add_argument("alert", metavar="ALERT", nargs="?", help="the alert that is to fire")
+    parser.add_argument(
+        "--real",
+        action="store_true",
+        help="with real durations; otherwise each is divided by 60",
+    )
+    parser.add_argument("--list", action="store_true", help="list the alerts that can be drilled")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where the stack is kept")
+    parser.set_defaults(run=_drill)
+
+
+def _drill(options: argparse.Namespace) -> int:
+    from trainvitals.drill import FAULTS, find_fault, format_result  # noqa: PLC0415 - only here
+
+    if options.list:
+        say("\n".join(f"{fault.alert}: {fault.story}" for fault in FAULTS))
+        return FINE
+    if options.alert is None:
+        raise ConfigurationError("which alert? see `trainvitals drill --list`")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)  # so that nothing is left running, as after Ctrl-C
+    logging.disable(logging.WARNING)  # that the simulated machine has a fault is no news
+    result = _run_drill(find_fault(options.alert), options)
+    say(format_result(result, as_json=options.json))
+    return FINE if result.passed else FOUND_A_PROBLEM
+
+
+def _run_drill(fault: Fault, options: argparse.Namespace) -> DrillResult:
+    from trainvitals.drill import SPEED, drill, make_plan  # noqa: PLC0415 - only here
+    from trainvitals.stack import read_settings  # noqa: PLC0415
+    from trainvitals.stack.debian import find_program  # noqa: PLC0415
+    from trainvitals.stack.destinations import recall_destinations  # noqa: PLC0415
+
+    report = _say_nothing if options.json else say
+    settings = read_settings(state_dir=options.state_dir)
+    with tempfile.TemporaryDirectory(prefix="trainvitals-drill-") as directory:
+        plan = make_plan(
+            settings,
+            Path(directory),
+            speed=1.0 if options.real else SPEED,
+            find=partial(find_program, report=report),
+        )
+        report(
+            "a second Prometheus and Alertmanager with the same rules and routes, "
+            + ("at real durations" if options.real else "all durations divided by 60")
+        )
+        result = drill(fault, plan, report=report)
+    for line in recall_destinations(settings.state_dir):
+        report(f"where the stack's own alerts go: {line}")
+    return result
+
+
+def _say_nothing(_: str) -> None:
+    """Keep quiet where a program reads."""
+
+
+def _add_notify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = add_command(
+        commands, "notify", "set up who hears of alerts, from .env, and try it", _NOTIFY_EXAMPLES
+    )
+    parser.add_argument("--test", action="store_true", help="send a test message to every channel")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    _add_stack_flags(parser)
+    parser.set_defaults(run=_notify)
+
+
+def _notify(options: argparse.Namespace) -> int:
+    from trainvitals.stack.notifications import (  # noqa: PLC0415 - only this command needs it
+        format_notifications,
+        set_up_notifications,
+    )
+
+    _warn_of_open_dotenv()
+    notifications = set_up_notifications(
+        _read_stack_settings(options),
+        report=(lambda _: None) if options.json else say,
+        sends_test=options.test,
+    )
+    if options.json:
+        say(format_notifications(notifications))
+    return FINE if notifications.fine else FOUND_A_PROBLEM
+
+
 def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add_command(
+    parser = add_command(
         commands, "plot", "draw what a run used, from its CSV files", _PLOT_EXAMPLES
     )
     parser.add_argument(
@@ -332,12 +495,12 @@ def _plot(options: argparse.Namespace) -> int:
     from trainvitals.plot import plot  # noqa: PLC0415 - only this command draws
 
     plot(options.files, options.output)
-    _say(f"wrote {options.output}")
+    say(f"wrote {options.output}")
     return FINE
 
 
 def _add_postmortem(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add_command(
+    parser = add_command(
         commands, "postmortem", "tell how a training run ended, and why", _POSTMORTEM_EXAMPLES
     )
     parser.add_argument(
@@ -347,7 +510,7 @@ def _add_postmortem(commands: argparse._SubParsersAction[argparse.ArgumentParser
         help="the run's name, or the beginning of it (default: the run that ended last)",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
-    _add_run_dir(parser)
+    add_run_dir(parser)
     parser.set_defaults(run=_postmortem)
 
 
@@ -363,21 +526,8 @@ def _postmortem(options: argparse.Namespace) -> int:
     findings = read_findings(options.run_dir)
     run = choose_run(findings, options.name)
     if options.json:
-        _say(format_json(findings, run))
+        say(format_json(findings, run))
     else:
         width = shutil.get_terminal_size().columns
-        _say(format_screen(findings, run, width=width, names_others=options.name is None))
+        say(format_screen(findings, run, width=width, names_others=options.name is None))
     return FINE if is_well(run) else FOUND_A_PROBLEM
-
-
-def _say(line: str) -> None:
-    try:
-        try:
-            print(line, flush=True)
-        except UnicodeEncodeError:  # a terminal that knows ASCII alone
-            print(line.encode("ascii", "replace").decode(), flush=True)
-    except OSError as error:
-        # What Python still holds must not raise again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # whoever reads may stop when it has enough
-            raise TrainvitalsError(f"cannot write the output: {error.strerror}") from error

@@ -215,14 +215,20 @@ class Crew:
 
     def _work(self) -> None:
         while self._bell.get():
-            while self._backlog:
+            while self._has_more():
                 try:
                     job = self._backlog.popleft()
                 except IndexError:  # another worker was quicker
-                    break
+                    continue
                 self._do(job)
-            with self._lock:
+
+    def _has_more(self) -> bool:
+        """Tell whether there is work left; else be idle, so that whoever brings some calls."""
+        with self._lock:
+            if not self._backlog:
                 self._idle += 1
+                return False
+            return True
 
     def _do(self, job: _Job) -> None:
         outcome = attempt(job.key, job.task)

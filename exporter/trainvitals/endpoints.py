@@ -12,20 +12,23 @@ import math
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Protocol
 
 from trainvitals import __version__
 from trainvitals.crew import attempt
 from trainvitals.exposition import Exposition
 from trainvitals.health import Verdict, judge_health, judge_readiness
-from trainvitals.machine import Machine
 from trainvitals.runfile import Record
-from trainvitals.scrape import Snapshot
+from trainvitals.scrape import Runner, Snapshot
+from trainvitals.sources.accelerators.reading import Kind
 from trainvitals.sources.training.reading import describe_record
+from trainvitals.web.handbook import Handbook
 from trainvitals.web.landing import write_landing_page
 from trainvitals.web.messages import Reply, Request, Response
 from trainvitals.web.negotiation import accepts_gzip, prefers_openmetrics
 
 DEADLINE_SECONDS = 5.0
+RUNBOOKS = "/runbooks/"
 _LONGEST_DEADLINE_SECONDS = 55.0
 _SHORTEST_DEADLINE_SECONDS = 0.1
 _LONGEST_MARGIN_SECONDS = 0.5
@@ -39,15 +42,31 @@ _HTML = ("Content-Type", "text/html; charset=utf-8")
 _FAILED = Response(500, (_TEXT,), b"a bug keeps this page from being written; see the log\n")
 
 
+class Readable(Protocol):
+    """What can be told about: a machine, or one that is simulated."""
+
+    @property
+    def runner(self) -> Runner:
+        """What asks the collectors."""
+        ...
+
+    @property
+    def expected(self) -> Mapping[Kind, int]:
+        """How many accelerators of each kind there should be."""
+        ...
+
+
 class Endpoints:
     """Answers requests about a machine.
 
     Args:
         machine: What to tell about.
+        handbook: What to do about alerts.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Readable, handbook: Handbook | None = None) -> None:
         self._machine = machine
+        self._handbook = handbook or Handbook()
         self._text = Exposition()
         self._openmetrics = Exposition(openmetrics=True)
         self._paths: dict[str, Callable[[Request, Reply], None]] = {
@@ -57,11 +76,14 @@ class Endpoints:
             "/ready": self._answer_ready,
             "/-/healthy": self._answer_alive,
             "/api/v1/readings": self._answer_readings,
+            RUNBOOKS: self._answer_runbooks,
         }
 
     def answer(self, request: Request, reply: Reply) -> None:
         """Answer a request, at once or when the machine has been read."""
         answer = self._paths.get(request.path)
+        if answer is None and request.path.startswith(RUNBOOKS):
+            answer = self._paths[RUNBOOKS]
         if answer is None:
             paths = ", ".join(self._paths)
             reply(Response(404, (_TEXT,), f"no such path; there are {paths}\n".encode()))
@@ -115,6 +137,14 @@ class Endpoints:
 
     def _answer_readings(self, _: Request, reply: Reply) -> None:
         self._ask(reply, lambda snapshot: _write_json(describe_readings(snapshot), 200))
+
+    def _answer_runbooks(self, request: Request, reply: Reply) -> None:
+        name = request.path.removeprefix(RUNBOOKS)
+        page = self._handbook.write_runbook(name) if name else self._handbook.write_list()
+        if page is None:
+            reply(Response(404, (_HTML,), self._handbook.write_missing(name)))
+        else:
+            reply(Response(200, (_HTML,), page))
 
     def _ask(self, reply: Reply, write: Callable[[Snapshot], Response]) -> None:
         runner = self._machine.runner

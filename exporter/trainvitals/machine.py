@@ -10,6 +10,7 @@ from trainvitals.errors import ConfigurationError
 from trainvitals.scrape import Runner
 from trainvitals.sources.accelerators.reading import Kind
 from trainvitals.sources.accelerators.source import AcceleratorSource
+from trainvitals.sources.containers.source import ContainerOptions
 from trainvitals.sources.files import Roots
 from trainvitals.sources.training.source import TrainingOptions
 
@@ -23,14 +24,18 @@ class MachineOptions:
         disabled: Names of collectors that are left out.
         expected: How many accelerators of each kind there should be.
         is_isolated: Have the accelerators' drivers always opened by processes of their own.
+        memory_limit_bytes: How much memory of each accelerator may be used; None for all of it.
         training: Where training runs are looked for.
+        containers: Which containers are watched, and how.
     """
 
     roots: Roots = field(default_factory=Roots)
     disabled: Collection[str] = ()
     expected: Mapping[Kind, int] = field(default_factory=dict)
     is_isolated: bool = False
+    memory_limit_bytes: int | None = None
     training: TrainingOptions = field(default_factory=TrainingOptions)
+    containers: ContainerOptions = field(default_factory=ContainerOptions)
 
 
 class Machine:
@@ -62,10 +67,13 @@ class Machine:
             AcceleratorSource(vendors=(), roots=options.roots)
             if vendors_off
             else AcceleratorSource(
-                expected=options.expected, roots=options.roots, is_isolated=options.is_isolated
+                expected=options.expected,
+                memory_limit_bytes=options.memory_limit_bytes,
+                roots=options.roots,
+                is_isolated=options.is_isolated,
             )
         )
-        parts = Parts(options.roots, self._accelerators, options.training)
+        parts = Parts(options.roots, self._accelerators, options.training, options.containers)
         try:
             self.runner = Runner(
                 [entry.build(parts) for entry in COLLECTORS if entry.name not in options.disabled]

@@ -253,6 +253,16 @@ def test_expected_accelerators_are_shown_and_missed_by_readiness(scene):
     assert exporter.get("/ready").status == 503
 
 
+def test_the_memory_limit_of_a_flag_goes_before_that_of_the_environment(tmp_path):
+    """The series shows `--accelerators.memory-limit`, or else the variable's value."""
+    limits = []
+    for arguments in ((), ("--accelerators.memory-limit=7.5GB",)):
+        environ = {"ACCELERATOR_MEMORY_LIMIT": "40GiB"}
+        with ExporterProcess(tmp_path, arguments=arguments, environ=environ) as exporter:
+            limits.append(exporter.scrape().value("accelerator_memory_limit_bytes"))
+    assert limits == [42_949_672_960, 7_500_000_000]
+
+
 def test_a_machine_without_accelerators_is_quiet_and_healthy(tmp_path):
     """No series but a count of none, one line in the log, no process."""
     with ExporterProcess(tmp_path) as exporter:

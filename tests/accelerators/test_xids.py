@@ -63,10 +63,10 @@ def test_a_gpu_that_reports_79_and_is_lost_keeps_its_count_and_others_are_heard(
         assert states(page)["5"] == "lost"
         assert page.value(XIDS, device="5", xid="79") == 1
         assert page.value(XIDS, device="1", xid="13") == 1
+    registered = scene.machine.calls("nvmlDeviceRegisterEvents", 5)
     scene.machine.restore(5)
     assert [up(page) for page in scrape_each(exporters)] == [EVERYONE, EVERYONE]
     # It is heard again, too: within seconds each has registered it anew.
-    registered = scene.machine.calls("nvmlDeviceRegisterEvents", 5)
     scene.wait_for_calls("nvmlDeviceRegisterEvents", registered + 2, device=5)
     time.sleep(DELIVERY_SECONDS)
     scene.machine.deliver_xid(5, 94)

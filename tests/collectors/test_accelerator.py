@@ -90,6 +90,13 @@ def test_expected_devices_are_told_beside_those_that_answer(tell):
     assert 'accelerator_devices_expected{kind="gpu"}' not in told
 
 
+def test_the_memory_limit_is_told_where_there_is_one(tell):
+    """It is one number for all devices."""
+    told = tell([read(GPU), read(HPU)], memory_limit_bytes=7_500_000_000)
+    assert told["accelerator_memory_limit_bytes"] == 7_500_000_000
+    assert "accelerator_memory_limit_bytes" not in tell([read(GPU)])
+
+
 @pytest.mark.parametrize("state", ["lost", "hung", "resetting", "no_driver", "unsupported"])
 def test_a_device_that_cannot_be_read_has_its_state_alone(tell, state):
     """And who it is, and when it was last seen if it ever was."""

@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.machine import FakeMachine
+from tests.golden.containers import GoldenContainers
 from tests.golden.runs import UPTIME_SECONDS, GoldenRuns
 from trainvitals.collectors import COLLECTORS, Parts
 from trainvitals.collectors.collector import Collector
+from trainvitals.collectors.container import ContainerCollector
 from trainvitals.collectors.cpu import CpuCollector
 from trainvitals.collectors.filesystem import FilesystemCollector
 from trainvitals.collectors.kernel import KernelCollector
+from trainvitals.collectors.kernel_log import KernelLogCollector
 from trainvitals.collectors.process import ProcessCollector
 from trainvitals.collectors.training import TrainingCollector
 from trainvitals.exposition import Exposition
@@ -41,6 +44,18 @@ HOST = HERE.parent / "fixtures/machine"
 NOON = 1_700_049_600.0
 GIB = 1 << 30
 XID = 94
+
+# What the kernel writes while the machine is looked at: the first of two kills by its number alone,
+# for it keeps some of these lines back when there are many.
+KERNEL_LOG = """\
+3,2150,49601000000,-;Memory cgroup out of memory: Killed process 5123 (python) total-vm:67804kB, \
+anon-rss:65000kB, file-rss:1520kB, shmem-rss:0kB, UID:0 pgtables:168kB oom_score_adj:0
+6,2151,49601500000,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,\
+global_oom,task_memcg=/user.slice/user-1000.slice/session-2.scope,task=python,pid=5210,uid=1000
+3,2152,49601500040,-;Out of memory: Killed process 5210 (python) total-vm:2858424kB, \
+anon-rss:2843064kB, file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:5620kB oom_score_adj:0
+4,2153,49602000000,-;NVRM: Xid (PCI:0000:1b:00): 94, pid=4242, name=python, Contained: SM (0x1).
+"""
 
 # What differs from run to run, and what stands there instead.
 PLACEHOLDERS = (
@@ -71,7 +86,8 @@ class GoldenMachine:
         for accelerator in [*map(self.fake.gpu, range(gpus)), *map(self.fake.hpu, range(hpus))]:
             accelerator.forget()
         shutil.copytree(HOST, directory / "host")
-        self.roots = Roots(procfs=directory / "host/proc", sysfs=directory / "host/sys")
+        self.host = directory / "host"
+        self.roots = Roots(procfs=self.host / "proc", sysfs=self.host / "sys")
         self.runs = GoldenRuns(directory, self.roots.procfs, NOON)
         self.now = NOON
         self._heal = threading.Event()
@@ -91,6 +107,7 @@ class GoldenMachine:
                 if self._counts[vendor.kind]
             ],
             expected={kind: count for kind, count in self._counts.items() if count},  # type: ignore[misc]
+            memory_limit_bytes=72 * GIB,
             roots=self.roots,
             is_isolated=True,
             environ=environ,
@@ -102,6 +119,7 @@ class GoldenMachine:
     def _replaced(self) -> dict[str, Callable[[Parts], Collector[Any]]]:
         """Collectors that would look at this machine's clock, file systems or processes."""
         return {
+            "container": lambda _: ContainerCollector(GoldenContainers()),
             "cpu": lambda parts: CpuCollector(roots=parts.roots, clock=lambda: self.now),
             "filesystem": lambda parts: FilesystemCollector(roots=parts.roots, statvfs=self._ask),
             "kernel": lambda parts: KernelCollector(
@@ -109,6 +127,11 @@ class GoldenMachine:
                 clock=lambda: self.now,
                 uptime=lambda: 49_600.0,
                 adjtimex=self._ask_clock,
+            ),
+            "kernel_log": lambda parts: KernelLogCollector(
+                roots=replace(parts.roots, rootfs=self.host),
+                clock=lambda: self.now,
+                monotonic=lambda: UPTIME_SECONDS + self.now - NOON,
             ),
             "process": lambda parts: ProcessCollector(
                 procfs=parts.roots.procfs, children=lambda: (4300,)
@@ -177,6 +200,8 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
         machine.scrape()
         machine.advance(2.5)
         _spend_cpu_time(machine.roots.procfs / "stat")
+        with (machine.host / "dev/kmsg").open("a", encoding="ascii") as log:
+            log.write(KERNEL_LOG)
         _wait_until(lambda: machine.fake.calls("nvmlEventSetWait") > 0)
         machine.fake.deliver_xid(0, XID)
         _wait_until(lambda: b"accelerator_xid_errors_total{" in _write(machine.scrape()))

@@ -63,6 +63,10 @@ def test_the_root_of_a_container_matters():
     "mountpoint",
     [
         "/var/lib/docker/overlay2/abc/merged",
+        "/data/docker/overlay2/abc/merged",
+        f"/data/docker/containers/{'1f' * 32}/mounts/shm",
+        "/srv/storage/overlay/abc/merged",
+        "/data/k3s/io.containerd.grpc.v1.cri/sandboxes/1f/shm",
         "/var/lib/kubelet/pods/1/volumes/x",
         "/run/credentials/systemd-sysusers.service",
         "/run/user/1000",
@@ -77,7 +81,17 @@ def test_what_comes_and_goes_with_containers_and_logins_does_not_matter(mountpoi
 
 
 @pytest.mark.parametrize(
-    "mountpoint", ["/run", "/tmp", "/run/media/me/stick", "/var/lib/docker", "/devices", "/home"]
+    "mountpoint",
+    [
+        "/run",
+        "/tmp",
+        "/run/media/me/stick",
+        "/var/lib/docker",
+        "/devices",
+        "/home",
+        "/data/overlay2",
+        "/data/overlay/set/merged/more",
+    ],
 )
 def test_places_where_data_may_grow_matter(mountpoint: str):
     """Names that only look like the excluded ones are kept."""

@@ -1,14 +1,29 @@
-"""The configuration of Prometheus."""
+"""The configuration that Prometheus gets."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
 
 from trainvitals.errors import StackError
-from trainvitals.stack import configuration
-from trainvitals.stack.configuration import choose_prometheus_config, find_prometheus_config
+from trainvitals.stack.configuration import name_machine, write_prometheus_config
+from trainvitals.stack.shipped import find_shipped
+
+ADDRESSES = {
+    "trainvitals": "127.0.0.1:9300",
+    "prometheus": "127.0.0.1:9301",
+    "alertmanager": "127.0.0.1:9302",
+}
+
+
+def write(directory, addresses=None, machine="ada-1"):
+    """Write the configuration of a machine and give its path."""
+    return write_prometheus_config(
+        directory,
+        shipped=find_shipped("prometheus"),
+        addresses=ADDRESSES if addresses is None else addresses,
+        machine=machine,
+    )
 
 
 def check(promtool, config):
@@ -21,46 +36,89 @@ def check(promtool, config):
 
 
 def test_shipped_configuration_is_valid(promtool):
-    """Promtool accepts the shipped prometheus.yml."""
-    assert "SUCCESS" in check(promtool, find_prometheus_config())
+    """Promtool accepts the shipped prometheus.yml with its rules."""
+    assert "SUCCESS" in check(promtool, find_shipped("prometheus") / "prometheus.yml")
 
 
-def test_shipped_configuration_fits_the_default_port(tmp_path):
-    """At the default port the shipped file itself is used and nothing is written."""
-    shipped = find_prometheus_config()
-    assert choose_prometheus_config(shipped, 9200, tmp_path / "copy.yml") == shipped
-    assert list(tmp_path.iterdir()) == []
+def test_written_configuration_is_the_shipped_one(promtool, tmp_path):
+    """It leads to the shipped file and finds every shipped rule file."""
+    config = write(tmp_path)
+    shipped = find_shipped("prometheus")
+    assert config.resolve() == shipped / "prometheus.yml"
+    count = len(list((shipped / "rules").glob("*.yml")))
+    assert f"{count} rule files found" in check(promtool, config)
 
 
-def test_copy_scrapes_the_other_port(promtool, tmp_path):
-    """At another port a copy differs in the target, and finds the rules where they are."""
-    rules = tmp_path / "shipped/rules"
-    rules.mkdir(parents=True)
-    (rules / "a.yml").write_text("groups: [{name: a, rules: [{record: 'a:b', expr: vector(1)}]}]\n")
-    shipped = rules.parent / "prometheus.yml"
-    shipped.write_text(find_prometheus_config().read_text())
-    copy = choose_prometheus_config(shipped, 9300, tmp_path / "copy.yml")
-    (job,) = yaml.safe_load(copy.read_text())["scrape_configs"]
-    assert job == {"job_name": "trainvitals", "static_configs": [{"targets": ["127.0.0.1:9300"]}]}
-    assert "1 rule files found" in check(promtool, copy)
+def test_targets_carry_the_ports_and_the_machine(tmp_path):
+    """Each job has one target, and alerts will call the machine by its name."""
+    write(tmp_path, machine='ada "1": {x}')
+    for job, address in ADDRESSES.items():
+        targets = yaml.safe_load((tmp_path / f"targets/{job}.yml").read_text())
+        assert targets == [{"targets": [address], "labels": {"instance": 'ada "1": {x}'}}]
 
 
-@pytest.mark.parametrize("text", ["", "{", "scrape_configs: [{job_name: other}]", "[]"])
-def test_configuration_without_the_job_is_refused(text, tmp_path):
-    """A shipped file that was changed beyond recognition is named."""
-    shipped = tmp_path / "prometheus.yml"
-    shipped.write_text(text)
-    with pytest.raises(StackError, match=r"prometheus\.yml has no job trainvitals"):
-        choose_prometheus_config(shipped, 9300, tmp_path / "copy.yml")
+def test_files_are_private(tmp_path):
+    """No other user reads which machines there are."""
+    write(tmp_path / "a")
+    assert (tmp_path / "a/targets").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "a/targets/trainvitals.yml").stat().st_mode & 0o777 == 0o600
 
 
-def test_configuration_is_found_in_the_package_first(tmp_path):
-    """An installed package has its own copy; without one and without a checkout, an error says so."""
+def test_what_a_person_added_stays(tmp_path):
+    """Targets of other machines and a prometheus.yml in the place of the link are left alone."""
+    write(tmp_path)
+    others = tmp_path / "targets/trainvitals-others.yml"
+    others.write_text("- targets: ['gpu-02:9200']\n")
+    (tmp_path / "prometheus.yml").unlink()
+    (tmp_path / "prometheus.yml").write_text("global: {}\n")
+    assert write(tmp_path).read_text() == "global: {}\n"
+    assert others.read_text() == "- targets: ['gpu-02:9200']\n"
+
+
+def test_unchanged_targets_are_not_written_again(tmp_path):
+    """Prometheus reads nothing anew when nothing changed."""
+    write(tmp_path)
+    before = (tmp_path / "targets/trainvitals.yml").stat().st_ino
+    write(tmp_path)
+    assert (tmp_path / "targets/trainvitals.yml").stat().st_ino == before
+    write(tmp_path, machine="ada-2")
+    assert (tmp_path / "targets/trainvitals.yml").stat().st_ino != before
+
+
+def test_job_that_is_no_longer_there_has_no_targets(tmp_path):
+    """Without an Alertmanager its targets of an earlier start are taken away."""
+    write(tmp_path)
+    write(tmp_path, {"trainvitals": "127.0.0.1:9300", "prometheus": "127.0.0.1:9301"})
+    assert sorted(path.name for path in (tmp_path / "targets").iterdir()) == [
+        "prometheus.yml",
+        "trainvitals.yml",
+    ]
+
+
+def test_link_follows_a_moved_installation(tmp_path):
+    """A link into an installation that has moved is made anew."""
+    (tmp_path / "rules").symlink_to("/nowhere/rules")
+    write(tmp_path)
+    assert (tmp_path / "rules").resolve() == find_shipped("prometheus") / "rules"
+
+
+def test_directory_that_cannot_be_written(tmp_path):
+    """A file in its place is named in one line."""
+    (tmp_path / "config").touch()
+    with pytest.raises(StackError, match=r"cannot write .*config.*; choose another"):
+        write(tmp_path / "config")
+
+
+def test_name_of_the_machine():
+    """HOST_NAME is its name where it is set."""
+    assert name_machine({"HOST_NAME": "ada-1"}) == "ada-1"
+    assert name_machine({})
+
+
+def test_shipped_files_are_found_in_the_package_first(tmp_path):
+    """An installed package has its own; without one and without a checkout, an error says so."""
     package = tmp_path / "site-packages/trainvitals/stack"
-    with pytest.raises(StackError, match=r"no prometheus\.yml in .*install trainvitals again"):
-        find_prometheus_config(package)
-    (package / "prometheus").mkdir(parents=True)
-    (package / "prometheus/prometheus.yml").touch()
-    assert find_prometheus_config(package) == package / "prometheus/prometheus.yml"
-    root = Path(configuration.__file__).parents[3]
-    assert find_prometheus_config() == root / "prometheus/prometheus.yml"
+    with pytest.raises(StackError, match=r"no prometheus in .*install trainvitals again"):
+        find_shipped("prometheus", package)
+    (package / "files/prometheus").mkdir(parents=True)
+    assert find_shipped("prometheus", package) == package / "files/prometheus"

@@ -1,5 +1,6 @@
 """Programs from Debian's packages."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 
 from trainvitals.errors import StackError
 from trainvitals.stack.debian import find_program, find_web_assets
+from trainvitals.stack.installation import install_package
 
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs Debian's dpkg-deb")
 
@@ -133,6 +135,52 @@ def test_machine_without_apt(environ):
     (Path(environ["PATH"]) / "apt-get").unlink()
     with pytest.raises(StackError, match="no apt-get to fetch it with: install prometheus"):
         find_program("prometheus", environ=environ)
+
+
+def test_program_under_the_name_of_its_project(environ):
+    """An Alertmanager that is installed under its own name is taken."""
+    installed = Path(environ["PATH"]) / "alertmanager"
+    installed.write_text("#!/bin/sh\n")
+    installed.chmod(0o755)
+    assert find_program("prometheus-alertmanager", environ=environ) == installed
+
+
+def test_program_that_debian_has_not(environ):
+    """What is in none of the packages must be installed by a person."""
+    with pytest.raises(StackError, match="grafana-server is not installed"):
+        find_program("grafana-server", environ=environ)
+
+
+def test_alertmanager_is_installed_where_that_is_wanted(environ, tmp_path):
+    """It is installed rather than unpacked, and where apt refuses, that is told and it is fetched."""
+    install = functools.partial(install_package, policy=tmp_path / "policy-rc.d")
+    told, tools = [], Path(environ["PATH"])
+    (tools / "apt-get").write_text(
+        "#!/bin/sh\ncase \"$*\" in *' install prometheus-alertmanager')\n"
+        f"printf '#!/bin/sh\\n' >{tools}/prometheus-alertmanager\n"
+        f"chmod 755 {tools}/prometheus-alertmanager; esac\n"
+    )
+    (tools / "chmod").symlink_to(shutil.which("chmod"))
+    name = "prometheus-alertmanager"
+    found = find_program(name, environ=environ, report=told.append, install=install)
+    assert found == tools / name
+    assert told == [f"installing Debian's package {name}, with its service turned off"]
+
+
+def test_alertmanager_that_cannot_be_installed_is_fetched(environ, repository, tmp_path):
+    """Apt's words are told, and what follows is what everyone else gets."""
+    place, told = repository("#!/bin/sh\necho 1\n"), []
+    (place / "lists").touch()
+    (Path(environ["PATH"]) / "apt-get").write_text(
+        APT.replace('case "$*" in', 'case "$*" in\n*install*) echo "E: no" >&2; exit 100 ;;')
+    )
+    install = functools.partial(install_package, policy=tmp_path / "policy-rc.d")
+    with pytest.raises(StackError, match="Debian's prometheus-alertmanager does not run"):
+        find_program(
+            "prometheus-alertmanager", environ=environ, report=told.append, install=install
+        )
+    assert "prometheus-alertmanager is not installed: " in told[1]
+    assert "fetching Debian's package prometheus-alertmanager" in told[2]
 
 
 def test_failing_apt_is_quoted(environ):

@@ -16,13 +16,18 @@ def test_help_is_the_default_and_lists_every_target():
         "monitor-down",
         "monitor-status",
         "monitor-logs",
+        "monitor-drill",
+        "alerts",
         "test",
         "test-long",
+        "mutants",
         "lint",
         "format",
         "bench",
         "docs",
         "golden",
+        "install-service",
+        "uninstall-service",
         "clean",
     }
     assert all(len(line) > 2 for line in lines)

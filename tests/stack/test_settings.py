@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from trainvitals.errors import ConfigurationError
-from trainvitals.stack.settings import read_dotenv, read_settings
+from trainvitals.stack.settings import exposes_secrets, read_dotenv, read_settings
 
 HOME = {"HOME": "/home/ada", "XDG_STATE_HOME": "/home/ada/state"}
 
@@ -51,7 +52,8 @@ def test_dotenv_forms(dotenv):
     """Comments, export, quotes and spaces are read as Docker Compose reads them."""
     path = dotenv(
         "# ports\n\nexport EXPORTER_PORT = 9201 # mine\n"
-        "A='one # two' # three\nB=\"x=y\"\nC=#nothing\nD=a#b\nE=\n"
+        "A='one # two' # three\nB=\"x=y\"\nC= # nothing\nD=a#b\nE=\n"
+        "F=#training # mine\nG= #nothing\n"
     )
     assert read_dotenv(path) == {
         "EXPORTER_PORT": "9201",
@@ -60,7 +62,16 @@ def test_dotenv_forms(dotenv):
         "C": "",
         "D": "a#b",
         "E": "",
+        "F": "#training",
+        "G": "",
     }
+
+
+def test_byte_order_mark_is_skipped(tmp_path):
+    """What an editor puts before the first line is no part of its key."""
+    path = tmp_path / ".env"
+    path.write_bytes(b"\xef\xbb\xbfEXPORTER_PORT=9201\r\nHOST_NAME=gpu-01\r\n")
+    assert read_dotenv(path) == {"EXPORTER_PORT": "9201", "HOST_NAME": "gpu-01"}
 
 
 def test_line_without_equals_is_refused(dotenv):
@@ -86,7 +97,7 @@ def test_what_is_no_port_is_refused(port):
 
 def test_one_port_for_two_programs_is_refused():
     """Exporter and Prometheus cannot share a port."""
-    with pytest.raises(ConfigurationError, match="both have port 9090"):
+    with pytest.raises(ConfigurationError, match="EXPORTER_PORT and PROMETHEUS_PORT are both 9090"):
         read_settings(HOME, None, exporter_port=9090)
 
 
@@ -96,6 +107,7 @@ VALUES = st.text(
 )
 
 
+@limits(deadline=None)  # a file is written each time, and other tests keep the disk busy
 @given(values=st.dictionaries(NAMES, VALUES), quote=st.sampled_from(["", "'", '"']))
 def test_what_is_written_is_read(tmp_path_factory, values, quote):
     """Every value comes back as it was written, with and without quotes."""
@@ -105,6 +117,7 @@ def test_what_is_written_is_read(tmp_path_factory, values, quote):
     assert read_dotenv(path) == values
 
 
+@limits(deadline=None)
 @given(content=st.binary(max_size=60))
 def test_any_file_is_read_or_refused(tmp_path_factory, content):
     """Whatever the file holds, reading it gives values or a configuration error."""
@@ -112,3 +125,21 @@ def test_any_file_is_read_or_refused(tmp_path_factory, content):
     path.write_bytes(content)
     with suppress(ConfigurationError):
         assert all(name.isidentifier() for name in read_dotenv(path))
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "exposes"),
+    [
+        (0o600, "SMTP_PASSWORD=a\n", False),
+        (0o640, "SMTP_PASSWORD=a\n", True),
+        (0o604, "TEAM_A_SLACK_WEBHOOK_URL=a\n", True),
+        (0o644, "SMTP_PASSWORD=\nEXPORTER_PORT=1\n", False),
+    ],
+)
+def test_secrets_that_others_can_read_are_told(tmp_path, mode, text, exposes):
+    """A file with secrets is its owner's alone; ports may be read, and a file may be missing."""
+    path = tmp_path / ".env"
+    assert not exposes_secrets(path)
+    path.write_text(text)
+    path.chmod(mode)
+    assert exposes_secrets(path) is exposes

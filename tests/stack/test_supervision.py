@@ -36,3 +36,18 @@ def test_stale_socket(tmp_path):
     (tmp_path / "supervisor.sock").touch()
     assert ask_states(tmp_path) is None
     assert not request_shutdown(tmp_path)
+
+
+def test_variables_are_quoted():
+    """A comma, a percent sign and spaces in a value reach the program as they are."""
+    grafana = Program("grafana", ("x",), 3000, "/", environment={"A": "1, 2", "B": "50%=x"})
+    assert '\nenvironment=A="1, 2",B="50%%=x"\n' in render_config((grafana,))
+    assert "environment" not in render_config((program("x"),))
+
+
+@pytest.mark.parametrize("value", ['a"b', "a\nb"])
+def test_variable_that_cannot_be_expressed_is_refused(value):
+    """A double quote or a line break would end the value early."""
+    grafana = Program("grafana", ("x",), 3000, "/", environment={"A": value})
+    with pytest.raises(ConfigurationError, match="cannot pass A="):
+        render_config((grafana,))

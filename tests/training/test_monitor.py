@@ -615,6 +615,22 @@ def test_a_forked_child_never_writes(make, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+class OutOfMemoryError(RuntimeError):
+    """What frameworks raise, under this name, when the device has no memory left."""
+
+
+@pytest.mark.parametrize(
+    ("exception", "is_noted"), [(OutOfMemoryError(), True), (MemoryError(), False)]
+)
+def test_only_memory_of_the_device_is_noted_as_such(make, exception, is_noted):
+    """Python's MemoryError, which is about the host's, fails a run and is not noted."""
+    monitor = make()
+    monitor.fail(exception)
+    words = read(monitor)
+    assert words["state"] == runfile.State.FAILED
+    assert ("last_oom_time" in words) is is_noted
+
+
 def make_monitor_in_worker(path):
     """Make a monitor, as a script that is imported by a worker does, and tell whether it has a file."""
     return TrainingMonitor("w", run_dir=path).path is not None

@@ -53,6 +53,8 @@ class AcceleratorCollector:
     def express(self, reading: AcceleratorsReading) -> tuple[Block, ...]:
         """Name what was read; a device that could not be read has its state alone."""
         blocks = [_express_devices(self._kinds, reading)]
+        if reading.memory_limit_bytes is not None:
+            blocks.append(_express_memory_limit(reading.memory_limit_bytes))
         if reading.devices:
             blocks.append(_express_states(reading.devices))
             if any(device.xids for device in reading.devices):
@@ -110,6 +112,14 @@ def _express_devices(kinds: tuple[Kind, ...], reading: AcceleratorsReading) -> B
 
     values = [up.count(kind) for kind in kinds] + list(expected.values())
     return Block(("accelerator", "devices", kinds, tuple(expected)), describe, values)
+
+
+def _express_memory_limit(limit: int) -> Block:
+    def describe() -> tuple[Family, ...]:
+        help_ = "How much memory of each device may be used. Source: --accelerators.memory-limit."
+        return (Family("accelerator_memory_limit_bytes", "gauge", help_),)
+
+    return Block(("accelerator", "memory limit"), describe, [limit])
 
 
 def _express_states(devices: Sequence[AcceleratorReading]) -> Block:

@@ -83,7 +83,11 @@ _EXCLUDED_PLACES = re.compile(
     r"|etc/(?:hosts|hostname|resolv\.conf)$"
     r"|run/(?!media/|mount/).+"
     r"|var/lib/(?:docker|containers|containerd|kubelet|rancher|lxcfs|snapd)/.+"
-    r"|snap/.+)(?:/|$)"
+    r"|snap/.+"
+    # The same for an engine whose data are elsewhere.
+    r"|.*/?overlay2?/[^/]+/merged$"
+    r"|.*/?containers/[0-9a-f]{64}/mounts/shm$"
+    r"|.*/io\.containerd\.[^/]+/.+)(?:/|$)"
 )
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 _COLUMNS_BEFORE_DASH = 6

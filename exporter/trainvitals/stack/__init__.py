@@ -1,24 +1,25 @@
-"""The monitoring stack of one machine: the exporter and the Prometheus that keeps its readings."""
+"""The monitoring stack of one machine: exporter, Prometheus, Alertmanager and Grafana."""
 
-from trainvitals.stack.logs import follow_logs
-from trainvitals.stack.native import bring_up, take_down
-from trainvitals.stack.settings import Settings, read_settings
+from trainvitals.stack.prometheus import AlertStatus, RulesStatus, TargetStatus
+from trainvitals.stack.settings import Settings, exposes_secrets, read_settings
 from trainvitals.stack.status import (
     ProgramStatus,
     StackStatus,
-    TargetStatus,
-    describe,
     format_json,
     format_table,
 )
+from trainvitals.stack.ways import bring_up, describe, follow_logs, take_down
 
 __all__ = [
+    "AlertStatus",
     "ProgramStatus",
+    "RulesStatus",
     "Settings",
     "StackStatus",
     "TargetStatus",
     "bring_up",
     "describe",
+    "exposes_secrets",
     "follow_logs",
     "format_json",
     "format_table",

@@ -1,56 +1,84 @@
-"""The configuration that Prometheus gets."""
+"""The configuration that Prometheus gets.
+
+`config/prometheus` of the state directory leads to the shipped `prometheus.yml` and rules, and has
+targets of its own: where this machine's programs listen, and under which name alerts speak of it.
+Files that a person adds to `targets` stay, and so does a `prometheus.yml` in the link's place.
+"""
 
 from __future__ import annotations
 
+import json
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
+from trainvitals.stack.writing import link, make_private, told_clearly, write_private
 
-from trainvitals.errors import StackError
-from trainvitals.stack.settings import EXPORTER_PORT
+_JOBS = ("trainvitals", "prometheus", "alertmanager")
+_HEADER = """\
+# Written by `trainvitals up`, which writes it again.
+# Other machines go into a file of their own beside this one, as {job}-others.yml.
+"""
 
-_JOB = "trainvitals"
+
+def name_machine(variables: Mapping[str, str]) -> str:
+    """Give the name that alerts call this machine by: `HOST_NAME`, else the host name."""
+    return variables.get("HOST_NAME") or socket.gethostname()
 
 
-def find_prometheus_config(package: Path = Path(__file__).parent) -> Path:
-    """Give the path of the shipped prometheus.yml.
+def write_prometheus_config(
+    directory: Path, *, shipped: Path, addresses: Mapping[str, str], machine: str
+) -> Path:
+    """Write the directory and give the path of its `prometheus.yml`.
 
     Args:
-        package: This package's directory, installed or in a checkout.
+        directory: `config/prometheus` of the state directory.
+        shipped: The shipped directory `prometheus`.
+        addresses: `HOST:PORT` of each job that there is on this machine.
+        machine: The label `instance` of all of them.
 
     Raises:
-        StackError: It is in neither place.
+        StackError: The directory cannot be written.
     """
-    places = (package / "prometheus", package.parents[2] / "prometheus")
-    for place in places:
-        if (place / "prometheus.yml").is_file():
-            return place / "prometheus.yml"
-    raise StackError(
-        f"no prometheus.yml in {places[0]} or {places[1]}: install trainvitals again, "
-        "or run from a whole checkout"
+    make_private(directory / "targets")
+    for name in ("prometheus.yml", "rules"):
+        path = directory / name
+        if path.is_symlink() or not path.exists():
+            link(path, shipped / name)
+    write_targets(directory / "targets", addresses=addresses, machine=machine)
+    return directory / "prometheus.yml"
+
+
+def write_targets(directory: Path, *, addresses: Mapping[str, str], machine: str) -> None:
+    """Write this machine's targets into a directory and leave what else is in it.
+
+    Args:
+        directory: It is there.
+        addresses: `HOST:PORT` of each job that there is.
+        machine: The label `instance` of all of them.
+
+    Raises:
+        StackError: The directory cannot be written.
+    """
+    for job in _JOBS:
+        path = directory / f"{job}.yml"
+        if job in addresses:
+            _write_changed(path, _render_targets(job, addresses[job], machine))
+        else:
+            with told_clearly(path):
+                path.unlink(missing_ok=True)
+
+
+def _render_targets(job: str, address: str, machine: str) -> str:
+    # A string of JSON is one of YAML too, whatever the name of the machine contains.
+    return (
+        _HEADER.format(job=job)
+        + f"- targets: [{json.dumps(address)}]\n  labels: {{instance: {json.dumps(machine)}}}\n"
     )
 
 
-def choose_prometheus_config(shipped: Path, exporter_port: int, rendered: Path) -> Path:
-    """Give the shipped file where it fits, else a copy that scrapes the exporter's port.
-
-    Args:
-        shipped: The shipped prometheus.yml.
-        exporter_port: The port that the exporter has on 127.0.0.1.
-        rendered: Where the copy is written.
-
-    Raises:
-        StackError: The shipped file cannot be read or has no job `trainvitals`.
-    """
-    if exporter_port == EXPORTER_PORT:
-        return shipped
-    try:
-        config = yaml.safe_load(shipped.read_text(encoding="utf-8"))
-        jobs = {job["job_name"]: job for job in config["scrape_configs"]}
-        jobs[_JOB]["static_configs"] = [{"targets": [f"127.0.0.1:{exporter_port}"]}]
-        # Prometheus looks for rules beside its configuration file, and the copy lies elsewhere.
-        config["rule_files"] = [str(shipped.parent / path) for path in config.get("rule_files", ())]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise StackError(f"{shipped} has no job {_JOB} to change: {error!r}; restore it") from error
-    rendered.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    return rendered
+def _write_changed(path: Path, text: str) -> None:
+    with told_clearly(path):
+        written = path.read_text(encoding="utf-8") if path.exists() else None
+    if written != text:
+        write_private(path, text)

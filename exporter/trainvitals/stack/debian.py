@@ -3,6 +3,8 @@
 Where a program is not installed, apt fetches and verifies the package as it always does, but into
 lists and a cache of our own, and the package is unpacked rather than installed. An unpacked
 package lives in `$XDG_CACHE_HOME/trainvitals/debian/PACKAGE` and is there either whole or not.
+
+Alertmanager alone works better installed, and is installed where the caller may and wants it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ PACKAGES = {
     "amtool": "prometheus-alertmanager",
 }
 
+# As the projects themselves call what Debian calls otherwise.
+_ALIASES = {"prometheus-alertmanager": "alertmanager"}
+# What reads files from fixed paths, see templatepath.py.
+_BETTER_INSTALLED = frozenset({"prometheus-alertmanager"})
 # What the web pages of a program load; the other dependencies matter to an installation only.
 _WEB_PACKAGES = re.compile(r"^(?:libjs|fonts)-[a-z0-9.+-]+$", re.MULTILINE)
 # Two thirds of the unpacked size, and no program or page reads it.
@@ -46,22 +52,30 @@ def find_program(
     *,
     environ: Mapping[str, str] = os.environ,
     report: Callable[[str], None] = lambda _: None,
+    install: Callable[..., None] | None = None,
 ) -> Path:
-    """Give the path of a program of `PACKAGES`: the installed one, else one fetched from Debian.
+    """Give the path of a program: the installed one, else, for `PACKAGES`, one from Debian.
 
     Args:
         name: The program.
         environ: Where `PATH`, `XDG_CACHE_HOME` and `HOME` are read.
         report: Told when something is downloaded, because that takes a while.
+        install: Installs what works better so, as `install_package`; None where that is not
+            wanted, or the caller is not root.
 
     Raises:
         StackError: It is not installed and cannot be fetched, or what was fetched does not run.
     """
-    installed = shutil.which(name, path=environ.get("PATH", os.defpath))
-    if installed:
-        return Path(installed)
+    if installed := _find_installed(name, environ):
+        return installed
+    if name not in PACKAGES:
+        raise StackError(f"{name} is not installed")
     package = PACKAGES[name]
     cache = _cache_dir(environ)
+    if install and package in _BETTER_INSTALLED:
+        _install(install, package, cache, environ, report)
+        if installed := _find_installed(name, environ):
+            return installed
     program = cache / package / "usr/bin" / name
     if not program.exists():
         with _locked(cache):
@@ -71,6 +85,38 @@ def find_program(
     if not program.exists():
         raise StackError(f"Debian's package {package} has no program {name}: install {name}")
     return program
+
+
+def _find_installed(name: str, environ: Mapping[str, str]) -> Path | None:
+    path = environ.get("PATH", os.defpath)
+    found = shutil.which(name, path=path) or shutil.which(_ALIASES.get(name, name), path=path)
+    return Path(found) if found else None
+
+
+def _install(
+    install: Callable[..., None],
+    package: str,
+    cache: Path,
+    environ: Mapping[str, str],
+    report: Callable[[str], None],
+) -> None:
+    """Install a package; where that cannot be, say so, and it is fetched like any other."""
+    if shutil.which("apt-get", path=environ.get("PATH", os.defpath)) is None:
+        return
+    report(f"installing Debian's package {package}, with its service turned off")
+    unattended = {**environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
+    with _locked(cache):
+        options = (*_apt_options(cache), "-o", "DPkg::Lock::Timeout=30")
+        _update_lists(options, environ)
+        try:
+            install(
+                package,
+                lambda command: _run(command, unattended),
+                options=options,
+                environ=environ,
+            )
+        except StackError as error:
+            report(f"{package} is not installed: {error}")
 
 
 def find_web_assets(program: Path) -> Path | None:

@@ -36,16 +36,17 @@ def marked_processes(state_dir: Path) -> dict[psutil.Process, str]:
 def _read_name(process: psutil.Process, state_dir: Path) -> str | None:
     try:
         environ = process.environ()
-        if environ.get(MARK) == str(state_dir) and _sees_same_files(process):
+        if environ.get(MARK) == str(state_dir) and _sees_same_files(process, state_dir):
             return environ.get("SUPERVISOR_PROCESS_NAME", "supervisord")
     except (psutil.Error, OSError):  # it has just ended, or is another user's
         return None
     return None
 
 
-def _sees_same_files(process: psutil.Process) -> bool:
-    # In a container the same path is another directory, and another stack.
-    return Path(f"/proc/{process.pid}/ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+def _sees_same_files(process: psutil.Process, state_dir: Path) -> bool:
+    # In a container the same path is another directory, and another stack; a program with a private
+    # view of some other path is ours.
+    return Path(f"/proc/{process.pid}/root{state_dir}").samefile(state_dir)
 
 
 def end_processes(

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from trainvitals.errors import StackError
 from trainvitals.stack import debian
+from trainvitals.stack.destinations import recall_destinations
+from trainvitals.stack.installation import install_package
 from trainvitals.stack.leftovers import end_processes, marked_processes, wait_until_gone
+from trainvitals.stack.lineup import Supply, plan_programs
 from trainvitals.stack.ports import refuse_taken_ports
 from trainvitals.stack.programs import (
     Program,
     forget_programs,
-    list_programs,
     recall_programs,
     remember_programs,
 )
 from trainvitals.stack.readiness import wait_until_all_work
+from trainvitals.stack.reloading import reload_programs
 from trainvitals.stack.settings import Settings
+from trainvitals.stack.shipped import find_shipped
 from trainvitals.stack.supervision import (
     PIDFILE,
     SOCKET,
@@ -29,10 +33,12 @@ from trainvitals.stack.supervision import (
     request_shutdown,
     start_supervisor,
 )
+from trainvitals.stack.writing import hold_lock, refuse_full_disk
 
 Report = Callable[[str], None]
 
 _SHUTDOWN_SECONDS = 20.0
+_ALERTS = "alerts go to"
 
 
 def bring_up(
@@ -40,32 +46,46 @@ def bring_up(
     *,
     report: Report,
     find: Callable[[str], Path] | None = None,
+    shipped: Callable[[str], Path] = find_shipped,
     patience_seconds: float = 60.0,
 ) -> None:
     """Start what does not run yet and wait until all of it works.
 
-    A stack that runs with these settings is left alone; one that runs with others, or not whole,
-    is replaced. When it cannot be brought up, or is interrupted, nothing is left running.
+    A stack that runs with these settings goes on running and reads its configuration again; one
+    that runs with others, or not whole, is replaced. When it cannot be brought up, or is
+    interrupted, nothing is left running.
 
     Args:
         settings: Ports and directories.
         report: Told in one line at a time what happens and where things are.
         find: Gives the path of a program by its name; None looks here, then in Debian's packages.
+        shipped: Gives the path of a shipped file or directory by its name.
         patience_seconds: How long the programs may take until they work.
 
     Raises:
+        ConfigurationError: A variable says something that cannot be done.
         StackError: A port is taken, or a program does not start or does not work.
     """
-    find = find or functools.partial(debian.find_program, report=report)
-    with _lock(settings.state_dir):
-        programs = list_programs(settings, find=find, report=report)
+    supply = Supply(find or _look(report), shipped, report)
+    with hold_lock(settings.state_dir):
+        refuse_full_disk(settings.state_dir)
+        programs = plan_programs(settings, supply)
         if _runs(settings.state_dir, programs):
             report("already running")
+            reload_programs(settings.state_dir, programs)
             wait_until_all_work(settings.state_dir, programs, report, patience_seconds)
         else:
-            _replace(settings.state_dir, programs, report, patience_seconds)
+            _replace(settings, programs, report, patience_seconds)
+    if len(programs) > 1:
+        for number, line in enumerate(recall_destinations(settings.state_dir)):
+            report(f"{'' if number else _ALERTS:{len(_ALERTS)}} {line}")
     way = "natively" if len(programs) > 1 else "the exporter with its live page alone"
     report(f"the stack runs {way}; data and logs are in {settings.state_dir}")
+
+
+def _look(report: Report) -> Callable[[str], Path]:
+    install = install_package if os.geteuid() == 0 else None
+    return functools.partial(debian.find_program, report=report, install=install)
 
 
 def take_down(settings: Settings, *, report: Report) -> None:
@@ -74,23 +94,9 @@ def take_down(settings: Settings, *, report: Report) -> None:
     Raises:
         StackError: A process cannot be ended.
     """
-    with _lock(settings.state_dir):
+    with hold_lock(settings.state_dir):
         stopped = _stop(settings.state_dir)
         report(f"stopped {', '.join(stopped)}" if stopped else "nothing is running")
-
-
-@contextmanager
-def _lock(state_dir: Path) -> Iterator[None]:
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (state_dir / "lock").open("w")
-    except OSError as error:
-        raise StackError(
-            f"cannot write {state_dir}: {error.strerror}; choose another with --state-dir"
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _runs(state_dir: Path, programs: tuple[Program, ...]) -> bool:
@@ -100,11 +106,12 @@ def _runs(state_dir: Path, programs: tuple[Program, ...]) -> bool:
 
 
 def _replace(
-    state_dir: Path, programs: tuple[Program, ...], report: Report, patience_seconds: float
+    settings: Settings, programs: tuple[Program, ...], report: Report, patience_seconds: float
 ) -> None:
+    state_dir = settings.state_dir
     if stopped := _stop(state_dir):
         report(f"stopped {', '.join(stopped)}: the stack was not whole or its settings changed")
-    refuse_taken_ports(programs)
+    refuse_taken_ports(programs, settings.bind_address)
     with ExitStack() as undo:
         undo.callback(_undo, state_dir, report)
         remember_programs(state_dir, programs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +11,22 @@ from urllib.parse import quote
 from trainvitals.errors import StackError
 from trainvitals.stack.logs import last_lines
 from trainvitals.stack.programs import Program, answers, fetch
-from trainvitals.stack.status import list_targets
+from trainvitals.stack.prometheus import list_alertmanagers, list_targets, read_rules
 from trainvitals.stack.supervision import STARTED, ask_states
 
 Report = Callable[[str], None]
 
 _STEP_SECONDS = 0.1
+_RULES_STEP_SECONDS = 0.5
 _LOG_LINES = 10
+_LOG_READ_LINES, _LOG_ERRORS = 60, 3
+_ERROR = re.compile(r"\blevel=error\b", re.IGNORECASE)
 
 
 def wait_until_all_work(
     state_dir: Path, programs: tuple[Program, ...], report: Report, patience_seconds: float
 ) -> None:
-    """Wait until every program answers and Prometheus scrapes the exporter.
+    """Wait until every program answers, all are scraped, and rules and Alertmanager are at work.
 
     Args:
         state_dir: Where the stack runs.
@@ -31,7 +35,8 @@ def wait_until_all_work(
         patience_seconds: How long all of it may take together.
 
     Raises:
-        StackError: A program ended, does not answer in time, or is not scraped in time.
+        StackError: A program ended, does not answer in time, or is not scraped in time; or a rule
+            cannot be evaluated, or Prometheus does not find the Alertmanager.
     """
     deadline = time.monotonic() + patience_seconds
     for program in programs:
@@ -44,36 +49,87 @@ def wait_until_all_work(
                 )
             time.sleep(_STEP_SECONDS)
         report(f"{program.name} answers at {program.address}")
-        if program.name == "prometheus":
-            _wait_for_targets(state_dir, program, report, deadline)
+    named = {program.name: program for program in programs}
+    if prometheus := named.get("prometheus"):
+        wait_for_prometheus(
+            prometheus,
+            report,
+            deadline,
+            look=f"read {prometheus.log(state_dir)}",
+            has_alertmanager="alertmanager" in named,
+        )
 
 
-def _wait_for_targets(
-    state_dir: Path, prometheus: Program, report: Report, deadline: float
+def wait_for_prometheus(
+    prometheus: Program, report: Report, deadline: float, *, look: str, has_alertmanager: bool
 ) -> None:
+    """Wait until Prometheus scrapes everything, finds its Alertmanager and evaluates every rule.
+
+    Args:
+        prometheus: It answers already.
+        report: Told what it does.
+        deadline: Until when, on the monotonic clock.
+        look: Where a person finds what it complains about.
+        has_alertmanager: Whether there is one to find.
+
+    Raises:
+        StackError: A target cannot be scraped, the rules are not evaluated, or Prometheus does not
+            find the Alertmanager.
+    """
+    _wait_for_targets(prometheus, report, deadline, look)
+    if has_alertmanager:
+        _wait_for_alertmanager(prometheus, deadline, look)
+    _wait_for_rules(prometheus, report, deadline, look)
+
+
+def _wait_for_targets(prometheus: Program, report: Report, deadline: float, look: str) -> None:
     while True:
-        targets = list_targets(prometheus.port)
+        targets = list_targets(prometheus.port, prometheus.host)
         if targets and all(target.health == "up" for target in targets):
             _wait_for_second_scrape(prometheus, deadline)
             report(f"prometheus scrapes {', '.join(target.url for target in targets)}")
             return
         if time.monotonic() > deadline:
-            reasons = {target.last_error for target in targets if target.last_error}
+            reasons = {f"{each.job}: {each.last_error}" for each in targets if each.last_error}
             raise StackError(
-                "prometheus cannot scrape the exporter: "
-                f"{'; '.join(sorted(reasons)) or 'no scrape yet'}; read {state_dir / 'logs'}"
+                f"prometheus cannot scrape {'; '.join(sorted(reasons)) or 'anything yet'}; {look}"
             )
         time.sleep(_STEP_SECONDS)
 
 
 def _wait_for_second_scrape(prometheus: Program, deadline: float) -> None:
     """Wait until rates and means are there too, which need two scrapes."""
-    query = quote("count_over_time(up[5m]) > 1")
+    query = quote('count_over_time(up{job="trainvitals"}[5m]) > 1')
     while time.monotonic() <= deadline:
-        page = fetch(prometheus.port, f"/api/v1/query?query={query}")
+        page = fetch(prometheus.port, f"/api/v1/query?query={query}", host=prometheus.host)
         if page is not None and b'"result":[]' not in page:
             return
         time.sleep(_STEP_SECONDS)
+
+
+def _wait_for_alertmanager(prometheus: Program, deadline: float, look: str) -> None:
+    while not list_alertmanagers(prometheus.port, prometheus.host):
+        if time.monotonic() > deadline:
+            raise StackError(f"prometheus does not find the Alertmanager: {look}")
+        time.sleep(_STEP_SECONDS)
+
+
+def _wait_for_rules(prometheus: Program, report: Report, deadline: float, look: str) -> None:
+    """Wait until every rule was evaluated once, which takes an evaluation interval at most."""
+    while True:
+        rules = read_rules(prometheus.port, prometheus.host)
+        broken = [rule for rule in rules.unhealthy if rule.error] if rules else []
+        if broken:
+            # What one rule does not like in the data must not cost all the others.
+            for rule in broken:
+                report(f"prometheus cannot evaluate {rule.name}: {rule.error}; correct the rule")
+            return
+        if rules and not rules.unhealthy:
+            report(f"prometheus has {rules.rules} rules in {rules.groups} groups, all healthy")
+            return
+        if time.monotonic() > deadline:
+            raise StackError(f"prometheus has not evaluated its rules yet: {look}")
+        time.sleep(_RULES_STEP_SECONDS)
 
 
 def _works(state_dir: Path, program: Program, report: Report) -> bool:
@@ -85,5 +141,8 @@ def _works(state_dir: Path, program: Program, report: Report) -> bool:
 
 
 def _quote_log(state_dir: Path, program: Program, report: Report) -> None:
-    for line in last_lines(program.log(state_dir), _LOG_LINES):
+    lines = last_lines(program.log(state_dir), _LOG_READ_LINES)
+    # Prometheus tells of its orderly end at length after it has said what is wrong.
+    earlier = [line for line in lines[:-_LOG_LINES] if _ERROR.search(line)]
+    for line in (*earlier[-_LOG_ERRORS:], *lines[-_LOG_LINES:]):
         report(f"{program.name} | {line}")

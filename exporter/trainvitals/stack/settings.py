@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, cast, get_args
 
 from trainvitals.errors import ConfigurationError
 
+Way = Literal["auto", "compose", "native"]
+
 EXPORTER_PORT = 9200
 PROMETHEUS_PORT = 9090
+ALERTMANAGER_PORT = 9093
+GRAFANA_PORT = 3000
+BIND_ADDRESS = "127.0.0.1"
 _HIGHEST_PORT = 65535
+_SECRET = re.compile(r"(?:TOKEN|PASSWORD|KEY|WEBHOOK_URL|DEADMAN_URL)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +32,23 @@ class Settings:
         exporter_port: The exporter's port on 127.0.0.1.
         prometheus_port: Prometheus' port on 127.0.0.1.
         exporter_command: What starts the exporter; `--web.listen-address=…` is appended.
+        alertmanager_port: Alertmanager's port.
+        grafana_port: Grafana's port.
+        bind_address: The address that every program listens on.
+        way: How the stack is to run; `auto` takes Docker Compose where an engine answers.
+        variables: All that the environment and `.env` say, for what has no field of its own.
     """
 
     state_dir: Path
     exporter_port: int = EXPORTER_PORT
     prometheus_port: int = PROMETHEUS_PORT
     exporter_command: tuple[str, ...] = (sys.executable, "-m", "trainvitals", "serve")
+    alertmanager_port: int = ALERTMANAGER_PORT
+    grafana_port: int = GRAFANA_PORT
+    bind_address: str = BIND_ADDRESS
+    way: Way = "auto"
+    # Secrets are among them: a traceback or a log must not show them.
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def read_settings(
@@ -38,6 +57,9 @@ def read_settings(
     *,
     exporter_port: int | None = None,
     prometheus_port: int | None = None,
+    alertmanager_port: int | None = None,
+    grafana_port: int | None = None,
+    way: Way | None = None,
     state_dir: Path | None = None,
 ) -> Settings:
     """Read the settings: a flag wins over the environment, the environment over `.env`.
@@ -45,12 +67,16 @@ def read_settings(
     Args:
         environ: The environment; an empty value counts as not set.
         dotenv: A file of `KEY=VALUE` lines; it need not exist, and None reads none.
-        exporter_port: The flag; None when it was not given.
-        prometheus_port: The flag; None when it was not given.
+        exporter_port: The flag; None when it was not given, like those that follow.
+        prometheus_port: The flag.
+        alertmanager_port: The flag.
+        grafana_port: The flag.
+        way: The flag.
         state_dir: The flag; None puts it where XDG keeps state.
 
     Raises:
-        ConfigurationError: A port is none or is used twice, or `.env` cannot be read.
+        ConfigurationError: A port is none or is used twice, the way is unknown, or `.env` cannot
+            be read.
     """
     written = read_dotenv(dotenv) if dotenv is not None else {}
     given = {**written, **{name: value for name, value in environ.items() if value}}
@@ -58,20 +84,46 @@ def read_settings(
         state_dir=(state_dir or _default_state_dir(environ)).expanduser().resolve(),
         exporter_port=_pick_port(exporter_port, given, "EXPORTER_PORT", EXPORTER_PORT),
         prometheus_port=_pick_port(prometheus_port, given, "PROMETHEUS_PORT", PROMETHEUS_PORT),
+        alertmanager_port=_pick_port(
+            alertmanager_port, given, "ALERTMANAGER_PORT", ALERTMANAGER_PORT
+        ),
+        grafana_port=_pick_port(grafana_port, given, "GRAFANA_PORT", GRAFANA_PORT),
+        bind_address=given.get("BIND_ADDR") or BIND_ADDRESS,
+        way=_pick_way(way or given.get("STACK_WAY") or "auto"),
+        variables=given,
     )
-    if settings.exporter_port == settings.prometheus_port:
-        raise ConfigurationError(
-            f"exporter and Prometheus cannot both have port {settings.exporter_port}: "
-            "change EXPORTER_PORT or PROMETHEUS_PORT"
-        )
+    _refuse_shared_ports(settings)
     return settings
+
+
+def _refuse_shared_ports(settings: Settings) -> None:
+    ports = {
+        "EXPORTER_PORT": settings.exporter_port,
+        "PROMETHEUS_PORT": settings.prometheus_port,
+        "ALERTMANAGER_PORT": settings.alertmanager_port,
+        "GRAFANA_PORT": settings.grafana_port,
+    }
+    for port in ports.values():
+        sharing = [name for name, each in ports.items() if each == port]
+        if len(sharing) > 1:
+            raise ConfigurationError(
+                f"{' and '.join(sharing)} are both {port}: give each a port of its own"
+            )
+
+
+def _pick_way(text: str) -> Way:
+    for way in get_args(Way):
+        if way == text:
+            return cast("Way", way)
+    raise ConfigurationError(f"STACK_WAY is {text!r}: give {', '.join(get_args(Way))}")
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
     """Read a file of `KEY=VALUE` lines in the form that Docker Compose reads too.
 
     Empty lines and comments are skipped, `export` before a key is allowed, quotes around a value
-    are taken off, and after a value without quotes ` #` begins a comment.
+    are taken off, and after a value without quotes ` #` begins a comment; `#` without a space
+    before it belongs to the value, as in `SLACK_CHANNEL=#training`.
 
     Returns:
         The values; empty where the file does not exist.
@@ -80,7 +132,8 @@ def read_dotenv(path: Path) -> dict[str, str]:
         ConfigurationError: The file cannot be read or a line is no `KEY=VALUE`.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Some editors begin a file with a byte order mark, which nobody sees.
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -93,18 +146,32 @@ def read_dotenv(path: Path) -> dict[str, str]:
         key, equals, value = text.partition("=")
         if not equals or not key.strip().isidentifier():
             raise ConfigurationError(f"{path}:{number}: not KEY=VALUE; correct or remove this line")
-        values[key.strip()] = _bare(value.strip())
+        values[key.strip()] = _bare(value)
     return values
 
 
-def _bare(value: str) -> str:
+def exposes_secrets(path: Path) -> bool:
+    """Whether a `.env` has a secret and somebody else on this machine may read it.
+
+    Raises:
+        ConfigurationError: The file cannot be read or a line is no `KEY=VALUE`.
+    """
+    try:
+        is_open = bool(path.stat().st_mode & 0o077)
+    except OSError:
+        return False
+    return is_open and any(
+        _SECRET.search(name) and value for name, value in read_dotenv(path).items()
+    )
+
+
+def _bare(text: str) -> str:
+    value = text.strip()
     quote = value[:1]
     if quote in {'"', "'"}:
         inner, closing, _ = value[1:].partition(quote)
         return inner if closing else value
-    if quote == "#":
-        return ""
-    return value.partition(" #")[0].rstrip()
+    return text.partition(" #")[0].strip()
 
 
 def _pick_port(flag: int | None, given: Mapping[str, str], name: str, default: int) -> int:

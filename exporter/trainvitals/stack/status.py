@@ -1,25 +1,34 @@
-"""How the stack is: its programs, and what Prometheus says about its targets."""
+"""How the stack is: its programs, and what Prometheus says about targets, rules and alerts."""
 
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal, TypedDict, cast
+from typing import Literal
 
+from trainvitals.stack.destinations import recall_destinations
 from trainvitals.stack.leftovers import marked_processes
-from trainvitals.stack.programs import (
-    Program,
-    answers,
-    expected_programs,
-    fetch,
-    recall_programs,
+from trainvitals.stack.lineup import expected_programs
+from trainvitals.stack.programs import Program, answers, recall_programs
+from trainvitals.stack.prometheus import (
+    AlertStatus,
+    PrometheusStatus,
+    RulesStatus,
+    TargetStatus,
+    ask_prometheus,
 )
 from trainvitals.stack.settings import Settings
 from trainvitals.stack.supervision import ProcessState, ask_states
 
-Way = Literal["native", "exporter alone"]
+StackWay = Literal["compose", "native", "exporter alone"]
+
+_SHOWN_ALERTS = 20
+_LONGEST_INSTANCE = 18
+_WRAPPED = 80 - 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +36,10 @@ class ProgramStatus:
     """One program.
 
     Attributes:
-        name: `exporter` or `prometheus`.
+        name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
         state: `running`, `stopped`, `unsupervised` (it runs, but its supervisor is gone), or
-            another of supervisord's words: starting, backoff, stopping, exited, fatal.
-        pid: None while it does not run.
+            another of supervisord's or Docker's words: starting, backoff, exited, fatal.
+        pid: None while it does not run, and for a container.
         address: The URL to open in a browser.
         answers: Whether it can do its work now.
     """
@@ -43,66 +52,69 @@ class ProgramStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetStatus:
-    """One target of Prometheus.
-
-    Attributes:
-        job: The scrape job.
-        url: What is scraped.
-        health: `up`, `down`, or `unknown` before the first scrape.
-        last_error: Why the last scrape failed; None when it did not.
-    """
-
-    job: str
-    url: str
-    health: str
-    last_error: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class StackStatus:
     """The stack.
 
     Attributes:
-        way: How it runs: `native`, or `exporter alone` where there is no Prometheus to be had.
+        way: How it runs: `compose`, `native`, or `exporter alone` where there is no Prometheus to
+            be had.
         state_dir: Where its data and logs are.
         programs: Its programs; also while they are stopped.
         targets: What Prometheus scrapes; empty while it does not answer.
+        rules: What Prometheus evaluates; None while it does not answer.
+        alerts: What fires or is about to, the most urgent first.
+        alertmanagers: The Alertmanagers that Prometheus sends alerts to, as URLs.
+        notifications: Where alerts go, as lines for a person; empty before the first start.
     """
 
-    way: Way
+    way: StackWay
     state_dir: Path
     programs: tuple[ProgramStatus, ...]
-    targets: tuple[TargetStatus, ...]
+    targets: tuple[TargetStatus, ...] = ()
+    rules: RulesStatus | None = None
+    alerts: tuple[AlertStatus, ...] = ()
+    alertmanagers: tuple[str, ...] = ()
+    notifications: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
-        """Whether every program runs and answers, and every target is scraped."""
+        """Whether every program works, every target is scraped and alerts find their way.
+
+        Alerts that fire are what the stack is for, and no fault of it.
+        """
         return (
             all(program.state == "running" and program.answers for program in self.programs)
             and all(target.health == "up" for target in self.targets)
-            and (bool(self.targets) or self.way == "exporter alone")
+            and (self._prometheus_works() or self.way == "exporter alone")
         )
 
-
-class _Target(TypedDict):
-    scrapePool: str
-    scrapeUrl: str
-    health: str
-    lastError: str
+    def _prometheus_works(self) -> bool:
+        has_alertmanager = any(program.name == "alertmanager" for program in self.programs)
+        return (
+            bool(self.targets)
+            and self.rules is not None
+            and not self.rules.unhealthy
+            and (bool(self.alertmanagers) or not has_alertmanager)
+        )
 
 
 def describe(settings: Settings) -> StackStatus:
     """Ask every program of the stack how it is; what runs is asked where it was started."""
     programs = recall_programs(settings.state_dir) or expected_programs(settings)
     states = {state.name: state for state in _find_states(settings.state_dir)}
-    described = tuple(_describe_program(program, states.get(program.name)) for program in programs)
+    described = {each.name: _describe_program(each, states.get(each.name)) for each in programs}
     asked = next((each for each in programs if each.name == "prometheus"), None)
+    is_there = asked is not None and described[asked.name].answers
+    told = ask_prometheus(asked.port, asked.host) if asked and is_there else PrometheusStatus()
     return StackStatus(
         way="native" if asked else "exporter alone",
         state_dir=settings.state_dir,
-        programs=described,
-        targets=list_targets(asked.port) if asked and described[-1].answers else (),
+        programs=tuple(described.values()),
+        targets=told.targets,
+        rules=told.rules,
+        alerts=told.alerts,
+        alertmanagers=told.alertmanagers,
+        notifications=recall_destinations(settings.state_dir),
     )
 
 
@@ -127,39 +139,89 @@ def _describe_program(program: Program, state: ProcessState | None) -> ProgramSt
     )
 
 
-def list_targets(port: int) -> tuple[TargetStatus, ...]:
-    """Ask the Prometheus on a port of this machine about its targets; empty where none answers."""
-    page = fetch(port, "/api/v1/targets?state=active")
-    if page is None:
-        return ()
-    try:
-        told = cast("dict[str, dict[str, list[_Target]]]", json.loads(page))
-        return tuple(
-            TargetStatus(
-                job=each["scrapePool"],
-                url=each["scrapeUrl"],
-                health=each["health"],
-                last_error=each["lastError"] or None,
-            )
-            for each in told["data"]["activeTargets"]
-        )
-    except (ValueError, KeyError, TypeError):
-        return ()
+def format_table(status: StackStatus, *, now: datetime | None = None) -> str:
+    """Write the status for a person, in 80 columns.
 
-
-def format_table(status: StackStatus) -> str:
-    """Write the status for a person: a line per program and a line per target."""
-    programs = [("PROGRAM", "STATE", "PID", "ADDRESS")]
-    for each in status.programs:
-        silent = each.pid is not None and not each.answers
-        state = f"{each.state}, does not answer" if silent else each.state
-        programs.append((each.name, state, str(each.pid or "-"), each.address))
-    lines = _align(programs)
+    Args:
+        status: The status.
+        now: What ages are counted from; None takes the clock.
+    """
+    parts = [_format_programs(status.programs)]
     if status.targets:
-        targets = [(each.job, each.health, each.url) for each in status.targets]
-        lines += ["", *_align([("TARGET", "HEALTH", "URL"), *targets])]
-        lines += [f"{each.url}: {each.last_error}" for each in status.targets if each.last_error]
-    return "\n".join(lines)
+        parts.append(_format_targets(status.targets))
+    parts.append(_format_summary(status))
+    if shown := [alert for alert in status.alerts if _is_shown(alert)]:
+        parts.append(_format_alerts(shown, now or datetime.now(timezone.utc)))
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _format_programs(programs: Sequence[ProgramStatus]) -> list[str]:
+    rows = [("PROGRAM", "STATE", "PID", "ADDRESS")]
+    for each in programs:
+        silent = each.state in {"running", "starting", "unsupervised"} and not each.answers
+        state = f"{each.state}, does not answer" if silent else each.state
+        rows.append((each.name, state, str(each.pid or "-"), each.address))
+    return _align(rows)
+
+
+def _format_targets(targets: Sequence[TargetStatus]) -> list[str]:
+    rows = [(each.job, each.health, each.url) for each in targets]
+    complaints = [f"{each.url}: {each.last_error}" for each in targets if each.last_error]
+    return [*_align([("TARGET", "HEALTH", "URL"), *rows]), *complaints]
+
+
+def _format_summary(status: StackStatus) -> list[str]:
+    lines = []
+    if status.rules is not None:
+        unhealthy = status.rules.unhealthy
+        health = f"{len(unhealthy)} not healthy" if unhealthy else "all healthy"
+        rules = f"{status.rules.rules} in {status.rules.groups} groups, {health}"
+        lines.append(f"{'rules':15}{rules}")
+        lines += [
+            f"{'':15}{each.name}: {each.error or 'not evaluated yet'}"
+            for each in unhealthy[:_SHOWN_ALERTS]
+        ]
+        if not status.alertmanagers:
+            lines.append(f"{'alertmanager':15}Prometheus sends alerts to none")
+        shown = [alert for alert in status.alerts if _is_shown(alert)]
+        firing = sum(alert.state == "firing" for alert in shown)
+        lines.append(f"{'alerts':15}{firing} firing, {len(shown) - firing} pending")
+    told = [part for line in status.notifications for part in textwrap.wrap(line, _WRAPPED)]
+    heads = ("alerts go to", *[""] * len(told))
+    return lines + [f"{head:15}{line}" for head, line in zip(heads, told, strict=False)]
+
+
+def _is_shown(alert: AlertStatus) -> bool:
+    # The dead man's switch always fires.
+    return alert.severity != "none"
+
+
+def _format_alerts(alerts: Sequence[AlertStatus], now: datetime) -> list[str]:
+    rows = [
+        (each.name, each.severity, _shorten(each.instance), each.state, _age(each.since, now))
+        for each in alerts[:_SHOWN_ALERTS]
+    ]
+    lines = _align([("ALERT", "SEVERITY", "INSTANCE", "STATE", "FOR"), *rows])
+    more = len(alerts) - len(rows)
+    return [*lines, f"and {more} more"] if more else lines
+
+
+def _shorten(instance: str) -> str:
+    if len(instance) <= _LONGEST_INSTANCE:
+        return instance or "-"
+    return f"{instance[: _LONGEST_INSTANCE - 1]}…"
+
+
+def _age(since: str, now: datetime) -> str:
+    try:
+        # Python 3.10 reads neither nanoseconds nor the Z.
+        began = datetime.strptime(since[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return "-"
+    minutes = max(int((now - began).total_seconds()) // 60, 0)
+    if minutes < 60:  # noqa: PLR2004 - an hour
+        return f"{minutes}m"
+    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -21,12 +21,15 @@ from typing import cast
 
 from trainvitals.errors import ConfigurationError, StackError
 from trainvitals.stack.programs import Program
+from trainvitals.stack.writing import make_private, write_private
 
 MARK = "TRAINVITALS_STACK"
 SOCKET = "supervisor.sock"
 PIDFILE = "supervisord.pid"
 STARTED = frozenset({"starting", "running"})
 _CONFIG = "supervisord.conf"
+# Programs would make these themselves, and open to everybody.
+_DATA = {"prometheus": "prometheus", "alertmanager": "alertmanager-data", "grafana": "grafana"}
 _PATIENCE_SECONDS = 10.0
 _FAULT_NOT_RUNNING = 6  # SHUTDOWN_STATE: it is on its way out
 
@@ -58,7 +61,7 @@ redirect_stderr=true
 stdout_logfile=logs/{name}.log
 stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=2
-"""
+{environment}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,11 @@ def start_supervisor(
         ConfigurationError: A path contains what supervisord's configuration cannot express.
         StackError: supervisord cannot be started.
     """
-    (state_dir / "logs").mkdir(exist_ok=True)
+    for directory in ("logs", *(_DATA[each.name] for each in programs if each.name in _DATA)):
+        make_private(state_dir / directory)
     # When a supervisor started us, its marks must not be taken for those of ours.
     inherited = {name: value for name, value in environ.items() if name[:11] != "SUPERVISOR_"}
-    (state_dir / _CONFIG).write_text(render_config(programs), encoding="utf-8")
+    write_private(state_dir / _CONFIG, render_config(programs))
     result = subprocess.run(
         (sys.executable, "-m", "supervisor.supervisord", "-c", _CONFIG),
         cwd=state_dir,
@@ -112,10 +116,14 @@ def render_config(programs: tuple[Program, ...]) -> str:
     """Write supervisord's configuration.
 
     Raises:
-        ConfigurationError: A command contains what the format cannot express.
+        ConfigurationError: A command or a variable contains what the format cannot express.
     """
     sections = (
-        _PROGRAM.format(name=program.name, command=_express(program.command))
+        _PROGRAM.format(
+            name=program.name,
+            command=_express(program.command),
+            environment=_express_environment(program.environment),
+        )
         for program in programs
     )
     return _HEADER + "".join(sections)
@@ -128,6 +136,21 @@ def _express(command: tuple[str, ...]) -> str:
             f"cannot supervise {text!r}: use paths without line breaks, ' ;' and ' #'"
         )
     return text.replace("%", "%%")
+
+
+def _express_environment(environment: Mapping[str, str]) -> str:
+    """Write a program's variables; supervisord takes no double quote inside a quoted value.
+
+    Raises:
+        ConfigurationError: A value contains what the format cannot express.
+    """
+    for name, value in environment.items():
+        if any(sign in value for sign in ('"', "\n", "\r")):
+            raise ConfigurationError(
+                f"cannot pass {name}={value!r} on: use values without double quotes and line breaks"
+            )
+    written = (f'{name}="{value.replace("%", "%%")}"' for name, value in environment.items())
+    return f"environment={','.join(written)}\n" if environment else ""
 
 
 def ask_states(state_dir: Path) -> tuple[ProcessState, ...] | None:

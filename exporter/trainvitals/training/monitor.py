@@ -423,7 +423,8 @@ class TrainingMonitor(StepRecorder):
             kind = type(exception)
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             self._recorder.leave_last_words(module + kind.__qualname__)
-            if kind.__name__ in {"OutOfMemoryError", "MemoryError"}:
+            # Python's own MemoryError is about the host's memory, which is not what is noted.
+            if kind.__name__ == "OutOfMemoryError":
                 self._journal.note_oom()
         self._end(State.FAILED, "fail")
 

@@ -359,7 +359,7 @@ sys.path.insert(0, sys.argv[4])
 import writer
 from pathlib import Path
 from trainvitals.sources.training.directory import RunDirectory
-recorder = writer.Recorder(Path(sys.argv[2]), 0)
+recorder = writer.Recorder(Path(sys.argv[2]), 0, "run")
 writer.say_state(recorder, writer.State.RUNNING)
 directory = RunDirectory(Path(sys.argv[2]))
 for loss in (0.5, 0.25):

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -262,6 +263,26 @@ def test_at_most_64_ranks_and_16_runs_are_shown(machine: Machine):
     assert reading.omitted == 101 - 64
     (alive,) = [rank for rank in reading.ranks if rank.liveness and rank.liveness.is_alive]
     assert (alive.run, alive.rank) == ("run", "5")
+
+
+def test_an_end_is_told_though_too_many_runs_live(machine: Machine):
+    """Of 17 the first 16 are shown; one of them that ends keeps its place for 2 minutes."""
+    with ExitStack() as living:
+        trainers = [
+            living.enter_context(Trainer(machine.runs, run=f"run{number:02}"))
+            for number in range(17)
+        ]
+        first = [f"run{number:02}" for number in range(16)]
+        assert [rank.run for rank in machine.read().ranks] == first
+        trainers[3].kill()
+        ranks = machine.read().ranks
+        assert [rank.run for rank in ranks] == first
+        assert [rank.run for rank in ranks if rank.ending is not None] == ["run03"]
+        machine.clock.ahead = 121.0
+        assert [rank.run for rank in machine.read().ranks] == [
+            *(name for name in first if name != "run03"),
+            "run16",
+        ]
 
 
 def test_runs_of_two_users_by_one_name_are_two(machine: Machine):

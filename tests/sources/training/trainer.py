@@ -34,6 +34,7 @@ class Trainer:
     Args:
         directory: The run directory.
         rank: Its rank.
+        run: The run's name.
         wrapper: A command that runs the writer, such as `unshare`.
 
     Attributes:
@@ -41,10 +42,12 @@ class Trainer:
         path: The run file.
     """
 
-    def __init__(self, directory: Path, *, rank: int = 0, wrapper: Sequence[str] = ()) -> None:
-        command = [*wrapper, sys.executable, "-S", "-E", WRITER, SOURCE_ROOT, directory, str(rank)]
+    def __init__(
+        self, directory: Path, *, rank: int = 0, run: str = "run", wrapper: Sequence[str] = ()
+    ) -> None:
+        writer = [sys.executable, "-S", "-E", WRITER, SOURCE_ROOT, directory, str(rank), run]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*wrapper, *writer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
         self.path = Path(self.process.stdout.readline().strip())

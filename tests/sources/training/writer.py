@@ -1,7 +1,7 @@
 """A training process without the training: writes a run file and does as it is told.
 
-Run as `python writer.py SOURCE_ROOT DIRECTORY RANK`; each line of its standard input is a command,
-each line of its standard output an answer.
+Run as `python writer.py SOURCE_ROOT DIRECTORY RANK RUN`; each line of its standard input is a
+command, each line of its standard output an answer.
 """
 
 import fcntl
@@ -55,11 +55,11 @@ class Row:
 class Recorder:
     """A run file, written as its format says."""
 
-    def __init__(self, directory, rank):
+    def __init__(self, directory, rank, run):
         stat = Path("/proc/self/stat").read_text()
         boot_id = uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         identity = Identity(
-            "run",
+            run,
             rank=rank,
             pid=os.getpid(),
             start_ticks=int(stat.rpartition(")")[2].split()[19]),
@@ -95,7 +95,7 @@ class Recorder:
 
 def main():
     """Write the run file and obey."""
-    recorder = Recorder(Path(sys.argv[2]), int(sys.argv[3]))
+    recorder = Recorder(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     say_state(recorder, State.RUNNING)
     print(recorder.path, flush=True)
     for line in sys.stdin:

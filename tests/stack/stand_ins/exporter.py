@@ -1,6 +1,7 @@
 """A page with one metric, in the place of the exporter."""
 
 import signal
+import socket
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,4 +20,6 @@ class Page(BaseHTTPRequestHandler):
 listen = sys.argv[-1].removeprefix("--web.listen-address=")
 host, _, port = listen.rpartition(":")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-ThreadingHTTPServer((host, int(port)), Page).serve_forever()
+if ":" in host:
+    ThreadingHTTPServer.address_family = socket.AF_INET6
+ThreadingHTTPServer((host.strip("[]"), int(port)), Page).serve_forever()

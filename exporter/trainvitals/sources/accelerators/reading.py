@@ -202,9 +202,11 @@ class AcceleratorsReading:
         expected: How many of each kind there should be, where someone said so.
         complaint: What kept the reading from being whole; None when nothing did.
         omitted_processes: How many processes the bound left out.
+        memory_limit_bytes: How much memory of each may be used; None where nobody said so.
     """
 
     devices: tuple[AcceleratorReading, ...]
     expected: tuple[tuple[Kind, int], ...] = ()
     complaint: str | None = None
     omitted_processes: int = 0
+    memory_limit_bytes: int | None = None

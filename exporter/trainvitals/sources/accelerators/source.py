@@ -26,6 +26,7 @@ class AcceleratorSource:
     Args:
         vendors: Whose devices to look for.
         expected: How many of each kind there should be.
+        memory_limit_bytes: How much memory of each may be used; None for all of it.
         roots: Where the drivers' traces are looked for.
         is_isolated: Have drivers always opened by processes of their own.
         environ: The environment of such processes; our own when None.
@@ -39,6 +40,7 @@ class AcceleratorSource:
         *,
         vendors: Sequence[Vendor] = VENDORS,
         expected: Mapping[Kind, int] | None = None,
+        memory_limit_bytes: int | None = None,
         roots: Roots = Roots(),  # noqa: B008 - immutable
         is_isolated: bool = False,
         environ: Mapping[str, str] | None = None,
@@ -49,6 +51,7 @@ class AcceleratorSource:
         ]
         self.latest: AcceleratorsReading | None = None
         self._expected = tuple((expected or {}).items())
+        self._memory_limit_bytes = memory_limit_bytes
         self._crew = Crew(name="vendor", limit=len(self._drivers))
         self._told_absence = not self._drivers
         for driver in self._drivers:
@@ -80,6 +83,7 @@ class AcceleratorSource:
             expected=self._expected,
             complaint="; ".join(complaints) or None,
             omitted_processes=sum(driver.omitted_processes for driver in self._drivers),
+            memory_limit_bytes=self._memory_limit_bytes,
         )
         return self.latest
 

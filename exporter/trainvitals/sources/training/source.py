@@ -122,6 +122,7 @@ class TrainingSource:
         self._starts = StartRegister(surroundings or Surroundings(roots=roots))
         self._ledger = AttemptLedger()
         self._judges: dict[str, StragglerJudge] = {}
+        self._shown: frozenset[str] = frozenset()
 
     def read(self, deadline: float) -> RunsReading:
         """Read every run by the deadline (monotonic)."""
@@ -131,7 +132,8 @@ class TrainingSource:
         starts = self._starts.take_up(files, now.wall_time)
         self._ledger.update(_list_attempts(starts))
         latest = find_latest(starts)
-        shown, left_out = choose_shown(latest, now.wall_time)
+        shown, left_out = choose_shown(latest, now.wall_time, self._shown)
+        self._shown = frozenset(start.run for start in shown)
         left_out += count_overtaken(starts, latest)
         readings = self._read_ranks(shown, now)
         told, found_omitted = self._find_runs(deadline, now, complaints)

@@ -7,7 +7,7 @@ a while after; the others tell what restarts cost.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainvitals.runfile import ALERTS, STATE, Identity, Record
@@ -19,6 +19,7 @@ from trainvitals.sources.training.surroundings import Surroundings
 MOST_RUNS = 16
 MOST_RANKS = 64
 DEAD_SECONDS = 900.0
+_JUST_DEAD_SECONDS = 120.0
 _MOST_NAME_CHARACTERS = 128
 _ALERTS = STATE["alerts"]
 _NANOSECONDS = 1e9
@@ -148,21 +149,27 @@ def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
     return sum(_process(start) != _process(other) for start, other in pairs)
 
 
-def choose_shown(starts: Iterable[Start], now: float) -> tuple[list[Start], int]:
+def choose_shown(
+    starts: Iterable[Start], now: float, shown: Container[str] = ()
+) -> tuple[list[Start], int]:
     """Give the ranks that are shown, by run and rank, and count those that the bounds left out.
 
     Runs that live go before those that are over, and among the former those that have been here the
-    longest, so that what is shown stays.
+    longest, so that what is shown stays. One that was shown and has just ended keeps its place for 2
+    minutes, or its end would never be told where there are too many runs.
 
     Args:
         starts: The latest of each rank.
         now: Unix seconds.
+        shown: The names of the runs that were shown the last time.
     """
     runs: dict[str, list[Start]] = {}
     for start in starts:
         if start.ending is None or now - start.ending.time < DEAD_SECONDS:
             runs.setdefault(start.run, []).append(start)
-    ordered = sorted(runs.values(), key=_order)
+    ordered = sorted(
+        runs.values(), key=lambda of_run: _order(of_run, now, was_shown=of_run[0].run in shown)
+    )
     chosen = [start for of_run in ordered[:MOST_RUNS] for start in _sort(of_run)][:MOST_RANKS]
     chosen.sort(key=lambda start: (start.run, start.identity.rank))
     return chosen, sum(map(len, ordered)) - len(chosen)
@@ -181,10 +188,14 @@ def _standing(start: Start) -> tuple[bool, float]:
     return start.file.liveness.is_alive, start.identity.created_time
 
 
-def _order(of_run: Sequence[Start]) -> tuple[bool, float]:
-    alive = [start.identity.created_time for start in of_run if start.ending is None]
-    if alive:
-        return False, min(alive)
+def _order(of_run: Sequence[Start], now: float, *, was_shown: bool) -> tuple[bool, float]:
+    present = [
+        start.identity.created_time
+        for start in of_run
+        if start.ending is None or (was_shown and now - start.ending.time < _JUST_DEAD_SECONDS)
+    ]
+    if present:
+        return False, min(present)
     return True, -max(start.identity.created_time for start in of_run)
 
 

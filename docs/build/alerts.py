@@ -1,0 +1,251 @@
+"""Writes `docs/alerts.md`, the list of all alerts, from the rule files."""
+# ruff: noqa: INP001 - a script
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "prometheus/rules"
+RUNBOOKS = "runbooks"
+PAGE = ROOT / "docs/alerts.md"
+
+# In the order in which a reader looks for them, with what each group is about.
+GROUPS: Mapping[str, str] = {
+    "training": "Runs that stand still, die, go wrong or waste time.",
+    "accelerator": "GPUs and Gaudi cards that are hot, slow, full, idle or broken.",
+    "host": "The machine below the runs: memory, disks, network, clock.",
+    "container": "Containers that die, restart or run out of memory.",
+    "meta": "What watches everything else: the exporters, Prometheus, Alertmanager.",
+}
+
+HEAD = """\
+# Alerts
+
+<!-- Written by `make docs` from prometheus/rules; change the rules instead. -->
+
+Every alert of `prometheus/rules`, by group.
+The rules are valid for Prometheus 2.42 to 3.x: their tests pass with `promtool` of 2.42 and of 3.5.
+
+`critical` means that work or hardware is being lost now, and calls somebody; `warning` is for today; `info` is shown and sent to nobody.
+"After" is how long it must be true before the alert fires; "then for" is how long the alert goes on when it is no longer true, so that one that comes and goes is one message.
+A threshold is a number in `prometheus/rules/thresholds.yml`; its reason stands there and here.
+There it is called `threshold:<alert>:<name>`, as `threshold:hpu_high_temperature:headroom_celsius`.
+Each alert's name leads to its runbook: what it means, how to see it, what to do, how to silence it.
+The exporter serves the same pages at `/runbooks/`.
+
+
+## Change a threshold
+
+1. Change the number in `prometheus/rules/thresholds.yml`, where the reason stands above it.
+2. `promtool check rules prometheus/rules/*.yml` says whether the file is still right.
+3. Have Prometheus read it: `kill -HUP` its process, or `trainvitals down` and `trainvitals up`.
+
+An alert compares with the series that the rule records, as `threshold:training_throughput_drop:ratio`; a query or a dashboard may use it as well.
+How long something must last stands with the alert in `for`, and how long it goes on in `keep_firing_for`.
+
+
+## Silence an alert
+
+```console
+$ amtool silence add alertname=HPULowUtilization instance=node-7 --duration=2h --comment='profiling' --alertmanager.url=http://localhost:9093
+$ amtool silence query --alertmanager.url=http://localhost:9093
+$ amtool silence expire ID --alertmanager.url=http://localhost:9093
+```
+
+The web page of Alertmanager does the same.
+Name what you silence as narrowly as you can: the alert, the machine, the run.
+
+
+## Load single groups
+
+Every file is a group of its own, and none needs more than two others:
+
+```yaml
+rule_files:
+  - rules/thresholds.yml
+  - rules/recording.yml
+  - rules/training.yml
+  - rules/accelerator.yml
+```
+
+`thresholds.yml` and `recording.yml` always go with them: without its threshold an alert compares with nothing and never fires.
+`meta.yml` notices when thresholds are missing.
+
+
+## How quiet they are
+
+An ordinary week of eight machines is played through these rules minute by minute by the tests: runs that start, evaluate, save, are restarted and finish, idle nights, copies of datasets, a planned reboot.
+Nobody is paged: the one critical alert is the reboot's, which takes longer than ExporterDown waits, and whoever reboots a machine sets a silence first.
+Eight warnings remain, one for every seven days of a machine: four tell of a dataset that is copied beside training, two of Gaudi memory that an allocator holds, one of a run that failed and was restarted, one of a run that somebody cancelled.
+To keep the test short, most machines are played with one or two of their cards.
+The five expressions that this project began with page 1,644 times in that week, and warn 60 times for each machine and day.
+The same test lets a rank hang and a card overheat, and each is told exactly once.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number that alerts compare with.
+
+    Attributes:
+        name: The name of its series.
+        value: The number, as written.
+        reason: Why it is what it is.
+    """
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert as it is listed.
+
+    Attributes:
+        name: Its name.
+        severity: How urgent it is.
+        when: What it says, without variables.
+        after: How long it must be true, as written; empty: not at all.
+        then: How long it goes on, as written; empty: not at all.
+        thresholds: The numbers that it, or what it reads, compares with.
+    """
+
+    name: str
+    severity: str
+    when: str
+    after: str
+    then: str
+    thresholds: tuple[Threshold, ...] = field(default_factory=tuple)
+
+
+def read_thresholds(text: str) -> dict[str, Threshold]:
+    """Read the numbers of a rule file, each with the comment above it."""
+    found: dict[str, Threshold] = {}
+    comment: list[str] = []
+    name = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("#"):
+            comment = [] if "-----" in line else [*comment, line.lstrip("# ")]
+        elif line.startswith("- record: "):
+            name = line.removeprefix("- record: ")
+        elif value := re.fullmatch(r"expr: vector\((.*)\)", line):
+            found[name] = Threshold(name, value[1], " ".join(comment))
+            comment = []
+        else:
+            comment = []
+    return found
+
+
+def read_alerts(
+    rules: Iterable[Mapping[str, object]],
+    recorded: Mapping[str, Sequence[str]],
+    thresholds: Mapping[str, Threshold],
+) -> list[Alert]:
+    """Read the alerts of a group.
+
+    Args:
+        rules: Its rules.
+        recorded: The expressions that record each name.
+        thresholds: The thresholds by name.
+    """
+    alerts = []
+    for rule in rules:
+        used = find_thresholds(str(rule["expr"]), recorded, thresholds)
+        labels, annotations = _read_texts(rule, "labels"), _read_texts(rule, "annotations")
+        alerts.append(
+            Alert(
+                name=str(rule["alert"]),
+                severity=labels["severity"],
+                when=annotations["summary"],
+                after=str(rule.get("for", "")),
+                then=str(rule.get("keep_firing_for", "")),
+                thresholds=tuple(thresholds[name] for name in used),
+            )
+        )
+    return alerts
+
+
+def _read_texts(rule: Mapping[str, object], name: str) -> dict[str, str]:
+    texts = rule[name]
+    assert isinstance(texts, dict)  # noqa: S101 - or the file is no rule file
+    return texts
+
+
+def find_thresholds(
+    expr: str, recorded: Mapping[str, Sequence[str]], thresholds: Iterable[str]
+) -> list[str]:
+    """Name the thresholds in an expression and in those of what it reads, in their order."""
+    waiting, texts = [expr], [expr]
+    seen: set[str] = set()
+    while waiting:
+        for name in set(re.findall(r"[a-z]+:[a-z0-9_]+:[a-z0-9_]+", waiting.pop())) - seen:
+            seen.add(name)
+            waiting += recorded.get(name, ())
+            texts += recorded.get(name, ())
+    return [name for name in thresholds if any(name in text for text in texts)]
+
+
+def write_page(groups: Mapping[str, Sequence[Alert]]) -> str:
+    """Write the whole document."""
+    return (
+        "\n\n".join([HEAD, *(_write_group(name, alerts) for name, alerts in groups.items())]) + "\n"
+    )
+
+
+def _write_group(name: str, alerts: Sequence[Alert]) -> str:
+    rows = [
+        "| alert | severity | when | after | then for | thresholds |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *map(_write_row, alerts),
+    ]
+    return "\n".join([f"## {name.capitalize()}", "", GROUPS[name], "", *rows])
+
+
+def _write_row(alert: Alert) -> str:
+    thresholds = "<br>".join(_write_threshold(one, alert) for one in alert.thresholds)
+    cells = [
+        f"[{alert.name}]({RUNBOOKS}/{alert.name}.md)",
+        alert.severity,
+        alert.when,
+        alert.after,
+        alert.then,
+        thresholds,
+    ]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _write_threshold(threshold: Threshold, alert: Alert) -> str:
+    """Write a number and its reason; one that is named after another alert has its whole name."""
+    _, subject, what = threshold.name.split(":")
+    is_own = subject.replace("_", "") == alert.name.lower()
+    return f"`{what if is_own else threshold.name}` {threshold.value}: {threshold.reason}"
+
+
+def read_groups(directory: Path = RULES) -> dict[str, list[Alert]]:
+    """Read all alerts by group."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in directory.glob("*.yml")}
+    rules = {
+        name: [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+        for name, text in texts.items()
+    }
+    recorded: dict[str, list[str]] = {}
+    for rule in rules["recording"]:
+        recorded.setdefault(rule["record"], []).append(rule["expr"])
+    thresholds = read_thresholds(texts["thresholds"])
+    return {name: read_alerts(rules[name], recorded, thresholds) for name in GROUPS}
+
+
+def main() -> None:
+    """Write the document to its place."""
+    PAGE.write_text(write_page(read_groups()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The command `trainvitals record`."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainvitals.commands.parsing import FINE, add_command, say
+from trainvitals.errors import ConfigurationError
+
+if TYPE_CHECKING:  # what the command needs is imported when it runs
+    import argparse
+
+    from trainvitals.commands.parsing import Commands
+    from trainvitals.machine import MachineOptions
+
+_EXAMPLES = """\
+Examples:
+  trainvitals record                              every 30 s, below ~/runner-monitoring
+  trainvitals record --interval 5 --output run.log
+  trainvitals record --once --output -            one look, at the terminal
+
+Of processes only names, users and numbers are written, never command lines.
+SIGTERM, SIGINT or SIGHUP end it after a whole snapshot; SIGUSR1 lets go of the drivers of
+accelerators for a minute.
+
+Exit codes: 0 it ended as it was told to, 2 it cannot run.
+"""
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86_400.0
+_LONGEST_PATIENCE_SECONDS = 10.0
+
+
+def add_record(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands, "record", "write down what the machine looks like, at an interval", _EXAMPLES
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=float,
+        default=30.0,
+        help="how far snapshots are apart (default 30)",
+    )
+    much = parser.add_mutually_exclusive_group()
+    much.add_argument("--once", action="store_true", help="take one snapshot and end")
+    much.add_argument("--count", metavar="N", type=int, help="take so many and end")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--output", metavar="FILE", help="the file to append to; - for the standard output"
+    )
+    where.add_argument(
+        "--directory",
+        metavar="DIR",
+        type=Path,
+        default=Path("~/runner-monitoring"),
+        help="where a file runner-HOST-TIME.log is made (default ~/runner-monitoring)",
+    )
+    parser.add_argument(
+        "--max-size",
+        metavar="SIZE",
+        default="100MB",
+        help="how large the file may get, as 100MB, 1GiB or bytes; then it is compressed and a new "
+        "one begun (default 100MB)",
+    )
+    parser.add_argument(
+        "--keep", metavar="N", type=int, default=5, help="how many old ones to keep (default 5)"
+    )
+    machine = parser.add_argument_group("machine")
+    machine.add_argument(
+        "--containers.engine",
+        dest="engine",
+        metavar="ADDRESS",
+        help="the container engine: unix:///run/podman/podman.sock, tcp://HOST:PORT or none "
+        "(default $DOCKER_HOST, or the socket that is there)",
+    )
+    for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
+        machine.add_argument(
+            f"--path.{name}",
+            dest=name,
+            metavar="DIR",
+            type=Path,
+            default=Path(words),
+            help=f"where the host's {words} is mounted (default {words})",
+        )
+    parser.set_defaults(run=_record)
+
+
+def _record(options: argparse.Namespace) -> int:
+    from trainvitals.allocator import use_one_arena  # noqa: PLC0415 - only this command needs them
+    from trainvitals.diagnosis.enginelog import parse_engine_log  # noqa: PLC0415
+    from trainvitals.logs import set_up_logging  # noqa: PLC0415
+    from trainvitals.record import (  # noqa: PLC0415
+        Console,
+        LogFile,
+        RecordOptions,
+        Watcher,
+        find_engine_log,
+        record,
+    )
+
+    use_one_arena()
+    set_up_logging("error", "text")  # what fails or dies stands in the snapshots
+    _check(options)
+    how = RecordOptions(
+        interval_seconds=options.interval, count=1 if options.once else options.count
+    )
+    most = _parse_size(options.max_size)
+    file = (
+        Console() if options.output == "-" else LogFile(_choose_path(options), most, options.keep)
+    )
+    machine = _make_options(options)
+    watcher = Watcher(
+        machine,
+        patience_seconds=min(_LONGEST_PATIENCE_SECONDS, 0.8 * options.interval),
+        engine_log=find_engine_log(machine.roots.rootfs),
+        parse=lambda text: [(line.time, line.text) for line in parse_engine_log(text)],
+    )
+    if options.output != "-":
+        say(f"records to {file.path}")
+    record(watcher, file, how)
+    return FINE
+
+
+def _make_options(options: argparse.Namespace) -> MachineOptions:
+    from trainvitals.machine import MachineOptions  # noqa: PLC0415
+    from trainvitals.record import leave_out_the_rest  # noqa: PLC0415
+    from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
+    from trainvitals.sources.files import Roots  # noqa: PLC0415
+
+    return MachineOptions(
+        roots=Roots(options.procfs, options.sysfs, options.rootfs),
+        disabled=leave_out_the_rest(),
+        containers=ContainerOptions(engine=options.engine),
+    )
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not _SHORTEST_SECONDS <= options.interval <= _LONGEST_SECONDS:
+        raise ConfigurationError(
+            f"--interval={options.interval:g}: write a number of seconds from 0.1 to 86400"
+        )
+    if options.count is not None and options.count < 1:
+        raise ConfigurationError(f"--count={options.count}: write a number of 1 or more")
+    if not 0 <= options.keep <= 1000:  # noqa: PLR2004 - a bound that nobody meets
+        raise ConfigurationError(f"--keep={options.keep}: write a number from 0 to 1000")
+
+
+def _parse_size(text: str) -> int:
+    from trainvitals.sources.accelerators.memory_limit import parse_size  # noqa: PLC0415
+
+    size = parse_size(text)
+    if size is None:
+        raise ConfigurationError(f"--max-size={text!r}: write a size such as 100MB or 1GiB")
+    return size
+
+
+def _choose_path(options: argparse.Namespace) -> Path:
+    if options.output is not None:
+        return Path(options.output)
+    now = time.strftime("%Y%m%d-%H%M%S")
+    directory: Path = options.directory.expanduser()
+    return directory / f"runner-{socket.gethostname()}-{now}.log"

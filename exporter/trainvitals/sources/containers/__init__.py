@@ -1,0 +1,1 @@
+"""Containers: what engine, control groups and kernel log tell of them."""

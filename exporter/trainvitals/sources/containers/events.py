@@ -1,0 +1,343 @@
+"""What an engine tells of its containers as it happens: `/events`.
+
+An engine keeps its last 256 events only, and none over its own restart; the stream then ends
+without a word.
+So who follows it compares with the list of containers after each connect, and counts each end as a
+gap.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from signal import Signals
+
+from trainvitals.causes.evidence import EngineEvent
+from trainvitals.sources.containers.documents import (
+    Document,
+    as_mapping,
+    get_mapping,
+    get_number,
+    get_text,
+    parse_json,
+)
+from trainvitals.sources.containers.engine import EngineClient, EngineError
+from trainvitals.sources.containers.framing import FramingError, LineSplitter
+from trainvitals.sources.containers.inspection import find_compose
+from trainvitals.sources.containers.stream import Stream
+
+ACTIONS = (
+    "create",
+    "start",
+    "restart",
+    "oom",
+    "kill",
+    "die",
+    "stop",
+    "destroy",
+    "pause",
+    "unpause",
+    "health_status",
+    "rename",
+    "update",
+    "died",  # Podman's words for die and destroy
+    "remove",
+)
+_OTHER_WORDS = {"died": "die", "remove": "destroy"}
+_HEALTH = "health_status"
+_NANOSECONDS = 1_000_000_000
+_MOST_EVENT_BYTES = 1 << 20  # labels may be long
+_REMEMBERED = 512  # an engine can repeat 256
+
+_FIRST_WAIT_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = 30.0
+_QUIET_SECONDS = 10.0
+_HUNG_SECONDS = 1.0
+_JOIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEvent:
+    """Something that happened to a container.
+
+    Attributes:
+        time: When, by the engine's clock.
+        action: What, in Docker's words, also of Podman: `start`, `die`, `destroy`,
+            `health_status: unhealthy`, ...
+        id: The container's whole ID.
+        name: Its name.
+        image: The image's name.
+        compose_project: The Compose project; empty for none.
+        compose_service: The Compose service; empty for none.
+        exit_code: Of `die`; None of others.
+        signal: Of `kill`; None of others, and where the engine does not say it.
+        old_name: Of `rename`; empty of others.
+    """
+
+    time: float
+    action: str
+    id: str
+    name: str = ""
+    image: str = ""
+    compose_project: str = ""
+    compose_service: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    old_name: str = ""
+
+    def to_evidence(self) -> EngineEvent:
+        """Give what of it is evidence."""
+        return EngineEvent(self.time, self.action, self.exit_code, self.signal)
+
+
+def parse_event(line: bytes | str) -> ContainerEvent | None:
+    """Read one event, a line of JSON.
+
+    Returns:
+        The event; None where it is none of a container, or nothing that can be understood.
+    """
+    try:
+        document = as_mapping(parse_json(line))
+    except ValueError:
+        return None
+    actor = get_mapping(document, "Actor")
+    container = get_text(actor, "ID") or get_text(document, "id")
+    action = get_text(document, "Action") or get_text(document, "status")
+    nanoseconds = get_number(document, "timeNano")
+    if nanoseconds is None:
+        nanoseconds = (get_number(document, "time") or 0) * _NANOSECONDS
+    if get_text(document, "Type") not in {"container", ""} or not container or not action:
+        return None
+    attributes = get_mapping(actor, "Attributes")
+    project, service = find_compose(attributes)
+    return ContainerEvent(
+        time=nanoseconds / _NANOSECONDS,
+        action=_name_action(action, attributes),
+        id=container,
+        name=get_text(attributes, "name"),
+        image=get_text(attributes, "image") or get_text(document, "from"),
+        compose_project=project,
+        compose_service=service,
+        exit_code=_find_exit_code(action, attributes),
+        signal=_find_signal(action, attributes),
+        old_name=get_text(attributes, "oldName").removeprefix("/"),
+    )
+
+
+def read_events(
+    client: EngineClient, *, since: float, until: float, container: str | None = None
+) -> tuple[ContainerEvent, ...]:
+    """Read what the engine still has of its last 256 events.
+
+    Args:
+        client: The engine.
+        since: From when on, seconds since 1970.
+        until: Up to when; not beyond now.
+        container: An ID or a name; None for all containers.
+
+    Raises:
+        EngineError: They could not be read.
+    """
+    query = _write_query(since, container)
+    query["until"] = f"{min(until, time.time()):.9f}"
+    lines = client.ask("read the events", "/events", query).splitlines()
+    return tuple(event for event in map(parse_event, lines) if event is not None)
+
+
+class EventFollower:
+    """Follows the events of an engine on a thread of its own, for as long as it lives.
+
+    A quiet engine is asked now and then on another connection whether it is still there: one that
+    hangs keeps its connections open and is silent too. While it hangs nothing is lost, so that is
+    no gap.
+
+    All three callbacks are called on that thread, one at a time.
+
+    Args:
+        client: The engine.
+        on_event: Takes an event; each comes once.
+        on_connect: Called after each connect, when no event can be missed any more, and when an
+            engine that hung is back: the time to list all containers and compare.
+        on_gap: Called with the reason when the events were cut off.
+        first_wait_seconds: How long to wait before the first attempt to connect again; then
+            twice as long each time, up to 30 s.
+        quiet_seconds: After how much silence the engine is asked whether it is there.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        *,
+        on_event: Callable[[ContainerEvent], None],
+        on_connect: Callable[[], None],
+        on_gap: Callable[[str], None],
+        first_wait_seconds: float = _FIRST_WAIT_SECONDS,
+        quiet_seconds: float = _QUIET_SECONDS,
+    ) -> None:
+        self._client = client
+        self._on_event = on_event
+        self._on_connect = on_connect
+        self._on_gap = on_gap
+        self._first_wait_seconds = first_wait_seconds
+        self._quiet_seconds = quiet_seconds
+        self._closing = threading.Event()
+        self._stream: Stream | None = None
+        self._since = 0.0
+        self._seen: OrderedDict[tuple[float, str, str], None] = OrderedDict()
+        self._thread = threading.Thread(target=self._run, name="container-events", daemon=True)
+        self._is_connected = False
+        self._complaint: str | None = None
+        self._gaps = 0
+        self._skipped = 0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether events come right now, as far as can be told."""
+        return self._is_connected
+
+    @property
+    def complaint(self) -> str | None:
+        """Why they do not, in a sentence; None where they do or nobody tried yet."""
+        return self._complaint
+
+    @property
+    def gaps(self) -> int:
+        """How often they were cut off."""
+        return self._gaps
+
+    @property
+    def skipped(self) -> int:
+        """How many lines were no event that can be understood."""
+        return self._skipped
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following, at once; no callback is begun after that.
+
+        A question to an engine that hangs ends by itself, after its timeout.
+        """
+        self._closing.set()
+        if self._stream is not None:
+            self._stream.close()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        wait = self._first_wait_seconds
+        while not self._closing.is_set():
+            began = time.monotonic()
+            try:
+                self._stream = self._subscribe()
+            except EngineError as error:
+                self._complaint = str(error)
+            else:
+                self._follow(self._stream)
+                self._stream.close()
+            self._is_connected = False
+            if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
+                wait = self._first_wait_seconds
+            self._closing.wait(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+
+    def _subscribe(self) -> Stream:
+        # From the last event on, or from now: the engine answers before it listens to itself.
+        query = _write_query(self._since or time.time())
+        return self._client.open_stream("follow the events", "/events", query)
+
+    def _follow(self, stream: Stream) -> None:
+        lines = LineSplitter(_MOST_EVENT_BYTES)
+        why = "the engine ended the events"
+        self._connect()
+        while not self._closing.is_set():
+            try:
+                data = stream.receive(self._quiet_seconds if self._is_connected else _HUNG_SECONDS)
+            except FramingError as error:
+                why = f"the events were broken by {error}"
+                break
+            if data is None:
+                self._look_whether_it_hangs()
+                continue
+            if not data:
+                break
+            if not self._is_connected:
+                self._connect()
+            for line in lines.feed(data):
+                self._take(line)
+        if not self._closing.is_set():
+            self._gaps += 1
+            self._complaint = why
+            self._is_connected = False
+            self._on_gap(why)
+
+    def _connect(self) -> None:
+        self._is_connected = True
+        self._complaint = None
+        if not self._closing.is_set():
+            self._on_connect()
+
+    def _look_whether_it_hangs(self) -> None:
+        try:
+            self._client.ping()
+        except EngineError as error:
+            if error.status is None:  # else it answers, if only to say no
+                self._is_connected = False
+                self._complaint = str(error)
+                return
+        if not self._is_connected:
+            self._connect()
+
+    def _take(self, line: bytes) -> None:
+        event = parse_event(line)
+        if event is None:
+            self._skipped += bool(line.strip())
+            return
+        key = (event.time, event.id, event.action)
+        if key in self._seen:  # the engine repeats itself after a connect
+            return
+        self._seen[key] = None
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        self._since = max(self._since, event.time)
+        if not self._closing.is_set():
+            self._on_event(event)
+
+
+def _write_query(since: float, container: str | None = None) -> dict[str, str]:
+    filters = {"type": ["container"], "event": list(ACTIONS)}
+    if container is not None:
+        filters["container"] = [container]
+    return {"filters": json.dumps(filters), "since": f"{since:.9f}"}
+
+
+def _name_action(action: str, attributes: Document) -> str:
+    status = get_text(attributes, _HEALTH)
+    if action == _HEALTH and status:
+        return f"{_HEALTH}: {status}"
+    return _OTHER_WORDS.get(action, action)
+
+
+def _find_exit_code(action: str, attributes: Document) -> int | None:
+    if action not in {"die", "died"}:
+        return None
+    text = get_text(attributes, "exitCode") or get_text(attributes, "containerExitCode")
+    return _parse_small(text)
+
+
+def _find_signal(action: str, attributes: Document) -> int | None:
+    text = get_text(attributes, "signal") if action == "kill" else ""
+    if text in Signals.__members__:
+        return int(Signals[text])
+    return _parse_small(text)
+
+
+def _parse_small(text: str) -> int | None:
+    """Read a number such as an exit code or a signal; None where it is none."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 5 else None  # noqa: PLR2004

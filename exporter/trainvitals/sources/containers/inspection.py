@@ -1,0 +1,258 @@
+"""What an engine says of one container: `docker inspect`, and its line in the list of all.
+
+Docker and Podman differ in what they leave out and in what they give for nothing; all of it is
+taken, and what is not known is None or empty.
+Of the environment only names are kept, and all text that a person wrote is masked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trainvitals.causes.evidence import HealthProbe, Settings, State
+from trainvitals.masking import mask_command, mask_text
+from trainvitals.sources.containers.documents import (
+    Document,
+    as_mapping,
+    as_text,
+    get_list,
+    get_mapping,
+    get_number,
+    get_text,
+    get_texts,
+    get_time,
+)
+
+_MOST_WORDS = 200
+_MOST_VARIABLES = 500
+_MOST_MOUNTS = 100
+_MOST_PROBES = 5
+_MOST_OUTPUT = 2048
+_COMPOSE_PROJECT = ("com.docker.compose.project", "io.podman.compose.project")
+_COMPOSE_SERVICE = ("com.docker.compose.service", "io.podman.compose.service")
+_UNBUFFERED = "PYTHONUNBUFFERED"
+# Of `python -X dev -u train.py`, also inside the text of `sh -c`.
+_OPTION_UNBUFFERED = re.compile(r"\bpython[0-9.]*(?:\s+-[XW]\s*\S+|\s+-[A-Za-z]+)*\s+-[a-zA-Z]*u")
+_DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/kfd")
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """All that an engine says of a container.
+
+    Attributes:
+        id: Its whole ID.
+        name: Its name.
+        image: The image's name, as it was given.
+        compose_project: The Compose project; empty for none.
+        compose_service: The Compose service; empty for none.
+        created: When it was made; None where not known.
+        pid: Its first process on the host; None where it does not run.
+        restart_count: How often the engine restarted it by its restart policy.
+        state: What it does, or how it ended.
+        settings: How it was set up.
+        log_path: The file of its log on the host; empty where there is none.
+    """
+
+    id: str
+    name: str
+    image: str
+    compose_project: str
+    compose_service: str
+    created: float | None
+    pid: int | None
+    restart_count: int | None
+    state: State
+    settings: Settings
+    log_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A container's line in the list of all.
+
+    Attributes:
+        id: Its whole ID.
+        name: Its name.
+        image: The image's name.
+        compose_project: The Compose project; empty for none.
+        compose_service: The Compose service; empty for none.
+        created: When it was made; None where not known.
+        status: `State`: `created`, `running`, `exited`, ...
+    """
+
+    id: str
+    name: str
+    image: str
+    compose_project: str
+    compose_service: str
+    created: float | None
+    status: str
+
+
+def parse_inspection(document: Document) -> Inspection:
+    """Read what `/containers/{id}/json` or `docker inspect` gives of one container."""
+    config = get_mapping(document, "Config")
+    project, service = find_compose(get_mapping(config, "Labels"))
+    return Inspection(
+        id=get_text(document, "Id"),
+        name=get_text(document, "Name").removeprefix("/"),
+        image=get_text(config, "Image") or get_text(document, "ImageName"),
+        compose_project=project,
+        compose_service=service,
+        created=get_time(document, "Created"),
+        pid=get_number(get_mapping(document, "State"), "Pid") or None,
+        restart_count=get_number(document, "RestartCount"),
+        state=_parse_state(get_mapping(document, "State")),
+        settings=_parse_settings(document, config, get_mapping(document, "HostConfig")),
+        log_path=get_text(document, "LogPath"),
+    )
+
+
+def parse_listing(document: Document) -> Listing:
+    """Read one entry of `/containers/json`."""
+    project, service = find_compose(get_mapping(document, "Labels"))
+    names = [name.removeprefix("/") for name in get_texts(document, "Names")]
+    created = get_number(document, "Created")
+    return Listing(
+        id=get_text(document, "Id"),
+        # Those with a slash are names that other containers have for it.
+        name=next((name for name in names if "/" not in name), ""),
+        image=get_text(document, "Image"),
+        compose_project=project,
+        compose_service=service,
+        created=None if created is None else float(created),
+        status=get_text(document, "State"),
+    )
+
+
+def find_compose(labels: Document) -> tuple[str, str]:
+    """Find the Compose project and service among labels; empty for none."""
+    project = next(filter(None, (get_text(labels, name) for name in _COMPOSE_PROJECT)), "")
+    service = next(filter(None, (get_text(labels, name) for name in _COMPOSE_SERVICE)), "")
+    return project, service
+
+
+def describe_engine(version: Document) -> str:
+    """Say what `/version` says: `docker 26.1.5` or `podman 5.4.2`; empty where it says nothing."""
+    number = get_text(version, "Version")
+    parts = [get_text(as_mapping(part), "Name").lower() for part in get_list(version, "Components")]
+    name = "podman" if any("podman" in part for part in parts) else "docker"
+    return f"{name} {number}" if number else ""
+
+
+def _parse_state(state: Document) -> State:
+    health = get_mapping(state, "Health") or get_mapping(state, "Healthcheck")
+    status = get_text(health, "Status")
+    return State(
+        status=get_text(state, "Status") or _guess_status(state),
+        exit_code=get_number(state, "ExitCode") or 0,
+        is_oom_killed=state.get("OOMKilled") is True,
+        error=mask_text(get_text(state, "Error")),
+        started=get_time(state, "StartedAt"),
+        finished=get_time(state, "FinishedAt"),
+        health=None if status in {"", "none"} else status,
+        failing_streak=get_number(health, "FailingStreak") or 0,
+        probes=tuple(map(_parse_probe, get_list(health, "Log")[-_MOST_PROBES:])),
+    )
+
+
+def _guess_status(state: Document) -> str:
+    """Tell the status from the flags, for engines that have no word for it."""
+    flags = {"Restarting": "restarting", "Paused": "paused", "Running": "running", "Dead": "dead"}
+    found = next((status for flag, status in flags.items() if state.get(flag) is True), None)
+    return found or ("exited" if get_time(state, "FinishedAt") else "created")
+
+
+def _parse_probe(value: object) -> HealthProbe:
+    probe = as_mapping(value)
+    output = mask_text(get_text(probe, "Output"))[:_MOST_OUTPUT]
+    return HealthProbe(get_time(probe, "End"), get_number(probe, "ExitCode") or 0, output)
+
+
+def _parse_settings(document: Document, config: Document, host: Document) -> Settings:
+    command = _find_command(document, config)
+    variables = _find_variables(config)
+    log = get_mapping(host, "LogConfig")
+    return Settings(
+        command=mask_command(command),
+        variables=tuple(name for name, _ in variables),
+        is_unbuffered=any(name == _UNBUFFERED and is_set for name, is_set in variables)
+        or _OPTION_UNBUFFERED.search(" ".join(command)) is not None,
+        memory_limit_bytes=_positive(host, "Memory"),
+        memory_swap_bytes=get_number(host, "MemorySwap") or None,
+        shm_size_bytes=get_number(host, "ShmSize"),
+        pids_limit=_positive(host, "PidsLimit"),
+        has_init=host.get("Init") is True,
+        restart_policy=get_text(get_mapping(host, "RestartPolicy"), "Name") or "no",
+        log_driver=get_text(log, "Type"),
+        log_options=_find_log_options(get_mapping(log, "Config")),
+        network_mode=get_text(host, "NetworkMode"),
+        wants_gpus=_wants_gpus(host),
+        is_read_only=host.get("ReadonlyRootfs") is True,
+        has_tty=config.get("Tty") is True,
+        is_removed_at_end=host.get("AutoRemove") is True,
+        stop_timeout_seconds=get_number(config, "StopTimeout"),
+        user=get_text(config, "User"),
+        mounts=_find_mounts(document, host),
+    )
+
+
+def _positive(document: Document, name: str) -> int | None:
+    number = get_number(document, name)
+    return number if number is not None and number > 0 else None
+
+
+def _find_command(document: Document, config: Document) -> tuple[str, ...]:
+    """Join entry point and arguments, as the engine did; else as they were asked for."""
+    path = get_text(document, "Path")
+    if path:
+        return (path, *get_texts(document, "Args"))[:_MOST_WORDS]
+    return (get_texts(config, "Entrypoint") + get_texts(config, "Cmd"))[:_MOST_WORDS]
+
+
+def _find_variables(config: Document) -> tuple[tuple[str, bool], ...]:
+    """Give the names of the environment's variables, and whether each has a value."""
+    parts = [entry.partition("=") for entry in get_texts(config, "Env")[:_MOST_VARIABLES]]
+    return tuple((name, bool(value)) for name, _, value in parts)
+
+
+def _find_log_options(options: Document) -> tuple[tuple[str, str], ...]:
+    # An option may be the key to where the log is sent.
+    masked = mask_command([f"{name}={as_text(options[name])}" for name in sorted(options)])
+    return tuple((name, value) for name, _, value in (word.partition("=") for word in masked))
+
+
+def _wants_gpus(host: Document) -> bool:
+    if get_text(host, "Runtime") == "nvidia":
+        return True
+    if any(_is_for_gpus(as_mapping(request)) for request in get_list(host, "DeviceRequests")):
+        return True
+    devices = (get_text(as_mapping(entry), "PathOnHost") for entry in get_list(host, "Devices"))
+    return any(path.startswith(_DEVICES) for path in devices)
+
+
+def _is_for_gpus(request: Document) -> bool:
+    if get_text(request, "Driver") == "nvidia":
+        return True
+    wanted = [
+        name
+        for names in get_list(request, "Capabilities")
+        if isinstance(names, list)
+        for name in names
+    ]
+    return "gpu" in wanted or any("gpu" in name for name in get_texts(request, "DeviceIDs"))
+
+
+def _find_mounts(document: Document, host: Document) -> tuple[tuple[str, str], ...]:
+    mounts = [as_mapping(entry) for entry in get_list(document, "Mounts")[:_MOST_MOUNTS]]
+    found = [
+        (
+            get_text(mount, "Source") or get_text(mount, "Name") or get_text(mount, "Type"),
+            get_text(mount, "Destination"),
+        )
+        for mount in mounts
+    ]
+    found += [("tmpfs", path) for path in sorted(get_mapping(host, "Tmpfs"))[:_MOST_MOUNTS]]
+    return tuple(found)

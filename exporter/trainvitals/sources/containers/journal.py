@@ -1,0 +1,217 @@
+"""The journal of deaths: one JSON file for each, so that a container that is gone can be explained.
+
+A record is called `<UTC time>-<name>-<first 12 characters of the ID>.json`, such as
+`20260503T140312.250Z-train-85a2c6d12832.json`, is readable for its owner alone (0600, in a folder
+of 0700), and holds one object:
+
+========== =====================================================================================
+member     value
+========== =====================================================================================
+`format`   the number 1
+`evidence` what was known, as `trainvitals.causes.document` describes it
+`verdict`  what was made of it then: `reason`, `confidence`, `summary`
+========== =====================================================================================
+
+A reader judges the evidence anew: it may know more causes than the writer. Of the records the
+newest are kept, and of very many bytes only the newest, too; the oldest go first. A file appears
+under its name when it is whole. Files with other names are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from trainvitals.causes.document import EvidenceError, from_json, to_json
+from trainvitals.causes.evidence import Evidence
+from trainvitals.causes.verdict import Verdict
+from trainvitals.errors import SourceError
+
+FORMAT = 1
+_NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[A-Za-z0-9_.-]{1,128}\.json")
+_UNWANTED = re.compile("[^A-Za-z0-9_.-]")
+_LAST_TIME = 253_402_300_799.0  # of the year 9999
+_MOST_RECORDS = 200
+_MOST_BYTES = 64 << 20
+_MOST_RECORD_BYTES = 4 << 20
+_MOST_NAME = 96
+_ID_CHARACTERS = 12
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record.
+
+    Attributes:
+        path: Its file.
+        evidence: What was known.
+        reason: The verdict of its time.
+        confidence: How sure that was.
+        summary: The verdict in a sentence.
+    """
+
+    path: Path
+    evidence: Evidence
+    reason: str
+    confidence: str
+    summary: str
+
+
+def default_journal(environ: Mapping[str, str] = os.environ) -> Path:
+    """Give the folder that exporter and `diagnose` share where none is named.
+
+    `$TRAINVITALS_JOURNAL_DIR`; else for root `/var/lib/trainvitals/deaths`; else
+    `trainvitals/deaths` in `$XDG_STATE_HOME` or `~/.local/state`.
+    """
+    named = environ.get("TRAINVITALS_JOURNAL_DIR")
+    if named:
+        return Path(named)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return Path("/var/lib/trainvitals/deaths")
+    state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - a home that is not known is no error
+    return Path(state, "trainvitals", "deaths")
+
+
+class Journal:
+    """The records of one folder, which is made when the first is written.
+
+    Args:
+        directory: The folder.
+        most_records: How many are kept.
+        most_bytes: How many bytes they may have together.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        most_records: int = _MOST_RECORDS,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self.directory = directory
+        self._most_records = most_records
+        self._most_bytes = most_bytes
+
+    def write(self, evidence: Evidence, verdict: Verdict) -> Path:
+        """Write a record, and remove the oldest where there are too many.
+
+        Raises:
+            SourceError: It cannot be written.
+        """
+        finding = verdict.finding
+        document = {
+            "format": FORMAT,
+            "evidence": to_json(evidence),
+            "verdict": {
+                "reason": finding.reason,
+                "confidence": finding.confidence,
+                "summary": finding.summary,
+            },
+        }
+        path = self.directory / _name_record(evidence)
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_whole(path, _write_json(document))
+            self._prune()
+        except OSError as error:
+            raise SourceError(
+                f"cannot write {path}: {error.strerror}; make {self.directory} writable or name "
+                "another folder with --containers.journal"
+            ) from error
+        return path
+
+    def read_entries(self) -> tuple[Entry, ...]:
+        """Read all records, the newest first; those that are no records are left out.
+
+        Raises:
+            SourceError: The folder is there and may not be read.
+        """
+        entries = []
+        for path in reversed(self._find()):
+            entry = _read_entry(path)
+            if entry is not None:
+                entries.append(entry)
+        return tuple(entries)
+
+    def _find(self) -> list[Path]:
+        """Give the records' files, the oldest first."""
+        try:
+            paths = sorted(self.directory.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise SourceError(
+                f"cannot read {self.directory}: {error.strerror}; run as the user that serves"
+            ) from error
+        return [path for path in paths if _NAME.fullmatch(path.name)]
+
+    def _prune(self) -> None:
+        paths = self._find()
+        sizes = [_measure(path) for path in paths]
+        total, left = sum(sizes), len(paths)
+        for path, size in zip(paths, sizes, strict=True):
+            if left <= 1 or (left <= self._most_records and total <= self._most_bytes):
+                return
+            with suppress(FileNotFoundError):
+                path.unlink()
+            total, left = total - size, left - 1
+
+
+def _name_record(evidence: Evidence) -> str:
+    moment = datetime.fromtimestamp(min(max(0.0, evidence.ended or 0.0), _LAST_TIME), timezone.utc)
+    name = _UNWANTED.sub("_", evidence.name)[:_MOST_NAME] or "unnamed"
+    container = _UNWANTED.sub("_", evidence.id)[:_ID_CHARACTERS] or "none"
+    time = f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
+    return f"{time}-{name}-{container}.json"
+
+
+def _write_json(document: Mapping[str, object]) -> bytes:
+    # A name on disk can have bytes that are no text.
+    return json.dumps(document, ensure_ascii=False).encode(errors="replace")
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _measure(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _read_entry(path: Path) -> Entry | None:
+    try:
+        with path.open("rb") as file:
+            document: Any = json.loads(file.read(_MOST_RECORD_BYTES + 1))
+        verdict = document["verdict"]
+        return Entry(
+            path,
+            from_json(document["evidence"]),
+            str(verdict["reason"]),
+            str(verdict["confidence"]),
+            str(verdict["summary"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, EvidenceError) as error:
+        _log.debug("%s is no record of a death: %s", path, error)
+        return None

@@ -1,0 +1,375 @@
+"""The last lines of containers, read while they run.
+
+When a container that was started with `--rm` dies, its log is gone before anybody can ask for it.
+So the logs of watched containers are followed from the start.
+
+What that costs: a connection for each container, and one thread that rests ten times as long as it
+works, and so never takes more than about a tenth of a core.
+While it rests the engine waits, not the container: the engine reads behind the container from the
+log's file, and holds that open, also when it is rotated meanwhile.
+A container that writes faster than that for ten seconds is no longer followed: its last lines are
+looked up every half minute instead, so that with `--rm` the very last ones may be missing.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from selectors import EVENT_READ, DefaultSelector
+from urllib.parse import quote
+
+from trainvitals.sources.containers.engine import EngineClient, EngineError, log_query, mask_lines
+from trainvitals.sources.containers.framing import FramingError, LastLines, LogDecoder
+from trainvitals.sources.containers.stream import Stream
+
+_OK = 200
+_ROUND_BYTES = 1 << 15  # of one container, before it is another's turn
+# A pipe that was full is filled again when there is room: only when it is not, nothing is left.
+_FULL_BYTES = 1 << 10
+_REFILL_SECONDS = 0.02
+_REST_SECONDS = 0.1
+_REST_RATIO = 10
+_RETRY_SECONDS = 10.0
+_FLOOD_SECONDS = 10.0
+_LOOK_SECONDS = 30.0
+_EARLY_SECONDS = 0.2  # no engine restarts a container so soon after its end
+_JOIN_SECONDS = 1.0
+
+
+class _Followed:
+    """A container whose log is followed.
+
+    Attributes:
+        container: Its ID.
+        since: When it was last started; None where all its lines count.
+        lines: Its last lines; None before its log was asked for, and where it cannot be read.
+        decoder: Takes its stream apart.
+        is_fresh: Nothing has come yet by its present stream, which begins where the one before did.
+        stream: Its stream; None while there is none.
+        due: When to open the next one, or to look; None for not.
+        read_at: When it was last read.
+        behind_seconds: For how long there was more to read than it was its turn, less for how long
+            there was not.
+        is_flooding: It writes faster than it is read.
+        ended: Set where its log is at its end, or nobody can read it.
+    """
+
+    __slots__ = (
+        "behind_seconds",
+        "container",
+        "decoder",
+        "due",
+        "ended",
+        "is_flooding",
+        "is_fresh",
+        "lines",
+        "read_at",
+        "since",
+        "stream",
+    )
+
+    def __init__(self, container: str, since: float | None, now: float) -> None:
+        self.container = container
+        self.since = since
+        self.lines: LastLines | None = None
+        self.decoder = LogDecoder()
+        self.is_fresh = True
+        self.stream: Stream | None = None
+        self.due: float | None = now
+        self.read_at = now
+        self.behind_seconds = 0.0
+        self.is_flooding = False
+        self.ended = threading.Event()
+
+    @property
+    def reads_from(self) -> float | None:
+        """From when on its log is read; None for all of it."""
+        return None if self.since is None else self.since - _EARLY_SECONDS
+
+
+class LogRing:
+    """Keeps the last lines of the containers that it is told to watch.
+
+    Any thread may call; only `await_end` waits, and nothing is asked on the caller's thread.
+
+    Args:
+        client: The engine.
+        most_containers: How many are followed at once. One more takes the place of the oldest,
+            of those that have ended first.
+        most_lines: How many lines of each are kept.
+        most_bytes: How many bytes they may have together.
+        retry_seconds: After how long a log that could not be followed is tried again.
+        flood_seconds: For how long a container may write faster than it is read.
+        look_seconds: How often the lines of one that does so are looked up.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        *,
+        most_containers: int = 64,
+        most_lines: int = 500,
+        most_bytes: int = 1 << 16,
+        retry_seconds: float = _RETRY_SECONDS,
+        flood_seconds: float = _FLOOD_SECONDS,
+        look_seconds: float = _LOOK_SECONDS,
+    ) -> None:
+        self._client = client
+        self._most_containers = most_containers
+        self._most_lines = most_lines
+        self._most_bytes = most_bytes
+        self._retry_seconds = retry_seconds
+        self._flood_seconds = flood_seconds
+        self._look_seconds = look_seconds
+        self._followed: dict[str, _Followed] = {}
+        self._dropped: list[_Followed] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._selector = DefaultSelector()
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.settimeout(0)
+        self._ringer.settimeout(0)
+        self._selector.register(self._bell, EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="container-logs", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def watch(self, container: str, *, since: float | None = None) -> None:
+        """Follow the log of a container, as soon as may be.
+
+        Once more for one that is followed does nothing, unless it was started anew since or its
+        stream has ended. Of one that is not started yet it ends at once.
+
+        Args:
+            container: Its whole ID.
+            since: When it was last started: only what it wrote from then on is kept; None for all.
+                A little before that counts too, since an engine looks at the clock only when the
+                container may have written its first lines.
+        """
+        now = time.monotonic()
+        with self._lock:
+            followed = self._followed.get(container)
+            if followed is not None and followed.since == since:
+                if followed.stream is None and not followed.is_flooding:
+                    followed.due = now
+                    followed.ended.clear()
+            else:
+                if followed is not None:
+                    self._drop(container)
+                elif len(self._followed) >= self._most_containers:
+                    self._drop(self._choose_victim())
+                self._followed[container] = _Followed(container, since, now)
+        self._ring()
+
+    def lines(self, container: str) -> tuple[str, ...] | None:
+        """Give the last lines of a container, the oldest first, masked.
+
+        Returns:
+            The lines; None where it is not watched or its log cannot be read.
+        """
+        with self._lock:
+            followed = self._followed.get(container)
+            if followed is None or followed.lines is None:
+                return None
+            lines = followed.lines.read(followed.decoder.unfinished)
+        return mask_lines(lines)
+
+    def await_end(self, container: str, patience_seconds: float) -> bool:
+        """Wait until all that a container wrote before it died has come.
+
+        Returns:
+            Whether it has; False where it is not watched or it takes longer than that.
+        """
+        with self._lock:
+            followed = self._followed.get(container)
+        return followed is not None and followed.ended.wait(patience_seconds)
+
+    def is_flooding(self, container: str) -> bool:
+        """Tell whether a container writes so fast that its lines are only looked up."""
+        followed = self._followed.get(container)
+        return followed is not None and followed.is_flooding
+
+    def forget(self, container: str) -> None:
+        """Let go of a container and its lines."""
+        with self._lock:
+            if container in self._followed:
+                self._drop(container)
+        self._ring()
+
+    def close(self) -> None:
+        """Let go of all."""
+        self._closing.set()
+        self._ring()
+        if self._thread.ident is None:  # it was never started
+            self._end()
+        else:
+            self._thread.join(_JOIN_SECONDS)
+
+    def _choose_victim(self) -> str:
+        ended = (name for name, followed in self._followed.items() if followed.ended.is_set())
+        return next(ended, next(iter(self._followed)))
+
+    def _drop(self, container: str) -> None:
+        self._dropped.append(self._followed.pop(container))
+
+    def _ring(self) -> None:
+        try:
+            self._ringer.send(b"!")
+        except OSError:  # it has rung, or it is closed
+            return
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._let_go()
+            self._open_due()
+            ready = self._selector.select(self._find_wait())
+            if self._closing.is_set():
+                break
+            began = time.thread_time()
+            for key, _ in ready:
+                if key.data is None:
+                    self._answer_bell()
+                else:
+                    self._read(key.data)
+            if any(key.data for key, _ in ready):
+                worked = time.thread_time() - began
+                self._closing.wait(max(_REST_SECONDS, _REST_RATIO * worked))
+        self._end()
+
+    def _find_wait(self) -> float | None:
+        with self._lock:
+            due = [followed.due for followed in self._followed.values() if followed.due is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _answer_bell(self) -> None:
+        try:
+            while self._bell.recv(64):
+                pass
+        except BlockingIOError:
+            return
+
+    def _let_go(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, []
+        for followed in dropped:
+            self._close_stream(followed)
+
+    def _open_due(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            due = [entry for entry in self._followed.values() if entry.due and entry.due <= now]
+        for followed in due:
+            if self._closing.is_set():
+                return
+            try:
+                if followed.is_flooding:
+                    self._look(followed)
+                else:
+                    self._open(followed)
+            except EngineError as error:
+                if error.status is None:
+                    # Nobody is there: to ask for the others as well would only take longer.
+                    _put_off(due, time.monotonic() + self._retry_seconds)
+                    return
+                followed.due = None
+                followed.ended.set()
+
+    def _open(self, followed: _Followed) -> None:
+        query = {**log_query(self._most_lines, followed.reads_from), "follow": "1"}
+        path = f"/containers/{quote(followed.container, safe='')}/logs"
+        stream = self._client.open_stream("follow a log", path, query, waits=False)
+        followed.due = None
+        followed.stream = stream
+        followed.read_at = time.monotonic()
+        followed.behind_seconds = 0.0
+        self._selector.register(stream, EVENT_READ, followed)
+        followed.is_fresh = True
+        with self._lock:
+            if followed.lines is None:
+                followed.lines = self._make_lines()
+
+    def _look(self, followed: _Followed) -> None:
+        followed.due = time.monotonic() + self._look_seconds
+        found = self._client.logs(
+            followed.container, tail=self._most_lines, since=followed.reads_from
+        )
+        lines = self._make_lines()
+        lines.add(line.encode() for line in found)
+        with self._lock:
+            followed.decoder = LogDecoder()
+            followed.lines = lines
+
+    def _read(self, followed: _Followed) -> None:
+        stream = followed.stream
+        taken = 0
+        while stream is not None and taken < _ROUND_BYTES:
+            data: bytes | None = b""
+            with suppress(FramingError):
+                data = stream.receive(_REFILL_SECONDS if taken > _FULL_BYTES else 0)
+                if data and stream.status == _OK:
+                    self._keep(followed, data)
+            if data is None:
+                break
+            if not data or stream.status != _OK:
+                self._end_stream(followed, stream)
+                return
+            taken += len(data)
+        self._look_whether_it_floods(followed, is_behind=taken >= _ROUND_BYTES)
+
+    def _look_whether_it_floods(self, followed: _Followed, *, is_behind: bool) -> None:
+        now = time.monotonic()
+        passed = now - followed.read_at
+        followed.read_at = now
+        behind = followed.behind_seconds + (passed if is_behind else -passed)
+        followed.behind_seconds = max(0.0, behind)
+        if behind > self._flood_seconds:
+            self._close_stream(followed)
+            followed.is_flooding = True
+            followed.due = now
+
+    def _keep(self, followed: _Followed, data: bytes) -> None:
+        with self._lock:
+            if followed.is_fresh or followed.lines is None:
+                followed.is_fresh = False
+                followed.decoder = LogDecoder()
+                followed.lines = self._make_lines()
+            followed.lines.add(followed.decoder.feed(data))
+
+    def _end_stream(self, followed: _Followed, stream: Stream) -> None:
+        """See off a stream: the log is at its end, nobody can read it, or the engine went away."""
+        self._close_stream(followed)
+        is_refused = stream.status not in {_OK, None}
+        with self._lock:
+            if is_refused and followed.lines is not None and not followed.lines.read():
+                followed.lines = None
+        if is_refused or stream.is_complete:
+            followed.ended.set()
+        else:
+            followed.due = time.monotonic() + self._retry_seconds
+
+    def _close_stream(self, followed: _Followed) -> None:
+        if followed.stream is not None:
+            self._selector.unregister(followed.stream)
+            followed.stream.close()
+            followed.stream = None
+
+    def _make_lines(self) -> LastLines:
+        return LastLines(most_lines=self._most_lines, most_bytes=self._most_bytes)
+
+    def _end(self) -> None:
+        with self._lock:
+            for followed in (*self._followed.values(), *self._dropped):
+                self._close_stream(followed)
+        self._selector.close()
+        self._bell.close()
+        self._ringer.close()
+
+
+def _put_off(due: list[_Followed], until: float) -> None:
+    for followed in due:
+        if followed.due is not None:
+            followed.due = until

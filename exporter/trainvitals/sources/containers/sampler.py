@@ -1,0 +1,180 @@
+"""Looks at the control groups of all containers, again and again, on the agenda's thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from trainvitals.crew import Crew
+from trainvitals.sources.accelerators.reading import Identity
+from trainvitals.sources.accelerators.source import AcceleratorSource
+from trainvitals.sources.containers.agenda import report_failure
+from trainvitals.sources.containers.cgroups import (
+    GroupFiles,
+    GroupPaths,
+    find_container,
+    find_group,
+    find_groups,
+    find_name,
+)
+from trainvitals.sources.containers.deaths import Registrar, count_host_oom_kills
+from trainvitals.sources.containers.engine import EngineClient, EngineError
+from trainvitals.sources.containers.known import Attempt, Known
+from trainvitals.sources.containers.reading import Usage
+from trainvitals.sources.containers.roster import Roster
+from trainvitals.sources.files import Roots, read_small
+
+_WORKERS = 8
+_RUNNING = frozenset({"running", "paused", None})
+_SHARED_NETWORKS = ("host", "container:", "none")
+
+
+class Sampler:
+    """Reads what containers use.
+
+    Args:
+        roster: The containers.
+        registrar: Follows the kernel's log.
+        client: The engine, whose statistics are asked for where no control group can be read;
+            None where there is no engine, and the control groups alone tell who is there.
+        accelerators: Knows which processes hold an accelerator.
+        roots: Where the host's file systems are.
+        clock: The time of day, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        registrar: Registrar,
+        *,
+        client: EngineClient | None,
+        accelerators: AcceleratorSource | None = None,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._roster = roster
+        self._registrar = registrar
+        self._client = client
+        self._accelerators = accelerators
+        self._roots = roots
+        self._clock = clock
+        self._files: dict[tuple[str, int | None], GroupFiles] = {}
+        self._holders: dict[int, str | None] = {}
+        self._sampled: float | None = None
+        # An older engine takes a second for one, and there may be many.
+        self._crew = Crew(name="container-statistics", limit=_WORKERS)
+
+    @property
+    def sampled(self) -> float | None:
+        """When all were last looked at, seconds since 1970; None for not yet."""
+        return self._sampled
+
+    def sample(self) -> None:
+        """Look at all of them."""
+        self._registrar.catch_up()
+        groups = find_groups(self._roots)
+        if self._client is None:
+            self._take_roll(groups)
+        with self._roster.lock:
+            running = [known for known in self._roster.list_present() if known.status in _RUNNING]
+        host_oom_kills = count_host_oom_kills(self._roots)
+        kept: dict[tuple[str, int | None], GroupFiles] = {}
+        for known in running:
+            self._read(known, groups, kept, host_oom_kills)
+        self._files = kept
+        self._join_accelerators()
+        with self._roster.lock:
+            self._roster.tidy()
+        self._sampled = self._clock()
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._crew.close()
+
+    def _take_roll(self, groups: Mapping[str, GroupPaths]) -> None:
+        with self._roster.lock:
+            for known in self._roster.list_present():
+                if known.id not in groups:
+                    self._roster.remove(known)
+            present = {known.id for known in self._roster.list_present()}
+        for container in groups.keys() - present:
+            name = find_name(container, self._roots) or ""
+            with self._roster.lock:
+                holder = self._roster.containers.get(name)
+                is_taken = holder is not None and holder.removed is None
+                self._roster.take_up("" if is_taken else name, container)
+
+    def _read(
+        self,
+        known: Known,
+        groups: Mapping[str, GroupPaths],
+        kept: dict[tuple[str, int | None], GroupFiles],
+        host_oom_kills: int | None,
+    ) -> None:
+        container, pid, attempt = known.id, known.pid, known.attempt
+        key = (container, pid)
+        files = self._files.get(key) or self._open(known, groups)
+        if files is not None:
+            kept[key] = files
+            self._take(known, attempt, files.read(), host_oom_kills)
+        elif self._client is not None and not self._crew.is_running(container):
+            client = self._client
+            self._crew.submit(
+                container,
+                lambda: self._take(known, attempt, ask_for_usage(client, container), None),
+                report_failure,
+            )
+            self._crew.call(1)
+
+    def _take(
+        self, known: Known, attempt: Attempt, usage: Usage | None, host_oom_kills: int | None
+    ) -> None:
+        with self._roster.lock:
+            if usage is not None and known.attempt is attempt and not attempt.is_over:
+                known.take_usage(usage, host_oom_kills)
+
+    def _open(self, known: Known, groups: Mapping[str, GroupPaths]) -> GroupFiles | None:
+        group = groups.get(known.id)
+        pid = known.pid if _is_of(known.pid, known.id, self._roots) else None
+        if group is None and pid is not None:
+            group = find_group(pid, self._roots)
+        if group is None or group.id != known.id:
+            return None
+        known.attempt.cgroup = group.cgroup
+        inspection = known.inspection
+        has_own = None
+        if inspection is not None:
+            has_own = not inspection.settings.network_mode.startswith(_SHARED_NETWORKS)
+        return GroupFiles(
+            group, pid=pid, has_own_network=has_own, roots=self._roots, clock=self._clock
+        )
+
+    def _join_accelerators(self) -> None:
+        """Find out whose processes hold an accelerator."""
+        latest = self._accelerators.latest if self._accelerators is not None else None
+        held: dict[str, list[Identity]] = {}
+        holders: dict[int, str | None] = {}
+        for device in latest.devices if latest is not None else ():
+            for pid in {process.pid for process in device.processes}:
+                if pid not in holders:
+                    holders[pid] = self._holders.get(pid) or find_container(pid, self._roots)
+                container = holders[pid]
+                if container is not None and device.identity not in held.setdefault(container, []):
+                    held[container].append(device.identity)
+        self._holders = holders
+        with self._roster.lock:
+            for known in self._roster.list_present():
+                known.accelerators = tuple(held.get(known.id, ()))
+
+
+def _is_of(pid: int | None, container: str, roots: Roots) -> bool:
+    """Tell whether a process runs in a container: one of another machine's engine does not."""
+    return pid is not None and container in (read_small(roots.procfs / f"{pid}/cgroup") or "")
+
+
+def ask_for_usage(client: EngineClient, container: str) -> Usage | None:
+    """Ask the engine what a container uses; None where it does not say."""
+    try:
+        return client.stats(container)
+    except EngineError:
+        return None

@@ -1,0 +1,100 @@
+"""What an engine's statistics say of a container, for where its control group cannot be read."""
+
+from __future__ import annotations
+
+from trainvitals.sources.containers.documents import (
+    Document,
+    as_mapping,
+    get_list,
+    get_mapping,
+    get_number,
+    get_text,
+    get_time,
+)
+from trainvitals.sources.containers.reading import Usage
+
+_NANOSECONDS = 1_000_000_000
+# What the kernel says for no limit: 2^63 on pages, or 2^64 less one.
+_NO_LIMIT = 1 << 62
+
+
+def parse_statistics(document: Document) -> Usage | None:
+    """Read `/containers/{id}/stats`.
+
+    The limit of its memory is left out: without one the engine gives the memory of the host.
+
+    Returns:
+        What it uses; None where it does not run.
+    """
+    time = get_time(document, "read")
+    memory = get_mapping(document, "memory_stats")
+    cpu = get_mapping(document, "cpu_stats")
+    if time is None or not (memory.get("usage") or get_number(cpu, "online_cpus")):
+        return None
+    parts = get_mapping(memory, "stats")
+    processor = get_mapping(cpu, "cpu_usage")
+    throttling = get_mapping(cpu, "throttling_data")
+    processes = get_mapping(document, "pids_stats")
+    usage = get_number(memory, "usage")
+    return Usage(
+        time=time,
+        cgroup_version=0,
+        memory_usage_bytes=usage,
+        memory_working_set_bytes=_find_working_set(usage, parts),
+        memory_unreclaimable_bytes=_find_unreclaimable(parts),
+        memory_peak_bytes=get_number(memory, "max_usage"),
+        cpu_seconds=_to_seconds(get_number(processor, "total_usage")),
+        cpu_throttled_seconds=_to_seconds(get_number(throttling, "throttled_time")),
+        processes=get_number(processes, "current"),
+        processes_limit=_find_processes_limit(processes),
+        read_bytes=_sum_blocks(document, "read"),
+        written_bytes=_sum_blocks(document, "write"),
+        received_bytes=_sum_networks(document, "rx_bytes"),
+        transmitted_bytes=_sum_networks(document, "tx_bytes"),
+    )
+
+
+def _find_working_set(usage: int | None, parts: Document) -> int | None:
+    inactive = get_number(parts, "total_inactive_file")  # control groups version 1
+    if inactive is None:
+        inactive = get_number(parts, "inactive_file")
+    return None if usage is None or inactive is None else max(0, usage - inactive)
+
+
+def _find_unreclaimable(parts: Document) -> int | None:
+    if "total_rss" in parts:
+        # Version 1 keeps shared memory with the anonymous, and the API has no name for it alone.
+        names = ["total_inactive_anon", "total_active_anon", "total_unevictable"]
+    else:
+        names = ["anon", "unevictable", "slab_unreclaimable", "shmem"]
+    found = [get_number(parts, name) for name in names]
+    return sum(number or 0 for number in found) if found[0] is not None else None
+
+
+def _find_processes_limit(processes: Document) -> int | None:
+    if "current" not in processes:
+        return None
+    limit = get_number(processes, "limit")
+    return limit if limit is not None and 0 < limit < _NO_LIMIT else 0
+
+
+def _to_seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / _NANOSECONDS
+
+
+def _sum_blocks(document: Document, operation: str) -> int | None:
+    entries = get_list(get_mapping(document, "blkio_stats"), "io_service_bytes_recursive")
+    found = [
+        get_number(as_mapping(entry), "value") or 0
+        for entry in entries
+        if get_text(as_mapping(entry), "op").lower() == operation  # `Read` on version 1
+    ]
+    return sum(found) if found else None
+
+
+def _sum_networks(document: Document, name: str) -> int | None:
+    found = [
+        get_number(as_mapping(network), name)
+        for network in get_mapping(document, "networks").values()
+    ]
+    return sum(number or 0 for number in found) if found else None

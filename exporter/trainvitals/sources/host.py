@@ -1,0 +1,99 @@
+"""The machine at this moment: memory, the disks that containers write to, the biggest processes."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from trainvitals.causes.evidence import Disk, Host
+from trainvitals.errors import SourceError
+from trainvitals.sources.files import Roots, read_small
+from trainvitals.sources.filesystem import Filesystem, FilesystemSource
+from trainvitals.sources.memory import MemorySource
+
+_ALWAYS = ("/", "/dev/shm")  # noqa: S108 - a mount point
+_MOST_DISKS = 16
+_MOST_PROCESSES = 5
+_PATIENCE_SECONDS = 1.0
+_RESIDENT = 1
+
+
+def read_host(
+    paths: Iterable[str] = (),
+    *,
+    roots: Roots = Roots(),  # noqa: B008 - immutable
+    clock: Callable[[], float] = time.time,
+) -> Host:
+    """Look at the machine.
+
+    Args:
+        paths: Folders whose file systems are told of, besides `/` and `/dev/shm`: where the engine
+            keeps its data, what a container has mounted.
+        roots: Where the machine's `/proc` and file systems are.
+        clock: Tells the time.
+    """
+    total = available = swap_free = None
+    memory = MemorySource(roots=roots)
+    try:
+        read = memory.read()
+        total, available, swap_free = read.total_bytes, read.available_bytes, read.swap_free_bytes
+    except SourceError:  # then it is not known
+        pass
+    finally:
+        memory.close()
+    return Host(
+        time=clock(),
+        memory_total_bytes=total,
+        memory_available_bytes=available,
+        swap_free_bytes=swap_free,
+        disks=tuple(_read_disks([*_ALWAYS, *paths], roots)),
+        biggest=tuple(find_biggest(roots.procfs)),
+    )
+
+
+def find_biggest(
+    procfs: Path = Path("/proc"),
+    *,
+    most: int = _MOST_PROCESSES,
+    page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
+) -> list[tuple[str, int]]:
+    """Find the processes that hold the most memory: name with PID, and bytes."""
+    try:
+        pids = [name for name in os.listdir(procfs) if name.isdecimal()]  # noqa: PTH208 - names are all that is wanted
+    except OSError:
+        return []
+    sizes = ((_read_resident(procfs / pid) * page_bytes, pid) for pid in pids)
+    biggest = heapq.nlargest(most, ((size, int(pid)) for size, pid in sizes if size))
+    return [
+        (f"{read_small(procfs / str(pid) / 'comm') or '?'} ({pid})", size) for size, pid in biggest
+    ]
+
+
+def _read_resident(process: Path) -> int:
+    columns = (read_small(process / "statm") or "").split()
+    return int(columns[_RESIDENT]) if len(columns) > _RESIDENT else 0
+
+
+def _read_disks(paths: Sequence[str], roots: Roots) -> Iterable[Disk]:
+    source = FilesystemSource(roots=roots)
+    try:
+        there = source.read(time.monotonic() + _PATIENCE_SECONDS).filesystems
+    except SourceError:
+        return
+    finally:
+        source.close()
+    for path in list(dict.fromkeys(paths))[:_MOST_DISKS]:
+        found = _find_filesystem(path, there)
+        if found is not None and found.space is not None:
+            space = found.space
+            yield Disk(path, space.avail_bytes, space.size_bytes, space.files_free)
+
+
+def _find_filesystem(path: str, there: Iterable[Filesystem]) -> Filesystem | None:
+    """Find the file system that a path lies on: the one whose mount point is the deepest above it."""
+    above = {path, *map(str, PurePosixPath(path).parents)}
+    on = [each for each in there if each.mountpoint in above]
+    return max(on, key=lambda each: len(each.mountpoint), default=None)

@@ -1,0 +1,232 @@
+"""`trainvitals record` as a process."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fakes.machine import FOREVER, FakeMachine
+from trainvitals.cli import main
+
+ROOT = Path(__file__).parents[2]
+HEAD = re.compile(r"^=== \S+ \S+ \S+ \| \S+ \| snapshot (\d+) \| [\d.]+ s ===$", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def recording(*arguments, environ=(), home=None):
+    """Run the command until the block ends."""
+    words = ["--containers.engine=none", *map(str, arguments)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trainvitals", "record", *words],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "exporter"),
+            "HOME": str(home),
+            "TRAINVITALS_JOURNAL_DIR": str(Path(home) / "deaths"),
+            **dict(environ),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def numbers(path):
+    """List the numbers of the snapshots in a file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [int(number) for number in HEAD.findall(text)]
+
+
+def wait_until(is_so, seconds=30):
+    """Wait for what another process does."""
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def run(*arguments, home):
+    """Run the command to its end."""
+    with recording(*arguments, home=home) as process:
+        out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_the_default_file(tmp_path):
+    """It lies below ~/runner-monitoring under the host's name and the time, for its owner alone."""
+    code, out, err = run("--once", home=tmp_path)
+    assert (code, err) == (0, "")
+    (path,) = (tmp_path / "runner-monitoring").iterdir()
+    assert re.fullmatch(rf"runner-{re.escape(os.uname().nodename)}-\d{{8}}-\d{{6}}\.log", path.name)
+    assert out == f"records to {path}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert numbers(path) == [1]
+
+
+def test_one_look_at_the_terminal(tmp_path):
+    """Memory, CPU, processes and disks of this machine are there at once, with the use of CPU."""
+    code, out, err = run("--once", "--output", "-", home=tmp_path)
+    assert (code, err) == (0, "")
+    assert re.search(r"^memory     [\d.]+ \wiB of [\d.]+ GiB used \(\d+%\), ", out, re.MULTILINE)
+    assert re.search(r"^cpu        \d+ % busy, \d+ % waiting for I/O, load ", out, re.MULTILINE)
+    assert re.search(r"^  by cpu +\d+ ", out, re.MULTILINE)
+    assert re.search(r"^  by memory +\d+ ", out, re.MULTILINE)
+    assert re.search(r"^  / +\d+% ", out, re.MULTILINE)
+    assert "\noom kills  " in out
+    assert out.endswith("| the recording ends, snapshots: 1 ===\n")
+
+
+def test_a_count_ends_it(tmp_path):
+    """So many snapshots are taken, an interval apart."""
+    path = tmp_path / "run.log"
+    began = time.monotonic()
+    code, _, err = run("--interval=0.5", "--count=3", "--output", path, home=tmp_path)
+    assert (code, err) == (0, "")
+    assert numbers(path) == [1, 2, 3]
+    assert time.monotonic() - began > 1.9
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_whole_lines(tmp_path, number):
+    """The last snapshot is whole, the last line says that it ended, and the exit code is 0."""
+    path = tmp_path / "run.log"
+    with recording("--interval=0.1", "--output", path, home=tmp_path) as process:
+        wait_until(lambda: len(numbers(path)) >= 2)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+    text = path.read_text(encoding="utf-8")
+    count = len(numbers(path))
+    assert text.splitlines()[-1].endswith(f"| the recording ends, snapshots: {count} ===")
+    assert text.count("\n\n") == count
+
+
+def test_accelerators_and_who_holds_them(tmp_path):
+    """GPUs have their figures, and a process that holds memory has its name."""
+    (tmp_path / "machine").mkdir()
+    machine = FakeMachine(tmp_path / "machine", gpus=2)
+    machine.gpu(1).set_processes([(os.getpid(), 3 << 30)])
+    path = tmp_path / "run.log"
+    with recording(
+        "--once", "--output", path, environ=machine.environment(), home=tmp_path
+    ) as process:
+        assert process.wait(60) == 0
+    text = path.read_text(encoding="utf-8")
+    assert "\naccelerators  2\n" in text
+    assert re.search(
+        r"^  gpu 0 +ok +\d+% +[\d.]+ \wiB of 79.6 GiB +\d+ C +\d+ W +NVIDIA H100",
+        text,
+        re.MULTILINE,
+    )
+    name = psutil.Process().name()[:15]
+    assert f"\n  gpu 1: 3.0 GiB held by {name} (pid {os.getpid()})\n" in text
+
+
+def test_a_driver_that_hangs_does_not_delay_the_beat(tmp_path):
+    """Snapshots go on at their interval with all the rest, and say what did not answer."""
+    (tmp_path / "machine").mkdir()
+    machine = FakeMachine(tmp_path / "machine", gpus=1)
+    path = tmp_path / "run.log"
+    with recording(
+        "--interval=1", "--output", path, environ=machine.environment(), home=tmp_path
+    ) as process:
+        wait_until(lambda: len(numbers(path)) >= 1)
+        machine.hang("nvml*", FOREVER)
+        begun, before = time.monotonic(), len(numbers(path))
+        wait_until(lambda: len(numbers(path)) >= before + 5)
+        assert time.monotonic() - begun < 20  # a wait for the driver would take that long each time
+        process.terminate()
+        assert process.wait(20) == 0
+    text = path.read_text(encoding="utf-8")
+    assert "hung" in text
+    assert text.count("\nmemory     ") == len(numbers(path))
+
+
+def test_a_full_disk_is_survived(tmp_path):
+    """It is said once, no snapshot is torn, and the recording goes on when there is room again."""
+    if os.geteuid():
+        pytest.skip("to mount a small file system takes root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)
+    try:
+        path, filler = disk / "run.log", disk / "filler"
+        with recording("--interval=0.1", "--output", path, home=tmp_path) as process:
+            wait_until(lambda: len(numbers(path)) >= 1)
+            with contextlib.suppress(OSError):
+                filler.write_bytes(70_000 * b"x")
+            assert process.stderr.readline() == (
+                f"trainvitals: cannot write {path}: No space left on device; "
+                "the recording goes on when that is over\n"
+            )
+            time.sleep(0.5)
+            filler.unlink()
+            assert process.stderr.readline() == f"trainvitals: {path} is written again\n"
+            wait_until(lambda: "\nunwritten  " in path.read_text(encoding="utf-8"))
+            process.terminate()
+            assert process.wait(20) == 0
+        text = path.read_text(encoding="utf-8")
+        assert text.count("\n\n") == len(numbers(path))
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_reader_that_goes_away_ends_it(tmp_path):
+    """Into a pipe that nobody reads any more nothing is written on and on."""
+    with recording("--interval=0.1", "--output=-", home=tmp_path) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""
+
+
+def test_command_lines_are_not_written(tmp_path):
+    """A secret in the arguments of a busy process is nowhere in the output."""
+    command = [sys.executable, "-c", "while True: pass", "--password", "hunter2"]
+    with subprocess.Popen(command) as busy:
+        try:
+            wait_until(lambda: psutil.Process(busy.pid).cpu_times().user > 0.1)
+            code, out, _ = run("--once", "--output", "-", home=tmp_path)
+        finally:
+            busy.kill()
+    assert code == 0
+    assert "processes  " in out
+    assert "hunter2" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--interval=0",), "--interval=0: write a number of seconds from 0.1 to 86400"),
+        (("--interval=nan",), "--interval=nan: write"),
+        (("--count=0",), "--count=0: write a number of 1 or more"),
+        (("--keep=-1",), "--keep=-1: write a number from 0 to 1000"),
+        (("--max-size=lots",), "--max-size='lots': write a size such as 100MB or 1GiB"),
+        (("--output=/proc/nothing",), "cannot write /proc/nothing: "),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path, monkeypatch, capsys, arguments, words):
+    """The exit code is 2, and nothing is left behind."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["record", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("trainvitals: ")
+    assert words in line
+    assert list(tmp_path.iterdir()) == []

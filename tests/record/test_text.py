@@ -1,0 +1,239 @@
+"""How a snapshot reads."""
+
+from dataclasses import replace
+from datetime import timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainvitals.causes.evidence import OomKill, XidError
+from trainvitals.record.snapshot import Holder, Kernel, Snapshot
+from trainvitals.record.text import write_end, write_text
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    AcceleratorsReading,
+    Identity,
+    Measurements,
+)
+from trainvitals.sources.containers.reading import (
+    ContainerReading,
+    ContainersReading,
+    Death,
+    Usage,
+)
+from trainvitals.sources.cpu import CpuReading
+from trainvitals.sources.filesystem import Filesystem, FilesystemReading, Space
+from trainvitals.sources.kernel_log import KernelLine
+from trainvitals.sources.memory import MemoryReading
+from trainvitals.sources.processes import Process, ProcessesReading
+
+CET = timezone(timedelta(hours=1), "CET")
+GIB = 1 << 30
+NOW = 1_763_000_000.0  # 2025-11-13 03:13:20 CET
+ID = "4f66ad9a0b2e" + 52 * "0"
+
+MEMORY = MemoryReading(
+    total_bytes=64 * GIB,
+    available_bytes=16 * GIB,
+    free_bytes=GIB,
+    buffers_bytes=0,
+    cached_bytes=0,
+    shared_bytes=2 * GIB,
+    dirty_bytes=0,
+    swap_total_bytes=8 * GIB,
+    swap_free_bytes=6 * GIB,
+    swap_in_bytes=0,
+    swap_out_bytes=0,
+    oom_kills=3,
+)
+CPU = CpuReading(
+    mode_seconds=(),
+    cores=(),
+    core_busy_seconds=(),
+    dropped=0,
+    logical=32,
+    physical=16,
+    utilization_percent=12.4,
+    io_wait_ratio=0.03,
+    frequencies=None,
+    load1=4.0,
+    load5=3.5,
+    load15=3.25,
+    processes_running=1,
+    processes_blocked=0,
+)
+GPU = Identity(
+    kind="gpu",
+    index=0,
+    uuid="GPU-1",
+    model="H100",
+    bus_id="00000000:3B:00.0",
+    driver="570",
+)
+WHOLE = Snapshot(
+    time=NOW,
+    hostname="gpu-07",
+    number=12,
+    seconds=0.034,
+    skipped=2,
+    unwritten=1,
+    memory=MEMORY,
+    cpu=CPU,
+    filesystems=FilesystemReading(
+        (
+            Filesystem(
+                "/",
+                "/dev/sda1",
+                "ext4",
+                Space(100 * GIB, 25 * GIB, 1000, 900, readonly=False),
+                None,
+                None,
+            ),
+            Filesystem("/data", "nas:/data", "nfs4", None, False, "does not answer"),  # noqa: FBT003
+        ),
+        0,
+    ),
+    processes=ProcessesReading(
+        412,
+        (Process(4021, "python", "ann", 99.5, 21 * GIB),),
+        (Process(4021, "python", "ann", 99.5, 21 * GIB), Process(1, "init", "root", None, 4096)),
+    ),
+    accelerators=AcceleratorsReading(
+        (
+            AcceleratorReading(
+                GPU,
+                "ok",
+                NOW,
+                Measurements(
+                    utilization_ratio=0.97,
+                    memory_used_bytes=71 * GIB,
+                    memory_total_bytes=80 * GIB,
+                    temperature_core_celsius=63.0,
+                    power_watts=512.3,
+                ),
+            ),
+            AcceleratorReading(
+                Identity("gpu", 1, "GPU-2", "H100", "00000000:5E:00.0", "570"), "lost", None, None
+            ),
+        )
+    ),
+    holders=(
+        Holder("GPU-1", 4021, "python", "bert", 70 * GIB),
+        Holder("GPU-1", 5000, None, None, GIB),
+    ),
+    containers=ContainersReading(
+        is_there=True,
+        containers=(
+            ContainerReading(
+                "bert",
+                ID,
+                status="running",
+                health="healthy",
+                restarts=1,
+                deaths={"oom-limit": 1},
+                last_death=Death(
+                    NOW - 60, 137, "oom-limit", "SIGKILL", "high", "It hit its limit."
+                ),
+                oom_kills={"event": 1, "kernel": 1},
+                usage=Usage(NOW, 2, memory_working_set_bytes=12 * GIB, memory_limit_bytes=16 * GIB),
+            ),
+            ContainerReading("web", 64 * "1", status="exited"),
+        ),
+    ),
+    cpu_percents=(("bert", 398.2),),
+    new_deaths=("bert",),
+    oom_kills=1,
+    kernel=Kernel(
+        oom_kills=(
+            OomKill(
+                NOW - 60, "CONSTRAINT_MEMCG", "/docker/a", "/docker/a", "python", 4000, 15 * GIB
+            ),
+        ),
+        xids=(XidError(NOW - 30, "0000:3b:00", 79, "GPU has fallen off the bus."),),
+        lines=(KernelLine(NOW - 90_000, "EXT4-fs error (device sda1)"),),
+        lost=7,
+    ),
+    engine_errors=("error: Failed to start container",),
+    troubles=("disk: did not answer in time",),
+)
+
+EXPECTED = """\
+=== 2025-11-13 03:13:20 CET | gpu-07 | snapshot 12 | 0.03 s ===
+skipped    2 snapshots, because one took longer than the interval
+unwritten  1 snapshots before this one
+memory     48.0 GiB of 64.0 GiB used (75%), 16.0 GiB available, 2.0 GiB shared
+swap       25% of 8.0 GiB used
+cpu        12 % busy, 3 % waiting for I/O, load 4.00 3.50 3.25, 32 cores
+processes  412
+             PID   USER  CPU%  RSS       NAME
+  by cpu     4021  ann   99.5  21.0 GiB  python
+  by memory  4021  ann   99.5  21.0 GiB  python
+  by memory  1     root  -     4 KiB     init
+accelerators  2
+  DEVICE  STATE  UTIL  MEMORY                TEMP  POWER  MODEL  UUID
+  gpu 0   ok     97%   71.0 GiB of 80.0 GiB  63 C  512 W  H100   GPU-1
+  gpu 1   lost   -     -                     -     -      H100   GPU-2
+  gpu 0: 70.0 GiB held by python (pid 4021, container bert)
+  gpu 0: 1.0 GiB held by ? (pid 5000)
+containers  2
+  NAME  STATE    HEALTH   CPU%   MEMORY          LIMIT     RESTARTS  DEATHS  OOM  LAST       ID
+  bert  running  healthy  398.2  12.0 GiB (75%)  16.0 GiB  1         1       1    oom-limit  4f66ad9a0b2e
+  web   exited   -        -      -               -         -         0       0    -          111111111111
+  bert: died at 03:12:20 with exit code 137: oom-limit (high confidence). It hit its limit.
+disks
+  MOUNT  USED  AVAILABLE  SIZE       INODES                   DEVICE
+  /      75%   25.0 GiB   100.0 GiB  10%                      /dev/sda1
+  /data  -     -          -          -       does not answer  nas:/data
+oom kills  1 since the last snapshot
+  03:12:20 killed python (pid 4000, held 15.0 GiB): CONSTRAINT_MEMCG /docker/a
+  03:12:50 Xid 79 of 0000:3b:00 GPU has fallen off the bus.
+  11-12 02:13 EXT4-fs error (device sda1)
+  7 lines of the kernel log were overwritten before they were read
+engine     logged:
+  error: Failed to start container
+not read   disk: did not answer in time
+
+"""
+
+
+def test_a_whole_snapshot():
+    """Every part has its lines, and an empty line ends it."""
+    assert write_text(WHOLE, CET) == EXPECTED
+
+
+def test_a_death_is_told_once():
+    """Later snapshots have its reason in the table alone."""
+    text = write_text(replace(WHOLE, new_deaths=()), CET)
+    assert "died at" not in text
+    assert " oom-limit " in text
+
+
+def test_what_is_not_known_is_left_out():
+    """A snapshot of nothing is its head alone."""
+    assert write_text(Snapshot(NOW, "gpu-07", 1, 0.0), CET) == (
+        "=== 2025-11-13 03:13:20 CET | gpu-07 | snapshot 1 | 0.00 s ===\n\n"
+    )
+
+
+def test_the_last_line():
+    """A recording that ended as it was told to says so."""
+    assert write_end(NOW, 12, CET) == (
+        "=== 2025-11-13 03:13:20 CET | the recording ends, snapshots: 12 ===\n"
+    )
+
+
+@given(st.text(), st.text())
+def test_hostile_names_make_no_lines_of_their_own(name, trouble):
+    """What stands in a name can neither begin a line nor move the cursor."""
+    snapshot = Snapshot(
+        NOW,
+        "gpu-07",
+        1,
+        0.0,
+        processes=ProcessesReading(1, (Process(1, name, name, 1.0, 1),), ()),
+        containers=ContainersReading(is_there=True, containers=(ContainerReading(name, ID),)),
+        troubles=(trouble,),
+    )
+    text = write_text(snapshot, CET)
+    assert text.count("\n") == 9
+    assert text.replace("\n", "").isprintable()

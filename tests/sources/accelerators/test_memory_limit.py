@@ -1,0 +1,55 @@
+"""Sizes of memory as people write them."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.sources.accelerators.memory_limit import parse_memory_limit
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("", None),
+        ("  ", None),
+        ("7500000000", 7_500_000_000),
+        ("7.5GB", 7_500_000_000),
+        ("7.5 gb", 7_500_000_000),
+        (" 40GiB ", 42_949_672_960),
+        ("1kB", 1_000),
+        ("1KiB", 1_024),
+        ("512MB", 512_000_000),
+        ("512MiB", 536_870_912),
+        ("1TB", 1_000_000_000_000),
+        ("0.5TiB", 549_755_813_888),
+        ("1.9", 1),
+    ],
+)
+def test_a_size_is_read_in_bytes(text, limit):
+    """Units of 1000 and of 1024 are told apart, and no text is no limit."""
+    assert parse_memory_limit(text) == limit
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "0.5", "0GB", "-1GB", "GB", "7,5GB", "7.5G", "7.5 GB each", "1e9", "²GB", "9" * 19],
+)
+def test_what_is_no_size_above_zero_is_refused(text):
+    """The message repeats what was written, shows how to write it and names the variable."""
+    with pytest.raises(ConfigurationError) as refused:
+        parse_memory_limit(text)
+    assert str(refused.value) == (
+        f"--accelerators.memory-limit={text!r}: write a size above 0 such as 7.5GB, 40GiB or "
+        "a number of bytes (its default is the variable ACCELERATOR_MEMORY_LIMIT)"
+    )
+
+
+@given(st.text())
+def test_any_text_is_a_limit_or_refused(text):
+    """Nothing but a ConfigurationError comes of it."""
+    with suppress(ConfigurationError):
+        limit = parse_memory_limit(text)
+        assert limit is None or limit > 0
