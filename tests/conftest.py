@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.engines import engine, newer_programs, python_image, second_engine
 from trainvitals.errors import StackError
 from trainvitals.stack.debian import find_program
+from trainvitals.stack.templatepath import prefix_command
 
 __all__ = ["engine", "newer_programs", "python_image", "second_engine"]
 
@@ -53,9 +55,23 @@ def promtool():
 
 
 @pytest.fixture(scope="session")
-def alertmanager():
-    """Give the path of a real Alertmanager."""
+def unpacked_alertmanager():
+    """Give the path of a real Alertmanager, installed or only unpacked."""
     return _find("prometheus-alertmanager")
+
+
+@pytest.fixture(scope="session")
+def alertmanager(unpacked_alertmanager, tmp_path_factory):
+    """Give the path of a real Alertmanager that runs as it is: it finds its template."""
+    program = unpacked_alertmanager
+    place = tmp_path_factory.mktemp("alertmanager")
+    prefix = prefix_command(program, place / "hold")
+    if not prefix:
+        return program
+    launcher = place / "prometheus-alertmanager"
+    launcher.write_text(f'#!/bin/sh\nexec {shlex.join((*prefix, str(program)))} "$@"\n')
+    launcher.chmod(0o755)
+    return launcher
 
 
 @pytest.fixture(scope="session")

@@ -179,7 +179,7 @@ def test_a_collector_that_is_turned_off_is_not_there(start):
 def test_log_lines_are_json_for_who_wants_it(start):
     """`--log.format=json` makes each line an object, the last one included."""
     exporter = start("--log.format=json")
-    assert exporter.end() == 0
+    assert exporter.end() == 0, exporter.log
     entries = [json.loads(line) for line in exporter.log.splitlines()]
     assert entries[0]["message"].endswith(f" listens on 127.0.0.1:{exporter.port}")
     assert entries[-1]["message"] == "trainvitals ends"

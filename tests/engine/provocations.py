@@ -223,7 +223,7 @@ PROVOCATIONS = (
     Provocation(
         1,
         "oom-removed",
-        ("oom-cgroup",),
+        ("oom-cgroup", "oom-missed"),  # a busy Docker forgets to tell of the OOM before it removes
         137,
         (*_SMALL, "--rm"),
         _python(f'import time\nprint("epoch 1", flush=True)\ntime.sleep(1)\n{_EAT}'),

@@ -19,7 +19,10 @@ PYTHON = next(
     (path for path in (shutil.which("python3", path="/usr/bin"), sys.executable) if path), ""
 )
 # A machine without the template, which only this process sees.
-HIDDEN = 'mount -t tmpfs tmpfs /usr/share/prometheus && exec "$@"'
+HIDDEN = (
+    "cd /usr/share && if [ -d prometheus ]; then mount -t tmpfs tmpfs prometheus; fi && "
+    'cd "$OLDPWD" && exec "$@"'
+)
 
 
 @pytest.fixture
@@ -33,8 +36,9 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def unpacked(place, alertmanager):
+def unpacked(place, unpacked_alertmanager):
     """Give Alertmanager as it is when its package was unpacked and not installed."""
+    alertmanager = unpacked_alertmanager
     share = Path("/usr/share/prometheus/alertmanager")
     if alertmanager.parent.parent != Path("/usr"):
         share = alertmanager.parent.parent / "share/prometheus/alertmanager"
