@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(900)
 
 LONG = os.environ.get("TRAINVITALS_TEST_LONG") == "1"
 MANY = 100 if LONG else 20
-BIRTHS = 1000 if LONG else 60
+BIRTHS = 1000 if LONG else 40
 NAMES = 100 if LONG else 10  # all of them are told: the bound of 128 has a test of its own
 
 # Prometheus waits for 10 s by default; nothing here may take a tenth of it.
