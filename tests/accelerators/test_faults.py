@@ -145,7 +145,7 @@ def test_a_lasting_hang_costs_nothing_that_grows(scene: Scene):
             assert up(page) == BUT_2
         if not before and passed > seconds / 3:  # an exporter without trouble grows so long, too
             before = [footprint(exporter) for exporter in exporters]
-    assert slowest < 1.9
+    assert slowest < 2.0  # the timeout that they were told
     for exporter, (threads, descriptors, resident) in zip(exporters, before, strict=True):
         after = footprint(exporter)
         assert after[0] <= threads + 2  # a busy machine has a crew call another hand
