@@ -8,7 +8,7 @@ READY := .venv/.installed-dev
 STATE := .state
 
 .DEFAULT_GOAL := help
-.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill alerts test test-long mutants lint format bench docs golden clean install-service uninstall-service
+.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-long mutants lint format bench docs dashboards golden clean install-service uninstall-service
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ monitor-drill: $(INSTALLED) ## Have a simulated fault become a message (ALERT=Na
 
 monitor-logs: $(INSTALLED) ## Follow the logs of every program
 	@$(BIN)/trainvitals logs --state-dir $(STATE)
+
+demo: $(INSTALLED) ## Play recorded machines through the real stack, with 6 hours of their past (docs/demo.md)
+	@$(BIN)/python -m demo up --state-dir $(STATE)/demo
+
+demo-down: $(INSTALLED) ## End the demo and remove all that it has written
+	@$(BIN)/python -m demo down --state-dir $(STATE)/demo
 
 alerts: $(INSTALLED) ## Set up who hears of alerts, from .env; TEST=1 sends a test message to every channel
 	@$(BIN)/trainvitals notify --state-dir $(STATE) $(if $(TEST),--test)
@@ -70,6 +76,9 @@ docs: $(READY) ## Write docs/metrics.md, docs/alerts.md and docs/diagnosis.md an
 	$(BIN)/python docs/build/alerts.py
 	$(BIN)/python docs/build/diagnosis.py
 
+dashboards: $(INSTALLED) ## Write grafana/dashboards anew from grafana/build
+	@$(BIN)/python -m grafana.build
+
 golden: $(READY) ## Write tests/golden anew; read the diff
 	$(BIN)/pytest -q -k golden --update-golden
 
@@ -77,7 +86,7 @@ clean: ## Remove .venv, caches and build results; .state stays
 	@if [ -S $(STATE)/supervisor.sock ]; then echo "the stack runs from .venv: make monitor-down first" >&2; exit 1; fi
 	rm -rf .venv .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -rf .coverage .coverage.* build dist
-	find exporter tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find exporter tests bench demo docs grafana -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Where promtool and prometheus are not installed, the tests get Debian's; where there are none to be
 # had, the tests that need them say so.

@@ -78,4 +78,10 @@ GOALS = {
     "22c": Goal("one look at 100 containers: ours / Docker's Python package", 0.05, 0.01),
     "22d": Goal("1000 births and deaths of containers: memory drift, MiB", 2, 0.5),
     "22e": Goal("1000 births and deaths of containers: series more", 0, 0),
+    "23a": Goal("first load of the board Fleet, 64 x 8 accelerators, 6 h: s", 2, 1),
+    "23b": Goal("first load of the board Training run: s", 2, 1),
+    "23c": Goal("first load of the board Accelerators: s", 2, 1),
+    "23d": Goal("first load of the board Host: s", 2, 1),
+    "23e": Goal("first load of the board Containers & OOM: s", 2, 1),
+    "23f": Goal("a panel's query of these, six at a time: p95, ms", 200, 100),
 }

@@ -78,10 +78,13 @@ def _find_labels_of_aggregation(node: AggregateExpr, house: House) -> frozenset[
     inner = find_labels(children(node)[-1], house)
     if str(node.op) in ("topk", "bottomk"):
         return inner
+    named_here = children(node)[:1] if str(node.op) == "count_values" else ()
+    added = frozenset(part.val for part in named_here if isinstance(part, StringLiteral))
     if node.modifier is None:
-        return _NO_LABELS
+        return added
     named = frozenset(node.modifier.labels)
-    return inner & named if node.modifier.type == AggModifierType.By else inner - named
+    kept = inner & named if node.modifier.type == AggModifierType.By else inner - named
+    return kept | added
 
 
 def _find_labels_of_operation(node: BinaryExpr, house: House) -> frozenset[str]:

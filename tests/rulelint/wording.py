@@ -19,6 +19,7 @@ _BOARDS = "http://localhost:3000/d/"
 _INSTANCE = "?var-instance={{ $labels.instance | urlquery }}"
 _RUN_IF_ANY = "{{ with $labels.run }}&var-run={{ . | urlquery }}{{ end }}"
 _RUN = "&var-run={{ $labels.run | urlquery }}"
+_SERVERS = re.compile(r"\b(?:prometheus|alertmanager)_\w+")
 
 Complaints = Iterator[str]
 
@@ -110,7 +111,8 @@ def find_dashboard(alert: Rule) -> str:
 def _give_links(alert: Rule, uid: str, house: House) -> list[str]:
     """Give the forms that a link may have with the labels that there are."""
     labels = find_labels_of_rule(alert, house)
-    if "instance" not in labels:
+    # The boards' hosts are those with an exporter, and Prometheus' own address is none of them.
+    if "instance" not in labels or _SERVERS.search(alert.expr):
         return [_BOARDS + uid]
     with_instance = _BOARDS + uid + _INSTANCE
     if "run" not in labels:

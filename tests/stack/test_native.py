@@ -122,6 +122,9 @@ def test_grafana_is_set_up(stack):
         told = json.load(answer)
     assert told["GF_PATHS_DATA"] == str(state_dir / "grafana")
     assert (Path(told["GF_PATHS_PROVISIONING"]) / "datasources").is_dir()
+    home = Path(told["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert json.loads(home.read_text())["uid"] == "trainvitals-fleet"
+    assert told["DASHBOARDS_PATH"] == str(home.parent)
     assert told["GF_SECURITY_ADMIN_PASSWORD"] == (
         f"$__file{{{state_dir}/secrets/grafana_admin_password}}"
     )

@@ -108,7 +108,7 @@ def test_a_checkout_that_is_gone_leaves_the_name(settings, tmp_path):
 
 def test_a_closed_checkout_is_refused(tmp_path):
     """The containers' users must read rules and provisioning."""
-    for name in ("prometheus", "grafana", "deploy/docker-proxy"):
+    for name in ("prometheus", "grafana/dashboards", "grafana/provisioning", "deploy/docker-proxy"):
         (tmp_path / name).mkdir(parents=True)
     rules = tmp_path / "prometheus/rules.yml"
     rules.touch(mode=0o600)

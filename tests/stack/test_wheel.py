@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("alertmanager", "deploy/docker-proxy", "docs/runbooks", "grafana", "prometheus")
+SHIPPED = (
+    *("alertmanager", "deploy/docker-proxy", "docs/runbooks"),
+    *("grafana/dashboards", "grafana/provisioning", "prometheus"),
+)
 SHIPPED_FILES = ("docker-compose*.yml", "exporter/Dockerfile")
 
 

@@ -174,6 +174,7 @@ def _plan_grafana(settings: Settings, supply: Supply) -> Program | None:
         return None
     server, words = program
     data, port = settings.state_dir / "grafana", settings.grafana_port
+    boards = supply.shipped("grafana/dashboards")
     password = keep_admin_password(settings.state_dir, settings.variables, report=supply.report)
     host = find_host(settings.bind_address)
     return Program(
@@ -186,7 +187,7 @@ def _plan_grafana(settings: Settings, supply: Supply) -> Program | None:
             "GF_PATHS_DATA": str(data),
             "GF_PATHS_LOGS": str(data / "log"),
             "GF_PATHS_PLUGINS": str(data / "plugins"),
-            "GF_PATHS_PROVISIONING": str(supply.shipped("grafana") / "provisioning"),
+            "GF_PATHS_PROVISIONING": str(supply.shipped("grafana/provisioning")),
             "GF_LOG_MODE": "console",
             "GF_SERVER_HTTP_ADDR": settings.bind_address,
             "GF_SERVER_HTTP_PORT": str(port),
@@ -200,6 +201,8 @@ def _plan_grafana(settings: Settings, supply: Supply) -> Program | None:
             "GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES": "false",
             "GF_NEWS_NEWS_FEED_ENABLED": "false",
             "GF_PLUGINS_PREINSTALL_AUTO_UPDATE": "false",
+            "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": str(boards / "trainvitals-fleet.json"),
+            "DASHBOARDS_PATH": str(boards),
             "PROMETHEUS_URL": f"http://{join_address(host, settings.prometheus_port)}",
             "ALERTMANAGER_URL": f"http://{join_address(host, settings.alertmanager_port)}",
         },

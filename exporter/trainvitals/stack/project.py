@@ -40,10 +40,16 @@ _CARRIED = (
     "alertmanager",
     "deploy/docker-proxy",
     "docs/runbooks",
-    "grafana",
+    "grafana/dashboards",
+    "grafana/provisioning",
     "prometheus",
 )
-_READ_BY_CONTAINERS = ("prometheus", "grafana", "deploy/docker-proxy")
+_READ_BY_CONTAINERS = (
+    "prometheus",
+    "grafana/dashboards",
+    "grafana/provisioning",
+    "deploy/docker-proxy",
+)
 _ON = frozenset({"1", "true", "yes", "on"})
 
 

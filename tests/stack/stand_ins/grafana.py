@@ -17,7 +17,7 @@ class Page(BaseHTTPRequestHandler):
         told = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith("GF_") or name.endswith("_URL")
+            if name.startswith("GF_") or name.endswith(("_URL", "S_PATH"))
         }
         self.wfile.write(json.dumps({"arguments": sys.argv[1:], **told}).encode())
 

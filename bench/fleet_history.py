@@ -1,0 +1,273 @@
+"""A fleet's past as Prometheus' blocks: what its machines would have told, a sample a minute.
+
+Made from the golden scrape, so that names and labels are the exporter's: what it has of one
+accelerator, one rank and one container is told of as many as wanted, with courses of its own.
+Only what the boards ask is made. Recorded series are made too, not computed.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.subjects import ROOT, find_program
+
+STEP_SECONDS = 60
+BLOCK_SECONDS = 2 * 3600
+DEVICES = 8
+CONTAINERS = 10
+HOSTS_PER_RUN = 8
+JOB = "trainvitals"
+
+_GOLDEN = ROOT / "tests/golden/metrics.prom"
+_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_DEVICE, _RUN, _CONTAINER = "0", "llama-7b", "llama-train-1"
+_FIRST = {("gpu", _DEVICE), (_RUN, "0"), (_CONTAINER,)}
+_VARIANTS = 8
+_SEED = 23
+
+# What Prometheus records from the rest: the labels beside job and instance, and a usual value.
+_ON_DEVICE = {"kind": "gpu", "device": _DEVICE, "uuid": ""}
+_ON_RUN = {"run": _RUN}
+_ON_DISK = {"mountpoint": "/data"}
+_RECORDED: dict[str, tuple[dict[str, str], float]] = {
+    "accelerator:temperature_headroom:celsius": (_ON_DEVICE, 20),
+    "accelerator:utilization_percent:avg10m": (_ON_DEVICE, 80),
+    "accelerator:training_utilization_percent:avg10m": (_ON_DEVICE, 85),
+    "accelerator:memory_used:ratio": (_ON_DEVICE, 0.7),
+    "accelerator:allocator_reserve:bytes": (_ON_DEVICE, 2e9),
+    "accelerator:memory_needed:ratio": (_ON_DEVICE, 0.6),
+    "run:other_phases:ratio_avg10m": ({**_ON_RUN, "rank": "0", "gpu_uuid": "", "uuid": ""}, 0.1),
+    "run:training_samples:rate10m": (_ON_RUN, 900),
+    "run:training_step_seconds:mean10m": (_ON_RUN, 0.4),
+    "run:training_step_seconds:median6h": (_ON_RUN, 0.4),
+    "run:training_steady:bool10m": (_ON_RUN, 1),
+    "run:training_data_wait:ratio10m": (_ON_RUN, 0.1),
+    "run:training_loss:mean15m": (_ON_RUN, 2),
+    "instance:memory_used:ratio": ({}, 0.5),
+    "instance:disk_size:bytes": (_ON_DISK, 4e12),
+    "instance:disk_avail:bytes": (_ON_DISK, 2e12),
+    "up": ({}, 1),
+    "scrape_duration_seconds": ({}, 0.02),
+    "scrape_samples_post_metric_relabeling": ({}, 1600),
+}
+_FIRING = {"severity": "warning", "kind": "gpu", "device": _DEVICE, "uuid": ""}
+_NOT_MADE = ("prometheus_", "alertmanager_", "trainvitals_collector_failure_info")
+_HOSTS_PER_ALERT = 4  # every fourth machine has one accelerator that an alert fires for
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample that a machine would tell.
+
+    Attributes:
+        name: The metric.
+        labels: Its labels.
+        value: Its value, or that at first.
+    """
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class Fleet(NamedTuple):
+    """How many machines there are, and how long they have told.
+
+    Attributes:
+        hosts: The number.
+        seconds: A multiple of two hours.
+        end: When the last sample is due, a multiple of two hours since 1970.
+    """
+
+    hosts: int
+    seconds: int
+    end: int
+
+
+@dataclass(slots=True)
+class Written:
+    """What was made.
+
+    Attributes:
+        series: How many.
+        samples: How many.
+        missing: What was wanted and is not made: what programs tell that are not of the fleet.
+    """
+
+    series: int = 0
+    samples: int = 0
+    missing: set[str] = field(default_factory=set)
+
+
+def write_blocks(
+    fleet: Fleet, wanted: Collection[str], directory: Path, *, report: Callable[[str], None]
+) -> Written:
+    """Write the blocks of a fleet's past.
+
+    Args:
+        fleet: Whose.
+        wanted: The metrics.
+        directory: Prometheus' own.
+        report: Told what happens.
+
+    Raises:
+        ValueError: A metric is wanted that is not in the golden scrape and not listed here.
+    """
+    samples = [one for one in list_samples() if one.name in wanted]
+    missing = set(wanted) - {one.name for one in samples}
+    if unknown := {name for name in missing if not name.startswith(_NOT_MADE)}:
+        raise ValueError(f"nobody here knows how to make {', '.join(sorted(unknown))}")
+    written = Written(missing=missing)
+    text = directory.parent / "part.om"
+    for start in range(fleet.end - fleet.seconds, fleet.end, BLOCK_SECONDS):
+        times = range(start, start + BLOCK_SECONDS, STEP_SECONDS)
+        first = (start - fleet.end + fleet.seconds) // STEP_SECONDS
+        with text.open("w", encoding="utf-8", newline="\n") as file:
+            series = sum(_write_sample(file.write, one, fleet, times, first) for one in samples)
+            file.write("# EOF\n")
+        report(f"a block of {series} series, {text.stat().st_size / 1e9:.1f} GB of text")
+        command = [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
+        subprocess.run([*command, text, directory], check=True, stdout=subprocess.DEVNULL)
+        written.series, written.samples = series, written.samples + series * len(times)
+    text.unlink()
+    return written
+
+
+def list_samples() -> list[Sample]:
+    """Give what one machine tells of itself, one accelerator, one rank and one container."""
+    golden = _GOLDEN.read_text(encoding="utf-8")
+    found = [
+        Sample(name, dict(_LABEL.findall(labels)), float(value))
+        for name, labels, value in _SAMPLE.findall(golden)
+    ]
+    kept = []
+    for name in dict.fromkeys(one.name for one in found):
+        same = [one for one in found if one.name == name]
+        first = min((_group(one) for one in same), key=lambda group: group not in _FIRST)
+        kept += [Sample(name, one.labels, one.value) for one in same if _group(one) == first]
+    recorded = [Sample(name, dict(own), value) for name, (own, value) in _RECORDED.items()]
+    alert = {"alertname": "AcceleratorTemperatureNearLimit", **_FIRING}
+    firing = Sample("ALERTS", {**alert, "alertstate": "firing"}, 1)
+    return [*kept, *recorded, firing, Sample("ALERTS_FOR_STATE", alert, 1.7e9), *_list_thresholds()]
+
+
+def _group(sample: Sample) -> tuple[str, ...]:
+    """Tell which accelerator, rank or container a sample is of; nothing: it is of the machine."""
+    labels = sample.labels
+    if sample.name.startswith(("accelerator_", "gpu_", "hpu_")):
+        return (labels.get("kind", "gpu"), labels.get("device", _DEVICE))
+    if "run" in labels:
+        return (labels.get("run", _RUN), labels.get("rank", "0"))
+    return (labels["name"],) if sample.name.startswith("container_") else ()
+
+
+def _list_thresholds() -> list[Sample]:
+    text = (ROOT / "prometheus/rules/thresholds.yml").read_text(encoding="utf-8")
+    found = re.findall(r"record: (\S+)\n\s+expr: vector\((\S+)\)", text)
+    return [Sample(name, {}, float(value)) for name, value in found]
+
+
+def _write_sample(
+    write: Callable[[str], object], sample: Sample, fleet: Fleet, times: range, first: int
+) -> int:
+    """Write all series that are made of a sample, and give how many they are."""
+    tails = [
+        [f" {value} {at}\n" for value, at in zip(course, times, strict=True)]
+        for course in _list_courses(sample, first, len(times))
+    ]
+    count = 0
+    for count, labels in enumerate(_multiply(sample, fleet.hosts), 1):
+        head = sample.name + labels
+        write(head + head.join(tails[count % len(tails)]))
+    return count
+
+
+def _list_courses(sample: Sample, first: int, count: int) -> list[Sequence[str]]:
+    """Give several courses of a value; those of one sample go on from block to block."""
+    courses: list[Sequence[str]] = []
+    for variant in range(_VARIANTS):
+        chance = random.Random(f"{_SEED} {sample.name} {sample.labels} {variant}")
+        value, pace = sample.value, _find_pace(sample)
+        values = []
+        for at in range(first + count):
+            noise = chance.random()
+            value = value + pace * (0.5 + noise) if pace else sample.value
+            if at >= first:
+                is_still = pace or _is_still(sample)
+                values.append(f"{value if is_still else value * (0.9 + 0.2 * noise):.6g}")
+        courses.append(values if not pace else [f"{float(one):.10g}" for one in values])
+    return courses
+
+
+def _is_still(sample: Sample) -> bool:
+    """Tell whether a gauge is a state, a limit, a time or an information."""
+    if {"state", "phase", "status", "reason", "version"} & set(sample.labels):
+        return True
+    words = r"_info$|timestamp|_time_seconds$|_up$|^up$|_total_bytes|_limit|_max|^ALERTS|threshold:"
+    return float(sample.value).is_integer() or bool(re.search(words, sample.name))
+
+
+def _find_pace(sample: Sample) -> float:
+    """Give by how much a counter grows in a minute; 0 for what is none, and for errors."""
+    if not sample.name.endswith(("_total", "_sum", "_count", "_bucket")):
+        return 0.0
+    if re.search(r"error|death|kill|restart|exits|nonfinite|spike|oom|gaps|timeouts", sample.name):
+        return 0.0
+    if "bytes" in sample.name:
+        return 6e9
+    if "joules" in sample.name:
+        return 24_000.0
+    return 40.0 if "seconds" in sample.name and not sample.name.endswith("count") else 100.0
+
+
+def _multiply(sample: Sample, hosts: int) -> Iterator[str]:
+    """Give the labels of each series that is made of a sample."""
+    if sample.name.startswith("threshold:"):
+        yield ""
+        return
+    for host in range(hosts):
+        if host % _find_every(sample):
+            continue
+        for place in range(_count(sample)):
+            labels = {**sample.labels, **_name(sample, host, place)}
+            labels |= {"job": JOB, "instance": f"node-{host:02}"}
+            yield "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+
+
+def _find_every(sample: Sample) -> int:
+    """Tell on every how many machines there is such a thing: alerts and dead ranks are few."""
+    if sample.name.startswith("ALERTS"):
+        return _HOSTS_PER_ALERT
+    return HOSTS_PER_RUN if sample.name.startswith("training_process_e") else 1
+
+
+def _count(sample: Sample) -> int:
+    if sample.name.startswith(("ALERTS", "training_process_e")):
+        return 1
+    if {"rank", "uuid"} & set(sample.labels):
+        return DEVICES
+    return CONTAINERS if sample.name.startswith("container_") else 1
+
+
+def _name(sample: Sample, host: int, place: int) -> dict[str, str]:
+    """Give the labels that tell one of a machine's accelerators, ranks or containers from others."""
+    uuid = f"GPU-{host:08}-0000-0000-0000-{place:012}"
+    run, rank = f"run-{host // HOSTS_PER_RUN}", host % HOSTS_PER_RUN * DEVICES + place
+    names = {
+        "rank": str(rank),
+        "local_rank": str(place),
+        "run": run,
+        "gpu_uuid": uuid,
+        "uuid": uuid,
+        "name": f"train-{place}" if sample.name.startswith("container_") else "",
+    }
+    if "uuid" in sample.labels:
+        names |= {"kind": "gpu", "device": str(place)}
+    return {name: value for name, value in names.items() if value and name in sample.labels}

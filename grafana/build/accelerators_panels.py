@@ -1,0 +1,161 @@
+"""What the rows of the board of accelerators share: panels with a series or a band for each device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from grafana.build.limits import limit
+from grafana.build.palette import (
+    COUNT,
+    CRITICAL,
+    DEVICE_STATES,
+    FULL_SPEED,
+    INFORMATION,
+    OK,
+    PHASES,
+    STALLED,
+    THROTTLES,
+    WARNING,
+    State,
+)
+from grafana.build.panels import (
+    About,
+    Json,
+    Panel,
+    Steps,
+    colour_devices,
+    state_timeline,
+    timeseries,
+)
+from grafana.build.queries import Query, encode, over_time
+
+BY: Final = "job, instance, kind, device, uuid"
+LEGEND: Final = "{{kind}} {{device}}"
+NONE: Final = "No accelerator known here"
+
+_RANK: Final = "job, instance, run, rank"
+
+NEUTRAL: Final[Steps] = ((None, INFORMATION),)
+HOT: Final = max(
+    limit("gpu_high_temperature:headroom_celsius"), limit("hpu_high_temperature:headroom_celsius")
+)
+WARM: Final = limit("accelerator_temperature_near_limit:headroom_celsius")
+HEADROOM: Final[Steps] = ((None, CRITICAL), (HOT, WARNING), (WARM, OK))
+MEMORY: Final[Steps] = ((None, OK), (limit("high_memory_usage:ratio"), WARNING))
+HEAT: Final[Steps] = ((None, OK), (limit("accelerator_thermal_throttling:ratio"), WARNING))
+ONE_IS_BAD: Final[Steps] = ((None, OK), (1, CRITICAL))
+
+STATE: Final = encode("accelerator_state{@device", "state", DEVICE_STATES, BY)
+THROTTLE: Final = f"""
+    {encode("accelerator_throttle_active{@device", "reason", THROTTLES, BY)}
+    or {FULL_SPEED.number} + (max by ({BY}) (accelerator_throttle_active{{@device}}) == 0)
+"""
+# Seconds that something ran in each second; the last sample where the driver keeps no others.
+BUSY: Final = """
+    clamp_max(
+      rate(accelerator_busy_seconds_total{@device}[$__rate_interval])
+      or accelerator_utilization_ratio{@device}, 1)
+"""
+SLOWED_BY_HEAT: Final = """
+    max without (reason) (
+      rate(accelerator_throttle_seconds_total{@device, reason=~"hw_thermal|sw_thermal"}[$__rate_interval])
+      or accelerator_throttle_active{@device, reason=~"hw_thermal|sw_thermal"}
+    )
+"""
+
+
+def by_device(
+    title: str,
+    about: About,
+    expr: str,
+    *limits: Query,
+    unit: str = COUNT,
+    steps: Steps = (),
+    least: float | None = 0,
+    most: float | None = None,
+    empty: str = NONE,
+    width: int = 8,
+    overrides: Sequence[Json] = (),
+    is_bars: bool = False,
+    extreme: str = "max",
+) -> Panel:
+    """Make a graph with a line, or bars, for each device in its own colour, and limits beside it.
+
+    What is not said here is as in `timeseries`.
+
+    Args:
+        title: Its title.
+        about: What stands under it.
+        expr: The query of the devices, whose series keep the labels of a device.
+        limits: Queries of what the devices are compared with.
+        unit: Grafana's name of the unit.
+        steps: Where dashed lines are drawn.
+        least: Where the axis begins.
+        most: Where it ends.
+        empty: Why there may be nothing.
+        width: In columns.
+        overrides: For limits.
+        is_bars: Whether it shows bars.
+        extreme: What the legend says beside the last value and the mean: `max` or `min`.
+    """
+    return timeseries(
+        title,
+        about,
+        over_time(expr, LEGEND),
+        *limits,
+        unit=unit,
+        steps=steps,
+        least=least,
+        most=most,
+        empty=empty,
+        width=width,
+        overrides=(*colour_devices(), *overrides),
+        is_bars=is_bars,
+        calcs=("lastNotNull", "max") if is_bars else ("lastNotNull", "mean", extreme),
+    )
+
+
+def states_by_device(
+    title: str,
+    about: About,
+    expr: str,
+    states: Sequence[State],
+    *,
+    empty: str = NONE,
+    width: int = 12,
+    height: int = 7,
+) -> Panel:
+    """Make a band for each device that shows the states which it was in."""
+    query = over_time(expr, LEGEND)
+    return state_timeline(
+        title, about, query, states=states, empty=empty, width=width, height=height
+    )
+
+
+def by_model(what: str, expr: str) -> Query:
+    """Ask for what holds for each model of card, such as a limit; its line is named after both."""
+    info = "on (job, instance, uuid) group_left (model) accelerator_info{@device}"
+    return over_time(f"min by (model) (({expr}) * {info})", f"{{{{model}}}} {what}")
+
+
+def find_runs(labels: str) -> str:
+    """Write a query for the phase of the run of each process that holds a device.
+
+    The kernel's number of the process tells which rank it is.
+
+    Args:
+        labels: Those that are kept, of a process on a device and of the rank that it is.
+    """
+    phases = encode("training_phase{@host", "phase", PHASES, _RANK)
+    stalled = f"{STALLED.number} * max by ({_RANK}) (training_stalled{{@host}} == 1)"
+    return f"""
+        max by ({labels}) (
+          0 * accelerator_process_memory_used_bytes{{@device}}
+          + on (job, instance, pid) group_left (run, rank)
+          topk by (job, instance, pid) (1, label_replace(
+            ({stalled} or {phases})
+              * on ({_RANK}) group_left (host_pid) training_rank_info{{@host}},
+            "pid", "$1", "host_pid", "(.+)"))
+        )
+    """

@@ -1,0 +1,282 @@
+"""What containers are, and what they died of.
+
+The first death of a kind is where its count begins, at 1: `increase` sees nothing there, so counts
+are compared with what they were before, and a count that was not there before counts in full. What
+was removed keeps its series for ten minutes, hence the looks back over the time range.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana.build.layout import Annotation, Row, write_address
+from grafana.build.limits import limit
+from grafana.build.palette import (
+    COUNT,
+    CRITICAL,
+    INFORMATION,
+    OK,
+    SERIES,
+    SINCE,
+    UNKNOWN,
+    WARNING,
+    State,
+)
+from grafana.build.panels import (
+    About,
+    Column,
+    Key,
+    Panel,
+    colour_series,
+    state_timeline,
+    table,
+    timeseries,
+)
+from grafana.build.parts import CONTAINERS
+from grafana.build.queries import encode, over_time
+
+# Reasons of docs/diagnosis.md.
+OWN_LIMIT: Final = "oom-cgroup|oom-missed"
+FROM_OUTSIDE: Final = "oom-host|oom-parent"
+_NO_FAULT: Final = "finished|stop-graceful|kill-operator|interrupted"
+
+_STATES: Final = {
+    "running": State(1, "running", OK),
+    "created": State(2, "created", INFORMATION),
+    "paused": State(3, "paused", SERIES[4]),
+    "exited": State(4, "exited", UNKNOWN),
+    "restarting": State(5, "restarting", WARNING),
+}
+_UNTOLD: Final = State(0, "not told", UNKNOWN)
+_UNHEALTHY: Final = State(6, "unhealthy", WARNING)
+_DIED: Final = State(7, "died", CRITICAL)
+_OOM_OWN: Final = State(8, "OOM, own limit", CRITICAL)
+_OOM_HOST: Final = State(9, "OOM, host", CRITICAL)
+STATES: Final = (_UNTOLD, *_STATES.values(), _UNHEALTHY, _DIED, _OOM_OWN, _OOM_HOST)
+
+# Where memory ran out, by the reasons that say so.
+_RAN_OUT: Final = {
+    OWN_LIMIT: State(1, "own limit", CRITICAL),
+    "oom-host": State(2, "host", CRITICAL),
+    "oom-parent": State(3, "group above it", CRITICAL),
+    "oom-worker|oom-hidden-exit0|oom-worker-alive": State(4, "only a part died", WARNING),
+}
+
+_NAME: Final = "on (job, instance, name)"
+_WATCHED: Final = "trainvitals_containers_privilege_step{@host}"
+_INFO: Final = "container_last_death_info{@container}"
+_MOST_BANDS: Final = 20
+
+DEATHS: Final = Annotation(
+    "Container deaths",
+    "1000 * max by (name, reason) (container_last_death_timestamp_seconds{@container}"
+    f" * {_NAME} group_left (reason)"
+    f' container_last_death_info{{@container, reason!~"{_NO_FAULT}"}})',
+    CRITICAL,
+    "{{name}} died: {{reason}}",
+    "",
+    is_moment=True,
+)
+
+
+def count_deaths(reasons: str) -> str:
+    """Write a query for the deaths of the last 24 hours, 0 where an engine is watched."""
+    counts = f'container_deaths_total{{@container, reason=~"{reasons}"}}'
+    newest = f"max_over_time({counts}[24h])"
+    return (
+        f"sum({newest} - {counts} offset 24h >= 0 or {newest})"
+        f" or 0 * max({_WATCHED} > 0)"  # who asks no engine hears of no death
+    )
+
+
+def tell_state(by: str) -> str:
+    """Write a query for the number of the state that a container is in."""
+    exited = 'container_state{@container, state="exited"} == 1'
+
+    def died_of(sign: str, reasons: str) -> str:
+        return (
+            f'{exited} and {_NAME} container_last_death_info{{@container, reason{sign}"{reasons}"}}'
+        )
+
+    failed = f"{died_of('!~', _NO_FAULT)} and {_NAME} container_last_exit_code{{@container}} != 0"
+    unhealthy = (
+        'container_health{@container, status="unhealthy"} == 1'
+        f' and {_NAME} container_state{{@container, state="running"}} == 1'
+    )
+    conditions = (
+        (_OOM_HOST, died_of("=~", FROM_OUTSIDE)),
+        (_OOM_OWN, died_of("=~", OWN_LIMIT)),
+        (_DIED, failed),
+        (_UNHEALTHY, unhealthy),
+    )
+    chain = [f"{state.number} * group by ({by}) ({expr})" for state, expr in conditions]
+    return " or ".join([*chain, encode("container_state{@container", "state", _STATES, by)])
+
+
+def tell_state_with_image() -> str:
+    """Write the same query with what the container is; without an engine its state is not told."""
+    what = "name, compose_service, image"
+    told = (
+        f"max by ({what}) (({tell_state('job, instance, name')})"
+        f" * {_NAME} group_left (compose_service, image) container_info{{@container}})"
+    )
+    return f"{told} or {_UNTOLD.number} * max by ({what}) (container_info{{@container}})"
+
+
+def write_deaths() -> Row:
+    """Make the row."""
+    return Row(
+        "States and deaths",
+        (
+            _draw_states(),
+            _list_deaths(),
+            _draw_deaths(),
+            _draw_kills(),
+            _draw_kernel_kills(),
+            _draw_restarts(),
+        ),
+    )
+
+
+def _draw_states() -> Panel:
+    return state_timeline(
+        "State of each container",
+        About(
+            f"What each container is; at each time the {_MOST_BANDS} in the worst state.",
+            "running, or exited when its work is done.",
+            "`trainvitals diagnose NAME` says why one died or is unhealthy.",
+            alerts=("ContainerUnhealthy",),
+        ),
+        over_time(f"topk({_MOST_BANDS}, {tell_state('name')})", "{{name}}"),
+        states=STATES,
+        empty="No engine is asked, so no state is told",
+        height=7,
+    )
+
+
+def _list_deaths() -> Panel:
+    keys = "name, reason, signal, confidence"
+
+    def look_back(metric: str) -> str:
+        told = f"{_INFO} * {_NAME} group_left () {metric}{{@container}}"
+        return f"max by ({keys}) (last_over_time(({told})[$__range:1m]))"
+
+    ran_out = (
+        f"{state.number} * group by ({keys}) (last_over_time("
+        f'container_last_death_info{{@container, reason=~"{reasons}"}}[$__range]))'
+        for reasons, state in _RAN_OUT.items()
+    )
+    narrow = {"instance": "${instance}", "container": "${__data.fields.Container}"}
+    return table(
+        "Last deaths",
+        About(
+            "How each container last ended, those removed in the time range too; the reason is one of"
+            " docs/diagnosis.md, and Memory says whose ran out.",
+            "finished or stop-graceful.",
+            "`trainvitals diagnose NAME` has the evidence, the last lines of its log and what to do.",
+            alerts=("ContainerDied", "ContainerOOMKilled"),
+        ),
+        keys=(
+            Key("name", "Container", write_address(CONTAINERS, **narrow), "This container alone"),
+            Key("reason", "Reason"),
+            Key("signal", "Signal"),
+            Key("confidence", "Sure"),
+        ),
+        columns=(
+            Column(
+                "Memory",
+                " or ".join(ran_out),
+                look="color-text",
+                states=tuple(_RAN_OUT.values()),
+            ),
+            Column("Ended", f"1000 * {look_back('container_last_death_timestamp_seconds')}", SINCE),
+            Column("Exit code", look_back("container_last_exit_code"), "none"),
+        ),
+        sort_by="Ended",
+        empty="No container ended",
+        width=16,
+        height=8,
+    )
+
+
+def _draw_deaths() -> Panel:
+    counts = "container_deaths_total{@container}"
+    earlier = f"{counts} offset $__interval"
+    return timeseries(
+        "Deaths by reason",
+        About(
+            "Containers that ended in each step of the graph, by what they died of.",
+            "finished or stop-graceful.",
+            "one reason again and again is a loop: mend it before the next start.",
+        ),
+        over_time(
+            f"sum by (reason) ({counts} - {earlier} > 0"
+            f" or ({counts} unless {earlier} and on (job, instance) {_WATCHED} offset $__interval))",
+            "{{reason}}",
+        ),
+        least=0,
+        is_bars=True,
+        calcs=("sum",),
+        overrides=(
+            colour_series(f"^({FROM_OUTSIDE})$", SERIES[5]),
+            colour_series(f"^({OWN_LIMIT})$", CRITICAL),
+            colour_series(f"^({_NO_FAULT})$", UNKNOWN),
+        ),
+        empty="Nothing died in this time range",
+    )
+
+
+def _draw_kills() -> Panel:
+    kills = "increase(container_oom_kills_total{@container}[$__rate_interval])"
+    return timeseries(
+        "Processes killed for memory",
+        About(
+            "Processes of a container that the kernel killed for memory, by whichever of engine,"
+            " control group and kernel log counted most; a container may live on without them.",
+            "none.",
+            "a killed data loader worker hangs its run: see who is missing with `docker top NAME`.",
+        ),
+        over_time(f"topk(10, max by (name) ({kills}) > 0)", "{{name}}"),
+        unit=COUNT,
+        least=0,
+        is_bars=True,
+        calcs=("max",),
+        empty="No process was killed for memory in this time range",
+    )
+
+
+def _draw_kernel_kills() -> Panel:
+    kills = 'sum(increase(host_kernel_oom_kills_total{@host, constraint%s"memcg"}[$__rate_interval])) > 0'
+    return timeseries(
+        "Whose memory ran out, by the kernel",
+        About(
+            "Kills for memory that the kernel's log tells, by what had none left: the limit of a"
+            " control group, or the machine.",
+            "none.",
+            "a group's: raise its limit or use less; the machine's: give every container a limit.",
+        ),
+        over_time(kills % "=", "limit of a group"),
+        over_time(kills % "!=", "machine"),
+        least=0,
+        is_bars=True,
+        calcs=("max",),
+        overrides=(colour_series("^limit", CRITICAL), colour_series("^machine", SERIES[5])),
+        empty="No kill in the kernel's log, or it may not be read (CAP_SYSLOG)",
+    )
+
+
+def _draw_restarts() -> Panel:
+    counts = "container_restarts_total{@container}"
+    return timeseries(
+        "Restarts within 15 min",
+        About(
+            "How often a container was started again within the 15 minutes before.",
+            "0.",
+            "stop one that loops, and mend what it dies of first.",
+            alerts=("ContainerRestartLoop",),
+        ),
+        over_time(f"topk(10, max by (name) (round(increase({counts}[15m]))) > 0)", "{{name}}"),
+        steps=((None, OK), (limit("container_restart_loop:restarts"), WARNING)),
+        least=0,
+        empty="Nothing was restarted in this time range",
+    )

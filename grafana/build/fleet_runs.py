@@ -1,0 +1,194 @@
+"""The runs of all machines: how many there are, what each does, which are in trouble.
+
+A run of several machines has a row for each in the table, and one band in the picture of phases.
+What died and what is gone is told as on the board of a run, with the labels of machines alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from grafana.build.layout import Row, link_to, write_address
+from grafana.build.limits import limit
+from grafana.build.palette import (
+    DIED,
+    ENDED,
+    OK,
+    PHASES,
+    RATIO,
+    SAMPLES_PER_SECOND,
+    SECONDS,
+    SINCE,
+    STALLED,
+    WARNING,
+    WHOLE,
+)
+from grafana.build.panels import About, Column, Key, Panel, state_timeline, table
+from grafana.build.parts import HOST, RUN
+from grafana.build.queries import encode, over_time
+from grafana.build.run_verdict import GONE, find_dead, find_gone
+
+_STATES: Final = (*PHASES.values(), ENDED, STALLED, DIED, GONE)
+# How long what is no longer told is remembered: as long as the exporter tells of what ended.
+_MEMORY: Final = "15m"
+_MOST_RUNS: Final = 100
+_MOST_BANDS: Final = 20
+_MOST_UUIDS: Final = 8  # as many as training_rank_info lists
+
+_RANK = "on (job, instance, run, rank)"
+_STALLED = "training_stalled{@host} == 1"
+_DEAD = find_dead(_MEMORY).replace("@run", "@host")
+_GONE = find_gone(_MEMORY).replace("@run", "@host")
+_PROGRESS = f"last_over_time(training_last_progress_timestamp_seconds{{@host}}[{_MEMORY}])"
+_NO_RUN = "0 * count(training_client_incompatible_files{@host})"  # told by whoever looks for runs
+
+
+def tell_busy(at: str = "") -> str:
+    """Write a query for how busy each accelerator is.
+
+    From every sample of the driver; where it keeps none, its latest.
+
+    Args:
+        at: The moment for all of the time range, as ` @ end()`.
+    """
+    return (
+        f"(rate(accelerator_busy_seconds_total{{@host}}[$__rate_interval]{at})"
+        f" or accelerator_utilization_ratio{{@host}}{at})"
+    )
+
+
+def list_held_devices() -> str:
+    """Write a query for the ranks that live, once for each `uuid` of an accelerator that they hold.
+
+    `gpu_uuid` lists them with commas between; each place in it is cut out by itself.
+    """
+    places = " or ".join(
+        f'label_replace(training_rank_info{{@host}}, "uuid", "$1", "gpu_uuid",'
+        f' "(?:[^,]+,){{{before}}}([^,]+).*")'
+        for before in range(_MOST_UUIDS)
+    )
+    return f"(({places}) and {_RANK} training_process_up{{@host}} == 1)"
+
+
+def count_live() -> str:
+    """Write a query that counts runs but for those all of whose processes ended."""
+    return f"""
+        count(
+          group by (run) (
+            training_run_info{{@host}}
+            unless on (job, instance, run)
+              max by (job, instance, run) (training_process_up{{@host}}) == 0
+          )
+        )
+        or {_NO_RUN}
+    """
+
+
+def count_troubled() -> str:
+    """Write a query that counts runs which died, are gone or stand still."""
+    parts = (f"group by (run) ({part})" for part in (_DEAD, _GONE, _STALLED))
+    return f"count({' or '.join(parts)}) or {_NO_RUN}"
+
+
+def write_runs() -> Row:
+    """Make the row."""
+    return Row(
+        "Runs",
+        (
+            _list_runs(),
+            replace(_draw_phases(), extra={"interval": "1m"}),
+        ),
+    )
+
+
+def _draw_phases() -> Panel:
+    return state_timeline(
+        "Phase of each run",
+        About(
+            f"What each run does, by its worst rank; at each time the {_MOST_BANDS} in the worst state.",
+            "training, with short validations and checkpoints.",
+            "click a run that stalled, died or is gone.",
+        ),
+        over_time(f"topk({_MOST_BANDS}, {_tell_state('run')})", "{{run}}"),
+        states=_STATES,
+        empty="No run in this time range",
+        link=link_to(RUN, "Open the run", run="${__field.labels.run}"),
+    )
+
+
+def _list_runs() -> Panel:
+    run, host = "${__data.fields.Run}", "${__data.fields.Host}"
+    return table(
+        "Runs",
+        About(
+            f"Each run on each machine, at most {_MOST_RUNS}, the worst first; what ended or vanished"
+            " stays for a quarter of an hour with its last values.",
+            "training, with little data wait and progress seconds ago.",
+            "click the run for the reason, the host for its machine.",
+        ),
+        keys=(
+            Key("run", "Run", write_address(RUN, instance=host, run=run), "Open the run", 220),
+            Key("instance", "Host", write_address(HOST, instance=host), "Open the host", 200),
+        ),
+        columns=(
+            Column(
+                "State",
+                f"topk({_MOST_RUNS}, {_tell_state('instance, run')})",
+                look="color-background",
+                states=_STATES,
+            ),
+            *(replace(column, expr=_cap(column.expr)) for column in _list_columns()),
+        ),
+        sort_by="State",
+        empty="No run",
+    )
+
+
+def _list_columns() -> tuple[Column, ...]:
+    step = f"last_over_time(training_global_step{{@host}}[{_MEMORY}])"
+    loss = f"last_over_time(training_loss{{@host}}[{_MEMORY}])"
+    pace, end = "training_samples_per_second{@host}", "training_eta_timestamp_seconds{@host}"
+    busy = (
+        f"{list_held_devices()} * on (job, instance, uuid) group_left ()"
+        f" max by (job, instance, uuid) ({tell_busy()})"
+    )
+    wait = _by_run("max", "run:training_data_wait:ratio10m{@host}")
+    waits = ((None, OK), (limit("data_loader_bottleneck:wait_ratio"), WARNING))
+    return (
+        Column("Last progress", _tell_age(), SECONDS, decimals=0),
+        Column("Step", _by_run("max", step), WHOLE, decimals=0),
+        Column("Samples/s", _by_run("sum", pace), SAMPLES_PER_SECOND),
+        Column("Loss", _by_run("avg", loss), "none", decimals=4),
+        Column("Busy", _by_run("avg", busy), RATIO, look="gauge", decimals=0),
+        Column("Data wait", wait, RATIO, steps=waits, look="color-text", decimals=0),
+        Column("Ends", f"1000 * {_by_run('max', end)}", SINCE),
+    )
+
+
+def _by_run(operation: str, expr: str) -> str:
+    return f"{operation} by (instance, run) ({expr})"
+
+
+def _cap(expr: str) -> str:
+    """Keep the runs that got on the longest ago; those that do not tell come last."""
+    age, others = f"time() - {_by_run('max', _PROGRESS)}", "training_run_info{@host}"
+    return f"({expr}) and on (instance, run) topk({_MOST_RUNS}, {age} or {_by_run('max', others)})"
+
+
+def _tell_age() -> str:
+    """Write a query for how long ago the slowest rank that lives got on; else the last of all."""
+    living = f"{_PROGRESS} and {_RANK} training_process_up{{@host}} == 1"
+    return f"time() - ({_by_run('min', living)} or {_by_run('max', _PROGRESS)})"
+
+
+def _tell_state(by: str) -> str:
+    """Write a query for the number of the state that a run is in, by its worst rank."""
+    phases = encode("training_phase{@host", "phase", PHASES, "job, instance, run, rank")
+    return f"""
+        {DIED.number} * group by ({by}) ({_DEAD})
+        or {GONE.number} * group by ({by}) ({_GONE})
+        or {STALLED.number} * group by ({by}) ({_STALLED})
+        or max by ({by}) ({phases})
+        or {ENDED.number} * group by ({by}) (training_process_up{{@host}} == 0)
+    """

@@ -1,0 +1,313 @@
+"""Boards: panels in rows, with variables, annotations and links, as Grafana's classic JSON.
+
+Schema version 42, the last of the classic ones: Grafana reads later ones through its API only, not
+from files. A panel's number counts from the top, so it says nothing; people and tests name a panel
+by its row and title.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+from grafana.build.panels import DATASOURCE, Json, Panel
+from grafana.build.queries import Query, fill
+
+COLUMNS: Final = 24
+SCHEMA_VERSION: Final = 42
+FAMILY: Final = "trainvitals"  # the tag that all boards have
+
+_ALL: Final[Json] = {"text": ["All"], "value": ["$__all"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Panels under one heading.
+
+    Attributes:
+        title: The heading.
+        panels: From left to right, then on the next line.
+        is_collapsed: Whether it is closed, and asks nothing, until somebody opens it.
+    """
+
+    title: str
+    panels: tuple[Panel, ...]
+    is_collapsed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A choice at the top of a board.
+
+    Attributes:
+        name: How queries call it, without the dollar.
+        label: How people call it.
+        query: What gives its values: `label_values(METRIC{MATCHERS}, LABEL)` or `query_result(…)`;
+            empty for a text that people type in.
+        is_multiple: Whether more than one, or all, can be chosen.
+        regex: What cuts the values out of a `query_result`.
+        sort: Grafana's number: 7 is natural, 0 as the query gives them.
+        about: What it chooses.
+    """
+
+    name: str
+    label: str
+    query: str
+    about: str
+    is_multiple: bool = False
+    regex: str = ""
+    sort: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What is drawn over every graph: regions where `expr` is above 0, or moments.
+
+    Attributes:
+        name: The name of its switch.
+        expr: PromQL.
+        colour: Its colour.
+        title: What it is called, with `{{label}}`.
+        text: What more it says, with `{{label}}`.
+        is_moment: Whether the query's value is a time, in milliseconds since 1970.
+        is_enabled: Whether it is drawn before somebody asks.
+    """
+
+    name: str
+    expr: str
+    colour: str
+    title: str
+    text: str
+    is_moment: bool = False
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A board.
+
+    Attributes:
+        uid: Its name in addresses; other files refer to it, so it does not change.
+        title: Its title.
+        question: The one question that it answers.
+        variables: From left to right; the data source comes before them by itself.
+        annotations: What is drawn over graphs.
+        rows: Its rows.
+        since: Where the time range begins.
+        refresh: How often it asks anew.
+    """
+
+    uid: str
+    title: str
+    question: str
+    variables: tuple[Variable, ...]
+    annotations: tuple[Annotation, ...]
+    rows: tuple[Row, ...]
+    since: str = "now-1h"
+    refresh: str = "30s"
+    tags: tuple[str, ...] = field(default=(FAMILY,))
+
+
+def write_board(board: Board) -> str:
+    """Write a board as the file that Grafana reads: sorted keys, a line for each value."""
+    return json.dumps(describe_board(board), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def describe_board(board: Board) -> Json:
+    """Give a board as Grafana's JSON."""
+    return {
+        "annotations": {"list": [_BUILT_IN, *(_write_annotation(a) for a in board.annotations)]},
+        "description": board.question,
+        "editable": False,
+        "fiscalYearStartMonth": 0,
+        "graphTooltip": 1,
+        "links": [_FAMILY_LINK],
+        "panels": list(_place_rows(board.rows)),
+        "preload": False,
+        "refresh": board.refresh,
+        "schemaVersion": SCHEMA_VERSION,
+        "tags": list(board.tags),
+        "templating": {"list": [_SOURCE, *(_write_variable(v) for v in board.variables)]},
+        "time": {"from": board.since, "to": "now"},
+        "timepicker": {},
+        "timezone": "browser",
+        "title": board.title,
+        "uid": board.uid,
+        "weekStart": "",
+    }
+
+
+def link_to(uid: str, title: str, **variables: str) -> Json:
+    """Link to another board, with the time range and the data source kept.
+
+    Args:
+        uid: The board.
+        title: What the click does.
+        variables: Its variables, each a text in which Grafana fills in `${…}`.
+    """
+    return {"targetBlank": False, "title": title, "url": write_address(uid, **variables)}
+
+
+def write_address(uid: str, **variables: str) -> str:
+    """Write the address of a board, relative to Grafana's own, for a link of a panel or a cell."""
+    chosen = [f"var-{name}={quote(value, safe='${}:._')}" for name, value in variables.items()]
+    return f"/d/{uid}?" + "&".join(["${datasource:queryparam}", *chosen, "${__url_time_range}"])
+
+
+_BUILT_IN: Final[Json] = {
+    "builtIn": 1,
+    "datasource": {"type": "grafana", "uid": "-- Grafana --"},
+    "enable": True,
+    "hide": True,
+    "iconColor": "rgba(0, 211, 255, 1)",
+    "name": "Annotations & Alerts",
+    "type": "dashboard",
+}
+_FAMILY_LINK: Final[Json] = {
+    "asDropdown": True,
+    "icon": "external link",
+    "includeVars": True,
+    "keepTime": True,
+    "tags": [FAMILY],
+    "targetBlank": False,
+    "title": "Vitals",
+    "tooltip": "The other boards, with what is chosen here",
+    "type": "dashboards",
+    "url": "",
+}
+_SOURCE: Final[Json] = {
+    "current": {},
+    "hide": 0,
+    "includeAll": False,
+    "label": "Data source",
+    "multi": False,
+    "name": "datasource",
+    "options": [],
+    "query": "prometheus",
+    "refresh": 1,
+    "regex": "",
+    "skipUrlSync": False,
+    "type": "datasource",
+}
+
+
+def _write_variable(variable: Variable) -> Json:
+    if not variable.query:
+        return _write_text(variable)
+    query = fill(variable.query)
+    written: Json = {
+        "current": _ALL if variable.is_multiple else {},
+        "datasource": dict(DATASOURCE),
+        "definition": query,
+        "description": variable.about,
+        "hide": 0,
+        "includeAll": variable.is_multiple,
+        "label": variable.label,
+        "multi": variable.is_multiple,
+        "name": variable.name,
+        "options": [],
+        "query": {"qryType": 3 if query.startswith("query_result") else 1, "query": query},
+        "refresh": 2,
+        "regex": variable.regex,
+        "skipUrlSync": False,
+        "sort": variable.sort,
+        "type": "query",
+    }
+    return {**written, "allValue": ".+"} if variable.is_multiple else written
+
+
+def _write_text(variable: Variable) -> Json:
+    return {
+        "current": {"text": "", "value": ""},
+        "description": variable.about,
+        "hide": 0,
+        "label": variable.label,
+        "name": variable.name,
+        "options": [],
+        "query": "",
+        "skipUrlSync": False,
+        "type": "textbox",
+    }
+
+
+def _write_annotation(annotation: Annotation) -> Json:
+    return {
+        "datasource": dict(DATASOURCE),
+        "enable": annotation.is_enabled,
+        "expr": fill(annotation.expr),
+        "hide": False,
+        "iconColor": annotation.colour,
+        "name": annotation.name,
+        "step": "30s",
+        "textFormat": annotation.text,
+        "titleFormat": annotation.title,
+        "useValueForTime": annotation.is_moment,
+    }
+
+
+def _place_rows(rows: Sequence[Row]) -> Iterable[Json]:
+    """Give rows and panels their numbers and places, from top to bottom."""
+    number, top = 0, 0
+    for row in rows:
+        number += 1
+        heading: Json = {
+            "collapsed": row.is_collapsed,
+            "gridPos": {"h": 1, "w": COLUMNS, "x": 0, "y": top},
+            "id": number,
+            "panels": [],
+            "title": row.title,
+            "type": "row",
+        }
+        top += 1
+        placed, bottom = _place_panels(row.panels, number + 1, top)
+        number += len(placed)
+        if row.is_collapsed:  # what is in a closed row takes no room until it is opened
+            yield {**heading, "panels": placed}
+        else:
+            yield heading
+            yield from placed
+            top = bottom
+
+
+def _place_panels(panels: Iterable[Panel], number: int, top: int) -> tuple[list[Json], int]:
+    placed, left, bottom = [], 0, top
+    for panel in panels:
+        if left + panel.width > COLUMNS:
+            left, top = 0, bottom
+        place = {"h": panel.height, "w": panel.width, "x": left, "y": top}
+        placed.append(_write_panel(panel, number, place))
+        left, bottom, number = left + panel.width, max(bottom, top + panel.height), number + 1
+    return placed, bottom
+
+
+def _write_panel(panel: Panel, number: int, place: Json) -> Json:
+    targets = [_write_target(query, chr(ord("A") + at)) for at, query in enumerate(panel.queries)]
+    return {
+        **panel.extra,
+        "datasource": dict(DATASOURCE),
+        "description": panel.about.write(panel.metrics),
+        "fieldConfig": {"defaults": panel.defaults, "overrides": list(panel.overrides)},
+        "gridPos": place,
+        "id": number,
+        "options": panel.options,
+        "targets": targets,
+        "title": panel.title,
+        "transformations": list(panel.transformations),
+        "type": panel.kind,
+    }
+
+
+def _write_target(query: Query, letter: str) -> dict[str, Any]:
+    return {
+        "datasource": dict(DATASOURCE),
+        "editorMode": "code",
+        "expr": query.expr,
+        "format": query.format,
+        "instant": query.is_instant,
+        "legendFormat": query.legend or "__auto",
+        "range": not query.is_instant,
+        "refId": letter,
+    }

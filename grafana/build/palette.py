@@ -1,0 +1,81 @@
+"""Colours, units and states: what means the same on every board."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+# One meaning each.
+OK, WARNING, CRITICAL, INFORMATION, UNKNOWN = "green", "orange", "red", "blue", "#808080"
+
+# Okabe and Ito's colours, which can be told apart by people who are colour-blind; black and yellow,
+# which a dark or a light page swallows, are grey and ochre.
+SERIES = (
+    *("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
+    *("#56B4E9", "#D55E00", "#B79F00", "#999999"),
+)
+
+RATIO, BYTES, BYTES_PER_SECOND, SECONDS = "percentunit", "bytes", "Bps", "s"
+CELSIUS, WATTS, JOULES, HERTZ, COUNT = "celsius", "watt", "joule", "hertz", "short"
+WATT_HOURS = "watth"
+SINCE = "dateTimeFromNow"  # of milliseconds since 1970
+SAMPLES_PER_SECOND, TOKENS_PER_SECOND = "suffix:samples/s", "suffix:tokens/s"
+CORES = "suffix:cores"
+PER_SECOND = "cps"
+WHOLE = "locale"  # 25,120 rather than 25.1 K
+TIMES = "suffix:\N{MULTIPLICATION SIGN}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What something may be in: the number that stands for it, its text and its colour."""
+
+    number: int
+    text: str
+    colour: str
+
+
+# By the value of the label that tells the state. Numbers rise with how bad it is, so that the
+# greatest of several is the worst.
+PHASES: Mapping[str, State] = MappingProxyType(
+    {
+        "train": State(1, "training", OK),
+        "validation": State(2, "validation", SERIES[4]),
+        "checkpoint": State(3, "checkpoint", SERIES[3]),
+        "compile": State(4, "compiling", SERIES[1]),
+        "init": State(5, "starting", INFORMATION),
+        "idle": State(6, "idle", UNKNOWN),
+    }
+)
+ENDED = State(7, "ended", UNKNOWN)
+STALLED = State(8, "stalled", WARNING)
+DIED = State(9, "died", CRITICAL)
+
+# Of an accelerator, by the state that `accelerator_state` tells.
+DEVICE_STATES: Mapping[str, State] = MappingProxyType(
+    {
+        "ok": State(1, "ok", OK),
+        "unsupported": State(2, "unsupported", UNKNOWN),
+        "resetting": State(3, "resetting", WARNING),
+        "no_driver": State(4, "no driver", WARNING),
+        "hung": State(5, "hung", CRITICAL),
+        "lost": State(6, "lost", CRITICAL),
+    }
+)
+
+# What slows an accelerator down, the worst first: several may hold at once, and the first is told.
+FULL_SPEED = State(1, "full speed", OK)
+THROTTLES: Mapping[str, State] = MappingProxyType(
+    {
+        "hw_power_brake": State(6, "power brake", CRITICAL),
+        "hw_thermal": State(5, "heat, by hardware", WARNING),
+        "sw_thermal": State(4, "heat, by driver", SERIES[1]),
+        "hw_slowdown": State(3, "hardware slowdown", SERIES[3]),
+        "sw_power_cap": State(2, "power limit", INFORMATION),
+    }
+)
+
+SEVERITIES: Mapping[str, str] = MappingProxyType(
+    {"critical": CRITICAL, "warning": WARNING, "info": INFORMATION, "none": UNKNOWN}
+)

@@ -1,0 +1,111 @@
+"""Queries: what a panel asks Prometheus.
+
+A query is written with short names for what it selects by, each in front of a selector's own
+matchers: `accelerator_up{@host}` or `training_phase{@run, phase="train"}`. All selectors are
+written with braces, so that the metrics of a query can be read off its text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from grafana.build.palette import State
+
+_HOST = 'job=~"$job",instance=~"$instance"'
+# A run is chosen alone, and Grafana escapes nothing in a single value unless it is told to: the
+# brackets of `bert (uid 1000)` would be a group.
+_RUN = f"{_HOST},run=~`${{run:regex}}`"
+# The run's own hosts and devices are selected by `and on`, as a run does not know its host's name.
+_MATCHERS: Mapping[str, str] = MappingProxyType(
+    {
+        "@host": _HOST,
+        "@device": f'{_HOST},kind=~"$kind",device=~"$device"',
+        "@run": _RUN,
+        "@rank": f'{_RUN},rank=~"$rank"',
+        "@container": f'{_HOST},name=~"$container"',
+    }
+)
+_SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{")
+_SHORT = re.compile(r"@[a-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a panel.
+
+    Attributes:
+        expr: PromQL, as Grafana takes it.
+        legend: What its series are called, with `{{label}}` for the value of a label.
+        is_instant: Whether only the end of the time range is asked for.
+        format: `time_series`, `table` or `heatmap`.
+    """
+
+    expr: str
+    legend: str = ""
+    is_instant: bool = False
+    format: str = "time_series"
+
+
+def fill(expr: str) -> str:
+    """Write the short names of matchers out, and the whole on one line."""
+    return _SHORT.sub(lambda found: _MATCHERS[found[0]], " ".join(expr.split()))
+
+
+def over_time(expr: str, legend: str) -> Query:
+    """Ask for the whole time range."""
+    return Query(fill(expr), legend)
+
+
+def now(expr: str, legend: str = "") -> Query:
+    """Ask for the end of the time range alone."""
+    return Query(fill(expr), legend, is_instant=True)
+
+
+def in_buckets(expr: str) -> Query:
+    """Ask for the buckets of a heatmap: `expr` gives a series for each `le`."""
+    return Query(fill(expr), "{{le}}", format="heatmap")
+
+
+def find_metrics(expr: str) -> tuple[str, ...]:
+    """Name the metrics of a query, each once, in the order in which they stand."""
+    return tuple(dict.fromkeys(_SELECTOR.findall(expr)))
+
+
+def encode(selector: str, label: str, states: Mapping[str, State], by: str) -> str:
+    """Write a query that gives the number of the state that something is in.
+
+    Args:
+        selector: A metric that is 1 for the state of it, as `accelerator_state{@device`, without
+            the closing brace.
+        label: Its label that tells the state.
+        states: The states by the value of that label.
+        by: The labels that are kept.
+    """
+    parts = (
+        f'{state.number} * max by ({by}) ({selector}, {label}="{value}"}} == 1)'
+        for value, state in states.items()
+    )
+    return " or ".join(parts)
+
+
+def name_series(label: str, series: Mapping[str, str]) -> str:
+    """Write a query that gives the series of several expressions, told apart by a label.
+
+    Args:
+        label: That label.
+        series: The expressions by its value.
+    """
+    return " or ".join(
+        f'label_replace({expr}, "{label}", "{value}", "", "")' for value, expr in series.items()
+    )
+
+
+def count_up_to(expr: str, edges: tuple[float, ...]) -> str:
+    """Write a query that counts series by their value: a series for each `le`, and `+Inf`."""
+    parts = [
+        f'label_replace(sum({expr} <= bool {edge:g}), "le", "{edge:g}", "", "")' for edge in edges
+    ]
+    return " or ".join([*parts, f'label_replace(count({expr}), "le", "+Inf", "", "")'])

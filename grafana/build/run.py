@@ -1,0 +1,98 @@
+"""The board of a training run: is it well, what does it lose time to, does it learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from grafana.build.layout import Annotation, Board, Variable
+from grafana.build.parts import (
+    ALERT_REGIONS,
+    CHECKPOINTS,
+    JOB,
+    OOM_KILLS,
+    RUN,
+    RUN_DEATHS,
+    RUN_STARTS,
+)
+from grafana.build.run_devices import write_devices
+from grafana.build.run_ends import write_ends
+from grafana.build.run_errors import write_client, write_errors
+from grafana.build.run_hosts import write_hosts
+from grafana.build.run_learning import write_curves, write_learning
+from grafana.build.run_now import OF_NO_OTHER, OF_THIS_RUN, write_now
+from grafana.build.run_pace import write_pace
+from grafana.build.run_ranks import write_ranks
+from grafana.build.run_selection import on_hosts
+from grafana.build.run_time import write_time
+from grafana.build.run_why import write_why
+
+_HOSTS: Final = Variable(
+    "instance",
+    "Host",
+    'label_values(training_run_info{job=~"$job"}, instance)',
+    "Machines on which a run was in this time range",
+    is_multiple=True,
+)
+# A run that only its logs tell of has no start; when it first moved in this range stands for it.
+_RUN: Final = Variable(
+    "run",
+    "Run",
+    "query_result(sort_desc("
+    "max by (run) (max_over_time(training_process_start_time_seconds{@host}[$__range]))"
+    " or max by (run) (min_over_time(training_last_progress_timestamp_seconds{@host}[$__range]))))",
+    "One run, the newest first; a run that ended stays while this time range has it",
+    regex='/run="(.*)"\\} /',
+    sort=0,
+)
+_RANK: Final = Variable(
+    "rank",
+    "Rank",
+    "label_values(training_rank_info{@run}, rank)",
+    "Processes of the run, by their number",
+    is_multiple=True,
+)
+_METRIC: Final = Variable(
+    "metric",
+    "Metric",
+    "label_values(training_metric{@run}, name)",
+    "Values that the run logs under names of its own, for the graph of them",
+    is_multiple=True,
+)
+_TARGET: Final = Variable(
+    "target",
+    "Target",
+    "",
+    "A number that a metric should reach, drawn as a line beside the metrics; empty for none",
+)
+_ALERTS: Final[Annotation] = replace(
+    ALERT_REGIONS,
+    expr=f'ALERTS{{{OF_NO_OTHER}, alertstate="firing", alertname!="Watchdog"}} {OF_THIS_RUN}',
+)
+_OOM_KILLS: Final[Annotation] = replace(OOM_KILLS, expr=on_hosts(OOM_KILLS.expr))
+
+
+def build() -> Board:
+    """Build the board of a training run."""
+    return Board(
+        RUN,
+        "Vitals / Training run",
+        "Is this run well, what does it lose time to, and does it learn?",
+        (JOB, _HOSTS, _RUN, _RANK, _METRIC, _TARGET),
+        (_ALERTS, RUN_STARTS, RUN_DEATHS, CHECKPOINTS, _OOM_KILLS),
+        (
+            write_now(),
+            write_why(),
+            write_learning(),
+            write_time(),
+            write_pace(),
+            write_curves(),
+            write_devices(),
+            write_hosts(),
+            write_ranks(),
+            write_ends(),
+            write_errors(),
+            write_client(),
+        ),
+        since="now-6h",
+    )

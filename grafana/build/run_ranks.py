@@ -1,0 +1,173 @@
+"""The ranks of a run, each for itself and beside the others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana.build.layout import Row, write_address
+from grafana.build.limits import limit
+from grafana.build.palette import OK, RATIO, SECONDS, TIMES, WARNING, WHOLE
+from grafana.build.panels import (
+    About,
+    Column,
+    Key,
+    Panel,
+    state_timeline,
+    table,
+    timeseries,
+)
+from grafana.build.parts import ACCELERATORS, HOST
+from grafana.build.queries import over_time
+from grafana.build.run_verdict import RANK, STATES, tell_state
+
+# What ranks do on their own; in the backward pass all wait for the slowest.
+_OWN: Final = "data_wait|h2d|forward|optimizer"
+_MOST_RANKS: Final = 10
+
+ON_HOST: Final = Key(
+    "instance", "Host", write_address(HOST, instance="${__data.fields.Host}"), "Open the host"
+)
+_STEPS: Final = "rate(training_steps_total{@rank}[$__rate_interval])"
+_OWN_TIME: Final = (
+    f"sum by ({RANK})"
+    f' (rate(training_phase_seconds_total{{@rank, phase=~"{_OWN}"}}[$__rate_interval]))'
+    f" / on ({RANK}) ({_STEPS} > 0)"
+)
+
+
+def write_ranks() -> Row:
+    """Write the row that compares ranks."""
+    return Row(
+        "Ranks",
+        (_list_ranks(), _show_hosts(), _draw_slowdown(), _draw_own_time()),
+        is_collapsed=True,
+    )
+
+
+def _list_ranks() -> Panel:
+    by = "instance, rank, host_pid, gpu_uuid"
+    return table(
+        "Ranks",
+        About(
+            "Every rank that is there now: its process, its accelerators, and how it gets on.",
+            "alike in all columns.",
+            "the rank that differs is the one to look at: `py-spy dump --pid` shows where it is.",
+            ("TrainingStragglerRank",),
+        ),
+        keys=(
+            ON_HOST,
+            Key("rank", "Rank"),
+            Key("host_pid", "PID"),
+            Key(
+                "gpu_uuid",
+                "Accelerators",
+                write_address(ACCELERATORS, instance="${__data.fields.Host}"),
+                "Open this host's accelerators",
+            ),
+        ),
+        columns=(
+            Column(
+                "State",
+                f"max by ({by}) (({tell_state('15m', RANK)})"
+                f" * on ({RANK}) group_left (host_pid, gpu_uuid) training_rank_info{{@rank}})",
+                states=STATES,
+                look="color-text",
+            ),
+            Column(
+                "Step", "max by (instance, rank) (training_global_step{@rank})", WHOLE, decimals=0
+            ),
+            Column(
+                "Last progress",
+                "max by (instance, rank)"
+                " (time() - training_last_progress_timestamp_seconds{@rank})",
+                SECONDS,
+                decimals=0,
+            ),
+            Column("Own time per step", f"max by (instance, rank) ({_OWN_TIME})", SECONDS),
+            Column(
+                "Wait for data",
+                "sum by (instance, rank) (rate(training_phase_seconds_total"
+                '{@rank, phase="data_wait"}[$__rate_interval])) / (sum by (instance, rank)'
+                " (rate(training_step_duration_seconds_sum{@rank}[$__rate_interval])) > 0)",
+                RATIO,
+                steps=((None, OK), (limit("data_loader_bottleneck:wait_ratio"), WARNING)),
+                look="color-text",
+                decimals=0,
+            ),
+            Column(
+                "Slowdown",
+                "max by (instance, rank) (training_rank_slowdown_ratio{@rank})",
+                TIMES,
+                decimals=2,
+            ),
+        ),
+        sort_by="Slowdown",
+        empty="no rank is there now",
+        height=9,
+    )
+
+
+def _show_hosts() -> Panel:
+    return state_timeline(
+        "State by machine",
+        About(
+            "The worst state of the run's ranks on each machine.",
+            "training on all at once.",
+            "the machine that changed first is where to look.",
+            ("TrainingRunVanished",),
+        ),
+        over_time(tell_state(by="job, instance"), "{{instance}}"),
+        states=STATES,
+        empty="no run in this range",
+        height=7,
+    )
+
+
+def _draw_slowdown() -> Panel:
+    slowdown = "training_rank_slowdown_ratio{@rank}"
+    return timeseries(
+        "Ranks that the others wait for",
+        About(
+            "What a rank's own work takes as a multiple of the fastest rank's on its machine: the"
+            f" {_MOST_RANKS} slowest.",
+            "near 1; a rank a third slower for long is called a straggler.",
+            "look at its accelerator's throttling and PCIe width, its data and its CPUs.",
+            ("TrainingStragglerRank",),
+        ),
+        over_time(
+            f"{slowdown} and on ({RANK}, phase)"
+            f" topk({_MOST_RANKS}, max_over_time({slowdown}[$__range] @ end()))",
+            "rank {{rank}} {{phase}} {{instance}}",
+        ),
+        unit=TIMES,
+        empty="one rank alone, or no phases marked",
+        width=12,
+        decimals=2,
+        calcs=("lastNotNull", "mean", "max"),
+    )
+
+
+def _draw_own_time() -> Panel:
+    figures = (("slowest rank", "max"), ("middle rank", "quantile"), ("fastest rank", "min"))
+    return timeseries(
+        "Own time per step",
+        About(
+            "What ranks on all machines spend in a step on their own work, not on waiting for each"
+            " other.",
+            "three lines near each other.",
+            "a slowest rank far from the middle is a straggler: the table above names it.",
+        ),
+        *(
+            over_time(
+                f"quantile(0.5, {_OWN_TIME})"
+                if operator == "quantile"
+                else f"{operator}({_OWN_TIME})",
+                name,
+            )
+            for name, operator in figures
+        ),
+        unit=SECONDS,
+        empty="no phases of steps are marked",
+        least=0,
+        width=12,
+    )

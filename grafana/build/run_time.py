@@ -1,0 +1,157 @@
+"""Where the time of a run goes: its steps, and the work that was done in vain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana.build.layout import Row
+from grafana.build.limits import limit
+from grafana.build.palette import RATIO, SECONDS, WARNING, WHOLE
+from grafana.build.panels import About, Panel, dash_series, heatmap, put_right, timeseries
+from grafana.build.queries import in_buckets, over_time
+from grafana.build.run_why import colour_phases
+
+_IN_STEPS: Final = "data_wait|h2d|forward|backward|optimizer|other"
+
+
+def write_time() -> Row:
+    """Write the row with the steps themselves, and with the time that was for nothing."""
+    return Row(
+        "Where time goes: steps, and work that was lost",
+        (
+            _draw_steps(),
+            _spread_steps(),
+            _draw_slowdown(),
+            _draw_parts(),
+            _draw_goodput(),
+            _draw_losses(),
+        ),
+        is_collapsed=True,
+    )
+
+
+def _draw_steps() -> Panel:
+    buckets = "sum by (le) (rate(training_step_duration_seconds_bucket{@rank}[$__rate_interval]))"
+    total = "sum(rate(training_step_duration_seconds_sum{@rank}[$__rate_interval]))"
+    count = "sum(rate(training_step_duration_seconds_count{@rank}[$__rate_interval]))"
+    return timeseries(
+        "Step time",
+        About(
+            "How long steps take, waiting for data included: the mean is exact, the rest is"
+            " estimated from buckets.",
+            "p99 near p50.",
+            "a p99 far above p50 means that single steps wait: see the wait for data.",
+        ),
+        over_time(f"{total} / ({count} > 0)", "mean"),
+        *(
+            over_time(
+                f"histogram_quantile({share}, {buckets}) and on () {count} > 0",
+                f"p{share * 100:.0f}",
+            )
+            for share in (0.5, 0.95, 0.99)
+        ),
+        unit=SECONDS,
+        empty="no step was done",
+        least=0,
+    )
+
+
+def _spread_steps() -> Panel:
+    return heatmap(
+        "Steps by how long they took",
+        About(
+            "How many steps of all ranks took how long.",
+            "one narrow band.",
+            "a second band above it is steps that wait for something: see how regular it is.",
+        ),
+        in_buckets(
+            "sum by (le) (increase(training_step_duration_seconds_bucket{@rank}[$__rate_interval]))"
+        ),
+        unit=SECONDS,
+        empty="no step was done",
+    )
+
+
+def _draw_slowdown() -> Panel:
+    ratio = limit("slow_batch_processing:slowdown_ratio")
+    return timeseries(
+        "Step time against its own past",
+        About(
+            "The mean of 10 minutes on the slowest rank, and the multiple of the median of 6 hours"
+            " at which the alert begins.",
+            "below the dashed line.",
+            "see which phase has grown, and whether an accelerator is throttled.",
+            ("SlowBatchProcessing",),
+        ),
+        over_time("max(run:training_step_seconds:mean10m{@run})", "slowest rank"),
+        over_time(f"{ratio:g} * max(run:training_step_seconds:median6h{{@run}})", "alert above"),
+        over_time("max(batch_processing_time{@run})", "latest step"),
+        unit=SECONDS,
+        empty="no step was done",
+        least=0,
+        overrides=(dash_series("alert above", WARNING),),
+    )
+
+
+def _draw_parts() -> Panel:
+    parts = (
+        ("model_forward_time", "forward"),
+        ("backward_pass_time", "backward"),
+        ("optimizer_step_time", "optimizer"),
+    )
+    return timeseries(
+        "Parts of a step",
+        About(
+            "Seconds that a step spends in each part, mean of all ranks, by the host's clock.",
+            "even.",
+            "on a GPU these are times of launching work: whichever part waits for the device shows"
+            " its time.",
+        ),
+        *(over_time(f"avg({metric}{{@rank}})", part) for metric, part in parts),
+        unit=SECONDS,
+        empty="no parts of a step are marked",
+        least=0,
+        overrides=colour_phases(),
+    )
+
+
+def _draw_goodput() -> Panel:
+    every = "sum(rate(training_phase_seconds_total{@rank}[$__rate_interval]))"
+    steps = f'rate(training_phase_seconds_total{{@rank, phase=~"{_IN_STEPS}"}}[$__rate_interval])'
+    work = steps.replace("data_wait|", "")
+    return timeseries(
+        "Goodput",
+        About(
+            "The share of all ranks' time that goes into steps, and into steps without their wait"
+            " for data.",
+            "both near 1.",
+            "what is missing above is validation, checkpoints and starting, what lies between the"
+            " lines is the data loader.",
+        ),
+        over_time(f"sum({steps}) / ({every} > 0)", "in steps"),
+        over_time(f"sum({work}) / ({every} > 0)", "in steps, not waiting for data"),
+        unit=RATIO,
+        empty="no phases told",
+        least=0,
+        most=1,
+        calcs=("lastNotNull", "mean", "min"),
+    )
+
+
+def _draw_losses() -> Panel:
+    return timeseries(
+        "Time and steps lost to restarts",
+        About(
+            "Work that was done in vain because the run died and went on from an older checkpoint.",
+            "empty or 0.",
+            "save checkpoints more often, and see what the run dies of.",
+        ),
+        over_time("sum(increase(training_lost_seconds_total{@run}[$__rate_interval]))", "time"),
+        over_time("sum(increase(training_lost_steps_total{@run}[$__rate_interval]))", "steps"),
+        unit=SECONDS,
+        empty="the run was not seen from its start",
+        least=0,
+        is_bars=True,
+        calcs=("lastNotNull", "max"),
+        overrides=(put_right("steps", WHOLE),),
+    )

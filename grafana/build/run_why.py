@@ -1,0 +1,226 @@
+"""What the time of a run goes to: the rows that give the reasons for its verdict."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana.build.layout import Row, link_to
+from grafana.build.limits import limit
+from grafana.build.palette import (
+    BYTES_PER_SECOND,
+    OK,
+    RATIO,
+    SAMPLES_PER_SECOND,
+    SERIES,
+    WARNING,
+)
+from grafana.build.panels import (
+    About,
+    Json,
+    Panel,
+    colour_devices,
+    colour_series,
+    dash_series,
+    timeseries,
+)
+from grafana.build.parts import ACCELERATORS, HOST
+from grafana.build.queries import over_time
+from grafana.build.run_selection import MOST_LINES, PACE, on_hosts, pick_devices
+
+OPEN_HOST: Final = link_to(HOST, "Open this host", instance="${__field.labels.instance}")
+OPEN_ACCELERATORS: Final = link_to(
+    ACCELERATORS, "Open this host's accelerators", instance="${__field.labels.instance}"
+)
+
+_PHASE_COLOURS: Final = (
+    *(("data_wait", SERIES[1]), ("h2d", SERIES[4]), ("forward", SERIES[0])),
+    *(("backward", SERIES[2]), ("optimizer", SERIES[3]), ("other", SERIES[7])),
+    *(("validation", SERIES[6]), ("checkpoint", SERIES[5])),
+)
+
+
+def write_why() -> Row:
+    """Write the row that shows what the verdict is made of, of the run's own machines."""
+    return Row(
+        "Why: the run's own machines and accelerators",
+        (
+            _draw_pace(),
+            _draw_phases(),
+            _draw_waiting(),
+            _draw_busy(),
+            _draw_cpu(),
+            _draw_disk(),
+            _draw_network(),
+        ),
+    )
+
+
+def _draw_pace() -> Panel:
+    usual = "quantile_over_time(0.5, run:training_samples:rate10m{@run}[$__range] @ end())"
+    return timeseries(
+        "Throughput",
+        About(
+            "Samples trained on per second by all ranks, and the share of this time range's median"
+            " below which the alert begins.",
+            "even, but for validation and checkpoints.",
+            "see which of the graphs beside it changed at the same moment.",
+            ("TrainingThroughputDrop",),
+        ),
+        over_time(PACE, "all ranks"),
+        over_time(f"{limit('training_throughput_drop:ratio'):g} * sum({usual})", "alert below"),
+        unit=SAMPLES_PER_SECOND,
+        empty="no batch size told",
+        least=0,
+        overrides=(dash_series("alert below", WARNING),),
+    )
+
+
+def _draw_phases() -> Panel:
+    seconds = "rate(training_phase_seconds_total{@rank}[$__rate_interval])"
+    return timeseries(
+        "Time by phase",
+        About(
+            "What all ranks spend their time on, by the host's clock.",
+            "mostly forward and backward.",
+            "a band that grew is where the time went: data_wait is the loader, h2d the copy to the"
+            " device, other what nobody marked.",
+        ),
+        over_time(
+            f"sum by (phase) ({seconds})"
+            " / on () group_left () (count(training_process_up{@rank} == 1) > 0)",
+            "{{phase}}",
+        ),
+        unit=RATIO,
+        empty="no phases told",
+        least=0,
+        most=1,
+        is_stacked=True,
+        calcs=("lastNotNull", "mean"),
+        overrides=colour_phases(),
+    )
+
+
+def colour_phases() -> tuple[Json, ...]:
+    """Give phases their colours."""
+    return tuple(colour_series(f"^{phase}$", colour) for phase, colour in _PHASE_COLOURS)
+
+
+def _draw_waiting() -> Panel:
+    waited = 'rate(training_phase_seconds_total{@rank, phase="data_wait"}[$__rate_interval])'
+    stepped = "rate(training_step_duration_seconds_sum{@rank}[$__rate_interval])"
+    return timeseries(
+        "Wait for data",
+        About(
+            "The share of the steps' time in which ranks wait for the data loader.",
+            "below the line.",
+            "more workers, more prefetching or data on a local disk help: see whether CPU or disk"
+            " is the limit.",
+            ("DataLoaderBottleneck",),
+        ),
+        over_time(f"sum({waited}) / (sum({stepped}) > 0)", "all ranks"),
+        over_time("max(run:training_data_wait:ratio10m{@run})", "worst rank, mean of 10 min"),
+        unit=RATIO,
+        steps=((None, OK), (limit("data_loader_bottleneck:wait_ratio"), WARNING)),
+        empty="nobody marks the wait for data",
+        least=0,
+        most=1,
+    )
+
+
+def _draw_busy() -> Panel:
+    gpu, hpu = (
+        limit(f"{kind}_low_utilization:utilization_percent") / 100 for kind in ("gpu", "hpu")
+    )
+    busy = (
+        "rate(accelerator_busy_seconds_total{@host}[$__rate_interval])"
+        " or accelerator_utilization_ratio{@host}"
+        " unless on (job, instance, uuid) accelerator_busy_seconds_total{@host}"
+    )
+    return timeseries(
+        "Accelerator busy",
+        About(
+            f"The share of time in which each accelerator of the run computed; of many, the"
+            f" {MOST_LINES} least busy.",
+            f"above {gpu:.0%} on GPUs and {hpu:.0%} on HPUs, all alike.",
+            "low with much wait for data is input-bound; lower than its neighbours waits for them.",
+        ),
+        over_time(
+            pick_devices(busy, "accelerator_utilization_ratio{@host}", "bottomk"),
+            "{{kind}} {{device}} {{instance}}",
+        ),
+        unit=RATIO,
+        steps=((None, OK), *sorted(((hpu, WARNING), (gpu, WARNING)))),
+        empty="no accelerator that the run holds",
+        least=0,
+        most=1,
+        width=6,
+        calcs=("lastNotNull", "mean"),
+        overrides=colour_devices(),
+        link=OPEN_ACCELERATORS,
+    )
+
+
+def _draw_cpu() -> Panel:
+    idle = 'rate(host_cpu_seconds_total{@host, mode=~"idle|iowait"}[$__rate_interval])'
+    every = "rate(host_cpu_seconds_total{@host}[$__rate_interval])"
+    busy = f"1 - sum by (job, instance) ({idle}) / (sum by (job, instance) ({every}) > 0)"
+    return timeseries(
+        "Host CPU",
+        About(
+            "The share of all cores' time in which they computed, on each machine of the run.",
+            "some room left.",
+            "full cores and a wait for data mean that the loader's workers lack CPU.",
+        ),
+        over_time(on_hosts(busy), "{{instance}}"),
+        unit=RATIO,
+        empty="the machines tell no CPU time",
+        least=0,
+        most=1,
+        width=6,
+        calcs=("lastNotNull", "mean"),
+        link=OPEN_HOST,
+    )
+
+
+def _draw_disk() -> Panel:
+    return timeseries(
+        "Disk read",
+        About(
+            "What each machine of the run reads from its disks.",
+            "much in the first epoch, less where the page cache holds the data.",
+            "a flat top and a wait for data mean that the disk is the limit.",
+        ),
+        over_time(
+            on_hosts(
+                'clamp_min(deriv(disk_io_bytes{@host, direction="read"}[$__rate_interval]), 0)'
+            ),
+            "{{instance}}",
+        ),
+        unit=BYTES_PER_SECOND,
+        empty="the machines have no disks of their own",
+        least=0,
+        width=6,
+        calcs=("lastNotNull", "mean"),
+        link=OPEN_HOST,
+    )
+
+
+def _draw_network() -> Panel:
+    return timeseries(
+        "Network",
+        About(
+            "What each machine of the run receives and sends.",
+            "even from step to step, where data or gradients come over the network.",
+            "a flat top means that the link is the limit, a gap that the other side is.",
+        ),
+        over_time(
+            on_hosts("clamp_min(deriv(network_io_bytes{@host}[$__rate_interval]), 0)"),
+            "{{instance}} {{direction}}",
+        ),
+        unit=BYTES_PER_SECOND,
+        empty="the machines tell no network traffic",
+        least=0,
+        width=6,
+        calcs=("lastNotNull", "mean"),
+        link=OPEN_HOST,
+    )
