@@ -179,9 +179,9 @@ def _draw_forecast() -> Panel:
         over_time(
             f"""
             bottomk(10,
-              clamp_min(predict_linear(instance:disk_avail:bytes{{@host}}[2h],
-                scalar(threshold:host_disk_will_fill:horizon_window_seconds{{}})), 0)
-              / on ({_PLACE}) (instance:disk_size:bytes{{@host}} > 0))
+              clamp(predict_linear(instance:disk_avail:bytes{{@host}}[2h],
+                scalar(threshold:host_disk_will_fill:horizon_window_seconds{{}}))
+              / on ({_PLACE}) (instance:disk_size:bytes{{@host}} > 0), 0, 1))
             """,
             "{{mountpoint}}",
         ),

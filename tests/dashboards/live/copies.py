@@ -57,11 +57,12 @@ def make_blocks(promtool: Path, path: Path, directory: Path) -> None:
 def _list_series(
     recording: Recording, selector: str
 ) -> Iterator[tuple[Mapping[str, str], list[tuple[float, str]]]]:
+    seconds = (recording.end - recording.begin) // SCRAPE_SECONDS * SCRAPE_SECONDS
     found = Asked(recording.server).ask(
         "query_range",
         query=selector,
-        start=f"{recording.begin:.0f}",
-        end=f"{recording.end:.0f}",
+        start=f"{recording.end - seconds:.3f}",
+        end=f"{recording.end:.3f}",
         step=str(SCRAPE_SECONDS),
     )
     assert found["status"] == "success", found

@@ -228,7 +228,7 @@ def find_step(question: Question, seconds: float, look: Look) -> float:
 
 def _bound(step: float, look: Look) -> float:
     """Who is in a hurry takes no step that is longer than the recording: it would step over it."""
-    return min(step, look.seconds / _LEAST_STEPS) if look.is_hurried else step
+    return min(step, look.seconds // _LEAST_STEPS) if look.is_hurried else step
 
 
 def _read_own(text: str, look: Look) -> float:

@@ -101,7 +101,9 @@ def record(programs: Programs, directory: Path, *, seconds: float = SECONDS) -> 
             begin = time.time()
             _live(machines, seconds)
             until = time.monotonic() + _PATIENCE_SECONDS
-            while time.monotonic() < until and not _is_so(server, _SHOWN, len(_TROUBLES)):
+            while time.monotonic() < until and not (
+                _is_so(server, _SHOWN, len(_TROUBLES)) and _is_so(server, _STEADY, len(machines))
+            ):
                 _live(machines, _MOVE_SECONDS)
             end = time.time()
         yield Recording(server, begin, end)
