@@ -27,6 +27,7 @@ from grafana.build.palette import (
 from grafana.build.panels import About, Column, Key, Panel, state_timeline, table
 from grafana.build.parts import HOST, RUN
 from grafana.build.queries import encode, over_time
+from grafana.build.run_selection import cut_out
 from grafana.build.run_verdict import GONE, find_dead, find_gone
 
 _STATES: Final = (*PHASES.values(), ENDED, STALLED, DIED, GONE)
@@ -34,7 +35,6 @@ _STATES: Final = (*PHASES.values(), ENDED, STALLED, DIED, GONE)
 _MEMORY: Final = "15m"
 _MOST_RUNS: Final = 100
 _MOST_BANDS: Final = 20
-_MOST_UUIDS: Final = 8  # as many as training_rank_info lists
 
 _RANK = "on (job, instance, run, rank)"
 _STALLED = "training_stalled{@host} == 1"
@@ -59,16 +59,9 @@ def tell_busy(at: str = "") -> str:
 
 
 def list_held_devices() -> str:
-    """Write a query for the ranks that live, once for each `uuid` of an accelerator that they hold.
-
-    `gpu_uuid` lists them with commas between; each place in it is cut out by itself.
-    """
-    places = " or ".join(
-        f'label_replace(training_rank_info{{@host}}, "uuid", "$1", "gpu_uuid",'
-        f' "(?:[^,]+,){{{before}}}([^,]+).*")'
-        for before in range(_MOST_UUIDS)
-    )
-    return f"(({places}) and {_RANK} training_process_up{{@host}} == 1)"
+    """Write a query for the ranks that live, once for each `uuid` of an accelerator that they hold."""
+    ranks = cut_out("training_rank_info{@host%s}")
+    return f"(({ranks}) and {_RANK} training_process_up{{@host}} == 1)"
 
 
 def count_live() -> str:

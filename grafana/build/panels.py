@@ -8,7 +8,7 @@ why. Whatever a function here takes in `defaults`, `options` or `overrides` is G
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from grafana.build.palette import COUNT, OK, SERIES, UNKNOWN, State
@@ -416,11 +416,6 @@ def put_right(name: str, unit: str) -> Json:
             {"id": "unit", "value": unit},
         ],
     }
-
-
-def resize(panel: Panel, width: int, height: int | None = None) -> Panel:
-    """Give a panel another size."""
-    return replace(panel, width=width, height=panel.height if height is None else height)
 
 
 def _write_defaults(

@@ -124,6 +124,3 @@ def list_alerts(
         width=width,
         height=height,
     )
-
-
-SEVERITY_COLOURS = dict(SEVERITIES)

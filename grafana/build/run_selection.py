@@ -67,7 +67,7 @@ def pick_devices(expr: str, gauge: str, extreme: str = "topk") -> str:
 def sum_held(gauge: str) -> str:
     """Sum what is of the accelerators that each rank holds now, by machine and rank."""
     return (
-        f"sum by (instance, rank) (max by (job, instance, run, rank, uuid) ({_cut_out(_RANKS_NOW)})"
+        f"sum by (instance, rank) (max by (job, instance, run, rank, uuid) ({cut_out(_RANKS_NOW)})"
         f" * on (job, instance, uuid) group_left () {gauge})"
     )
 
@@ -76,14 +76,18 @@ def _list_devices(ranks: str = _RANKS) -> str:
     unknown = ranks % ', gpu_uuid=""'
     known = ranks % ', gpu_uuid!=""'
     return (
-        f"group by (job, instance, uuid) ({_cut_out(ranks)}"
+        f"group by (job, instance, uuid) ({cut_out(ranks)}"
         " or last_over_time(accelerator_up{@host}[$__range] @ end())"
         f" and on (job, instance) ({unknown} unless on (job, instance) {known}))"
     )
 
 
-def _cut_out(ranks: str) -> str:
-    """Give the ranks with the label `uuid`: once for each accelerator that they hold."""
+def cut_out(ranks: str) -> str:
+    """Give the ranks with the label `uuid`: once for each accelerator that they hold.
+
+    Args:
+        ranks: A selector of `training_rank_info`, with `%s` where more matchers go.
+    """
     first = f'label_replace({ranks % _having(0)}, "uuid", "$1", "gpu_uuid", "([^,]+).*")'
     others = (
         f'label_replace({ranks % _having(before)}, "uuid", "$1", "gpu_uuid",'
