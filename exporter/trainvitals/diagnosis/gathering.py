@@ -201,16 +201,16 @@ def _add_log(pieces: Pieces, scene: Scene, evidence: Evidence) -> Pieces:
 def _miss_journal(scene: Scene, evidence: Evidence) -> tuple[Gap, ...]:
     if evidence.ended is None:
         return ()
-    what = "no record of it" if scene.entries else "no records"
+    what = "is no record of it" if scene.entries else "are no records"
     if evidence.events is None and scene.events is not None:
         return (
             Gap(
                 "the engine's events",
-                f"the engine has forgotten them, and there are {what} in {scene.journal}",
+                f"the engine has forgotten them, and there {what} in {scene.journal}",
                 _SERVE,
             ),
         )
-    return (Gap("the time before its death", f"there are {what} in {scene.journal}", _SERVE),)
+    return (Gap("the time before its death", f"there {what} in {scene.journal}", _SERVE),)
 
 
 def _find_engine_start(scene: Scene) -> float | None:
