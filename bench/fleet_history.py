@@ -2,7 +2,8 @@
 
 Made from the golden scrape, so that names and labels are the exporter's: what it has of one
 accelerator, one rank and one container is told of as many as wanted, with courses of its own.
-Only what the boards ask is made. Recorded series are made too, not computed.
+Only what the boards ask is made. Recorded series are made too, not computed: as many as the rules
+would record, with the states that follow from the rest. On every eighth machine one rank is dead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import re
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,31 +33,60 @@ _FIRST = {("gpu", _DEVICE), (_RUN, "0"), (_CONTAINER,)}
 _VARIANTS = 8
 _SEED = 23
 
+# Whose series: of every rank or machine, of those without a dead rank, or of the dead alone.
+_ALL, _LIVING, _DEAD = "all", "living", "dead"
+_DIED, _TRAINS, _THROTTLED = 33, 3, 25  # as grafana/build/run_verdict.py numbers states
+# How many of a machine's eight accelerators are up to so busy, at two thirds and some noise.
+_BUCKETS = {"0.05": 0, "0.2": 0, "0.4": 0, "0.6": 2, "0.8": 8, "0.95": 8, "+Inf": 8}
+
 # What Prometheus records from the rest: the labels beside job and instance, and a usual value.
 _ON_DEVICE = {"kind": "gpu", "device": _DEVICE, "uuid": ""}
 _ON_RUN = {"run": _RUN}
-_ON_DISK = {"mountpoint": "/data"}
+_ON_RANK = {**_ON_RUN, "rank": "0"}
 _RECORDED: dict[str, tuple[dict[str, str], float]] = {
     "accelerator:temperature_headroom:celsius": (_ON_DEVICE, 20),
     "accelerator:utilization_percent:avg10m": (_ON_DEVICE, 80),
     "accelerator:training_utilization_percent:avg10m": (_ON_DEVICE, 85),
     "accelerator:memory_used:ratio": (_ON_DEVICE, 0.7),
-    "accelerator:allocator_reserve:bytes": (_ON_DEVICE, 2e9),
     "accelerator:memory_needed:ratio": (_ON_DEVICE, 0.6),
-    "run:other_phases:ratio_avg10m": ({**_ON_RUN, "rank": "0", "gpu_uuid": "", "uuid": ""}, 0.1),
     "run:training_samples:rate10m": (_ON_RUN, 900),
     "run:training_step_seconds:mean10m": (_ON_RUN, 0.4),
     "run:training_step_seconds:median6h": (_ON_RUN, 0.4),
     "run:training_steady:bool10m": (_ON_RUN, 1),
     "run:training_data_wait:ratio10m": (_ON_RUN, 0.1),
+    "run:training_loss:avg": (_ON_RUN, 2),
     "run:training_loss:mean15m": (_ON_RUN, 2),
+    "run:accelerator_held:bool": ({**_ON_RUN, "uuid": ""}, 1),
+    "accelerator:busy:ratio5m": (_ON_DEVICE, 0.67),
+    "accelerator:verdict:number": (_ON_DEVICE, _THROTTLED),
+    "instance:accelerators_busy:sum": ({}, 5.3),
+    "instance:accelerators_held_busy:avg": ({}, 0.67),
     "instance:memory_used:ratio": ({}, 0.5),
-    "instance:disk_size:bytes": (_ON_DISK, 4e12),
-    "instance:disk_avail:bytes": (_ON_DISK, 2e12),
     "up": ({}, 1),
     "scrape_duration_seconds": ({}, 0.02),
     "scrape_samples_post_metric_relabeling": ({}, 1600),
 }
+# What differs from rank to rank or from disk to disk, with whose it is.
+_DIFFERING: Sequence[tuple[str, dict[str, str], float, str]] = (
+    ("run:other_phases:ratio_avg10m", {**_ON_RANK, "gpu_uuid": "", "uuid": ""}, 0.1, _LIVING),
+    ("accelerator:allocator_reserve:bytes", {"uuid": ""}, 2e9, _LIVING),
+    ("run:rank_death:timestamp_seconds", _ON_RANK, 1.70004957e9, _DEAD),
+    ("run:rank_state:number", _ON_RANK, _DIED, _DEAD),
+    ("run:rank_state:number", _ON_RANK, _TRAINS, _LIVING),
+    ("run:training_state:number", _ON_RUN, _DIED, _DEAD),
+    ("run:training_state:number", _ON_RUN, _TRAINS, _LIVING),
+    ("run:training_verdict:number", _ON_RUN, _DIED, _DEAD),
+    ("run:training_verdict:number", _ON_RUN, _THROTTLED, _LIVING),
+    ("training_process_up", _ON_RANK, 0, _DEAD),
+    *(
+        (f"instance:disk_{what}:bytes", {"mountpoint": where}, size, _ALL)
+        for what, size in (("size", 4e12), ("avail", 2e12))
+        for where in ("/", "/data", "/run")
+    ),
+)
+# What the page of a dead rank has no more, and what no other has.
+_OF_LIVING = ("training_process_up", "training_phase", "training_stalled")
+_OF_DEAD = ("training_process_end_timestamp_seconds", "training_process_exit_code")
 _FIRING = {"severity": "warning", "kind": "gpu", "device": _DEVICE, "uuid": ""}
 _NOT_MADE = ("prometheus_", "alertmanager_", "trainvitals_collector_failure_info")
 _HOSTS_PER_ALERT = 4  # every fourth machine has one accelerator that an alert fires for
@@ -70,11 +100,13 @@ class Sample:
         name: The metric.
         labels: Its labels.
         value: Its value, or that at first.
+        whose: Of which ranks or machines it is told: `all`, `living` or `dead`.
     """
 
     name: str
     labels: dict[str, str]
     value: float
+    whose: str = _ALL
 
 
 class Fleet(NamedTuple):
@@ -151,8 +183,14 @@ def list_samples() -> list[Sample]:
     for name in dict.fromkeys(one.name for one in found):
         same = [one for one in found if one.name == name]
         first = min((_group(one) for one in same), key=lambda group: group not in _FIRST)
-        kept += [Sample(name, one.labels, one.value) for one in same if _group(one) == first]
+        whose = _LIVING if name in _OF_LIVING else _DEAD if name in _OF_DEAD else _ALL
+        kept += [replace(one, whose=whose) for one in same if _group(one) == first]
     recorded = [Sample(name, dict(own), value) for name, (own, value) in _RECORDED.items()]
+    recorded += [Sample(name, dict(own), value, whose) for name, own, value, whose in _DIFFERING]
+    recorded += [
+        Sample("instance:accelerators_busy:bucket", {"le": le}, count)
+        for le, count in _BUCKETS.items()
+    ]
     alert = {"alertname": "AcceleratorTemperatureNearLimit", **_FIRING}
     firing = Sample("ALERTS", {**alert, "alertstate": "firing"}, 1)
     return [*kept, *recorded, firing, Sample("ALERTS_FOR_STATE", alert, 1.7e9), *_list_thresholds()]
@@ -201,14 +239,14 @@ def _list_courses(sample: Sample, first: int, count: int) -> list[Sequence[str]]
             value = value + pace * (0.5 + noise) if pace else sample.value
             if at >= first:
                 is_still = pace or _is_still(sample)
-                values.append(f"{value if is_still else value * (0.9 + 0.2 * noise):.6g}")
+                values.append(f"{value:.10g}" if is_still else f"{value * (0.9 + 0.2 * noise):.6g}")
         courses.append(values if not pace else [f"{float(one):.10g}" for one in values])
     return courses
 
 
 def _is_still(sample: Sample) -> bool:
     """Tell whether a gauge is a state, a limit, a time or an information."""
-    if {"state", "phase", "status", "reason", "version"} & set(sample.labels):
+    if {"state", "phase", "status", "reason", "version", "le"} & set(sample.labels):
         return True
     words = r"_info$|timestamp|_time_seconds$|_up$|^up$|_total_bytes|_limit|_max|^ALERTS|threshold:"
     return float(sample.value).is_integer() or bool(re.search(words, sample.name))
@@ -236,20 +274,21 @@ def _multiply(sample: Sample, hosts: int) -> Iterator[str]:
         if host % _find_every(sample):
             continue
         for place in range(_count(sample)):
+            is_dead = host % HOSTS_PER_RUN == 0 and place == 0
+            if sample.whose == (_LIVING if is_dead else _DEAD):
+                continue
             labels = {**sample.labels, **_name(sample, host, place)}
             labels |= {"job": JOB, "instance": f"node-{host:02}"}
             yield "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
 def _find_every(sample: Sample) -> int:
-    """Tell on every how many machines there is such a thing: alerts and dead ranks are few."""
-    if sample.name.startswith("ALERTS"):
-        return _HOSTS_PER_ALERT
-    return HOSTS_PER_RUN if sample.name.startswith("training_process_e") else 1
+    """Tell on every how many machines there is such a thing: alerts are few."""
+    return _HOSTS_PER_ALERT if sample.name.startswith("ALERTS") else 1
 
 
 def _count(sample: Sample) -> int:
-    if sample.name.startswith(("ALERTS", "training_process_e")):
+    if sample.name.startswith("ALERTS"):
         return 1
     if {"rank", "uuid"} & set(sample.labels):
         return DEVICES

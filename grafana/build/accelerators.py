@@ -30,11 +30,11 @@ from grafana.build.palette import (
 from grafana.build.panels import About, Panel, stat
 from grafana.build.parts import (
     ACCELERATORS,
-    ALERT_REGIONS,
     JOB,
     ONE_HOST,
     OOM_KILLS,
     list_alerts,
+    mark_alerts,
 )
 from grafana.build.queries import now
 
@@ -52,6 +52,8 @@ DEVICE: Final = Variable(
     "Devices, by the driver's index",
     is_multiple=True,
 )
+# A card that is lost or was never seen has no index any more, whichever is chosen.
+_OF_DEVICES: Final = '@host, component="accelerator", kind=~"$kind|", device=~"$device|"'
 
 
 def build() -> Board:
@@ -61,7 +63,7 @@ def build() -> Board:
         title="Vitals / Accelerators",
         question="Are the GPUs and HPUs of this machine well, and at work?",
         variables=(JOB, ONE_HOST, KIND, DEVICE),
-        annotations=(ALERT_REGIONS, OOM_KILLS),
+        annotations=(mark_alerts(_OF_DEVICES), OOM_KILLS),
         rows=(
             _write_now(),
             write_use(),

@@ -7,6 +7,7 @@ by the reason of its death.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from grafana.build.containers_deaths import (
@@ -32,7 +33,14 @@ from grafana.build.palette import (
     State,
 )
 from grafana.build.panels import About, Column, Key, Panel, Steps, stat, table
-from grafana.build.parts import ALERT_REGIONS, CONTAINERS, JOB, ONE_HOST, OOM_KILLS, list_alerts
+from grafana.build.parts import (
+    CONTAINERS,
+    JOB,
+    ONE_HOST,
+    OOM_KILLS,
+    list_alerts,
+    mark_alerts,
+)
 from grafana.build.queries import now
 
 _CONTAINER: Final = Variable(
@@ -64,7 +72,11 @@ def build() -> Board:
         title="Vitals / Containers & OOM",
         question="What died, whose memory ran out, and which container is next?",
         variables=(JOB, ONE_HOST, _CONTAINER),
-        annotations=(ALERT_REGIONS, DEATHS, OOM_KILLS),
+        annotations=(
+            mark_alerts('@container, component="container"'),
+            DEATHS,
+            replace(OOM_KILLS, is_enabled=True),
+        ),
         rows=(
             _write_now(),
             _write_attention(),

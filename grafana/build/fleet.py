@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from grafana.build.fleet_pipeline import write_pipeline
-from grafana.build.fleet_runs import count_live, count_troubled, tell_busy, write_runs
+from grafana.build.fleet_runs import count_live, count_troubled, write_runs
 from grafana.build.fleet_trends import write_energy, write_trends
 from grafana.build.layout import Annotation, Board, Row, write_address
 from grafana.build.limits import limit
@@ -47,10 +47,17 @@ from grafana.build.queries import encode, now, over_time
 # Whoever chooses a machine still sees what fires for none, such as rules that fail.
 _ALERTS = 'job=~"$job|",instance=~"$instance|"'
 
+# What cannot wait, and what is wrong with the monitoring itself, which no other board is about.
+_URGENT: Final = f'ALERTS{{{_ALERTS}, alertstate="firing", severity="critical"}}'
+_OF_MONITORING: Final = (
+    f'ALERTS{{{_ALERTS}, alertstate="firing", severity="warning", component="meta",'
+    ' alertname!~"Exporter.+"}'
+)
+
 _ANNOTATIONS: Final = (
     Annotation(
         "Alerts",
-        'count by (alertname, severity) (ALERTS{@host, alertstate="firing", alertname!="Watchdog"})',
+        f"count by (alertname, severity) ({_URGENT} or {_OF_MONITORING})",
         CRITICAL,
         "{{alertname}}",
         "{{severity}}; the table above says where",
@@ -70,6 +77,10 @@ _ANNOTATIONS: Final = (
 _TARGETS = 'up{@host, job!~"prometheus|alertmanager"}'
 _LOST = 'accelerator_up{@host} == 0 unless ignoring (state) accelerator_state{@host, state="unsupported"}'
 _SLOWED = 'reason=~"hw_thermal|sw_thermal|hw_power_brake"'
+
+# How busy the accelerators of each machine are together, and how many there are.
+_BUSY = "instance:accelerators_busy:sum{@host}"
+_DEVICES = 'instance:accelerators_busy:bucket{@host, le="+Inf"}'
 
 _WORKS = State(0, "works", OK)
 _HALF_BLIND = State(1, "partly blind", WARNING)
@@ -150,7 +161,8 @@ def _write_now() -> Row:
             stat(
                 "Runs in trouble",
                 About(
-                    "Runs that stand still, and those that died or vanished and were not started again.",
+                    "Runs that stand still, and those that died or vanished and were not started again;"
+                    " what SIGTERM ended does not count.",
                     "0.",
                     "open the run from the table of runs; `trainvitals postmortem RUN` tells of a dead one.",
                 ),
@@ -161,11 +173,11 @@ def _write_now() -> Row:
             stat(
                 "Accelerators busy",
                 About(
-                    "Share of the time in which accelerators computed, mean of all.",
+                    "Share of the last 5 minutes in which accelerators computed, mean of all.",
                     "above 80 % where all are in use.",
                     "Least busy hosts shows where the time is lost.",
                 ),
-                over_time(f"avg({tell_busy()})", "busy"),
+                over_time(f"sum({_BUSY}) / (sum({_DEVICES}) > 0)", "busy"),
                 unit=RATIO,
                 decimals=0,
                 has_graph=True,
@@ -373,7 +385,11 @@ def _list_hosts() -> Panel:
                 limit("host_memory_pressure:stalled_ratio"),
             ),
             Column(
-                "Accel. busy", f"avg by (instance) ({tell_busy()})", RATIO, look="gauge", decimals=0
+                "Accel. busy",
+                f"sum by (instance) ({_BUSY}) / (sum by (instance) ({_DEVICES}) > 0)",
+                RATIO,
+                look="gauge",
+                decimals=0,
             ),
             _gauge(
                 "Accel. memory",

@@ -148,7 +148,7 @@ def _show_scrapes() -> tuple[Panel, Panel]:
                 "milliseconds.",
                 "see on the Host board which collector takes so long.",
             ),
-            over_time("topk(10, scrape_duration_seconds{@host})", "{{instance}}"),
+            over_time("topk(10, scrape_duration_seconds{@host})", "{{job}} {{instance}}"),
             unit=SECONDS,
             steps=((None, OK), (limit("exporter_scrape_slow:duration_seconds"), WARNING)),
             least=0,
@@ -161,7 +161,9 @@ def _show_scrapes() -> tuple[Panel, Panel]:
                 "hundreds to some thousands, level.",
                 "see what has grown before the sample_limit of prometheus.yml refuses the whole scrape.",
             ),
-            over_time("topk(10, scrape_samples_post_metric_relabeling{@host})", "{{instance}}"),
+            over_time(
+                "topk(10, scrape_samples_post_metric_relabeling{@host})", "{{job}} {{instance}}"
+            ),
             steps=((None, OK), (limit("exporter_cardinality_high:samples"), WARNING)),
             least=0,
             empty="Nothing is scraped",

@@ -12,10 +12,7 @@ from typing import Final
 from grafana.build.layout import Row, link_to, write_address
 from grafana.build.limits import limit
 from grafana.build.palette import (
-    DIED,
-    ENDED,
     OK,
-    PHASES,
     RATIO,
     SAMPLES_PER_SECOND,
     SECONDS,
@@ -26,35 +23,28 @@ from grafana.build.palette import (
 )
 from grafana.build.panels import About, Column, Key, Panel, state_timeline, table
 from grafana.build.parts import HOST, RUN
-from grafana.build.queries import encode, over_time
+from grafana.build.queries import over_time
 from grafana.build.run_selection import cut_out
-from grafana.build.run_verdict import GONE, find_dead, find_gone
+from grafana.build.run_verdict import STATES, recall_state, tell_state
 
-_STATES: Final = (*PHASES.values(), ENDED, STALLED, DIED, GONE)
 # How long what is no longer told is remembered: as long as the exporter tells of what ended.
 _MEMORY: Final = "15m"
 _MOST_RUNS: Final = 100
 _MOST_BANDS: Final = 20
 
 _RANK = "on (job, instance, run, rank)"
-_STALLED = "training_stalled{@host} == 1"
-_DEAD = find_dead(_MEMORY).replace("@run", "@host")
-_GONE = find_gone(_MEMORY).replace("@run", "@host")
 _PROGRESS = f"last_over_time(training_last_progress_timestamp_seconds{{@host}}[{_MEMORY}])"
 _NO_RUN = "0 * count(training_client_incompatible_files{@host})"  # told by whoever looks for runs
 
 
-def tell_busy(at: str = "") -> str:
-    """Write a query for how busy each accelerator is.
+def tell_busy() -> str:
+    """Write a query for how busy each accelerator is, at the finest that there is.
 
     From every sample of the driver; where it keeps none, its latest.
-
-    Args:
-        at: The moment for all of the time range, as ` @ end()`.
     """
     return (
-        f"(rate(accelerator_busy_seconds_total{{@host}}[$__rate_interval]{at})"
-        f" or accelerator_utilization_ratio{{@host}}{at})"
+        "(rate(accelerator_busy_seconds_total{@host}[$__rate_interval])"
+        " or accelerator_utilization_ratio{@host})"
     )
 
 
@@ -80,8 +70,8 @@ def count_live() -> str:
 
 def count_troubled() -> str:
     """Write a query that counts runs which died, are gone or stand still."""
-    parts = (f"group by (run) ({part})" for part in (_DEAD, _GONE, _STALLED))
-    return f"count({' or '.join(parts)}) or {_NO_RUN}"
+    states = recall_state(_MEMORY, "run", "@host")
+    return f"count({states} >= {STALLED.number}) or {_NO_RUN}"
 
 
 def write_runs() -> Row:
@@ -103,8 +93,8 @@ def _draw_phases() -> Panel:
             "training, with short validations and checkpoints.",
             "click a run that stalled, died or is gone.",
         ),
-        over_time(f"topk({_MOST_BANDS}, {_tell_state('run')})", "{{run}}"),
-        states=_STATES,
+        over_time(f"topk({_MOST_BANDS}, {tell_state('run', '@host')})", "{{run}}"),
+        states=STATES,
         empty="No run in this time range",
         link=link_to(RUN, "Open the run", run="${__field.labels.run}"),
     )
@@ -116,7 +106,7 @@ def _list_runs() -> Panel:
         "Runs",
         About(
             f"Each run on each machine, at most {_MOST_RUNS}, the worst first; what ended or vanished"
-            " stays for a quarter of an hour with its last values.",
+            " stays for a quarter of an hour with its last values, not seen where its machine is silent.",
             "training, with little data wait and progress seconds ago.",
             "click the run for the reason, the host for its machine.",
         ),
@@ -127,9 +117,9 @@ def _list_runs() -> Panel:
         columns=(
             Column(
                 "State",
-                f"topk({_MOST_RUNS}, {_tell_state('instance, run')})",
+                f"topk({_MOST_RUNS}, {recall_state(_MEMORY, 'instance, run', '@host')})",
                 look="color-background",
-                states=_STATES,
+                states=STATES,
             ),
             *(replace(column, expr=_cap(column.expr)) for column in _list_columns()),
         ),
@@ -144,7 +134,7 @@ def _list_columns() -> tuple[Column, ...]:
     pace, end = "training_samples_per_second{@host}", "training_eta_timestamp_seconds{@host}"
     busy = (
         f"{list_held_devices()} * on (job, instance, uuid) group_left ()"
-        f" max by (job, instance, uuid) ({tell_busy()})"
+        " max by (job, instance, uuid) (accelerator:busy:ratio5m{@host})"
     )
     wait = _by_run("max", "run:training_data_wait:ratio10m{@host}")
     waits = ((None, OK), (limit("data_loader_bottleneck:wait_ratio"), WARNING))
@@ -173,15 +163,3 @@ def _tell_age() -> str:
     """Write a query for how long ago the slowest rank that lives got on; else the last of all."""
     living = f"{_PROGRESS} and {_RANK} training_process_up{{@host}} == 1"
     return f"time() - ({_by_run('min', living)} or {_by_run('max', _PROGRESS)})"
-
-
-def _tell_state(by: str) -> str:
-    """Write a query for the number of the state that a run is in, by its worst rank."""
-    phases = encode("training_phase{@host", "phase", PHASES, "job, instance, run, rank")
-    return f"""
-        {DIED.number} * group by ({by}) ({_DEAD})
-        or {GONE.number} * group by ({by}) ({_GONE})
-        or {STALLED.number} * group by ({by}) ({_STALLED})
-        or max by ({by}) ({phases})
-        or {ENDED.number} * group by ({by}) (training_process_up{{@host}} == 0)
-    """

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grafana.build.fleet_runs import tell_busy
 from grafana.build.layout import Row, link_to
 from grafana.build.limits import limit
 from grafana.build.palette import JOULES, OK, RATIO, SAMPLES_PER_SECOND, WARNING, WATTS
 from grafana.build.panels import About, heatmap, timeseries
 from grafana.build.parts import HOST, RUN
-from grafana.build.queries import count_up_to, in_buckets, over_time
+from grafana.build.queries import in_buckets, over_time
 
 
 def write_trends() -> Row:
@@ -18,16 +17,16 @@ def write_trends() -> Row:
     return Row(
         "Trends",
         (
-            # A minute for each cell: a finer one says no more and costs 512 devices more each time.
+            # A minute for each cell: a finer one says no more.
             replace(
                 heatmap(
                     "Accelerators by how busy they are",
                     About(
-                        "How many accelerators computed for which share of each minute.",
+                        "How many accelerators computed for which share of 5 minutes.",
                         "bright at the top where all are in use, at the bottom where none is.",
                         "a band in the middle waits for data or for each other: see Least busy hosts.",
                     ),
-                    in_buckets(count_up_to(tell_busy(), (0.05, 0.2, 0.4, 0.6, 0.8, 0.95))),
+                    in_buckets("sum by (le) (instance:accelerators_busy:bucket{@host})"),
                     unit=RATIO,
                     empty="No accelerator",
                 ),
@@ -77,13 +76,8 @@ def write_trends() -> Row:
 
 def _find_least_busy() -> str:
     """Write a query for the hosts that are least busy at the end of the time range."""
-    least = limit("accelerator_held_idle:memory_ratio")
-
-    def tell_mean(at: str) -> str:
-        held = f"accelerator:memory_used:ratio{{@host}}{at} > {least:g}"
-        return f"avg by (instance) ({tell_busy(at)} and on (job, instance, uuid) {held})"
-
-    return f"{tell_mean('')} and on (instance) bottomk(10, {tell_mean(' @ end()')})"
+    mean = "avg by (instance) (instance:accelerators_held_busy:avg{@host}%s)"
+    return f"{mean % ''} and on (instance) bottomk(10, {mean % ' @ end()'})"
 
 
 def write_energy() -> Row:

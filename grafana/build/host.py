@@ -16,15 +16,18 @@ from grafana.build.limits import limit
 from grafana.build.palette import COUNT, CRITICAL, INFORMATION, OK, RATIO, SECONDS, WARNING, State
 from grafana.build.panels import About, Column, Key, Panel, Steps, stat, table
 from grafana.build.parts import (
-    ALERT_REGIONS,
     CONTAINERS,
     HOST,
     JOB,
     ONE_HOST,
     OOM_KILLS,
     list_alerts,
+    mark_alerts,
 )
 from grafana.build.queries import name_series, now
+
+# What has a board of its own is shaded there. A training alert without a run is about the machine.
+_OF_THE_MACHINE: Final = '@host, component!~"accelerator|container", run=""'
 
 _NEUTRAL: Final[Steps] = ((None, INFORMATION),)
 _GONE: Final = "The host does not answer"
@@ -73,7 +76,7 @@ def build() -> Board:
         title="Vitals / Host",
         question="What does the machine below the runs lack: cores, memory, disks, network, time?",
         variables=(JOB, ONE_HOST),
-        annotations=(ALERT_REGIONS, OOM_KILLS),
+        annotations=(mark_alerts(_OF_THE_MACHINE), OOM_KILLS),
         rows=(
             _write_now(),
             write_cpu(),

@@ -22,19 +22,22 @@ from grafana.build.panels import (
     Column,
     Key,
     Panel,
+    stat,
     state_timeline,
     table,
     timeseries,
 )
-from grafana.build.queries import name_series, over_time
+from grafana.build.queries import name_series, now, over_time
 
 _GONE: Final = "The host does not answer"
+_EXPORTER: Final = "last_over_time(trainvitals_build_info{@host}[$__range] @ end())"
 
 
 def write_exporter() -> Row:
     """Give the row of the exporter."""
     panels = (
         _show_up(),
+        _count_unreadable(),
         _show_collectors(),
         _draw_success(),
         _draw_age(),
@@ -49,11 +52,16 @@ def write_exporter() -> Row:
     return Row("Exporter", panels, is_collapsed=True)
 
 
+def _of_the_exporter(expr: str) -> str:
+    """Keep what is of this exporter: other programs of the machine may have the same instance."""
+    return f"({expr}) and on (job, instance) {_EXPORTER}"
+
+
 def _show_up() -> Panel:
     return state_timeline(
         "Answers Prometheus",
         About(
-            "Whether Prometheus could read this machine's exporter.",
+            "Whether Prometheus could read this machine's exporter, and what else it reads there.",
             "yes, without gaps.",
             "try to reach the machine; if it lives, see there whether the exporter runs.",
             alerts=("ExporterDown",),
@@ -61,7 +69,26 @@ def _show_up() -> Panel:
         over_time("up{@host}", "{{job}}"),
         states=(State(1, "yes", OK), State(0, "no", CRITICAL)),
         empty="Prometheus does not know this machine",
+        width=18,
         height=4,
+    )
+
+
+def _count_unreadable() -> Panel:
+    return stat(
+        "Run files it cannot read",
+        About(
+            "Files in this machine's run directory that are damaged, of another version or no run "
+            "files.",
+            "0.",
+            "the run that wrote such a file is on no board: bring client and exporter to the same "
+            "version, and remove what is no run file.",
+            alerts=("TrainingClientIncompatible",),
+        ),
+        now("max(training_client_incompatible_files{@host})"),
+        steps=((None, OK), (1, WARNING)),
+        empty="No run directory is read",
+        width=6,
     )
 
 
@@ -185,7 +212,7 @@ def _draw_scrape() -> Panel:
             "see beside it which collector takes so long, and whether the machine is overloaded.",
             alerts=("ExporterScrapeSlow",),
         ),
-        over_time("scrape_duration_seconds{@host}", "scrape"),
+        over_time(_of_the_exporter("scrape_duration_seconds{@host}"), "scrape"),
         unit=SECONDS,
         steps=((None, OK), (limit("exporter_scrape_slow:duration_seconds"), WARNING)),
         least=0,
@@ -220,7 +247,7 @@ def _draw_samples() -> Panel:
             "see what has grown; at the sample_limit of prometheus.yml the whole page is refused.",
             alerts=("ExporterCardinalityHigh",),
         ),
-        over_time("scrape_samples_post_metric_relabeling{@host}", "samples"),
+        over_time(_of_the_exporter("scrape_samples_post_metric_relabeling{@host}"), "samples"),
         unit=COUNT,
         steps=((None, OK), (limit("exporter_cardinality_high:samples"), WARNING)),
         least=0,
@@ -236,7 +263,9 @@ def _draw_cpu() -> Panel:
             "below a hundredth of a core.",
             "report it, with the time of the collectors.",
         ),
-        over_time("rate(process_cpu_seconds_total{@host}[$__rate_interval])", "cores"),
+        over_time(
+            _of_the_exporter("rate(process_cpu_seconds_total{@host}[$__rate_interval])"), "cores"
+        ),
         unit=CORES,
         least=0,
         empty=_GONE,
@@ -251,7 +280,7 @@ def _draw_memory() -> Panel:
             "some tens of MB, flat.",
             "report what grows without end.",
         ),
-        over_time("process_resident_memory_bytes{@host}", "resident"),
+        over_time(_of_the_exporter("process_resident_memory_bytes{@host}"), "resident"),
         unit=BYTES,
         least=0,
         empty=_GONE,
@@ -259,7 +288,10 @@ def _draw_memory() -> Panel:
 
 
 def _draw_files() -> Panel:
-    counts = {"files open": "process_open_fds{@host}", "threads": "process_threads{@host}"}
+    counts = {
+        "files open": _of_the_exporter("process_open_fds{@host}"),
+        "threads": _of_the_exporter("process_threads{@host}"),
+    }
     return timeseries(
         "Files and threads of the exporter",
         About(

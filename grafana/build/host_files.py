@@ -57,7 +57,7 @@ def find_time_left() -> str:
 def list_file_systems() -> Panel:
     """Give the table of file systems."""
     state = f"""
-        {HANGS.number} * max by ({_PLACE}) (host_filesystem_responding{{@host}} == 0)
+        {HANGS.number} + max by ({_PLACE}) (host_filesystem_responding{{@host}} == 0)
         or {TURNED.number} * max by ({_PLACE}) (host_filesystem_readonly{{@host}}
           > min_over_time(host_filesystem_readonly{{@host}}[1d:5m]))
         or {READ_ONLY.number} * max by ({_PLACE}) (host_filesystem_readonly{{@host}} == 1)
@@ -225,7 +225,7 @@ def _show_states() -> Panel:
         ),
         over_time(
             f"""
-            topk(20, {HANGS.number} * max by ({_PLACE}) (host_filesystem_responding{{@host}} == 0)
+            topk(20, {HANGS.number} + max by ({_PLACE}) (host_filesystem_responding{{@host}} == 0)
             or {READ_ONLY.number} * max by ({_PLACE}) (host_filesystem_readonly{{@host}} == 1)
             or {WRITABLE.number} + max by ({_PLACE}) (host_filesystem_readonly{{@host}} == 0))
             """,

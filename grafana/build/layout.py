@@ -8,6 +8,7 @@ by its row and title.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +21,7 @@ COLUMNS: Final = 24
 SCHEMA_VERSION: Final = 42
 FAMILY: Final = "trainvitals"  # the tag that all boards have
 
+_FILLED: Final = re.compile(r"\$\{([^:}]+)\}")
 _ALL: Final[Json] = {"text": ["All"], "value": ["$__all"]}
 
 
@@ -152,8 +154,15 @@ def link_to(uid: str, title: str, **variables: str) -> Json:
 
 
 def write_address(uid: str, **variables: str) -> str:
-    """Write the address of a board, relative to Grafana's own, for a link of a panel or a cell."""
-    chosen = [f"var-{name}={quote(value, safe='${}:._')}" for name, value in variables.items()]
+    """Write the address of a board, relative to Grafana's own, for a link of a panel or a cell.
+
+    Left to itself Grafana escapes what an address cannot have, but not what has a meaning in it: a
+    run called `a&b` or `c#1` would be cut.
+    """
+    written = {
+        name: _FILLED.sub(r"${\1:percentencode}", value) for name, value in variables.items()
+    }
+    chosen = [f"var-{name}={quote(value, safe='${}:._')}" for name, value in written.items()]
     return f"/d/{uid}?" + "&".join(["${datasource:queryparam}", *chosen, "${__url_time_range}"])
 
 

@@ -37,20 +37,20 @@ class State:
 
 
 # By the value of the label that tells the state. Numbers rise with how bad it is, so that the
-# greatest of several is the worst.
+# greatest of several is the worst; Prometheus records them (`run:rank_state:number`).
 PHASES: Mapping[str, State] = MappingProxyType(
     {
-        "train": State(1, "training", OK),
-        "validation": State(2, "validation", SERIES[4]),
-        "checkpoint": State(3, "checkpoint", SERIES[3]),
-        "compile": State(4, "compiling", SERIES[1]),
-        "init": State(5, "starting", INFORMATION),
-        "idle": State(6, "idle", UNKNOWN),
+        "train": State(3, "training", OK),
+        "validation": State(4, "validation", SERIES[4]),
+        "checkpoint": State(5, "checkpoint", SERIES[3]),
+        "compile": State(6, "compiling", SERIES[1]),
+        "init": State(7, "starting", INFORMATION),
+        "idle": State(8, "idle", UNKNOWN),
     }
 )
-ENDED = State(7, "ended", UNKNOWN)
-STALLED = State(8, "stalled", WARNING)
-DIED = State(9, "died", CRITICAL)
+ENDED = State(2, "ended", UNKNOWN)
+STALLED = State(31, "stalled", WARNING)
+DIED = State(33, "died", CRITICAL)
 
 # Of an accelerator, by the state that `accelerator_state` tells.
 DEVICE_STATES: Mapping[str, State] = MappingProxyType(

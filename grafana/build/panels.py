@@ -198,8 +198,11 @@ def timeseries(
 ) -> Panel:
     """Make a graph over time with a table of its figures as legend.
 
-    Where `steps` are given, each but the first is drawn as a dashed line.
+    Where `steps` are given, each but the first is drawn as a dashed line. Bars count things, so they
+    have no digits after the point, though `increase` does.
     """
+    if is_bars and unit == COUNT and decimals is None:
+        decimals = 0
     defaults = _write_defaults(unit, steps or ((None, OK),), (), empty, decimals=decimals)
     defaults["color"] = {"mode": "palette-classic-by-name"}
     defaults["custom"] = _write_line(

@@ -16,7 +16,8 @@ from grafana.build.palette import State
 
 _HOST = 'job=~"$job",instance=~"$instance"'
 # A run is chosen alone, and Grafana escapes nothing in a single value unless it is told to: the
-# brackets of `bert (uid 1000)` would be a group.
+# brackets of `bert (uid 1000)` would be a group. Of its formats, `regex` between backticks is the
+# one that quotes, backslashes and braces survive; only a backtick in a name does not.
 _RUN = f"{_HOST},run=~`${{run:regex}}`"
 # The run's own hosts and devices are selected by `and on`, as a run does not know its host's name.
 _MATCHERS: Mapping[str, str] = MappingProxyType(
@@ -101,11 +102,3 @@ def name_series(label: str, series: Mapping[str, str]) -> str:
     return " or ".join(
         f'label_replace({expr}, "{label}", "{value}", "", "")' for value, expr in series.items()
     )
-
-
-def count_up_to(expr: str, edges: tuple[float, ...]) -> str:
-    """Write a query that counts series by their value: a series for each `le`, and `+Inf`."""
-    parts = [
-        f'label_replace(sum({expr} <= bool {edge:g}), "le", "{edge:g}", "", "")' for edge in edges
-    ]
-    return " or ".join([*parts, f'label_replace(count({expr}), "le", "+Inf", "", "")'])

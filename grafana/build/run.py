@@ -6,21 +6,22 @@ from dataclasses import replace
 from typing import Final
 
 from grafana.build.layout import Annotation, Board, Variable
+from grafana.build.palette import WARNING
 from grafana.build.parts import (
-    ALERT_REGIONS,
     CHECKPOINTS,
     JOB,
     OOM_KILLS,
     RUN,
     RUN_DEATHS,
     RUN_STARTS,
+    mark_alerts,
 )
 from grafana.build.run_devices import write_devices
 from grafana.build.run_ends import write_ends
 from grafana.build.run_errors import write_client, write_errors
 from grafana.build.run_hosts import write_hosts
 from grafana.build.run_learning import write_curves, write_learning
-from grafana.build.run_now import OF_NO_OTHER, OF_THIS_RUN, write_now
+from grafana.build.run_now import OF_THIS_RUN, write_now
 from grafana.build.run_pace import write_pace
 from grafana.build.run_ranks import write_ranks
 from grafana.build.run_selection import on_hosts
@@ -42,7 +43,7 @@ _RUN: Final = Variable(
     "max by (run) (max_over_time(training_process_start_time_seconds{@host}[$__range]))"
     " or max by (run) (min_over_time(training_last_progress_timestamp_seconds{@host}[$__range]))))",
     "One run, the newest first; a run that ended stays while this time range has it",
-    regex='/run="(.*)"\\} /',
+    regex='/run="([^`]*)"\\} /',  # no selector can quote a backtick: see queries.py
     sort=0,
 )
 _RANK: Final = Variable(
@@ -65,9 +66,12 @@ _TARGET: Final = Variable(
     "",
     "A number that a metric should reach, drawn as a line beside the metrics; empty for none",
 )
-_ALERTS: Final[Annotation] = replace(
-    ALERT_REGIONS,
-    expr=f'ALERTS{{{OF_NO_OTHER}, alertstate="firing", alertname!="Watchdog"}} {OF_THIS_RUN}',
+# What may be the reason for what happens to the run; most of it has nothing to do with it.
+_ALERTS_AROUND: Final[Annotation] = replace(
+    mark_alerts('@host, run=""', among=OF_THIS_RUN),
+    name="Alerts of its machines",
+    colour=WARNING,
+    is_enabled=False,
 )
 _OOM_KILLS: Final[Annotation] = replace(OOM_KILLS, expr=on_hosts(OOM_KILLS.expr))
 
@@ -79,7 +83,7 @@ def build() -> Board:
         "Vitals / Training run",
         "Is this run well, what does it lose time to, and does it learn?",
         (JOB, _HOSTS, _RUN, _RANK, _METRIC, _TARGET),
-        (_ALERTS, RUN_STARTS, RUN_DEATHS, CHECKPOINTS, _OOM_KILLS),
+        (mark_alerts("@run"), _ALERTS_AROUND, RUN_STARTS, RUN_DEATHS, CHECKPOINTS, _OOM_KILLS),
         (
             write_now(),
             write_why(),

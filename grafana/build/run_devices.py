@@ -23,7 +23,7 @@ from grafana.build.run_why import OPEN_ACCELERATORS
 
 _DEVICE: Final = "{{kind}} {{device}} {{instance}}"
 _OF_MANY: Final = f"; of many, {MOST_LINES}"
-_NO_DEVICE: Final = "no accelerator that the run holds"
+_NO_DEVICE: Final = "No accelerator that the run holds"
 
 
 def write_devices() -> Row:
@@ -123,7 +123,7 @@ def _draw_throttling() -> Panel:
         About(
             "The share of time in which the accelerator that is held back the most was, by heat and"
             " by power.",
-            "0 by heat; a power cap in force is the rule on large models.",
+            "0 % by heat; a power cap in force is the rule on large models.",
             "heat wants cooling, and a power brake a look at the power supplies.",
         ),
         over_time(f"max({on_devices(by_heat)})", "by heat"),

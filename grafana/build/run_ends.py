@@ -69,7 +69,7 @@ def _list_ends() -> Panel:
         ),
         sort_by="Ended",
         is_sorted_up=True,
-        empty="no rank ended in this range",
+        empty="No rank ended in this range",
         width=14,
     )
 
@@ -100,7 +100,7 @@ def _list_shortages() -> Panel:
             ),
         ),
         sort_by="When",
-        empty="memory never ran out in this range",
+        empty="Memory never ran out in this range",
         width=10,
     )
 
@@ -117,7 +117,7 @@ def _draw_exits() -> Panel:
             "sum by (reason) (increase(training_process_exits_total{@run}[$__rate_interval])) > 0",
             "{{reason}}",
         ),
-        empty="no rank ended in this range",
+        empty="No rank ended in this range",
         least=0,
         decimals=0,
         is_bars=True,
@@ -143,7 +143,7 @@ def _draw_restarts() -> Panel:
             "max by (instance) (increase(training_restarts_total{@run}[1h]))", "{{instance}}"
         ),
         steps=((None, OK), (limit("training_restart_loop:restarts"), WARNING)),
-        empty="the run was not seen from its start",
+        empty="The run was not seen from its start",
         least=0,
         decimals=0,
         calcs=("lastNotNull", "max"),
@@ -170,7 +170,7 @@ def _draw_checkpoints() -> Panel:
         ),
         over_time("min(training_checkpoint_max_age_seconds{@run})", "alert above"),
         unit=SECONDS,
-        empty="no checkpoint was told",
+        empty="No checkpoint was told",
         least=0,
         overrides=(dash_series("alert above", WARNING),),
     )

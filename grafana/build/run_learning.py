@@ -68,7 +68,7 @@ def _draw_loss(*, is_logarithmic: bool = False) -> Panel:
         ),
         over_time("avg(training_loss{@rank})", "train"),
         over_time("avg(validation_loss{@rank})", "validation"),
-        empty="no loss told",
+        empty="No loss told",
         is_logarithmic=is_logarithmic,
         calcs=("lastNotNull", "min", "max"),
         overrides=_LOSS_COLOURS,
@@ -87,12 +87,12 @@ def _draw_metrics() -> Panel:
         ),
         over_time(
             f"bottomk({_MOST_CURVES},"
-            ' avg by (name, split) (training_metric{@rank, name=~"$metric"}))',
+            " avg by (name, split) (training_metric{@rank, name=~`${metric:regex}`}))",
             "{{name}} {{split}}",
         ),
         # Nothing typed in makes 0, which is no target.
         over_time("vector(${target}+0) != 0", "target"),
-        empty="no metric was logged under a name",
+        empty="No metric was logged under a name",
         calcs=("lastNotNull", "min", "max"),
         overrides=(dash_series("^target$", OK),),
     )
@@ -114,7 +114,7 @@ def _list_best() -> Panel:
             Column("Highest (scores)", _gather("max", "max_over_time"), decimals=4),
             Column("Lowest (losses)", _gather("min", "min_over_time"), decimals=4),
         ),
-        empty="no value was logged",
+        empty="No value was logged",
         width=8,
     )
 
@@ -147,7 +147,7 @@ def _draw_loss_past() -> Panel:
         over_time("max(run:training_loss:mean15m{@run})", "loss, mean of 15 min"),
         over_time(f"{ratio:g} * max({usual} > 0)", "alert above"),
         over_time("max(increase(training_loss_spikes_total{@rank}[1h]))", "spikes in 1 h"),
-        empty="no loss told",
+        empty="No loss told",
         calcs=("lastNotNull", "min", "max"),
         overrides=(dash_series("alert above", WARNING), put_right("spikes in 1 h", COUNT)),
     )
@@ -164,7 +164,7 @@ def _draw_evaluations() -> Panel:
         ),
         over_time("max(training_evaluations_since_improvement{@rank})", "evaluations"),
         steps=((None, OK), (limit("validation_not_improving:evaluations"), WARNING)),
-        empty="no evaluation was told",
+        empty="No evaluation was told",
         least=0,
         decimals=0,
         calcs=("lastNotNull", "max"),
@@ -182,7 +182,7 @@ def _draw_accuracy() -> Panel:
         over_time("avg(training_accuracy{@rank})", "train"),
         over_time("avg(validation_accuracy{@rank})", "validation"),
         unit=RATIO,
-        empty="no accuracy told",
+        empty="No accuracy told",
         least=0,
         most=1,
         calcs=("lastNotNull", "max"),
@@ -200,7 +200,7 @@ def _draw_learning_rate() -> Panel:
         ),
         over_time("max(training_learning_rate{@rank})", "learning rate"),
         unit="sci",
-        empty="no learning rate told",
+        empty="No learning rate told",
         least=0,
         calcs=("lastNotNull", "max"),
     )
@@ -216,6 +216,6 @@ def _draw_gradients() -> Panel:
         ),
         over_time("avg(training_gradient_norm{@rank})", "mean of ranks"),
         over_time("max(training_gradient_norm{@rank})", "largest rank"),
-        empty="no gradient norm told",
+        empty="No gradient norm told",
         is_logarithmic=True,
     )

@@ -9,28 +9,36 @@ from grafana.build.layout import Row, write_address
 from grafana.build.palette import RATIO, SAMPLES_PER_SECOND, SECONDS, SINCE, TIMES, WHOLE
 from grafana.build.panels import About, Column, Key, Panel, stat, state_timeline, table
 from grafana.build.parts import HOST, list_alerts
-from grafana.build.queries import now, over_time
-from grafana.build.run_selection import PACE
+from grafana.build.queries import Query, now, over_time
 from grafana.build.run_verdict import (
     RANK,
     SLOW,
     SLOW_RANK,
-    STANDING,
     STATES,
     VERDICTS,
-    find_dead,
-    find_gone,
+    find_beginning,
+    recall_state,
+    recall_trouble,
+    recall_verdict,
+    tell_slow,
     tell_state,
-    tell_trouble,
     tell_verdict,
 )
 
 # An alert tells of the run, or of a machine on which it was half an hour ago or less.
 OF_THIS_RUN: Final = "and on (job, instance) last_over_time(training_run_info{@run}[30m])"
-OF_NO_OTHER: Final = "@host, run=~`|${run:regex}`"
+_OF_NO_OTHER: Final = "@host, run=~`|${run:regex}`"
 
-# How long the ranks that ended stay in the list of those in trouble.
-_REMEMBERED: Final = "15m"
+# Whether a value is of now, or what was last known of a run that ended or is seen no more.
+_ENDED: Final = f"unless on ({RANK}) training_process_up{{@run}} == 0"
+_LIVES: Final = (
+    "training_last_progress_timestamp_seconds{@run} @ end()"
+    f" unless on ({RANK}) training_process_up{{@run}} @ end() == 0"
+)
+_WHEN: Final = (
+    f'(label_replace(group({_LIVES}), "when", "now", "", "")'
+    ' or on () label_replace(vector(1), "when", "last known", "", ""))'
+)
 
 
 def write_now() -> Row:
@@ -46,7 +54,7 @@ def write_now() -> Row:
             _show_end(),
             _show_pace(),
             _show_loss(),
-            list_alerts(OF_NO_OTHER, among=OF_THIS_RUN, width=14, height=6),
+            list_alerts(_OF_NO_OTHER, among=OF_THIS_RUN, width=14, height=6),
             _list_ranks_in_trouble(),
             _show_states(),
         ),
@@ -57,7 +65,8 @@ def _show_state() -> Panel:
     return stat(
         "State",
         About(
-            "The worst state of the run's ranks, or how the run ended in this time range.",
+            "The worst state of the run's ranks, or how the run ended in this time range; not seen"
+            " where it did not end and nothing is told of it now.",
             "training, with validation and checkpoint now and then.",
             "look below for the rank that died, is gone or stands still, and run"
             " `trainvitals postmortem` on its machine.",
@@ -66,9 +75,9 @@ def _show_state() -> Panel:
                 *("TrainingRunFailed", "TrainingRunTerminated"),
             ),
         ),
-        now(tell_state("$__range"), "state"),
+        now(recall_state("$__range"), "state"),
         states=STATES,
-        empty="no run in this range",
+        empty="No run in this range",
     )
 
 
@@ -76,16 +85,16 @@ def _show_verdict() -> Panel:
     return stat(
         "Verdict",
         About(
-            "The first of these that holds, by the alerts' own limits: died, gone, stalled, ended,"
-            " loss is NaN, input-bound, throttled, slow rank, not in steps, underused,"
-            " compute-bound, not enough data.",
+            "The first of these that holds, by the alerts' own limits: died, gone, stalled, terminated,"
+            " ended, loss is NaN, input-bound, throttled, slow rank, not in steps, underused,"
+            " compute-bound, not enough data; not seen where nothing is told of the run now.",
             "compute-bound, with every accelerator of the run busy.",
             "input-bound wants a faster data loader, throttled wants cooling or power, slow rank is"
             " named below, and underused wants larger batches or fewer waits of the host.",
         ),
-        now(tell_verdict("$__range"), "verdict"),
+        now(recall_verdict("$__range"), "verdict"),
         states=VERDICTS,
-        empty="no run in this range",
+        empty="No run in this range",
     )
 
 
@@ -102,9 +111,14 @@ def _show_last_progress() -> Panel:
             "time() - max(last_over_time(training_last_progress_timestamp_seconds{@run}[$__range]))"
         ),
         unit=SECONDS,
-        empty="no progress yet",
+        empty="No progress yet",
         decimals=0,
     )
+
+
+def _tell_when(expr: str) -> Query:
+    """Ask for a value of the whole run, called by whether it is of now or the last that is known."""
+    return over_time(f"({expr}) * on () group_left (when) {_WHEN}", "{{when}}")
 
 
 def _show_step() -> Panel:
@@ -115,10 +129,11 @@ def _show_step() -> Panel:
             "it rises.",
             "look at the state and at the last progress.",
         ),
-        over_time("max(training_global_step{@run})", "step"),
+        _tell_when("max(training_global_step{@run})"),
         unit=WHOLE,
-        empty="no step yet",
+        empty="No step yet",
         decimals=0,
+        text_mode="value_and_name",
     )
 
 
@@ -130,11 +145,12 @@ def _show_progress() -> Panel:
             "it rises evenly.",
             "tell `total_steps`, or epochs and their steps, where it is missing.",
         ),
-        over_time("max(training_progress_ratio{@run})", "progress"),
+        _tell_when("max(training_progress_ratio{@run})"),
         unit=RATIO,
-        empty="no total told",
+        empty="No total told",
         decimals=1,
         has_graph=True,
+        text_mode="value_and_name",
     )
 
 
@@ -147,9 +163,9 @@ def _show_end() -> Panel:
             "a run past its end hangs or does more than its totals say: see its state.",
             ("TrainingOverdue",),
         ),
-        now("1000 * max(training_eta_timestamp_seconds{@run})", "end"),
+        now(f"1000 * max(training_eta_timestamp_seconds{{@run}} {_ENDED})", "end"),
         unit=SINCE,
-        empty="no total told, or over",
+        empty="No total told, or over",
     )
 
 
@@ -157,14 +173,19 @@ def _show_pace() -> Panel:
     return stat(
         "Throughput",
         About(
-            "Samples trained on per second by all ranks.",
+            "Samples trained on per second by all ranks; of a run that ended, when it last trained.",
             "steady, and 0 in validation and checkpoints.",
             "the next row shows what takes the time.",
         ),
-        over_time(PACE, "samples"),
+        _tell_when(
+            f"sum(rate(training_samples_total{{@run}}[$__rate_interval]) {_ENDED})"
+            " or sum(training_samples_per_second{@run}"
+            f" unless on ({RANK}) training_samples_total{{@run}} {_ENDED})"
+        ),
         unit=SAMPLES_PER_SECOND,
-        empty="no batch size told",
+        empty="No batch size told",
         has_graph=True,
+        text_mode="value_and_name",
     )
 
 
@@ -172,27 +193,30 @@ def _show_loss() -> Panel:
     return stat(
         "Loss",
         About(
-            "Training loss of the latest step, mean of all ranks.",
+            "Training loss of the latest step, mean of all ranks; of a run that ended, of its last.",
             "it falls.",
             "compare it with the validation loss and its own past under Learning.",
         ),
-        over_time("avg(training_loss{@run})", "loss"),
-        empty="no loss told",
+        _tell_when("avg(training_loss{@run})"),
+        empty="No loss told",
         has_graph=True,
+        text_mode="value_and_name",
     )
 
 
 def _list_ranks_in_trouble() -> Panel:
-    dead, gone = find_dead(_REMEMBERED), find_gone(_REMEMBERED)
-    progress = f"last_over_time(training_last_progress_timestamp_seconds{{@run}}[{_REMEMBERED}])"
-    quiet = f"{progress} and on ({RANK}) ({STANDING} or {gone})"
+    trouble = recall_trouble("$__range")
     return table(
         "Ranks in trouble",
         About(
-            "The ranks that died, are gone, stand still or slow the others down.",
+            "The ranks that died, are gone, stand still, were ended by SIGTERM or slow the others down;"
+            " where the run is told of no more, as they were in this time range.",
             "empty.",
             "begin with the rank whose trouble is the oldest, as the others often follow it.",
-            ("TrainingStragglerRank", "TrainingStalled", "TrainingRunLost"),
+            (
+                *("TrainingStragglerRank", "TrainingStalled", "TrainingRunLost"),
+                "TrainingRunTerminated",
+            ),
         ),
         keys=(
             Key(
@@ -206,13 +230,14 @@ def _list_ranks_in_trouble() -> Panel:
         columns=(
             Column(
                 "State",
-                f"max by (instance, rank) ({tell_trouble(_REMEMBERED)})",
+                f"max by (instance, rank) ({trouble} or {tell_slow()})",
                 states=(*STATES, SLOW_RANK),
                 look="color-text",
             ),
             Column(
                 "For",
-                f"max by (instance, rank) (time() - ({dead}) or time() - ({quiet}))",
+                f"max by (instance, rank) (time() - {find_beginning('$__range')}"
+                f" and on ({RANK}) {trouble})",
                 SECONDS,
                 decimals=0,
             ),
@@ -246,6 +271,6 @@ def _draw_states() -> Panel:
         over_time(tell_state(), "state"),
         over_time(tell_verdict(), "verdict"),
         states=(*STATES, *(one for one in VERDICTS if one not in STATES)),
-        empty="no run in this range",
+        empty="No run in this range",
         height=5,
     )

@@ -70,7 +70,7 @@ def _draw_epochs() -> Panel:
             " or max(training_epoch{@run} - training_epoch{@run} offset 1h >= 0)",
             "epochs per hour",
         ),
-        empty="no epochs told, or not for long enough",
+        empty="No epochs told, or not for long enough",
         least=0,
         decimals=2,
         calcs=("lastNotNull", "mean", "min"),
@@ -95,7 +95,7 @@ def _draw_time_left() -> Panel:
         ),
         unit=SECONDS,
         steps=((None, OK), (late, WARNING)),
-        empty="no total told",
+        empty="No total told",
         calcs=("lastNotNull", "min", "max"),
     )
 
@@ -115,7 +115,7 @@ def _draw_tokens() -> Panel:
             "all ranks",
         ),
         unit=TOKENS_PER_SECOND,
-        empty="no sequence length told",
+        empty="No sequence length told",
         least=0,
     )
 
@@ -135,7 +135,7 @@ def _draw_memory() -> Panel:
         over_time(f"min({on_devices('accelerator_memory_total_bytes{@host}')})", "device has"),
         over_time(f"max({_BATCH})", "samples in a batch"),
         unit=BYTES,
-        empty="no accelerator and no batch size told",
+        empty="No accelerator and no batch size told",
         least=0,
         overrides=(dash_series("device has", UNKNOWN), put_right("samples in a batch", COUNT)),
         width=12,
@@ -167,7 +167,7 @@ def _list_memory() -> Panel:
             Column("Of", sum_held("accelerator_memory_total_bytes{@host}"), BYTES),
         ),
         sort_by="Peak",
-        empty="no batch size, and no accelerator of a rank, is known",
+        empty="No batch size, and no accelerator of a rank, is known",
     )
 
 
@@ -177,13 +177,13 @@ def _draw_flops() -> Panel:
         About(
             "The share of the devices' peak that the model's own operations take: mean and worst"
             " rank.",
-            "0.3 to 0.5 for large transformers, less for small models.",
+            "30 to 50 % for large transformers, less for small models.",
             "see the verdict: what is neither wait nor throttling is small kernels and copies.",
         ),
         over_time("avg(training_model_flops_utilization_ratio{@rank})", "mean of ranks"),
         over_time("min(training_model_flops_utilization_ratio{@rank})", "worst rank"),
         unit=RATIO,
-        empty="no FLOPs of the model told",
+        empty="No FLOPs of the model told",
         least=0,
         most=1,
         width=12,

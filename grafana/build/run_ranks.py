@@ -18,7 +18,7 @@ from grafana.build.panels import (
 )
 from grafana.build.parts import ACCELERATORS, HOST
 from grafana.build.queries import over_time
-from grafana.build.run_verdict import RANK, STATES, tell_state
+from grafana.build.run_verdict import RANK, STATES, tell_rank_state, tell_state
 
 # What ranks do on their own; in the backward pass all wait for the slowest.
 _OWN: Final = "data_wait|h2d|forward|optimizer"
@@ -68,7 +68,7 @@ def _list_ranks() -> Panel:
         columns=(
             Column(
                 "State",
-                f"max by ({by}) (({tell_state('15m', RANK)})"
+                f"max by ({by}) ({tell_rank_state()}"
                 f" * on ({RANK}) group_left (host_pid, gpu_uuid) training_rank_info{{@rank}})",
                 states=STATES,
                 look="color-text",
@@ -102,7 +102,7 @@ def _list_ranks() -> Panel:
             ),
         ),
         sort_by="Slowdown",
-        empty="no rank is there now",
+        empty="No rank is there now",
         height=9,
     )
 
@@ -118,7 +118,7 @@ def _show_hosts() -> Panel:
         ),
         over_time(tell_state(by="job, instance"), "{{instance}}"),
         states=STATES,
-        empty="no run in this range",
+        empty="No run in this range",
         height=7,
     )
 
@@ -140,7 +140,7 @@ def _draw_slowdown() -> Panel:
             "rank {{rank}} {{phase}} {{instance}}",
         ),
         unit=TIMES,
-        empty="one rank alone, or no phases marked",
+        empty="One rank alone, or no phases marked",
         width=12,
         decimals=2,
         calcs=("lastNotNull", "mean", "max"),
@@ -167,7 +167,7 @@ def _draw_own_time() -> Panel:
             for name, operator in figures
         ),
         unit=SECONDS,
-        empty="no phases of steps are marked",
+        empty="No phases of steps are marked",
         least=0,
         width=12,
     )

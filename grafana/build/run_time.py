@@ -51,7 +51,7 @@ def _draw_steps() -> Panel:
             for share in (0.5, 0.95, 0.99)
         ),
         unit=SECONDS,
-        empty="no step was done",
+        empty="No step was done",
         least=0,
     )
 
@@ -68,7 +68,7 @@ def _spread_steps() -> Panel:
             "sum by (le) (increase(training_step_duration_seconds_bucket{@rank}[$__rate_interval]))"
         ),
         unit=SECONDS,
-        empty="no step was done",
+        empty="No step was done",
     )
 
 
@@ -87,7 +87,7 @@ def _draw_slowdown() -> Panel:
         over_time(f"{ratio:g} * max(run:training_step_seconds:median6h{{@run}})", "alert above"),
         over_time("max(batch_processing_time{@run})", "latest step"),
         unit=SECONDS,
-        empty="no step was done",
+        empty="No step was done",
         least=0,
         overrides=(dash_series("alert above", WARNING),),
     )
@@ -109,7 +109,7 @@ def _draw_parts() -> Panel:
         ),
         *(over_time(f"avg({metric}{{@rank}})", part) for metric, part in parts),
         unit=SECONDS,
-        empty="no parts of a step are marked",
+        empty="No parts of a step are marked",
         least=0,
         overrides=colour_phases(),
     )
@@ -124,14 +124,14 @@ def _draw_goodput() -> Panel:
         About(
             "The share of all ranks' time that goes into steps, and into steps without their wait"
             " for data.",
-            "both near 1.",
+            "both near 100 %.",
             "what is missing above is validation, checkpoints and starting, what lies between the"
             " lines is the data loader.",
         ),
         over_time(f"sum({steps}) / ({every} > 0)", "in steps"),
         over_time(f"sum({work}) / ({every} > 0)", "in steps, not waiting for data"),
         unit=RATIO,
-        empty="no phases told",
+        empty="No phases told",
         least=0,
         most=1,
         calcs=("lastNotNull", "mean", "min"),
@@ -149,7 +149,7 @@ def _draw_losses() -> Panel:
         over_time("sum(increase(training_lost_seconds_total{@run}[$__rate_interval]))", "time"),
         over_time("sum(increase(training_lost_steps_total{@run}[$__rate_interval]))", "steps"),
         unit=SECONDS,
-        empty="the run was not seen from its start",
+        empty="The run was not seen from its start",
         least=0,
         is_bars=True,
         calcs=("lastNotNull", "max"),

@@ -69,7 +69,7 @@ def _draw_pace() -> Panel:
         over_time(PACE, "all ranks"),
         over_time(f"{limit('training_throughput_drop:ratio'):g} * sum({usual})", "alert below"),
         unit=SAMPLES_PER_SECOND,
-        empty="no batch size told",
+        empty="No batch size told",
         least=0,
         overrides=(dash_series("alert below", WARNING),),
     )
@@ -91,7 +91,7 @@ def _draw_phases() -> Panel:
             "{{phase}}",
         ),
         unit=RATIO,
-        empty="no phases told",
+        empty="No phases told",
         least=0,
         most=1,
         is_stacked=True,
@@ -121,7 +121,7 @@ def _draw_waiting() -> Panel:
         over_time("max(run:training_data_wait:ratio10m{@run})", "worst rank, mean of 10 min"),
         unit=RATIO,
         steps=((None, OK), (limit("data_loader_bottleneck:wait_ratio"), WARNING)),
-        empty="nobody marks the wait for data",
+        empty="Nobody marks the wait for data",
         least=0,
         most=1,
     )
@@ -131,26 +131,22 @@ def _draw_busy() -> Panel:
     gpu, hpu = (
         limit(f"{kind}_low_utilization:utilization_percent") / 100 for kind in ("gpu", "hpu")
     )
-    busy = (
-        "rate(accelerator_busy_seconds_total{@host}[$__rate_interval])"
-        " or accelerator_utilization_ratio{@host}"
-        " unless on (job, instance, uuid) accelerator_busy_seconds_total{@host}"
-    )
+    busy = "accelerator:busy:ratio5m{@host}"
     return timeseries(
         "Accelerator busy",
         About(
-            f"The share of time in which each accelerator of the run computed; of many, the"
+            f"The share of 5 minutes in which each accelerator of the run computed; of many, the"
             f" {MOST_LINES} least busy.",
-            f"above {gpu:.0%} on GPUs and {hpu:.0%} on HPUs, all alike.",
+            f"above {gpu * 100:g} % on GPUs and {hpu * 100:g} % on HPUs, all alike.",
             "low with much wait for data is input-bound; lower than its neighbours waits for them.",
         ),
         over_time(
-            pick_devices(busy, "accelerator_utilization_ratio{@host}", "bottomk"),
+            pick_devices(busy, busy, "bottomk"),
             "{{kind}} {{device}} {{instance}}",
         ),
         unit=RATIO,
         steps=((None, OK), *sorted(((hpu, WARNING), (gpu, WARNING)))),
-        empty="no accelerator that the run holds",
+        empty="No accelerator that the run holds",
         least=0,
         most=1,
         width=6,
@@ -173,7 +169,7 @@ def _draw_cpu() -> Panel:
         ),
         over_time(on_hosts(busy), "{{instance}}"),
         unit=RATIO,
-        empty="the machines tell no CPU time",
+        empty="The machines tell no CPU time",
         least=0,
         most=1,
         width=6,
@@ -197,7 +193,7 @@ def _draw_disk() -> Panel:
             "{{instance}}",
         ),
         unit=BYTES_PER_SECOND,
-        empty="the machines have no disks of their own",
+        empty="The machines have no disks of their own",
         least=0,
         width=6,
         calcs=("lastNotNull", "mean"),
@@ -218,7 +214,7 @@ def _draw_network() -> Panel:
             "{{instance}} {{direction}}",
         ),
         unit=BYTES_PER_SECOND,
-        empty="the machines tell no network traffic",
+        empty="The machines tell no network traffic",
         least=0,
         width=6,
         calcs=("lastNotNull", "mean"),

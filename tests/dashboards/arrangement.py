@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.dashboards.boards import Board, Panel
+from tests.dashboards.boards import Board, Panel, Question
 from tests.dashboards.findings import Fault, View
 
 Faults = Iterator[Fault]
@@ -116,10 +116,14 @@ def check_cost(view: View) -> Faults:
 
 
 def count_queries(board: Board) -> int:
-    """Count what a board asks when it opens: variables, annotations, panels of open rows."""
-    return sum(
-        question.panel is None or not question.panel.is_closed for question in board.questions
-    )
+    """Count what a board asks when it opens: variables, annotations that are on, open rows."""
+    return sum(_is_asked_at_once(question) for question in board.questions)
+
+
+def _is_asked_at_once(question: Question) -> bool:
+    if question.kind == "annotation":
+        return bool(question.json.get("enable"))
+    return question.panel is None or not question.panel.is_closed
 
 
 def check_times(view: View) -> Faults:

@@ -30,6 +30,7 @@ _MOMENTS = {
     "training_checkpoint_last_timestamp_seconds": (UNKNOWN, False),
     "training_process_end_timestamp_seconds": (CRITICAL, True),
 }
+_OF_OOM_KILLS = "trainvitals-containers"
 _OOM_KILLS = ("host_oom_kills_total", "container_oom_kills_total")
 
 
@@ -78,7 +79,10 @@ def check_settings(view: View) -> Faults:
 
 
 def check_alert_regions(view: View) -> Faults:
-    """Firing alerts are drawn over every graph, as regions with name and severity."""
+    """Firing alerts are drawn over every graph, as regions with name and severity.
+
+    Those that a board is about are drawn at once, others may wait until somebody asks.
+    """
     for board in view.boards:
         regions = [one for one in board.questions if _shows_alerts(one, board)]
         if not regions:
@@ -87,14 +91,14 @@ def check_alert_regions(view: View) -> Faults:
             said = (question.json.get("titleFormat"), question.json.get("textFormat", ""))
             if said[0] != "{{alertname}}" or "{{severity}}" not in said[1]:
                 yield Fault(question.place, "does not say alert and severity")
-            if not question.json.get("enable"):
-                yield Fault(question.place, "is off before somebody asks")
+        if regions and not any(question.json.get("enable") for question in regions):
+            yield Fault(regions[0].place, "is off before somebody asks")
 
 
 def _shows_alerts(question: Question, board: Board) -> bool:
     node = parse(question, board) if question.kind == "annotation" else None
     while isinstance(node, AggregateExpr) or (
-        isinstance(node, BinaryExpr) and str(node.op) in ("and", "unless")
+        isinstance(node, BinaryExpr) and str(node.op) in ("and", "or", "unless")
     ):
         node = children(node)[-1 if isinstance(node, AggregateExpr) else 0]
     if not isinstance(node, VectorSelector) or question.json.get("useValueForTime"):
@@ -131,7 +135,7 @@ def _find_shown(node: Node | None) -> set[str]:
 
 
 def check_oom_kills(view: View) -> Faults:
-    """What the kernel killed for memory is red on every board."""
+    """What the kernel killed for memory is red on every board, and off but where it is the question."""
     for board in view.boards:
         asked = [one for one in board.questions if one.kind == "annotation"]
         kills = [one for one in asked if any(name in one.expr for name in _OOM_KILLS)]
@@ -140,3 +144,7 @@ def check_oom_kills(view: View) -> Faults:
         for question in kills:
             if question.json.get("iconColor") != CRITICAL:
                 yield Fault(question.place, f"is not {CRITICAL}")
+            if question.json.get("enable") != (board.uid == _OF_OOM_KILLS):
+                yield Fault(
+                    question.place, f"is on elsewhere than on {_OF_OOM_KILLS}, or off there"
+                )

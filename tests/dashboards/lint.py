@@ -79,7 +79,7 @@ OF_BOARDS = (
     Check("uneditable-dashboard", boardwide.check_settings, "see layout.describe_board"),
     Check("times", arrangement.check_times, "see Board.since and Board.refresh"),
     Check("menu", wording.check_family, "see layout.describe_board"),
-    Check("alert-regions", boardwide.check_alert_regions, "add parts.ALERT_REGIONS"),
+    Check("alert-regions", boardwide.check_alert_regions, "add parts.mark_alerts"),
     Check("moments", boardwide.check_moments, "add parts.RUN_STARTS, RUN_DEATHS, CHECKPOINTS"),
     Check("oom-kills", boardwide.check_oom_kills, "add parts.OOM_KILLS"),
     Check("annotation-texts", wording.check_annotation_texts, "name labels of the query"),

@@ -24,7 +24,7 @@ from grafana.build.panels import (
     table,
     timeseries,
 )
-from grafana.build.queries import count_up_to, encode, in_buckets, now, over_time
+from grafana.build.queries import encode, in_buckets, now, over_time
 from tests.dashboards.boards import Board, Json
 from tests.dashboards.boardwide import BOARDS
 from tests.dashboards.catalogue import add_alerts
@@ -92,13 +92,14 @@ def make_board(uid: str, title: str) -> Board:
         "Runs, by the name that they gave themselves",
         is_multiple=not is_run,
     )
+    kills = dataclasses.replace(parts.OOM_KILLS, is_enabled=uid == parts.CONTAINERS)
     moments = (parts.RUN_STARTS, parts.RUN_DEATHS, parts.CHECKPOINTS)
     written = Written(
         uid=uid,
         title=title,
         question="What is wrong?",
         variables=(parts.JOB, parts.HOSTS if is_fleet or is_run else parts.ONE_HOST, run),
-        annotations=(parts.ALERT_REGIONS, parts.OOM_KILLS, *moments),
+        annotations=(parts.mark_alerts("@host"), kills, *moments),
         rows=(_write_now(), _write_cards(), _write_details()),
         since="now-6h" if is_run else "now-1h",
         refresh="1m" if is_fleet else "30s",
@@ -184,7 +185,11 @@ def _write_cards() -> Row:
 
 def _write_details() -> Row:
     states = encode("accelerator_state{@host", "state", _STATES, "instance, kind, device")
-    buckets = count_up_to("accelerator_utilization_ratio{@host}", (0.5, 1.0))
+    busy = "accelerator_utilization_ratio{@host}"
+    buckets = (
+        f'label_replace(sum({busy} <= bool 0.5), "le", "0.5", "", "")'
+        f' or label_replace(count({busy}), "le", "+Inf", "", "")'
+    )
     return Row(
         "Details",
         (

@@ -214,6 +214,7 @@ BROKEN = [
     ("moments", lambda boards: boards[1]["annotations"]["list"].pop(), "no annotation shows training_"),
     ("oom-kills", annotation(2, expr="up{}"), "Vitals / Fleet: no annotation shows OOM kills"),
     ("oom-kills", annotation(2, iconColor="blue"), "annotation > OOM kills: is not red"),
+    ("oom-kills", annotation(2, enable=True), "annotation > OOM kills: is on elsewhere"),
     ("annotation-texts", annotation(3, textFormat="{{card}}"), "annotation > Starts: says card"),
     ("template-datasource", variable(0, name="ds"), "its first variable is not the data source"),
     ("template-job", variable(1, name="jobs"), "Vitals / Fleet: has no variable job"),

@@ -37,6 +37,15 @@ EXPLAINED_NUMBERS: Mapping[float, str] = {
     100: "per cent of a ratio",
 }
 
+# Rules whose numbers are names, and of what.
+NUMBERS_THAT_NAME: Mapping[str, str] = {
+    "run:rank_state:number": "states, by grafana/build/run_verdict.py",
+    "run:training_state:number": "states, by grafana/build/run_verdict.py",
+    "run:training_verdict:number": "states, by grafana/build/run_verdict.py",
+    "accelerator:verdict:number": "states, by grafana/build/run_verdict.py",
+    "instance:accelerators_busy:bucket": "the buckets of a histogram",
+}
+
 # Rules that aggregate `by`, or whose series do not keep the labels of a target, and why.
 AGGREGATED_BY: Mapping[str, str] = {
     "ExporterJobDown": "is about all targets of a job; keeps the labels by which alerts are routed",
@@ -182,9 +191,10 @@ def check_labels_of_target(house: House) -> Complaints:
 
 
 def check_numbers(house: House) -> Complaints:
-    """No limit stands in an expression: a number is 0, 1 or one that is explained."""
+    """No limit stands in an expression: a number is 0, 1, one that is explained or one that names."""
     allowed = (0, 1, *EXPLAINED_NUMBERS)
-    for rule in (rule for rule in house.book.rules if not is_threshold(rule.name)):
+    judged = (rule for rule in house.book.rules if rule.name not in NUMBERS_THAT_NAME)
+    for rule in (rule for rule in judged if not is_threshold(rule.name)):
         for node in walk(rule.parse()):
             if isinstance(node, NumberLiteral) and abs(node.val) not in allowed:
                 yield f"{rule.name}: {write(node)} is neither a threshold nor explained"

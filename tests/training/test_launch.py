@@ -327,6 +327,7 @@ def test_what_the_caller_gives_may_be_text():
     [
         ("  unet v2 ", "unet v2"),
         ("group/run", "group_run"),
+        ("it`s", "it_s"),
         ("a\nb\x00c\x7f", "a_b_c_"),
         ("größe-π", "größe-π"),
         ("bad\udcff", "bad_"),
@@ -335,7 +336,7 @@ def test_what_the_caller_gives_may_be_text():
     ],
 )
 def test_names_are_made_printable(text: str, name: str):
-    """Control characters and slashes are replaced, and what is too long is cut."""
+    """Control characters, slashes and backticks are replaced, and what is too long is cut."""
     assert clean_name(text) == name
 
 

@@ -29,7 +29,7 @@ _PART_OF_TIME = re.compile(r"(\d+)([wdhm])")
 _MINUTES = {"w": 7 * 24 * 60, "d": 24 * 60, "h": 60, "m": 1}
 # Comments, and names of labels: in strings, braces and behind keywords; what is left and is not called is a metric.
 _NO_METRIC = re.compile(
-    r"#.*|\{[^}]*\}|\"[^\"]*\"|\b(?:on|ignoring|by|without|group_left|group_right)\s*\([^)]*\)"
+    r"#.*|\{(?:\"[^\"]*\"|[^}\"])*\}|\"[^\"]*\"|\b(?:on|ignoring|by|without|group_left|group_right)\s*\([^)]*\)"
 )
 _METRIC = re.compile(r"(?<![\w:])[a-zA-Z_:][\w:]*(?![\w:]*\s*\()")
 _OPERATORS = frozenset(

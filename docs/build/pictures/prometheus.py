@@ -73,6 +73,13 @@ class Prometheus:
             where = self._address.geturl()
             raise AskingError(f"no Prometheus answers at {where}: {error}") from None
 
+    def close(self) -> None:
+        """Close the connection of this thread."""
+        connection = getattr(self._own, "connection", None)
+        if connection is not None:
+            connection.close()
+        self._own.connection = None
+
     def _post(self, request: Request) -> tuple[int, bytes]:
         connection = self._connect()
         path = f"{self._address.path.rstrip('/')}/api/v1/{request.path}"

@@ -140,13 +140,15 @@ def read_launch(
 
 
 def clean_name(text: str) -> str:
-    """Make a run's name of any text: printable, without "/", at most 80 bytes of UTF-8.
+    """Make a run's name of any text: printable, without "/" and "`", at most 80 bytes of UTF-8.
+
+    A backtick would end the quotes between which boards put the name into their queries.
 
     A name that is cut ends in a checksum of the whole, so that two names that differ only at their
     ends stay two. White space alone is the empty name.
     """
     name = "".join(
-        letter if letter.isprintable() and letter != "/" else "_" for letter in text.strip()
+        letter if letter.isprintable() and letter not in "/`" else "_" for letter in text.strip()
     )
     data = name.encode()
     if len(data) <= _MOST_NAME_BYTES:

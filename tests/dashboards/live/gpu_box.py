@@ -17,14 +17,15 @@ from tests.trainers import SOURCE_ROOT
 GIB = 1 << 30
 HW_THERMAL = 0x40
 SW_POWER_CAP = 0x4
-LLAMA = "llama+lora"  # a plus means something else in a regular expression
+# Each of these means something else in a regular expression, a string of PromQL or an address.
+LLAMA = r"""it's "llama"+lora {7b|8b} \d (é) $run 50% #1&2"""
 _LOOP = Path(__file__).with_name("training_loop.py")
 
 
 class GpuBox(Machine):
     """Eight H100 under load, of which four are in trouble, three runs, and five containers.
 
-    `llama+lora` trains on two ranks and was restarted once, `vit` finishes, `unet` diverges and is
+    The llama trains on two ranks and was restarted once, `vit` finishes, `unet` diverges and is
     killed by the kernel with its container, `lab-loader-1` fails and is restarted.
     """
 

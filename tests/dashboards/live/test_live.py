@@ -5,13 +5,13 @@ Nothing is drawn here, so what Grafana makes of the answers is not tried.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
 
 from tests.dashboards.live.breakages import BREAKAGES, make_board
 from tests.dashboards.live.choosing import choose
+from tests.dashboards.live.clicking import click, list_clicks, list_rows, open_address, read_states
 from tests.dashboards.live.expectations import Expectations, View, read_expectations
 from tests.dashboards.live.gpu_box import LLAMA
 from tests.dashboards.live.grafana import ask_board
@@ -19,15 +19,19 @@ from tests.dashboards.live.judging import OF_A_FLEET, judge
 from tests.dashboards.live.showing import count_series, group_by_panel
 from tests.dashboards.live.visits import Visits
 
-pytestmark = [
-    pytest.mark.timeout(240),  # a minute is recorded, and nobody else may be idle
-    pytest.mark.long,
-    pytest.mark.skipif(
-        os.environ.get("TRAINVITALS_TEST_LONG") != "1",
-        reason="a minute and a half: run it with `make test-long`",
-    ),
-]
+# A minute is recorded, and the machine may be busy with something else.
+pytestmark = pytest.mark.timeout(240)
 
+# Where clicks on a view lead, at least.
+_LEADS = {
+    "fleet-everything": {"trainvitals-run", "trainvitals-host", "trainvitals-accelerators"},
+    "run-running": {"trainvitals-host", "trainvitals-accelerators"},
+    "run-killed": {"trainvitals-host"},
+    "accelerators-gpu-box": {"trainvitals-run", "trainvitals-accelerators"},
+    "host-gpu-box": {"trainvitals-run", "trainvitals-containers"},
+    "containers-gpu-box": {"trainvitals-run", "trainvitals-accelerators"},
+}
+_GONE = "gone:9200"  # it never answered, so no board has anything of it
 _EXPECTATIONS = read_expectations()
 _VIEWS = pytest.mark.parametrize("view", _EXPECTATIONS.views, ids=str)
 _BOARDS = pytest.mark.parametrize("uid", dict.fromkeys(view.board for view in _EXPECTATIONS.views))
@@ -107,6 +111,119 @@ def test_variables_offer_what_there_is(visits):
         "lab-train-1",
         "unet.v2",
     ]
+
+
+class Walk:
+    """Somebody who begins on the first screen of the fleet and clicks.
+
+    What they come to is among what the board's variables offer, or the visit fails.
+    """
+
+    def __init__(self, visits: Visits, boards) -> None:
+        self._visits, self._boards = visits, boards
+        self.arrive("trainvitals-fleet", {})
+
+    def arrive(self, uid: str, chosen: dict[str, str]) -> None:
+        """Look at a board."""
+        self.uid, self.chosen = uid, chosen
+        self._answers = self._visits.visit(View(uid, f"walk{chosen}", chosen, "either"))
+
+    def find(self, row: str, title: str):
+        """Give a panel of the board."""
+        (panel,) = (
+            one
+            for one in self._boards[self.uid].panels
+            if (one.place.row, one.title) == (row, title)
+        )
+        return panel
+
+    def read(self, row: str, title: str) -> list[dict[str, str]]:
+        """Read a table."""
+        return list_rows(self.find(row, title), self._answers)
+
+    def read_stat(self, title: str) -> str:
+        """Read a stat of the first line: its text, or its number."""
+        panel = self.find("Now", title)
+        (value,) = (
+            series.samples[-1][1]
+            for answer in self._answers
+            if answer.question.panel is panel
+            for series in answer.series
+        )
+        return read_states(panel)[""].get(value, f"{value:g}")
+
+    def click(self, row: str, title: str, column: str, **wanted: str) -> None:
+        """Click on a cell of the row that is as wanted."""
+        (line,) = (one for one in self.read(row, title) if wanted.items() <= one.items())
+        self.arrive(*click(self.find(row, title), column, line))
+
+    def click_stat(self, title: str) -> None:
+        """Click on a stat that leads on."""
+        (link,) = self.find("Now", title).json["links"]
+        self.arrive(*open_address(link["url"], self.chosen))
+
+
+def test_three_clicks_lead_from_the_fleet_to_the_reason(visits, boards):
+    """Which run is in trouble, on which machine, and why: unet, on gpu-box, for want of memory."""
+    walk = Walk(visits, boards)
+    assert [one["Run"] for one in walk.read("Runs", "Runs") if one.get("State") == "died"] == [
+        "unet"
+    ]
+    walk.click("Runs", "Runs", "Run", State="died")
+    assert (walk.uid, walk.chosen["run"]) == ("trainvitals-run", "unet")
+    assert walk.chosen["instance"] == "gpu-box:9200"
+    assert (walk.read_stat("State"), walk.read_stat("Verdict")) == ("died", "died")
+    assert [one["Host"] for one in walk.read("Now", "Ranks in trouble") if one.get("State")] == [
+        "gpu-box:9200"
+    ]
+    walk.click("Now", "Ranks in trouble", "Host", State="died")
+    assert (walk.uid, walk.chosen) == ("trainvitals-host", {"instance": "gpu-box:9200"})
+    assert float(walk.read_stat("OOM kills, 24 h")) > 0
+    walk.click_stat("OOM kills, 24 h")
+    assert (walk.uid, walk.chosen) == ("trainvitals-containers", {"instance": "gpu-box:9200"})
+    deaths = walk.read("States and deaths", "Last deaths")
+    assert {"Container": "unet.v2", "Memory": "own limit"}.items() <= max(
+        deaths, key=lambda one: "Memory" in one
+    ).items()
+
+
+def test_a_click_on_a_run_with_an_odd_name_opens_that_run(visits, boards):
+    """Its name is escaped in the address and in every query, and there is nothing of others."""
+    walk = Walk(visits, boards)
+    walk.click("Runs", "Runs", "Run", Run=LLAMA)
+    assert (walk.uid, walk.chosen) == (
+        "trainvitals-run",
+        {"instance": "gpu-box:9200", "run": LLAMA},
+    )
+    assert walk.read_stat("State") in ("training", "validation", "checkpoint")
+    walk.arrive("trainvitals-fleet", {})
+    walk.click("Attention", "Firing alerts", "Run", Run="unet", Alert="TrainingRunLost")
+    assert (walk.uid, walk.chosen) == ("trainvitals-run", {"run": "unet"})
+
+
+@_VIEWS
+def test_every_link_leads_to_what_its_board_offers(visits, boards, view: View):
+    """Whatever row, line or stat is clicked: the values are among those of the board's variables."""
+    answers = visits.visit(view)
+    chosen = {name: value for name, value in view.wanted.items() if name in ("instance", "run")}
+    clicks = {
+        (uid, tuple(variables.items()))
+        for panel in boards[view.board].panels
+        for uid, variables in list_clicks(panel, answers, chosen)
+        if variables.get("instance") != _GONE
+    }
+    for uid, variables in clicks:
+        assert uid in boards
+        visits.look_at(uid, dict(variables))  # or it says what cannot be chosen
+    assert {uid for uid, _ in clicks} >= _LEADS.get(str(view), set())
+
+
+def test_a_lost_card_is_two_clicks_away(visits, boards):
+    """From the worst accelerators to the device, and from there to the machine's alerts."""
+    walk = Walk(visits, boards)
+    walk.click("Attention", "Worst accelerators", "Host", State="lost")
+    assert (walk.uid, walk.chosen) == ("trainvitals-host", {"instance": "gpu-box:9200"})
+    assert "AcceleratorLost" in {one["Alert"] for one in walk.read("Now", "Firing alerts")}
 
 
 @pytest.mark.parametrize("board", ["accelerators", "host"])

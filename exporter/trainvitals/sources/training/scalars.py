@@ -256,5 +256,10 @@ class RunScalars:
 
 
 def _clean(name: str) -> str:
-    """Make a path fit for a label; bytes that are no text would be one and the same there."""
-    return "".join(c if c.isprintable() else "_" for c in name[-_MOST_RUN_CHARACTERS:])
+    """Make a path fit for a label; bytes that are no text would be one and the same there.
+
+    A backtick would end the quotes between which boards put the name into their queries.
+    """
+    return "".join(
+        c if c.isprintable() and c != "`" else "_" for c in name[-_MOST_RUN_CHARACTERS:]
+    )
