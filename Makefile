@@ -8,7 +8,7 @@ READY := .venv/.installed-dev
 STATE := .state
 
 .DEFAULT_GOAL := help
-.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-long mutants lint format bench docs dashboards golden clean install-service uninstall-service
+.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-long mutants lint format bench docs dashboards pictures golden clean install-service uninstall-service
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,16 @@ docs: $(READY) ## Write docs/metrics.md, docs/alerts.md and docs/diagnosis.md an
 
 dashboards: $(INSTALLED) ## Write grafana/dashboards anew from grafana/build
 	@$(BIN)/python -m grafana.build
+
+pictures: $(READY) ## Draw docs/pictures anew from a demo of its own (PICTURES_FLAGS="--open Ranks run")
+	@$(with_prometheus) set -e; \
+	port=$$($(BIN)/python -c 'from demo.stack import find_lasting_port as find; print(find())'); \
+	trap '$(BIN)/python -m demo down --state-dir $(STATE)/pictures' EXIT; \
+	trap 'exit 130' INT TERM; \
+	$(BIN)/python -m demo up --state-dir $(STATE)/pictures --prometheus-port=$$port; \
+	$(BIN)/python -m docs.build.pictures --prometheus http://127.0.0.1:$$port --scrape-interval 15s \
+		--set run=bert-large --set accelerators.instance=atlas --set host.instance=orion \
+		--set containers.instance=orion --off Alerts --off 'OOM kills' $(PICTURES_FLAGS)
 
 golden: $(READY) ## Write tests/golden anew; read the diff
 	$(BIN)/pytest -q -k golden --update-golden

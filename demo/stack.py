@@ -9,10 +9,13 @@ past are apart. And an alert that has held for long enough before the start does
 from __future__ import annotations
 
 import os
+import random
+import re
 import shutil
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,13 +24,18 @@ from demo.history import LOOKBACK, STEP_SECONDS, Past, list_moments
 from demo.machine import Machine
 from demo.machines import build_machines
 from demo.rules import PastOfRules, Tools
-from trainvitals.drill.pipeline import find_free_port
 from trainvitals.errors import StackError
 from trainvitals.stack.debian import find_program
 from trainvitals.stack.lineup import Supply, plan_programs
 from trainvitals.stack.native import take_down
 from trainvitals.stack.ports import refuse_taken_ports
-from trainvitals.stack.programs import HOST, Program, recall_programs, remember_programs
+from trainvitals.stack.programs import (
+    HOST,
+    Program,
+    fetch,
+    recall_programs,
+    remember_programs,
+)
 from trainvitals.stack.prometheus import list_alerts
 from trainvitals.stack.readiness import wait_until_all_work
 from trainvitals.stack.settings import Settings
@@ -39,15 +47,21 @@ ROOT = Path(__file__).parents[1]
 EXPORTER_PORT, PROMETHEUS_PORT, ALERTMANAGER_PORT, GRAFANA_PORT = 19_200, 19_090, 19_093, 13_000
 PAST_SECONDS = 6 * 3600
 
+_LASTING_PORTS = range(20_000, 32_000)  # the kernel begins at 32768
+
 _SCRAPE, _SLOWER = "scrape_interval: 5s", "scrape_interval: 15s"
 _TIME, _LONGER = "timeInterval: 5s", "timeInterval: 15s"
 _FLAGS = (f"--query.lookback-delta={LOOKBACK}", "--rules.alert.for-grace-period=15s")
 _LOCK, _MARK = "lock", "made-by-the-demo"
 _PATIENCE_SECONDS = 120.0
-# More than it takes to write as much of the past.
+# More than it takes to write as much of the past, unless what was written before took less.
 _AHEAD_SECONDS = 15.0
-# Rules are evaluated every 15 s; at the second time Prometheus knows since when alerts have held.
-_ALERTS_SECONDS, _STEADY_SECONDS = 90.0, 20.0
+# After the second evaluation of a group Prometheus takes up since when its alerts have held, and at
+# the third they fire. An evaluation is counted as it begins, so the third is over at the fourth.
+_ALERTS_SECONDS, _EVALUATIONS = 90.0, 4
+_EVALUATIONS_TOLD = re.compile(
+    r"^prometheus_rule_group_iterations_(missed_)?total\{(.*)\} (\S+)$", re.MULTILINE
+)
 
 Report = Callable[[str], None]
 
@@ -142,16 +156,20 @@ def wait_for_alerts(programs: Sequence[Program]) -> tuple[str, ...]:
     if prometheus is None:
         return ()
     deadline = time.monotonic() + _ALERTS_SECONDS
-    firing, since = frozenset[str](), time.monotonic()
-    while time.monotonic() < deadline and time.monotonic() < since + _STEADY_SECONDS:
-        alerts = list_alerts(prometheus.port, prometheus.host)
-        now = frozenset(
-            each.name for each in alerts if each.state == "firing" and each.severity != "none"
-        )
-        if not now <= firing or not firing:
-            firing, since = firing | now, time.monotonic()
-        time.sleep(1)
+    while time.monotonic() < deadline and not _has_judged(prometheus):
+        time.sleep(0.5)
+    alerts = list_alerts(prometheus.port, prometheus.host)
+    firing = {each.name for each in alerts if each.state == "firing" and each.severity != "none"}
     return tuple(sorted(firing))
+
+
+def _has_judged(prometheus: Program) -> bool:
+    """Tell whether every group of rules was evaluated often enough for its alerts to fire."""
+    page = fetch(prometheus.port, "/metrics", host=prometheus.host) or b""
+    counts = Counter[str]()
+    for missed, group, count in _EVALUATIONS_TOLD.findall(page.decode("utf-8", "replace")):
+        counts[group] += -int(float(count)) if missed else int(float(count))
+    return bool(counts) and min(counts.values()) >= _EVALUATIONS
 
 
 def list_addresses(programs: Sequence[Program]) -> dict[str, str]:
@@ -222,13 +240,14 @@ def _write_past(machines: Sequence[Machine], wishes: Wishes, tools: Tools, repor
     report(f"writing {wishes.past_seconds / 3600:g} hours of the past of {len(machines)} machines")
     since, until = time.time() - wishes.past_seconds, time.time()
     while True:
-        moments = list_moments(since, until)
+        began, moments = time.monotonic(), list_moments(since, until)
         past.write(moments)
         rules.write(moments)
         if time.time() <= until:
             break
         # Machines whose story is known may be told of ahead of time.
-        since, until = moments[-1] + 1, _round_up(time.time() + _AHEAD_SECONDS)
+        ahead = min(_AHEAD_SECONDS, time.monotonic() - began)
+        since, until = moments[-1] + 1, _round_up(time.time() + ahead)
     shutil.rmtree(directory)
     time.sleep(max(0.0, until - time.time()))
 
@@ -293,10 +312,28 @@ def _pick(wanted: int | None, usual: int) -> int:
     """Give the port that is wanted; where none is, the usual one if it is free, else a free one."""
     if wanted is not None:
         return wanted
+    return usual if _is_free(usual) else find_lasting_port()
+
+
+def find_lasting_port() -> int:
+    """Give a port that nothing listens on, nor will before the past is written.
+
+    It is none of those that the kernel gives to connections and to whoever asks for any.
+
+    Raises:
+        StackError: There is none.
+    """
+    for port in random.sample(_LASTING_PORTS, len(_LASTING_PORTS)):
+        if _is_free(port):
+            return port
+    raise StackError("no port of 127.0.0.1 is free: name some with --exporter-port and the like")
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, usual))
+            probe.bind((HOST, port))
         except OSError:
-            return find_free_port()
-    return usual
+            return False
+    return True

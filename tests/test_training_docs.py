@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,10 +83,18 @@ def test_each_program_is_known():
     assert PROGRAMS.keys() == STEPS.keys()
 
 
+@pytest.fixture(scope="module")
+def run_dirs(tmp_path_factory):
+    """Give the run directory of each program, to come; most of their time is importing."""
+    places = {run: tmp_path_factory.mktemp(run) for run in STEPS}
+    with ThreadPoolExecutor(2) as pool:
+        yield {run: pool.submit(run_program, PROGRAMS[run], places[run]) for run in STEPS}
+
+
 @pytest.mark.parametrize("run", STEPS)
-def test_a_program_of_the_page_runs(run, tmp_path):
+def test_a_program_of_the_page_runs(run, run_dirs):
     """It trains to its end, and its run file has all steps under the run's name."""
-    (file,) = run_program(PROGRAMS[run], tmp_path).iterdir()
+    (file,) = run_dirs[run].result().iterdir()
     record = decode(file.read_bytes())
     assert record.identity is not None
     assert record.identity.run == run

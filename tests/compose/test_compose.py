@@ -210,45 +210,6 @@ def test_a_second_start_leaves_what_runs(stack, started):
     assert [stack.inspect(service)["Id"] for service in SERVICES] == before
 
 
-def test_an_alert_reaches_a_receiver_on_the_host(stack, started):
-    """The watchdog's rule fires in Prometheus and Alertmanager sends it out of its container."""
-    # What Prometheus sends before it has found Alertmanager is lost, and sent again a minute later.
-    message = stack.receiver.wait_for(lambda each: each.path == "/deadman", 90)
-    assert message.names == ["Watchdog"]
-    assert message.status == "firing"
-
-
-def test_a_killed_container_comes_back(stack, started):
-    """Each is started again and gets healthy."""
-    for service in SERVICES:
-        # From outside: after `docker kill` the engine would leave it ended.
-        os.kill(stack.inspect(service)["State"]["Pid"], signal.SIGKILL)
-
-    def is_back(service):
-        container = stack.inspect(service)
-        return (
-            container["RestartCount"] == 1 and container["State"]["Health"]["Status"] == "healthy"
-        )
-
-    stack.wait_until(lambda: all(map(is_back, SERVICES)))
-    stack.wait_until(lambda: stack.query('up{job="trainvitals"} == 1'))
-
-
-def test_the_data_outlives_a_stop(stack, started):
-    """After `down` no container is left; after `up` old readings are there."""
-    then = time.time() - 5
-    before = stack.query('up{job="trainvitals"}', time=then)
-    assert before == {"machine-1": 1.0}
-    said = stack.run("down")
-    assert said.stdout == "stopped alertmanager, docker-proxy, exporter, grafana, prometheus\n"
-    assert stack.docker("ps", "--all", "--quiet", "--filter", f"name={stack.project}") == ""
-    assert json.loads(stack.run("status", "--json").stdout)["fine"] is False
-    assert stack.run("down").stdout == "nothing is running\n"
-    said = stack.run("up")
-    assert said.returncode == 0, said.stdout + said.stderr
-    assert stack.query('up{job="trainvitals"}', time=then) == before
-
-
 @pytest.mark.parametrize("override", OVERRIDES)
 def test_an_override_fits_the_file(stack, override):
     """Compose takes them together; a machine without the accelerators never gets them."""
@@ -346,3 +307,43 @@ def test_a_proxy_whose_socket_is_gone_starts_again(stack, started):
         )
 
     stack.wait_until(is_back)
+
+
+def test_an_alert_reaches_a_receiver_on_the_host(stack, started):
+    """The watchdog's rule fires in Prometheus and Alertmanager sends it out of its container."""
+    # What Prometheus sends before it has found Alertmanager is lost, and sent again a minute later:
+    # that minute passes while all tests run that leave Prometheus alone.
+    message = stack.receiver.wait_for(lambda each: each.path == "/deadman", 90)
+    assert message.names == ["Watchdog"]
+    assert message.status == "firing"
+
+
+def test_a_killed_container_comes_back(stack, started):
+    """Each is started again and gets healthy."""
+    for service in SERVICES:
+        # From outside: after `docker kill` the engine would leave it ended.
+        os.kill(stack.inspect(service)["State"]["Pid"], signal.SIGKILL)
+
+    def is_back(service):
+        container = stack.inspect(service)
+        return (
+            container["RestartCount"] == 1 and container["State"]["Health"]["Status"] == "healthy"
+        )
+
+    stack.wait_until(lambda: all(map(is_back, SERVICES)))
+    stack.wait_until(lambda: stack.query('up{job="trainvitals"} == 1'))
+
+
+def test_the_data_outlives_a_stop(stack, started):
+    """After `down` no container is left; after `up` old readings are there."""
+    then = time.time() - 5
+    before = stack.query('up{job="trainvitals"}', time=then)
+    assert before == {"machine-1": 1.0}
+    said = stack.run("down")
+    assert said.stdout == "stopped alertmanager, docker-proxy, exporter, grafana, prometheus\n"
+    assert stack.docker("ps", "--all", "--quiet", "--filter", f"name={stack.project}") == ""
+    assert json.loads(stack.run("status", "--json").stdout)["fine"] is False
+    assert stack.run("down").stdout == "nothing is running\n"
+    said = stack.run("up")
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert stack.query('up{job="trainvitals"}', time=then) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import json
 import os
 import signal
@@ -36,6 +37,7 @@ with socket.socket() as any_socket:
     fcntl.ioctl(any_socket, SIOCBRDELBR, struct.pack("16s", b"docker0"))
 """
 _MOST_SERIES_EACH = 25
+_NAME_SECONDS = 20.0
 _MIB = 1 << 20
 
 
@@ -290,17 +292,22 @@ def _scrape_in_time(exporter: ExporterProcess) -> Page:
     return page
 
 
-def _post(second: SecondEngine, path: str, body: object = None) -> dict[str, object]:
-    """Have the engine do something, much faster than by `docker`."""
+def _send(second: SecondEngine, path: str, body: object = None) -> tuple[int, bytes]:
+    """Have the engine do something, much faster than by `docker`, and give status and answer."""
     connection = UnixConnection(str(second.socket))
     try:
         headers = {"Content-Type": "application/json"}
         connection.request("POST", path, json.dumps(body or {}), headers)
         answer = connection.getresponse()
-        text = answer.read()
+        return answer.status, answer.read()
     finally:
         connection.close()
-    assert answer.status < 400, text
+
+
+def _post(second: SecondEngine, path: str, body: object = None) -> dict[str, object]:
+    """Have the engine do something, which must succeed."""
+    status, text = _send(second, path, body)
+    assert status < 400, text
     given: dict[str, object] = json.loads(text) if text else {}
     return given
 
@@ -315,10 +322,21 @@ def _bear(second: SecondEngine, image: str, name: str, script: str, *, waits: bo
     """Start a container that is removed at its end, and wait for that if asked."""
     host = {"AutoRemove": True, "NetworkMode": "none"}
     body = {"Image": image, "Cmd": ["sh", "-c", script], "HostConfig": host}
-    made = _post(second, f"/containers/create?name={name}", body)["Id"]
+    made = _create(second, name, body)
     _post(second, f"/containers/{made}/start")
     if waits:
-        _wait_for_removal(Stage(str(made), second.environment, image, socket=str(second.socket)))
+        _wait_for_removal(Stage(made, second.environment, image, socket=str(second.socket)))
+
+
+def _create(second: SecondEngine, name: str, body: object) -> str:
+    """Create a container; the engine keeps the name of one that is gone for a moment more."""
+    until = time.monotonic() + _NAME_SECONDS
+    status, text = _send(second, f"/containers/create?name={name}", body)
+    while status == http.HTTPStatus.CONFLICT and time.monotonic() < until:
+        time.sleep(0.05)
+        status, text = _send(second, f"/containers/create?name={name}", body)
+    assert status < 400, text
+    return str(json.loads(text)["Id"])
 
 
 def _wait_for_removal(stage: Stage) -> None:
@@ -326,10 +344,15 @@ def _wait_for_removal(stage: Stage) -> None:
         found = stage.inspect()
         return found is None or bool(found["State"]["Dead"])
 
+    def is_gone() -> bool:
+        # Of one that ends while it still starts, the engine sometimes cannot remove the folder; and
+        # while it still removes one, it refuses to, and keeps its name.
+        if stage.inspect() is not None:
+            stage.docker("rm", "--force", stage.name, is_checked=False)
+        return stage.inspect() is None
+
     stage.wait_until(is_over, "removed")
-    # Of one that ends while it still starts, the engine sometimes cannot remove the folder.
-    if stage.inspect() is not None:
-        stage.docker("rm", "--force", stage.name, is_checked=False)
+    stage.wait_until(is_gone, "gone")
 
 
 def _live_and_die(second: SecondEngine, image: str, number: int) -> None:

@@ -28,6 +28,7 @@ def test_help_is_the_default_and_lists_every_target():
         "bench",
         "docs",
         "dashboards",
+        "pictures",
         "golden",
         "install-service",
         "uninstall-service",

@@ -335,7 +335,7 @@ def test_broken_rule_at_the_start_is_shown(settings, programs):
     assert nothing_runs(settings)
 
 
-def test_rule_that_cannot_be_evaluated_costs_nothing_else(settings, programs):
+def test_rule_that_cannot_be_evaluated_costs_nothing_else(settings, programs, quick_files):
     """What a rule does not like in the data is said, and everything works all the same."""
     rules = settings.state_dir / "config/prometheus/rules"
     rules.mkdir(parents=True)
@@ -346,7 +346,7 @@ def test_rule_that_cannot_be_evaluated_costs_nothing_else(settings, programs):
     )
     told = []
     find = only("prometheus", programs("prometheus"))
-    bring_up(settings, find=find, report=told.append)
+    bring_up(settings, find=find, shipped=quick_files, report=told.append)
     (line,) = [line for line in told if line.startswith("prometheus cannot evaluate b: ")]
     assert line.endswith("; correct the rule")
     assert not is_free(settings.prometheus_port)

@@ -260,6 +260,4 @@ def _clean(name: str) -> str:
 
     A backtick would end the quotes between which boards put the name into their queries.
     """
-    return "".join(
-        c if c.isprintable() and c != "`" else "_" for c in name[-_MOST_RUN_CHARACTERS:]
-    )
+    return "".join(c if c.isprintable() and c != "`" else "_" for c in name[-_MOST_RUN_CHARACTERS:])
