@@ -5,10 +5,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 READY := .venv/.installed-dev
+GRAFANA := .cache/grafana
 STATE := .state
 
 .DEFAULT_GOAL := help
-.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-long mutants lint format bench docs dashboards pictures golden clean install-service uninstall-service
+.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-long test-grafana mutants lint format bench docs dashboards pictures golden clean install-service uninstall-service
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +50,10 @@ test: $(READY) ## Run the tests and require 90 % of the code to be covered
 test-long: export TRAINVITALS_TEST_LONG := 1
 test-long: $(READY) ## Run the tests with what lasts minutes at full length
 	@$(with_prometheus) $(BIN)/pytest --timeout=3600 $(PYTEST_FLAGS)
+
+test-grafana: $(GRAFANA)/.installed ## Judge the boards by Grafana's own packages from npm (needs Node 20; make test does without)
+	@$(need_node)
+	@node tests/dashboards/node/check.mjs
 
 mutants: $(READY) ## Break the alert rules in every place and tell what their tests miss (ALERTS="A B")
 	@$(with_prometheus) $(BIN)/python -m tests.rule_mutants $(ALERTS)
@@ -121,3 +126,15 @@ $(READY): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --group torch
 	@$(BIN)/python -m pip install --quiet --group dev --group frameworks
 	@touch $@
+
+$(GRAFANA)/.installed: tests/dashboards/node/package.json tests/dashboards/node/package-lock.json
+	@$(need_node)
+	@echo "installing Grafana's packages into $(GRAFANA)" >&2
+	@mkdir -p $(GRAFANA)
+	@cp $^ tests/dashboards/node/.npmrc $(GRAFANA)
+	@npm ci --silent --prefix $(GRAFANA) || { \
+		echo "npm cannot install them: npm ci --prefix $(GRAFANA) says why" >&2; exit 1; }
+	@touch $@
+
+need_node = for program in node npm; do command -v $$program >/dev/null || { \
+	echo "$$program is not on PATH: install Node 20 or newer, with npm" >&2; exit 2; }; done

@@ -19,6 +19,8 @@ Steps = Sequence[tuple[float | None, str]]
 
 DATASOURCE: Final[Mapping[str, str]] = {"type": "prometheus", "uid": "${datasource}"}
 
+# What Grafana heads a legend's column with, by calculation.
+_COLUMNS: Final[Mapping[str, str]] = {"lastNotNull": "Last *", "max": "Max", "sum": "Total"}
 _TOOLTIP: Final[Json] = {"mode": "multi", "sort": "desc", "hideZeros": False}
 # Without this Grafana gives a value that is not there the colour of the lowest step: green.
 _NOTHING_IS_GREY: Final[Json] = {
@@ -220,7 +222,7 @@ def timeseries(
             "displayMode": "table",
             "placement": "bottom",
             "showLegend": True,
-            "sortBy": "Last *",
+            "sortBy": _COLUMNS[calcs[0]],
             "sortDesc": True,
         },
         "tooltip": _TOOLTIP,

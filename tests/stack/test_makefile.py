@@ -22,6 +22,7 @@ def test_help_is_the_default_and_lists_every_target():
         "alerts",
         "test",
         "test-long",
+        "test-grafana",
         "mutants",
         "lint",
         "format",
