@@ -1,0 +1,90 @@
+"""How much counters rose of late, whenever somebody happened to look at them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_UNKNOWN = math.nan
+
+
+class Counters:
+    """The recent past of some counters that are read together.
+
+    A counter that fell was set back to 0 and rose to what it is, as Prometheus takes it.
+
+    Args:
+        spacing_seconds: How far the moments are apart that are kept; the latest is always kept.
+        most: How many moments to keep.
+    """
+
+    __slots__ = ("_bases", "_most", "_raw", "_rows", "_spacing_seconds", "_times")
+
+    def __init__(self, *, spacing_seconds: float = 1.0, most: int = 16) -> None:
+        self._spacing_seconds = spacing_seconds
+        self._most = most
+        self._times: list[float] = []
+        self._rows: list[list[float]] = []
+        self._raw: list[float] = []
+        self._bases: list[float] = []
+
+    def take(self, time: float, values: Sequence[float | None]) -> None:
+        """Take up what the counters are at a time; None for one that is not known.
+
+        A time that is not later than the last one is left out, and one far before it begins anew.
+        """
+        times = self._times
+        if times and time <= times[-1]:
+            if times[-1] - time <= self._spacing_seconds:
+                return
+            times.clear()
+            self._rows.clear()
+            self._raw = []
+        row = self._correct([_UNKNOWN if value is None else value for value in values])
+        if len(times) > 1 and times[-1] - times[-2] < self._spacing_seconds:
+            times[-1], self._rows[-1] = time, row
+            return
+        times.append(time)
+        self._rows.append(row)
+        if len(times) > self._most:
+            del times[0], self._rows[0]
+
+    def rise(self, column: int, seconds: float) -> tuple[float, float] | None:
+        """Give how much a counter rose, and over how many seconds.
+
+        Args:
+            column: Which of the counters.
+            seconds: How far to look back; where nobody looked in that time, to whenever somebody
+                last did.
+
+        Returns:
+            None before the second reading, and where the counter was not known then or is not now.
+        """
+        times, last = self._times, len(self._times) - 1
+        if last < 1:
+            return None
+        first = last - 1
+        while first > 0 and times[last] - times[first - 1] <= seconds:
+            first -= 1
+        rise = self._rows[last][column] - self._rows[first][column]
+        return None if math.isnan(rise) else (rise, times[last] - times[first])
+
+    def rate(self, column: int, seconds: float = 10.0) -> float | None:
+        """Give how much a counter rises each second; the arguments are those of `rise`."""
+        risen = self.rise(column, seconds)
+        return None if risen is None else risen[0] / risen[1]
+
+    def _correct(self, raw: list[float]) -> list[float]:
+        """Give the counters as if none had ever been set back."""
+        if not self._raw:
+            self._raw, self._bases = raw, [0.0] * len(raw)
+            return raw
+        bases = self._bases
+        for at, (before, now) in enumerate(zip(self._raw, raw, strict=True)):
+            if now < before:
+                bases[at] += before
+        # What is not known now must not hide a later fall.
+        self._raw = [
+            before if math.isnan(now) else now for before, now in zip(self._raw, raw, strict=True)
+        ]
+        return [value + base for value, base in zip(raw, bases, strict=True)]
