@@ -7,6 +7,7 @@ everything from there on is what `trainvitals serve` does.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from demo.machine import Machine
+from trainvitals import __version__
 from trainvitals.collectors import COLLECTORS, Parts
 from trainvitals.collectors.accelerator import AcceleratorCollector
 from trainvitals.collectors.collector import Collector
@@ -24,6 +26,7 @@ from trainvitals.collectors.training import TrainingCollector
 from trainvitals.endpoints import Endpoints
 from trainvitals.families import Block
 from trainvitals.listen import parse_address
+from trainvitals.overview.observer import Observer
 from trainvitals.scrape import Runner
 from trainvitals.server import Server
 from trainvitals.sources.accelerators.reading import Kind
@@ -31,6 +34,7 @@ from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.containers.source import ContainerSource
 from trainvitals.sources.files import Roots
 from trainvitals.sources.training.source import TrainingSource
+from trainvitals.web.live.firing import FiringAlerts, read_prometheus_url
 
 _NOWHERE = Roots(*map(Path, ("/nonexistent/proc", "/nonexistent/sys", "/nonexistent")))
 
@@ -114,12 +118,20 @@ class ReplayedMachine:
     def __init__(self, machine: Machine, address: str) -> None:
         self.runner = Runner(build_collectors(machine))
         self.expected: Mapping[Kind, int] = machine.expected
-        self.server = Server([parse_address(address)], Endpoints(self).answer)
+        # Its processes are none of this machine's.
+        observer = Observer(__version__, roots=_NOWHERE, name_host=lambda: machine.name)
+        endpoints = Endpoints(self, observe=lambda: observer, alerts=_find_alerts(machine.name))
+        self.server = Server([parse_address(address)], endpoints.answer)
 
     def close(self) -> None:
         """Let go of everything."""
         self.server.close()
         self.runner.close()
+
+
+def _find_alerts(name: str) -> FiringAlerts | None:
+    url = os.environ.get("TRAINVITALS_PROMETHEUS_URL")
+    return FiringAlerts(read_prometheus_url(url), name) if url else None
 
 
 def serve(machines: Sequence[tuple[Machine, str]]) -> None:

@@ -312,24 +312,62 @@ def test_a_living_exporter_is_healthy_whatever_hangs():
     site.runner.close()
 
 
-def test_the_landing_page_links_to_every_path(site):
-    """It is HTML, names the version, and each other path answers."""
+def test_the_live_page_answers_while_a_collector_hangs():
+    """Within two seconds, with everything else, and with the name of the one that hangs."""
+    released = threading.Event()
+    site = open_site(Probe("cpu"), Probe("disk", reading=released.wait))
+    try:
+        started = time.monotonic()
+        page = site.get("/")
+        assert time.monotonic() - started < 4
+        assert page.status == 200
+        assert "collector disk: did not answer in time" in page.body.decode()
+        assert "collector cpu" not in page.body.decode()
+    finally:
+        released.set()
+        site.runner.close()
+
+
+def test_a_scrape_is_remembered_for_those_who_look_later(tmp_path):
+    """Its past is on the page before anybody looked at it."""
+    machine = Machine(MachineOptions(disabled=("accelerator", "container")))
+    moments = iter([1_700_049_600.0, 1_700_049_610.0, 1_700_049_620.0])
+    try:
+        endpoints = Endpoints(machine, clock=lambda: next(moments, 1_700_049_630.0))
+        box = SimpleQueue()
+        endpoints.answer(Request("GET", "/metrics", (), {}), box.put)
+        assert box.get(timeout=10).status == 200
+        time.sleep(0.25)  # a finished reading serves for 0.2 s
+        endpoints.answer(Request("GET", "/api/v1/overview", (), {}), box.put)
+        document = json.loads(box.get(timeout=10).body)
+    finally:
+        machine.close()
+    known = [point for point in document["host"]["memory_trace"] if point is not None]
+    assert len(known) >= 2
+
+
+def test_the_live_page_links_to_every_path(site):
+    """It is HTML, names the version, and every other path that it names answers."""
     response = site.get("/")
     page = response.body.decode()
     assert response.status == 200
     assert header(response, "Content-Type") == "text/html; charset=utf-8"
     assert page.startswith("<!doctype html>")
-    assert f"version {__version__}" in page
-    links = [part.split('"')[0] for part in page.split('href="')[1:]]
+    assert f"trainvitals {__version__}" in page
+    footer = page.partition("<footer>")[2]
+    links = [f"/{part.split(chr(34))[0]}" for part in footer.split('href="')[1:]]
     assert links == [
         "/metrics",
+        "/api/v1/overview",
         "/api/v1/readings",
         "/health",
         "/ready",
         "/-/healthy",
         "/runbooks/",
     ]
-    assert [site.get(link).status for link in links] == [200] * 6
+    assert [site.get(link).status for link in (*links, "/live", "/live.css", "/live.js")] == [
+        200
+    ] * 10
 
 
 @pytest.mark.parametrize("path", ["/metric", "/metrics/", "//", "/favicon.ico", "/../etc/passwd"])
@@ -338,8 +376,8 @@ def test_other_paths_are_not_found(site, path):
     response = site.get(path)
     assert response.status == 404
     assert response.body.decode() == (
-        "no such path; there are /, /metrics, /health, /ready, /-/healthy, /api/v1/readings, "
-        "/runbooks/\n"
+        "no such path; there are /, /live, /live.css, /live.js, /metrics, /health, /ready, "
+        "/-/healthy, /api/v1/overview, /api/v1/readings, /runbooks/\n"
     )
 
 

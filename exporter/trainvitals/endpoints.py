@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import threading
+import time
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from trainvitals import __version__
 from trainvitals.crew import attempt
@@ -21,11 +23,17 @@ from trainvitals.health import Verdict, judge_health, judge_readiness
 from trainvitals.runfile import Record
 from trainvitals.scrape import Runner, Snapshot
 from trainvitals.sources.accelerators.reading import Kind
+from trainvitals.sources.files import Roots
 from trainvitals.sources.training.reading import describe_record
 from trainvitals.web.handbook import Handbook
-from trainvitals.web.landing import write_landing_page
+from trainvitals.web.live.assets import answer_asset
 from trainvitals.web.messages import Reply, Request, Response
 from trainvitals.web.negotiation import accepts_gzip, prefers_openmetrics
+
+if TYPE_CHECKING:
+    from trainvitals.overview.observer import Observer
+    from trainvitals.web.live.firing import FiringAlerts
+    from trainvitals.web.live.viewing import Viewing, What
 
 DEADLINE_SECONDS = 5.0
 RUNBOOKS = "/runbooks/"
@@ -62,19 +70,41 @@ class Endpoints:
     Args:
         machine: What to tell about.
         handbook: What to do about alerts.
+        observe: Makes what remembers the scrapes for those who look at the machine; it is called
+            after the first answer.
+        alerts: Knows what fires; None where no Prometheus is known.
+        clock: Tells Unix seconds.
     """
 
-    def __init__(self, machine: Readable, handbook: Handbook | None = None) -> None:
+    def __init__(
+        self,
+        machine: Readable,
+        handbook: Handbook | None = None,
+        *,
+        observe: Callable[[], Observer] | None = None,
+        alerts: FiringAlerts | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._machine = machine
+        self._observe = observe or observe_machine
+        self._alerts = alerts
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._observer: Observer | None = None
+        self._viewing: Viewing | None = None
         self._handbook = handbook or Handbook()
         self._text = Exposition()
         self._openmetrics = Exposition(openmetrics=True)
         self._paths: dict[str, Callable[[Request, Reply], None]] = {
-            "/": self._answer_landing,
+            "/": partial(self._answer_viewer, "page"),
+            "/live": partial(self._answer_viewer, "fragment"),
+            "/live.css": partial(_answer_asset, "live.css"),
+            "/live.js": partial(_answer_asset, "live.js"),
             "/metrics": self._answer_metrics,
             "/health": self._answer_health,
             "/ready": self._answer_ready,
             "/-/healthy": self._answer_alive,
+            "/api/v1/overview": partial(self._answer_viewer, "document"),
             "/api/v1/readings": self._answer_readings,
             RUNBOOKS: self._answer_runbooks,
         }
@@ -90,9 +120,6 @@ class Endpoints:
         else:
             answer(request, reply)
 
-    def _answer_landing(self, _: Request, reply: Reply) -> None:
-        reply(Response(200, (_HTML,), write_landing_page(__version__)))
-
     def _answer_alive(self, _: Request, reply: Reply) -> None:
         reply(Response(200, (_TEXT,), b"trainvitals is healthy\n"))
 
@@ -107,7 +134,7 @@ class Endpoints:
         gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
         deadline = choose_deadline(request.headers.get("x-prometheus-scrape-timeout-seconds"))
         write = partial(_write_metrics, exposition=exposition, gzip=gzip)
-        self._machine.runner.request(names, deadline, partial(_deliver, reply, write))
+        self._machine.runner.request(names, deadline, partial(self._deliver, reply, write))
 
     def _choose_collectors(self, request: Request) -> tuple[str, ...]:
         known = self._machine.runner.names
@@ -146,9 +173,53 @@ class Endpoints:
         else:
             reply(Response(200, (_HTML,), page))
 
+    def _answer_viewer(self, what: What, request: Request, reply: Reply) -> None:
+        self._find_viewing().answer(what, request, reply)
+
+    def _find_viewing(self) -> Viewing:
+        from trainvitals.web.live.viewing import Viewing  # noqa: PLC0415 - perhaps nobody looks
+
+        observer = self._find_observer()
+        with self._lock:
+            if self._viewing is None:
+                self._viewing = Viewing(
+                    self._request_all, observer, self._alerts, clock=self._clock
+                )
+            return self._viewing
+
+    def _find_observer(self) -> Observer:
+        with self._lock:
+            if self._observer is None:
+                self._observer = self._observe()
+            return self._observer
+
+    def _request_all(self, seconds: float, deliver: Callable[[Snapshot], None]) -> None:
+        self._machine.runner.request(self._machine.runner.names, seconds, deliver)
+
     def _ask(self, reply: Reply, write: Callable[[Snapshot], Response]) -> None:
-        runner = self._machine.runner
-        runner.request(runner.names, DEADLINE_SECONDS, partial(_deliver, reply, write))
+        self._request_all(DEADLINE_SECONDS, partial(self._deliver, reply, write))
+
+    def _deliver(
+        self, reply: Reply, write: Callable[[Snapshot], Response], snapshot: Snapshot
+    ) -> None:
+        """Reply with the page, or say that there is none before the bug goes its way to the log."""
+        page = attempt("page", partial(write, snapshot))
+        reply(page.value or _FAILED)
+        self._find_observer().note(snapshot, self._clock())
+        if page.error is not None:
+            raise page.error
+
+
+def observe_machine(roots: Roots = Roots()) -> Observer:  # noqa: B008 - immutable
+    """Make what remembers the scrapes of this machine.
+
+    Args:
+        roots: Where the processes that hold accelerators are found.
+    """
+    # What takes milliseconds to import must not make the start longer.
+    from trainvitals.overview.observer import Observer  # noqa: PLC0415
+
+    return Observer(__version__, roots=roots)
 
 
 def choose_deadline(scrape_timeout: str | None) -> float:
@@ -203,12 +274,8 @@ def _simplify(value: object) -> object:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _deliver(reply: Reply, write: Callable[[Snapshot], Response], snapshot: Snapshot) -> None:
-    """Reply with the page, or say that there is none before the bug goes its way to the log."""
-    page = attempt("page", partial(write, snapshot))
-    reply(page.value or _FAILED)
-    if page.error is not None:
-        raise page.error
+def _answer_asset(name: str, request: Request, reply: Reply) -> None:
+    reply(answer_asset(name, request))
 
 
 def _write_metrics(snapshot: Snapshot, exposition: Exposition, *, gzip: bool) -> Response:

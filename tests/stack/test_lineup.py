@@ -79,6 +79,9 @@ def test_commands(settings, place):
     programs, _ = plan(settings, place, "prometheus", "prometheus-alertmanager")
     state = settings.state_dir
     assert programs["exporter"].command == ("serve", "--web.listen-address=127.0.0.1:9200")
+    assert programs["exporter"].environment == {
+        "TRAINVITALS_PROMETHEUS_URL": "http://127.0.0.1:9090"
+    }
     assert programs["prometheus"].command == (
         str(place / "prometheus"),
         f"--config.file={state}/config/prometheus/prometheus.yml",

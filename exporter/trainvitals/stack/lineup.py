@@ -25,6 +25,7 @@ from trainvitals.stack.templatepath import prefix_command
 Report = Callable[[str], None]
 
 _MEMORY_LIMIT = "ACCELERATOR_MEMORY_LIMIT"
+_PROMETHEUS = "TRAINVITALS_PROMETHEUS_URL"
 _RETENTION_TIME, _RETENTION_SIZE = "15d", "8GB"
 # What repeat_interval may be at most: a shorter memory of what was sent repeats it earlier.
 _NOTIFICATIONS_KEPT = "120h"
@@ -55,12 +56,12 @@ def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
     Raises:
         StackError: The configuration cannot be written, or a shipped file is missing.
     """
-    exporter = _plan_exporter(settings)
     try:
         prometheus = supply.find("prometheus")
     except StackError as error:
         supply.report(f"no Prometheus: {error}")
-        return (exporter,)
+        return (_plan_exporter(settings),)
+    exporter = _plan_exporter(settings, prometheus=_nameless(settings, "prometheus"))
     grafana = _plan_grafana(settings, supply)
     alertmanager = _plan_alertmanager(settings, supply, has_grafana=grafana is not None)
     scraped = {"trainvitals": exporter, "prometheus": _nameless(settings, "prometheus")}
@@ -91,17 +92,21 @@ def _nameless(settings: Settings, name: str) -> Program:
     return Program(name, (), port, path, find_host(settings.bind_address))
 
 
-def _plan_exporter(settings: Settings) -> Program:
+def _plan_exporter(settings: Settings, prometheus: Program | None = None) -> Program:
     port = settings.exporter_port
     # It reads this in its environment, where what stands in `.env` alone does not get by itself.
     limit = settings.variables.get(_MEMORY_LIMIT)
+    environment = {_MEMORY_LIMIT: limit} if limit else {}
+    if prometheus is not None:
+        address = f"http://{join_address(prometheus.host, prometheus.port)}"
+        environment[_PROMETHEUS] = settings.variables.get(_PROMETHEUS) or address
     return Program(
         "exporter",
         (*settings.exporter_command, f"--web.listen-address={_listen(settings, port)}"),
         port,
         "/-/healthy",
         find_host(settings.bind_address),
-        {_MEMORY_LIMIT: limit} if limit else {},
+        environment,
     )
 
 

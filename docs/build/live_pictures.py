@@ -1,0 +1,177 @@
+"""Draws docs/pictures/live-*.png: the live page of the demo's machines in a real browser.
+
+    python docs/build/live_pictures.py
+
+The machines are those of `make demo`, behind the real exporter's pages, after a quarter of an hour
+of scrapes. What fires on them is told as their Prometheus would tell it, with the words of the
+shipped rules. It needs Chromium and the package playwright.
+"""
+# ruff: noqa: INP001 - a script
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal, NamedTuple
+
+import yaml
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from demo.exporter import build_collectors  # noqa: E402 - the checkout's own, wherever it is called
+from demo.machine import Machine  # noqa: E402
+from demo.machines import build_machines  # noqa: E402
+from trainvitals import __version__  # noqa: E402
+from trainvitals.endpoints import Endpoints  # noqa: E402
+from trainvitals.listen import parse_address  # noqa: E402
+from trainvitals.overview.observer import Observer  # noqa: E402
+from trainvitals.scrape import Runner  # noqa: E402
+from trainvitals.server import Server  # noqa: E402
+from trainvitals.sources.files import Roots  # noqa: E402
+from trainvitals.web.live.firing import FiringAlerts  # noqa: E402
+
+FOLDER = ROOT / "docs/pictures"
+PAST_SECONDS, STEP_SECONDS, STAGE_SECONDS = 900, 5, 15
+SETTLE_MS = 2500
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+NOWHERE = Roots(*map(Path, ("/nonexistent/proc", "/nonexistent/sys", "/nonexistent")))
+# Name, labels and for how many minutes: what the demo's Prometheus tells of these machines.
+FIRING: dict[str, tuple[tuple[str, dict[str, str], int], ...]] = {
+    "atlas": (
+        ("AcceleratorLost", {"kind": "gpu", "device": "5"}, 70),
+        ("GPUHighTemperature", {"kind": "gpu", "device": "3"}, 24),
+        ("AcceleratorThermalThrottling", {"kind": "gpu", "device": "3"}, 21),
+        ("TrainingStragglerRank", {"run": "llama-7b", "rank": "3"}, 14),
+    ),
+    "orion": (
+        ("TrainingStalled", {"run": "bert-large"}, 4),
+        ("ContainerOOMKilled", {"name": "sweep-worker-1"}, 1),
+        ("ContainerUnhealthy", {"name": "jupyter-1"}, 190),
+        ("ContainerMemoryNearLimit", {"name": "dataprep-1"}, 35),
+    ),
+}
+
+
+class Shot(NamedTuple):
+    """One picture.
+
+    Attributes:
+        name: Of the file, without its end.
+        machine: Of the demo.
+        scheme: `light` or `dark`.
+        width: Of the window.
+        height: Of the window; None for all of the page.
+        scale: Pixels of the picture for one of the page.
+    """
+
+    name: str
+    machine: str
+    scheme: Literal["light", "dark"]
+    width: int
+    height: int | None = None
+    scale: float = 1
+
+
+SHOTS = (
+    Shot("live-light", "atlas", "light", 1360),
+    Shot("live-dark", "orion", "dark", 1360),
+    Shot("live-phone", "orion", "light", 390, height=1500, scale=1.5),
+)
+
+
+def write_alerts(machine: str) -> bytes:
+    """Write what Prometheus answers when it is asked for the alerts of a machine."""
+    rules = {
+        rule["alert"]: rule
+        for path in (ROOT / "prometheus/rules").glob("*.yml")
+        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    alerts = [
+        {
+            "labels": {"alertname": name, "instance": machine, **rules[name]["labels"], **labels},
+            "annotations": {"summary": rules[name]["annotations"]["summary"]},
+            "state": "firing",
+            "activeAt": time.strftime(
+                "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 60 * minutes)
+            ),
+        }
+        for name, labels, minutes in FIRING[machine]
+    ]
+    return json.dumps({"data": {"alerts": alerts}}).encode()
+
+
+def watch(machine: Machine, begin: float) -> Observer:
+    """Give an observer that saw a machine for a quarter of an hour."""
+    observer = Observer(__version__, roots=NOWHERE, name_host=lambda: machine.name)
+    told = [SimpleNamespace(collector=name) for name in machine.readers]
+    for back in range(PAST_SECONDS, 0, -STEP_SECONDS):
+        moment = begin - back
+        readings = {name: read(moment) for name, read in machine.readers.items()}
+        observer.note(SimpleNamespace(readings=readings, reports=told), moment)
+    return observer
+
+
+@contextmanager
+def serve(machine: Machine, begin: float) -> Iterator[str]:
+    """Serve a machine's pages and give their address."""
+    runner = Runner(build_collectors(machine))
+    observer = watch(machine, begin)
+    alerts = FiringAlerts(lambda: write_alerts(machine.name), machine.name)
+    site = SimpleNamespace(runner=runner, expected=machine.expected)
+    endpoints = Endpoints(site, observe=lambda: observer, alerts=alerts)
+    server = Server([parse_address("127.0.0.1:0")], endpoints.answer)
+    server.bind()
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield f"http://{server.bound[0]}/"
+    finally:
+        server.stop()
+        thread.join()
+        server.close()
+        runner.close()
+
+
+def draw(browser: Browser, shot: Shot, url: str) -> None:
+    """Take one picture, once the page has been drawn anew a few times."""
+    size = ViewportSize(width=shot.width, height=shot.height or 900)
+    window = browser.new_context(
+        viewport=size, color_scheme=shot.scheme, device_scale_factor=shot.scale
+    )
+    page = window.new_page()
+    page.goto(url)
+    page.wait_for_timeout(SETTLE_MS)
+    path = FOLDER / f"{shot.name}.png"
+    page.screenshot(path=path, full_page=shot.height is None)
+    window.close()
+    sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+
+
+def main() -> None:
+    """Draw every picture."""
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if program is None:
+        sys.exit("there is no Chromium: install the package chromium")
+    begin = time.time() // STAGE_SECONDS * STAGE_SECONDS
+    machines = {machine.name: machine for machine in build_machines(begin)}
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for shot in SHOTS:
+            with serve(machines[shot.machine], begin) as url:
+                draw(browser, shot, url)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
