@@ -1,0 +1,1 @@
+"""`trainvitals top`: the picture of the machine, drawn in a terminal."""
