@@ -1,5 +1,6 @@
 """The picture of what a run used: what is read from its files, and what is drawn."""
 
+import gzip
 import os
 import struct
 import subprocess
@@ -20,7 +21,10 @@ ROOT = Path(__file__).parents[1]
 HEADER = "step,timestamp,gpu_0_util,gpu_0_memory_pct,cpu_percent,memory_percent,io_read_rate_mbps"
 TWO_ROWS = "0,2025-10-07T10:00:00,85.3,50.0,45.2,48.5,75.2\n10,2025-10-07T10:00:05,87.1,51.2,46.3,49.1,73.8"
 
-ADVICE = "such as gpu_0_util or cpu_percent; give the files that ResourceMonitorCallback wrote"
+ADVICE = (
+    "such as gpu_0_util or cpu_percent; "
+    "give the files that ResourceMonitorCallback or trainvitals record wrote"
+)
 
 
 @pytest.fixture
@@ -49,6 +53,11 @@ def read_lines(*paths):
     lines = {
         panel.title: {line.name: list(line.y) for line in gather_lines(panel, parts, axis)}
         for panel in PANELS
+    }
+    lines = {
+        panel.title: lines[panel.title]
+        for panel in PANELS
+        if lines[panel.title] or panel.is_always_there
     }
     return axis.label, [list(positions) for positions in axis.positions], lines
 
@@ -117,6 +126,7 @@ def test_the_columns_are_drawn_where_they_belong(write):
             "Memory in use": {"GPU 0": [50.0, 51.2], "host": [48.5, 49.1]},
             "CPU": {"busy": [45.2, 46.3]},
             "I/O": {"read": [75.2, 73.8]},
+            "Temperature": {"GPU 0": [72, 73]},
         },
     )
 
@@ -312,7 +322,7 @@ def test_a_file_is_needed(capsys):
     with pytest.raises(SystemExit) as left:
         main(["plot"])
     assert left.value.code == 2
-    assert "FILE.csv" in capsys.readouterr().err
+    assert "FILE" in capsys.readouterr().err
 
 
 @settings(max_examples=200)
@@ -344,3 +354,75 @@ def test_any_file_is_read_or_refused(tmp_path_factory, rows):
         message = ""
         assert len({len(values) for values in part.columns.values()}) == 1
     assert "\n" not in message
+
+
+RECORDED = (
+    '{"timestamp":"2025-10-07T10:00:00.000+02:00","cpu_percent":10,"hpu_0_util":50,"runs":[]}',
+    '{"timestamp":"2025-10-07T10:00:30.000+02:00","cpu_percent":20,"disk_/a b_used_pct":75.5}',
+    '{"timestamp":"2025-10-07T10:00:10.000+02:00","cpu_percent":30,"oom_kills":1}',
+)
+
+
+def test_a_recording_in_json_lines_is_drawn(write):
+    """A number that one line lacks is a gap, and a clock that was set back breaks the lines."""
+    path = write("run.jsonl", *RECORDED, "")
+    path.write_text(path.read_text().rstrip("\n") + '\n{"timestamp":"2025-10')
+    label, positions, lines = read_lines(path)
+    assert (label, positions) == ("seconds since the start", [[0, 30, 10]])
+    assert show_gaps(lines["CPU"]["busy"]) == [10, 20, None, 30, None]
+    assert show_gaps(lines["GPU utilization"]["HPU 0"]) == [50, None, None, None, None]
+    assert show_gaps(lines["Disk space in use"]["/a b"]) == [None, 75.5, None, None, None]
+
+
+def test_what_was_put_away_is_drawn_too(write, tmp_path):
+    """A compressed file is read as the plain one is."""
+    path = tmp_path / "run.csv.1.gz"
+    path.write_bytes(gzip.compress(write("run.csv", HEADER, TWO_ROWS).read_bytes()))
+    assert read_lines(path) == read_lines(tmp_path / "run.csv")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (gzip.compress(b"step,cpu_percent\n1,2\n")[:-9], "this is no whole gzip file"),
+        (b"\x1f\x8bnothing", "this is no whole gzip file"),
+        (b"{\n", "line 1: this is no JSON"),
+        (b"{}\n[]\n", "line 2: this is no JSON object"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_one_line(tmp_path, data, words):
+    """It says which file and what is wrong with it."""
+    path = tmp_path / "run"
+    path.write_bytes(data)
+    with pytest.raises(ConfigurationError, match=words):
+        read_part(path, PATTERNS)
+
+
+def test_a_disk_without_room_leaves_the_picture_that_was_there(tmp_path):
+    """No half of a picture, and nothing beside it."""
+    log = tmp_path / "run.csv"
+    log.write_text("timestamp,cpu_percent\n2026-01-01T00:00:00,1\n2026-01-01T00:01:00,2\n")
+    picture = tmp_path / "run.png"
+    picture.write_bytes(b"the last one")
+    answer = subprocess.run(
+        f"ulimit -f 1; exec {sys.executable} -m trainvitals plot {log} --output {picture}",
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "exporter"),
+            "MPLCONFIGDIR": str(tmp_path / "m"),
+        },
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert f"cannot write {picture}: File too large; choose another --output" in answer.stderr
+    assert picture.read_bytes() == b"the last one"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_what_is_no_file_is_refused():
+    """A device could be read for ever."""
+    with pytest.raises(ConfigurationError, match="/dev/zero: this is no file"):
+        read_part(Path("/dev/zero"), PATTERNS)

@@ -1,6 +1,10 @@
 """`trainvitals record` as a process."""
 
 import contextlib
+import csv
+import gzip
+import io
+import json
 import os
 import re
 import signal
@@ -13,7 +17,18 @@ import psutil
 import pytest
 
 from tests.fakes.machine import FOREVER, FakeMachine
+from tests.record.snapshots import NOW
 from trainvitals.cli import main
+from trainvitals.machine import MachineOptions
+from trainvitals.record import (
+    LogFile,
+    RecordOptions,
+    Watcher,
+    leave_out_the_rest,
+    record,
+)
+from trainvitals.record.formats import CsvFormat
+from trainvitals.sources.containers.source import ContainerOptions
 
 ROOT = Path(__file__).parents[2]
 HEAD = re.compile(r"^=== \S+ \S+ \S+ \| \S+ \| snapshot (\d+) \| [\d.]+ s ===$", re.MULTILINE)
@@ -186,6 +201,81 @@ def test_a_full_disk_is_survived(tmp_path):
         subprocess.run(["umount", "--lazy", disk], check=True)
 
 
+@pytest.mark.parametrize(("suffix", "most"), [("csv", 800), ("jsonl", 4000)])
+def test_whatever_happens_no_line_is_torn(tmp_path, suffix, most):
+    """A disk of 5 MB that fills up, kills without warning and rotation leave whole lines alone."""
+    if os.geteuid():
+        pytest.skip("to mount a small file system takes root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "none", disk], check=True)
+    try:
+        path, filler = disk / f"run.{suffix}", disk / "filler"
+        words = ("--interval=0.1", f"--max-size={most}", "--keep=1000", "--output", path)
+        for _ in range(3):
+            with recording(*words, home=tmp_path) as process:
+                known = count_lines(disk)
+                wait_until(lambda known=known: count_lines(disk) >= known + 5)
+                process.kill()
+        with recording(*words, home=tmp_path) as process:
+            with contextlib.suppress(OSError):
+                filler.write_bytes(5_500_000 * b"x")
+            assert "No space left on device" in process.stderr.readline()
+            known = count_lines(disk)
+            filler.unlink()
+            assert process.stderr.readline().endswith("is written again\n")
+            wait_until(lambda: count_lines(disk) >= known + 3)
+            process.terminate()
+            assert process.wait(20) == 0
+        texts = read_all(disk)
+        assert len(texts) > 3
+        for text in texts:
+            assert text.endswith("\n")
+            if suffix == "csv":
+                assert len({len(row) for row in csv.reader(io.StringIO(text))}) == 1
+            else:
+                assert all(json.loads(line)["snapshot"] for line in text.splitlines())
+        assert count_lines(disk) >= known + 3
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def read_all(disk):
+    """Read the text of every file."""
+    texts = []
+    for path in disk.glob("run.*"):
+        if path.suffix != ".part":
+            with contextlib.suppress(FileNotFoundError):  # it has just got another name
+                data = path.read_bytes()
+                texts.append((gzip.decompress(data) if path.suffix == ".gz" else data).decode())
+    return texts
+
+
+def count_lines(disk):
+    """Count the lines that have a snapshot in all files."""
+    return sum(
+        text.count("\n2") + text.count('\n{"') + text.startswith("{") for text in read_all(disk)
+    )
+
+
+def test_a_clock_that_is_set_changes_nothing_but_the_time(tmp_path):
+    """Forward by a year and back: the beat goes on, every snapshot is there, in the order it was."""
+    path = tmp_path / "run.csv"
+    times = iter([NOW, NOW, NOW + 31_536_000, NOW - 86_400, NOW])
+    file = LogFile(path)
+    watcher = Watcher(
+        MachineOptions(disabled=leave_out_the_rest(), containers=ContainerOptions(engine="none")),
+        clock=lambda: next(times),
+    )
+    options = RecordOptions(interval_seconds=0.1, count=4, prepare_seconds=0.0)
+    assert record(watcher, file, options, format_=CsvFormat()) == 4
+    with path.open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["timestamp"][:4] for row in rows] == ["2025", "2026", "2025", "2025"]
+    uptimes = [float(row["uptime_seconds"]) for row in rows]
+    assert uptimes == sorted(uptimes)
+
+
 def test_a_reader_that_goes_away_ends_it(tmp_path):
     """Into a pipe that nobody reads any more nothing is written on and on."""
     with recording("--interval=0.1", "--output=-", home=tmp_path) as process:
@@ -230,3 +320,23 @@ def test_what_cannot_be_is_one_line(tmp_path, monkeypatch, capsys, arguments, wo
     assert line.startswith("trainvitals: ")
     assert words in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("much", ["--once", "--count=2"])
+def test_what_could_not_be_written_is_no_success(tmp_path, much):
+    """A cron job hears of it: the exit code is 2, and the last line says what is missing."""
+    with recording(
+        much, "--interval=0.1", "--output=/dev/full", "--no-fsync", home=tmp_path
+    ) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    lines = err.splitlines()
+    assert "cannot write /dev/full: No space left on device; the last snapshots" in lines[-1]
+    assert len(lines) == (1 if much == "--once" else 2)
+
+
+def test_a_home_that_nobody_has_is_one_line(capsys):
+    """As in a container with a user's number and no $HOME."""
+    assert main(["record", "--once", "--directory=~nobody-of-that-name/x"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "write the whole path" in line

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_command, say
+from trainvitals.homes import expand_home
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
@@ -92,7 +93,7 @@ def _docker_logging(options: argparse.Namespace) -> int:
         has_live_restore=options.has_live_restore,
         insists=options.driver is not None,
     )
-    file = options.file.expanduser().absolute()
+    file = expand_home(options.file, "--file").absolute()
     findings = look(file, wanted, engine=options.engine)
     if options.apply:
         return _apply(findings, as_json=options.json)

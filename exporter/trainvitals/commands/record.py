@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from trainvitals.commands.parsing import FINE, add_command, say
 from trainvitals.errors import ConfigurationError
+from trainvitals.homes import expand_home
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
@@ -19,15 +20,18 @@ if TYPE_CHECKING:  # what the command needs is imported when it runs
 _EXAMPLES = """\
 Examples:
   trainvitals record                              every 30 s, below ~/runner-monitoring
-  trainvitals record --interval 5 --output run.log
+  trainvitals record --interval 5 --output run.csv    numbers, for `trainvitals plot`
   trainvitals record --once --output -            one look, at the terminal
+  */5 * * * * trainvitals record --once --output /var/log/vitals.jsonl    by cron
 
 Of processes only names, users and numbers are written, never command lines.
 SIGTERM, SIGINT or SIGHUP end it after a whole snapshot; SIGUSR1 lets go of the drivers of
 accelerators for a minute.
 
-Exit codes: 0 it ended as it was told to, 2 it cannot run.
+Exit codes: 0 it ended as it was told to, 2 it cannot run, or the last snapshots of --once or
+--count could not be written.
 """
+FORMATS = ("text", "csv", "jsonl")
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86_400.0
 _LONGEST_PATIENCE_SECONDS = 10.0
 
@@ -46,7 +50,9 @@ def add_record(commands: Commands) -> None:
     )
     much = parser.add_mutually_exclusive_group()
     much.add_argument("--once", action="store_true", help="take one snapshot and end")
-    much.add_argument("--count", metavar="N", type=int, help="take so many and end")
+    much.add_argument(
+        "--count", metavar="N", type=int, help="take so many and end (default: go on)"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--output", metavar="FILE", help="the file to append to; - for the standard output"
@@ -56,7 +62,20 @@ def add_record(commands: Commands) -> None:
         metavar="DIR",
         type=Path,
         default=Path("~/runner-monitoring"),
-        help="where a file runner-HOST-TIME.log is made (default ~/runner-monitoring)",
+        help="where a file runner-HOST-TIME.log, .csv or .jsonl is made (default ~/runner-monitoring)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="text for people, or CSV or JSON lines for programs (default: by the end of "
+        "--output, .csv or .jsonl, else text)",
+    )
+    parser.add_argument(
+        "--no-fsync",
+        dest="fsync",
+        action="store_false",
+        help="leave it to the kernel when a snapshot reaches the disk; those of the last half "
+        "minute may go with a machine that dies",
     )
     parser.add_argument(
         "--max-size",
@@ -98,6 +117,8 @@ def _record(options: argparse.Namespace) -> int:
         RecordOptions,
         Watcher,
         find_engine_log,
+        make_format,
+        name_format,
         record,
     )
 
@@ -108,9 +129,17 @@ def _record(options: argparse.Namespace) -> int:
         interval_seconds=options.interval, count=1 if options.once else options.count
     )
     most = _parse_size(options.max_size)
-    file = (
-        Console() if options.output == "-" else LogFile(_choose_path(options), most, options.keep)
-    )
+    name = name_format(options.format, options.output)
+    file: Console | LogFile = Console()
+    if options.output != "-":
+        file = LogFile(
+            _choose_path(options, name),
+            most,
+            options.keep,
+            is_durable=options.fsync,
+            cuts_torn_line=name != "text",
+        )
+    format_ = make_format(name, file.read_first_line(), str(file.path))
     machine = _make_options(options)
     watcher = Watcher(
         machine,
@@ -120,7 +149,7 @@ def _record(options: argparse.Namespace) -> int:
     )
     if options.output != "-":
         say(f"records to {file.path}")
-    record(watcher, file, how)
+    record(watcher, file, how, format_=format_)
     return FINE
 
 
@@ -157,9 +186,10 @@ def _parse_size(text: str) -> int:
     return size
 
 
-def _choose_path(options: argparse.Namespace) -> Path:
+def _choose_path(options: argparse.Namespace, format_: str) -> Path:
     if options.output is not None:
         return Path(options.output)
     now = time.strftime("%Y%m%d-%H%M%S")
-    directory: Path = options.directory.expanduser()
-    return directory / f"runner-{socket.gethostname()}-{now}.log"
+    directory = expand_home(options.directory, "--directory")
+    suffix = "log" if format_ == "text" else format_
+    return directory / f"runner-{socket.gethostname()}-{now}.{suffix}"

@@ -1,8 +1,9 @@
-"""The resource timeline: a picture of what a run used, from the CSV files of its callback."""
+"""The resource timeline: a picture of what a run or a machine used, from what was recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -14,10 +15,11 @@ __all__ = ["plot"]
 
 
 def plot(paths: Sequence[Path], output: Path) -> None:
-    """Write the resource timeline of some files as a PNG of 1200 by 800 pixels.
+    """Write the resource timeline of some files as a PNG, 1200 pixels wide and 400 for each row.
 
     Args:
-        paths: The CSV files in any order; what they have is shown in the order of its time.
+        paths: CSV files or JSON lines in any order; what they have is shown in the order of its
+            time.
         output: Where the picture goes; a file that is there is replaced.
 
     Raises:
@@ -28,9 +30,14 @@ def plot(paths: Sequence[Path], output: Path) -> None:
         raise ConfigurationError(f"--output={output}: write a name that ends in .png")
     picture = BytesIO()
     draw([read_part(path, PATTERNS) for path in paths]).savefig(picture, format="png")
+    part = output.with_name(f"{output.name}.part")
     try:
-        output.write_bytes(picture.getvalue())
+        # Where there is no room, the picture that was there stays.
+        part.write_bytes(picture.getvalue())
+        part.replace(output)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink()
         raise ConfigurationError(
             f"cannot write {output}: {error.strerror}; choose another --output"
         ) from error

@@ -1,4 +1,4 @@
-"""The picture: four panels over one x axis, drawn without a display."""
+"""The picture: panels over one x axis, two in a row, drawn without a display."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # only who draws pays for matplotlib
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTH_INCHES, _HEIGHT_INCHES, _DOTS_PER_INCH = 12, 8, 100
+_WIDTH_INCHES, _ROW_INCHES, _DOTS_PER_INCH = 12, 4, 100
+_COLUMNS = 2
 _MOST_BORDERS = 30
 _MOST_NAMED_LINES = 16
 _LEGEND_CHARACTERS = 84  # as many as a panel is wide
@@ -23,20 +24,22 @@ _SAMPLE_CHARACTERS = 7  # the width of a line's sample beside its name
 
 
 class Panel(NamedTuple):
-    """One of the four drawings.
+    """One drawing.
 
     Attributes:
         title: What stands above it.
         unit: What stands beside its y axis.
         columns: Which columns it shows, as patterns of their whole names, and what the line of
-            each is called; `{}` becomes the number in the name.
+            each is called; `{}` becomes what the pattern found in the name.
         highest: The end of the y axis; None where that depends on the values.
+        is_always_there: It is drawn also where there is nothing to show.
     """
 
     title: str
     unit: str
     columns: Mapping[str, str]
     highest: float | None
+    is_always_there: bool = True
 
 
 class Line(NamedTuple):
@@ -48,11 +51,21 @@ class Line(NamedTuple):
 
 
 PANELS = (
-    Panel("GPU utilization", "%", {r"gpu_(\d{1,4})_util": "GPU {}"}, 100),
+    Panel(
+        "GPU utilization",
+        "%",
+        {r"gpu_(\d{1,4})_util": "GPU {}", r"hpu_(\d{1,4})_util": "HPU {}"},
+        100,
+    ),
     Panel(
         "Memory in use",
         "%",
-        {r"gpu_(\d{1,4})_memory_pct": "GPU {}", r"memory_percent": "host"},
+        {
+            r"gpu_(\d{1,4})_memory_pct": "GPU {}",
+            r"hpu_(\d{1,4})_memory_pct": "HPU {}",
+            r"memory_percent": "host",
+            r"swap_percent": "swap",
+        },
         100,
     ),
     Panel("CPU", "%", {r"cpu_percent": "busy", r"io_wait_pct": "waiting for I/O"}, 100),
@@ -67,12 +80,34 @@ PANELS = (
         },
         None,
     ),
+    Panel(
+        "Temperature",
+        "degrees Celsius",
+        {r"gpu_(\d{1,4})_temp_c": "GPU {}", r"hpu_(\d{1,4})_temp_c": "HPU {}"},
+        None,
+        is_always_there=False,
+    ),
+    Panel(
+        "Power",
+        "W",
+        {r"gpu_(\d{1,4})_power_w": "GPU {}", r"hpu_(\d{1,4})_power_w": "HPU {}"},
+        None,
+        is_always_there=False,
+    ),
+    Panel("Disk space in use", "%", {r"disk_(.+)_used_pct": "{}"}, 100, is_always_there=False),
+    Panel(
+        "Kills for want of memory and deaths of containers",
+        "since the snapshot before",
+        {r"oom_kills": "OOM kills", r"container_deaths": "deaths of containers"},
+        None,
+        is_always_there=False,
+    ),
 )
 PATTERNS = frozenset(pattern for panel in PANELS for pattern in panel.columns)
 
 
 def draw(parts: Sequence[Part]) -> Figure:
-    """Draw the four panels.
+    """Draw the panels that are always there, and those that have something to show.
 
     Raises:
         ConfigurationError: matplotlib is missing, no column has a value, or steps start again
@@ -87,18 +122,25 @@ def draw(parts: Sequence[Part]) -> Figure:
 
     parts = sort_parts(parts)
     axis = choose_axis(parts)
-    lines = [gather_lines(panel, parts, axis) for panel in PANELS]
-    if not any(lines):
+    drawn = [
+        (panel, lines)
+        for panel in PANELS
+        if (lines := gather_lines(panel, parts, axis)) or panel.is_always_there
+    ]
+    if not any(lines for _, lines in drawn):
         raise ConfigurationError("every cell that is shown is empty; give the files of another run")
-    figure = Figure((_WIDTH_INCHES, _HEIGHT_INCHES), dpi=_DOTS_PER_INCH, layout="constrained")
+    rows = -(-len(drawn) // _COLUMNS)
+    figure = Figure((_WIDTH_INCHES, _ROW_INCHES * rows), dpi=_DOTS_PER_INCH, layout="constrained")
     begin = next((part.begin for part in parts if part.begin), "")
     figure.suptitle("Resource timeline" + (begin and f" from {begin[:16].replace('T', ' ')}"))
-    grid = figure.subplots(2, 2, sharex=True)
-    for number, panel in enumerate(PANELS):
+    grid = figure.subplots(rows, _COLUMNS, sharex=True)
+    for number, (panel, lines) in enumerate(drawn):
         axes = grid.flat[number]
         _draw_frame(axes, panel, axis)
-        _draw_lines(axes, lines[number], panel.highest)
-        _draw_legend(axes, [line.name for line in lines[number]])
+        _draw_lines(axes, lines, panel.highest)
+        _draw_legend(axes, [line.name for line in lines])
+    for axes in grid.flat[len(drawn) :]:
+        axes.remove()
     return figure
 
 
@@ -109,13 +151,17 @@ def gather_lines(panel: Panel, parts: Sequence[Part], axis: Axis) -> list[Line]:
     lines: list[Line] = []
     for pattern, words in panel.columns.items():
         matches = [match for name in names if (match := re.fullmatch(pattern, name))]
-        for match in sorted(matches, key=lambda match: [int(text) for text in match.groups()]):
+        for match in sorted(matches, key=_by_number_or_name):
             for rank in ranks:
                 x, y = _join(match[0], rank, parts, axis)
                 name = words.format(*match.groups())
                 if any(map(math.isfinite, y)):
                     lines.append(Line(f"rank {rank}: {name}" if len(ranks) > 1 else name, x, y))
     return lines
+
+
+def _by_number_or_name(match: re.Match[str]) -> list[tuple[int, str]]:
+    return [(int(text) if text.isdecimal() else 0, text) for text in match.groups()]
 
 
 def _join(
@@ -125,8 +171,14 @@ def _join(
     for part, positions in zip(parts, axis.positions, strict=True):
         if part.rank != rank:
             continue
-        x.extend(positions)
-        y.extend(part.columns.get(column, [math.nan] * len(positions)))
+        for position, value in zip(
+            positions, part.columns.get(column, [math.nan] * len(positions)), strict=True
+        ):
+            if x and position < x[-1]:  # the clock was set back
+                x.append(math.nan)
+                y.append(math.nan)
+            x.append(position)
+            y.append(value)
         if axis.is_time:  # nobody looked between two epochs
             x.append(math.nan)
             y.append(math.nan)

@@ -1,27 +1,34 @@
-"""The CSV files of a run: what each has, and how they follow one another.
+"""The files of a run or a recording: what each has, and how they follow one another.
 
-`trainvitals.lightning.ResourceMonitorCallback` writes one file per epoch and rank, with `step`,
+`trainvitals.lightning.ResourceMonitorCallback` writes one CSV file per epoch and rank, with `step`,
 `timestamp` and one column per reading; an empty cell is a reading that was not to be had.
+`trainvitals record` writes CSV or JSON lines without `step`. Either may be compressed by gzip.
 Numbers that are unknown are NaN here, which is a gap in a line.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
+import json
 import math
 import re
+import zlib
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import TextIO
 
 from trainvitals.errors import ConfigurationError
 
 _TIME_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 _UNIT_SPANS = 3  # a unit is taken where the time on the axis has three of it
 
+_GZIP = b"\x1f\x8b"
 _HIGHEST = 1e15  # what is above is no reading, and cannot be drawn
 
 
@@ -70,9 +77,18 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
     Raises:
         ConfigurationError: It cannot be read, or has no row of a column that is wanted.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a device may never end
+        raise ConfigurationError(f"{path}: this is no file; give those of a run or a recording")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            begin, columns = _read_rows(csv.reader(file), path, re.compile("|".join(patterns)))
+        with path.open("rb") as raw:
+            source = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP else raw
+            with io.TextIOWrapper(source, encoding="utf-8-sig", newline="") as file:
+                rows = _choose_rows(file, path)
+                begin, columns = _read_rows(rows, path, re.compile("|".join(patterns)))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ConfigurationError(
+            f"{path}: this is no whole gzip file; give what zcat still gets out of it"
+        ) from error
     except OSError as error:
         raise ConfigurationError(
             f"cannot read {path}: {error.strerror}; give the CSV files of a run"
@@ -81,6 +97,38 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
         raise ConfigurationError(f"{path}: this is no CSV file; give those of a run") from error
     rank = re.search(r"rank(\d{1,9})", path.name)
     return Part(int(rank[1]) if rank else 0, begin, columns)
+
+
+def _choose_rows(file: TextIO, path: Path) -> Iterator[list[str]]:
+    """Give the header and the rows of a file, which may have them as JSON lines."""
+    first = file.read(1)
+    file.seek(0)
+    return _tabulate_objects(file, path) if first == "{" else csv.reader(file)
+
+
+def _tabulate_objects(file: TextIO, path: Path) -> Iterator[list[str]]:
+    """Make rows of JSON lines: the columns are the keys that have a number somewhere."""
+    rows: list[dict[str, str]] = []
+    for number, line in enumerate(file, start=1):
+        if not line.endswith("\n"):  # being written, or cut off
+            break
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise ConfigurationError(f"{path}: line {number}: this is no JSON") from error
+        if not isinstance(found, dict):
+            raise ConfigurationError(f"{path}: line {number}: this is no JSON object")
+        rows.append(
+            {
+                key: str(value)
+                for key, value in found.items()
+                if type(value) in (int, float) or key == "timestamp"
+            }
+        )
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    yield header
+    for row in rows:
+        yield [row.get(key, "") for key in header]
 
 
 def _read_rows(
@@ -92,7 +140,7 @@ def _read_rows(
     if not any(map(wanted.fullmatch, header)):
         raise ConfigurationError(
             f"{path}: the first line names no column that is shown, such as gpu_0_util or "
-            "cpu_percent; give the files that ResourceMonitorCallback wrote"
+            "cpu_percent; give the files that ResourceMonitorCallback or trainvitals record wrote"
         )
     needed = {
         name: index

@@ -2,6 +2,7 @@
 
 from trainvitals.record.beat import Beat, Ending
 from trainvitals.record.enginelog import EngineLog, find_engine_log
+from trainvitals.record.formats import make_format, name_format
 from trainvitals.record.logfile import Console, LogFile
 from trainvitals.record.recording import RecordOptions, record
 from trainvitals.record.snapshot import Snapshot
@@ -19,6 +20,8 @@ __all__ = [
     "Watcher",
     "find_engine_log",
     "leave_out_the_rest",
+    "make_format",
+    "name_format",
     "record",
     "write_text",
 ]

@@ -2,7 +2,8 @@
 
 `NAME` is written to; when it would grow past its bound it becomes `NAME.1.gz`, what was `NAME.1.gz`
 becomes `NAME.2.gz`, and so on up to the number that is kept. Where there is no room to compress it,
-it stays as `NAME.1`.
+it stays as `NAME.1`. A file that must begin with a line of its own and begins otherwise is put away
+likewise.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from trainvitals.errors import ConfigurationError
 
@@ -22,6 +24,7 @@ _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 _STANDARD_OUTPUT = 1
 _FASTEST = 1  # the beat must not wait for the last percent
+_CHUNK_BYTES = 1 << 16
 
 
 class Console:
@@ -33,13 +36,23 @@ class Console:
 
     path = Path("the standard output")
 
-    def append(self, text: str) -> None:
-        """Write a piece.
+    def __init__(self) -> None:
+        self._head = ""
+
+    def read_first_line(self) -> str:
+        """Give an empty line: nothing was written yet."""
+        return ""
+
+    def append(self, text: str, head: str = "") -> None:
+        """Write a piece, after the head where that is new.
 
         Raises:
             OSError: It could not be written.
         """
+        if head != self._head:
+            text = head + text
         _write_on(_STANDARD_OUTPUT, text.encode(errors="replace"))
+        self._head = head
 
     def close(self) -> None:
         """Leave it open."""
@@ -52,15 +65,29 @@ class LogFile:
         path: Where; folders that are missing are made, for the owner alone.
         max_bytes: How large it may get; 0 for no bound.
         keep: How many old ones are kept, compressed.
+        is_durable: Have each piece on the disk before going on, so that a machine that dies
+            leaves it.
+        cuts_torn_line: Take away the last line of a file that is there already where it has no
+            end; else it is given one.
 
     Raises:
         ConfigurationError: It cannot be written there, or another recording writes to it.
     """
 
-    def __init__(self, path: Path, max_bytes: int = 0, keep: int = 5) -> None:
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int = 0,
+        keep: int = 5,
+        *,
+        is_durable: bool = False,
+        cuts_torn_line: bool = False,
+    ) -> None:
         self.path = path
         self._max_bytes = max_bytes
         self._keep = keep
+        self._is_durable = is_durable
+        self._cuts_torn_line = cuts_torn_line
         self._descriptor: int | None = None
         try:
             path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -68,20 +95,32 @@ class LogFile:
         except OSError as error:
             raise ConfigurationError(_say_why_not(path, error)) from error
 
-    def append(self, text: str) -> None:
+    def read_first_line(self) -> str:
+        """Read how the file begins, up to 64 KiB; empty where it is empty or no regular file."""
+        if not self._is_regular:
+            return ""
+        with self.path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(_CHUNK_BYTES)
+
+    def append(self, text: str, head: str = "") -> None:
         """Write a piece; where that fails, nothing of it stays.
+
+        Args:
+            text: Whole lines.
+            head: What the file begins with.
 
         Raises:
             OSError: It could not be written.
         """
-        data = text.encode(errors="replace")
+        data, first = text.encode(errors="replace"), head.encode(errors="replace")
         descriptor = self._open()
         if self._is_regular:
             size = os.fstat(descriptor).st_size
-            if self._max_bytes and size and size + len(data) > self._max_bytes:
+            is_too_large = self._max_bytes and size + len(data) > self._max_bytes
+            if size and (is_too_large or not self._begins_with(first)):
                 self._rotate()
                 descriptor, size = self._open(), 0
-            self._write_whole(descriptor, data, size)
+            self._write_whole(descriptor, data if size else first + data, size)
         else:
             _write_on(descriptor, data)
 
@@ -104,7 +143,24 @@ class LogFile:
             self._descriptor = os.open(self.path, flags, _FILE_MODE)
             if self._is_regular:
                 self._lock(self._descriptor)
+                self._end_last_line(self._descriptor)
         return self._descriptor
+
+    def _begins_with(self, head: bytes) -> bool:
+        with self.path.open("rb") as file:
+            return file.read(len(head)) == head
+
+    def _end_last_line(self, descriptor: int) -> None:
+        """Deal with a line that a recording which was killed, or a machine that died, left torn."""
+        size = os.fstat(descriptor).st_size
+        with self.path.open("rb") as file:
+            end = _find_end_of_lines(file, size)
+        if end == size:
+            return
+        if self._cuts_torn_line:
+            os.ftruncate(descriptor, end)
+        else:
+            _write_on(descriptor, b"\n")
 
     def _lock(self, descriptor: int) -> None:
         try:
@@ -128,6 +184,8 @@ class LogFile:
         try:
             rest = data[os.write(descriptor, data) :]
             _write_on(descriptor, rest)  # says why the disk did not take all of it at once
+            if self._is_durable:
+                os.fdatasync(descriptor)
         except OSError:
             with suppress(OSError):  # as it stood on a disk that fails
                 os.ftruncate(descriptor, size)
@@ -155,6 +213,19 @@ class LogFile:
         return self.path.with_name(f"{self.path.name}.{number}{ending}")
 
 
+def _find_end_of_lines(file: BinaryIO, size: int) -> int:
+    """Find where the last whole line ends; 0 where there is none."""
+    at = size
+    while at > 0:
+        begin = max(0, at - _CHUNK_BYTES)
+        file.seek(begin)
+        found = file.read(at - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        at = begin
+    return 0
+
+
 def _write_on(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
@@ -169,7 +240,9 @@ def _compress(plain: Path, packed: Path) -> None:
             os.fdopen(descriptor, "wb") as raw,
             gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=_FASTEST) as target,
         ):
-            shutil.copyfileobj(source, target, 1 << 16)
+            shutil.copyfileobj(source, target, _CHUNK_BYTES)
+            target.close()
+            os.fsync(descriptor)  # the plain one goes only when this one stays
         part.rename(packed)
         plain.unlink()
     except OSError:  # no room: it stays as it is

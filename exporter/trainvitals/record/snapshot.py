@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainvitals.causes.evidence import OomKill, XidError
+from trainvitals.record.flows import Flows
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
 from trainvitals.sources.containers.reading import ContainersReading
 from trainvitals.sources.cpu import CpuReading
@@ -12,6 +13,7 @@ from trainvitals.sources.filesystem import FilesystemReading
 from trainvitals.sources.kernel_log import KernelLine
 from trainvitals.sources.memory import MemoryReading
 from trainvitals.sources.processes import ProcessesReading
+from trainvitals.sources.training.reading import RunsReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class Snapshot:
         kernel: What is new in the kernel log; None where it cannot be read.
         engine_errors: What is new in the engine's log and tells of trouble, masked; None where it
             cannot be read.
+        uptime_seconds: Since the machine was started; it does not jump when the clock is set.
+        flows: What disks and interfaces move.
+        runs: Training runs.
         troubles: What could not be read, and why.
     """
 
@@ -100,4 +105,7 @@ class Snapshot:
     oom_kills: int | None = None
     kernel: Kernel | None = None
     engine_errors: tuple[str, ...] | None = None
+    uptime_seconds: float | None = None
+    flows: Flows = Flows()  # noqa: RUF009 - immutable
+    runs: RunsReading | None = None
     troubles: tuple[str, ...] = ()

@@ -12,20 +12,33 @@ from trainvitals.collectors import COLLECTORS
 from trainvitals.errors import SourceError
 from trainvitals.machine import Machine, MachineOptions
 from trainvitals.record.enginelog import EngineLog, Parse
+from trainvitals.record.flows import FlowMeter
 from trainvitals.record.snapshot import Holder, Kernel, Snapshot
 from trainvitals.scrape import Snapshot as Scraped
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
 from trainvitals.sources.containers.cgroups import find_container
 from trainvitals.sources.containers.reading import ContainerReading, ContainersReading
 from trainvitals.sources.cpu import CpuReading
+from trainvitals.sources.disk import DiskReading
 from trainvitals.sources.files import Roots
 from trainvitals.sources.filesystem import FilesystemReading
 from trainvitals.sources.kernel_log import KernelLog
 from trainvitals.sources.memory import MemoryReading
+from trainvitals.sources.network import NetworkReading
 from trainvitals.sources.processes import ProcessesReading, ProcessesSource, read_process_name
+from trainvitals.sources.training.reading import RunsReading
 
 # What is looked at; the exporter's other collectors rest.
-WANTED = ("cpu", "memory", "filesystem", "container", "accelerator")
+WANTED = (
+    "cpu",
+    "memory",
+    "disk",
+    "filesystem",
+    "network",
+    "container",
+    "accelerator",
+    "training",
+)
 _MOST_ENGINE_ERRORS = 20
 
 Reading = TypeVar("Reading")
@@ -76,6 +89,7 @@ class Watcher:
         self._patience_seconds = patience_seconds
         self._clock = clock
         self._hostname = socket.gethostname()
+        self._flows = FlowMeter()
         self._oom_kills: int | None = None
         self._spent: dict[str, _Spent] = {}
         self._deaths: dict[str, float] = {}
@@ -125,6 +139,9 @@ class Watcher:
             oom_kills=self._count_oom_kills(memory),
             kernel=kernel,
             engine_errors=self._read_engine_log(),
+            uptime_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
+            flows=self._flows.measure(_pick(scraped, DiskReading), _pick(scraped, NetworkReading)),
+            runs=_pick(scraped, RunsReading),
             troubles=tuple(troubles),
             seconds=time.monotonic() - began,
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.homes import expand_home
 
 Way = Literal["auto", "compose", "native"]
 
@@ -81,7 +82,7 @@ def read_settings(
     written = read_dotenv(dotenv) if dotenv is not None else {}
     given = {**written, **{name: value for name, value in environ.items() if value}}
     settings = Settings(
-        state_dir=(state_dir or _default_state_dir(environ)).expanduser().resolve(),
+        state_dir=expand_home(state_dir or _default_state_dir(environ), "--state-dir").resolve(),
         exporter_port=_pick_port(exporter_port, given, "EXPORTER_PORT", EXPORTER_PORT),
         prometheus_port=_pick_port(prometheus_port, given, "PROMETHEUS_PORT", PROMETHEUS_PORT),
         alertmanager_port=_pick_port(
