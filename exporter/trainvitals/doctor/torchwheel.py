@@ -1,0 +1,104 @@
+"""What the PyTorch that is installed was built for, read from its files.
+
+`torch/version.py` has the versions of PyTorch, CUDA and HIP. The GPU architectures that it has
+kernels for are compiled into `torch/lib/libtorch_python.so` as one string, such as
+`sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90`: that which `torch.cuda.get_arch_list()` splits.
+Importing torch would take seconds and open the driver.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_VERSION = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
+_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)
+_HIP = re.compile(r"^hip\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)
+_NAME = rb"(?:sm|compute)_[0-9]{2,3}[a-z]?"
+_NAMES = re.compile(rb"\0(" + _NAME + rb"(?: " + _NAME + rb")*)\0")
+_ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])([a-z]?)")
+_BEFORE_BYTES, _BEHIND_BYTES = 64, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """An installed PyTorch.
+
+    Attributes:
+        folder: Where it is.
+        version: Its version, as `2.6.0+cu124`.
+        cuda: The CUDA that it was built with, as `12.4`; None for none.
+        hip: The HIP that it was built with; None for none.
+        architectures: What it has kernels for, as `sm_90`; empty where not known.
+    """
+
+    folder: Path
+    version: str
+    cuda: str | None
+    hip: str | None
+    architectures: tuple[str, ...]
+
+
+def find_torch(paths: tuple[Path, ...]) -> Torch | None:
+    """Find the PyTorch that would be imported; None where there is none."""
+    for path in paths:
+        try:
+            text = (path / "torch/version.py").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        cuda = _CUDA.search(text)
+        hip = _HIP.search(text)
+        version = _VERSION.search(text)
+        return Torch(
+            folder=path / "torch",
+            version=version[1] if version else "",
+            cuda=cuda[1] if cuda else None,
+            hip=hip[1] if hip else None,
+            architectures=_find_architectures(path / "torch") if cuda else (),
+        )
+    return None
+
+
+def _find_architectures(folder: Path) -> tuple[str, ...]:
+    try:
+        with (
+            (folder / "lib/libtorch_python.so").open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            return _search(data)
+    except (OSError, ValueError):  # ValueError: it is empty
+        return ()
+
+
+def _search(data: mmap.mmap) -> tuple[str, ...]:
+    at = data.find(b"sm_")
+    while at >= 0:
+        found = _NAMES.search(data, max(at - _BEFORE_BYTES, 0), at + _BEHIND_BYTES)
+        if found is not None:
+            return tuple(found[1].decode("ascii").split())
+        at = data.find(b"sm_", at + _BEHIND_BYTES // 2)
+    return ()
+
+
+def can_run(architectures: tuple[str, ...], capability: tuple[int, int]) -> bool:
+    """Tell whether a GPU of this compute capability has a kernel among these.
+
+    A kernel for 8.0 runs on 8.6 and not on 9.0; PTX (`compute_90`) is compiled for every newer
+    GPU when it is loaded; one whose name ends in a letter runs on its own GPU alone (`a`), or on
+    those of its family (`f`).
+    """
+    return any(_fits(architecture, capability) for architecture in architectures)
+
+
+def _fits(architecture: str, capability: tuple[int, int]) -> bool:
+    found = _ARCHITECTURE.fullmatch(architecture)
+    if found is None:
+        return False
+    built = (int(found[2]), int(found[3]))
+    if found[4] == "a":
+        return built == capability
+    if found[1] == "compute" and not found[4]:
+        return built <= capability
+    return built[0] == capability[0] and built[1] <= capability[1]

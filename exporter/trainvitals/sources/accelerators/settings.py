@@ -1,0 +1,206 @@
+"""How NVIDIA GPUs are set up: what an administrator chose, and what does not change.
+
+It is asked for once, so it is not among the readings; and by a process of its own, which loads the
+library as it is on disk now and can be killed when the driver hangs.
+
+What that process prints, each line a JSON array:
+    ["absent", reason]                      there is no driver here
+    ["gone", reason]                        there is one that refuses
+    ["driver", version, cuda]               the CUDA version as major * 1000 + minor * 10, or null
+    ["device", uuid, index, model, {…}]     a GPU, with the numbers of `_QUESTIONS`, null unknown
+    ["unreadable", uuid, index, state]      a GPU that cannot be opened
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from trainvitals.sources.accelerators.nvidia import NvidiaSession, open_nvidia
+from trainvitals.sources.accelerators.nvidia_device import NvidiaDevice
+from trainvitals.sources.accelerators.nvml import SUCCESS, U32
+from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
+
+_CHILD = (
+    "import sys;sys.path[:]={path!r};"
+    "from trainvitals.sources.accelerators.settings import tell;tell()"
+)
+# The C function, how many numbers it gives, and what they are called.
+_QUESTIONS = (
+    ("nvmlDeviceGetCudaComputeCapability", ("capability_major", "capability_minor")),
+    ("nvmlDeviceGetPersistenceMode", ("persistence",)),
+    ("nvmlDeviceGetEccMode", ("ecc", "ecc_pending")),
+    ("nvmlDeviceGetPowerManagementDefaultLimit", ("power_default_milliwatts",)),
+    ("nvmlDeviceGetComputeMode", ("compute_mode",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSettings:
+    """How one GPU is set up; None is "not reported".
+
+    Attributes:
+        uuid: The GPU's own name.
+        index: The driver's index.
+        model: The product name.
+        capability: Its compute capability, as 9 and 0.
+        has_persistence: Whether the driver keeps it ready while nobody uses it.
+        has_ecc: Whether its memory is checked for errors.
+        will_have_ecc: Whether it is from the next reset on.
+        power_default_watts: The power limit that it comes with.
+        compute_mode: 0 anybody, 2 nobody, 3 one process at a time.
+    """
+
+    uuid: str
+    index: int
+    model: str
+    capability: tuple[int, int] | None = None
+    has_persistence: bool | None = None
+    has_ecc: bool | None = None
+    will_have_ecc: bool | None = None
+    power_default_watts: float | None = None
+    compute_mode: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSettings:
+    """What the driver says of itself and of every GPU.
+
+    Attributes:
+        driver: Its version; empty where it did not open.
+        cuda: The newest CUDA that it can run, as 12 and 8; None unknown.
+        gpus: The GPUs that answered, by index.
+        absent: Why there is no driver; empty where there is one.
+        trouble: Why it refuses, or that it does not answer; empty where it does.
+    """
+
+    driver: str = ""
+    cuda: tuple[int, int] | None = None
+    gpus: tuple[GpuSettings, ...] = ()
+    absent: str = ""
+    trouble: str = ""
+
+
+def read_settings(
+    *, timeout_seconds: float, environ: Mapping[str, str] | None = None
+) -> NvidiaSettings:
+    """Ask the driver how its GPUs are set up.
+
+    Args:
+        timeout_seconds: How long to wait; of a driver that hangs, what it said until then is told.
+        environ: The environment of the process that asks; our own when None.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _CHILD.format(path=sys.path)]
+    try:
+        said = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_seconds,
+            env=None if environ is None else dict(environ),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        return _understand(late.stdout or b"", f"does not answer within {timeout_seconds:.1f} s")
+    except OSError as error:
+        return NvidiaSettings(trouble=f"cannot start the process that asks it: {error.strerror}")
+    return _understand(said.stdout, "" if said.returncode == 0 else "its library crashed")
+
+
+def tell() -> None:
+    """Be the process that asks."""
+    try:
+        session = open_nvidia()
+    except DriverAbsentError as error:
+        _say("absent", str(error))
+    except DriverGoneError as error:
+        _say("gone", str(error))
+    else:
+        _tell_session(session)
+    os._exit(0)  # a call that hangs must not hold it
+
+
+def _tell_session(session: NvidiaSession) -> None:
+    library = session._library  # noqa: SLF001 - the session has no other use for it to show
+    cuda = ctypes.c_int()
+    code = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
+    _say("driver", session._driver, cuda.value if code == SUCCESS else None)  # noqa: SLF001
+    for identity, state in session.unreadable:
+        _say("unreadable", identity[2], identity[1], state)
+    threads = [
+        threading.Thread(target=_tell_device, args=(library, device), daemon=True)
+        for device in session.devices
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _tell_device(library: ctypes.CDLL, device: NvidiaDevice) -> None:
+    numbers: dict[str, int] = {}
+    for symbol, names in _QUESTIONS:
+        places = [U32() for _ in names]
+        function = getattr(library, symbol, None)
+        if function is not None and function(device.handle, *map(ctypes.byref, places)) == SUCCESS:
+            numbers |= {name: place.value for name, place in zip(names, places, strict=True)}
+    _, index, uuid, model, *_ = device.identity
+    _say("device", uuid, index, model, numbers)
+
+
+def _say(*words: object) -> None:
+    os.write(1, (json.dumps(words) + "\n").encode())  # one call: threads do not mix their lines
+
+
+def _understand(data: bytes, trouble: str) -> NvidiaSettings:
+    driver, cuda, absent, gpus = "", None, "", []
+    for message in _parse(data):
+        match message:
+            case ["absent", str(reason)]:
+                absent = reason
+            case ["gone", str(reason)]:
+                trouble = reason
+            case ["driver", str(version), number]:
+                driver = version
+                cuda = (number // 1000, number % 1000 // 10) if isinstance(number, int) else None
+            case ["device", str(uuid), int(index), str(model), dict(numbers)]:
+                gpus.append(_understand_device(uuid, index, model, numbers))
+    gpus.sort(key=lambda gpu: gpu.index)
+    return NvidiaSettings(driver, cuda, tuple(gpus), absent, trouble)
+
+
+def _parse(data: bytes) -> Iterable[object]:
+    for line in data.splitlines(keepends=True):
+        if line.startswith(b"[") and line.endswith(b"\n"):  # vendors' libraries print, too
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+
+def _understand_device(
+    uuid: str, index: int, model: str, numbers: Mapping[str, int]
+) -> GpuSettings:
+    major, minor = numbers.get("capability_major"), numbers.get("capability_minor")
+    milliwatts = numbers.get("power_default_milliwatts")
+    return GpuSettings(
+        uuid=uuid,
+        index=index,
+        model=model,
+        capability=None if major is None or minor is None else (major, minor),
+        has_persistence=_to_truth(numbers.get("persistence")),
+        has_ecc=_to_truth(numbers.get("ecc")),
+        will_have_ecc=_to_truth(numbers.get("ecc_pending")),
+        power_default_watts=None if milliwatts is None else milliwatts / 1000,
+        compute_mode=numbers.get("compute_mode"),
+    )
+
+
+def _to_truth(number: int | None) -> bool | None:
+    return None if number is None else number != 0
