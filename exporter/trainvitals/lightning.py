@@ -139,6 +139,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
                 world_size=trainer.world_size,
                 framework="lightning",
                 framework_version=_find_version(trainer),
+                notify=self._notify,
             )
         logger = _ValuesLogger(self._take_values, self._end_saving, trainer.default_root_dir)
         self._logger = logger

@@ -39,7 +39,13 @@ offset size   content
 4096   4096   names of free metrics: 64 entries of 64 bytes: u8 length, u8 split (`SPLITS`), name
               in UTF-8. Entries are appended; the state record's word `names` says how many are whole
 8192   2x1024 step record, slot A and slot B
-10240  2x3072 state record, slot A and slot B
+10240  2x3072 state record, slot A and slot B; the last KiB of slot A is not the record's:
+12288  64     request for a trace, written by who wants one (the file's owner or root): u64 number,
+              u32 steps, u32 flags (1 shapes, 2 memory, 4 stacks), u32 CRC-32 of these 16 bytes. A
+              new number is a new request, 0 takes it back
+12352  960    answer, written by the trainer: u64 number of the request, u32 `TraceStage` (0: this
+              writer takes none), u32 steps traced, u32 CRC-32 of the text, u32 bytes, UTF-8 text:
+              where the trace is or why there is none
 16256  16x8   live words: for each phase, in the order of `Phase`, f64 CLOCK_MONOTONIC seconds of
               when it began last, 0 until then. The newest one tells the phase of this moment. A
               change of phase is one aligned store, which is never torn
@@ -70,12 +76,13 @@ from typing import Literal
 
 from trainvitals.errors import TrainvitalsError
 
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 SUFFIX = ".tv"
 FILE_BYTES = 16384
 STATIC_AT, LAST_WORDS_AT, NAMES_AT = 256, 3840, 4096
 STEP_AT, STEP_SLOT_BYTES = 8192, 1024
 STATE_AT, STATE_SLOT_BYTES = 10240, 3072
+TRACE_AT, TRACE_BYTES, TRACE_ANSWER_AT = 12288, 1024, 64
 LIVE_AT, LIVE_BYTES = 16256, 128
 MOST_METRICS = 64
 MOST_NAME_BYTES = 62
@@ -92,6 +99,9 @@ _U64_PAIR = struct.Struct("<QQ")
 _WORD = struct.Struct("<Q")
 _LIVE = struct.Struct(f"<{LIVE_BYTES // 8}d")
 _LAST_WORDS = struct.Struct("<II")
+_REQUEST, _REQUEST_CRC = struct.Struct("<QII"), struct.Struct("<I")
+_ANSWER = struct.Struct("<QIIII")
+_SHAPES, _MEMORY, _STACKS = 1, 2, 4
 
 SPLITS = ("", "train", "validation", "test")
 ALERTS = (
@@ -154,6 +164,18 @@ class State(IntEnum):
     ENDED = 4
 
 
+class TraceStage(IntEnum):
+    """How far a trainer is with a trace that somebody asked for."""
+
+    UNAVAILABLE = 0
+    READY = 1
+    WAITING = 2
+    TRACING = 3
+    WRITING = 4
+    DONE = 5
+    FAILED = 6
+
+
 PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)
 COARSE_PHASES = ("init", "compile", "train", "validation", "checkpoint", "idle")
 # The coarse phase of each phase.
@@ -204,6 +226,42 @@ class RunFileError(TrainvitalsError):
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
         self.fault: Fault = fault
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """What somebody wants to have traced.
+
+    Attributes:
+        number: Tells it from every other request; not 0.
+        steps: How many steps.
+        record_shapes: With the shapes of operators' inputs.
+        profile_memory: With what operators allocate.
+        with_stack: With the source lines that called them.
+    """
+
+    number: int
+    steps: int
+    record_shapes: bool = False
+    profile_memory: bool = True
+    with_stack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnswer:
+    """What the trainer says of a request.
+
+    Attributes:
+        number: Which request.
+        stage: How far it is.
+        steps: How many steps are traced.
+        text: Where the trace is, with a tab and a remark where there is one; or why there is none.
+    """
+
+    number: int = 0
+    stage: TraceStage = TraceStage.UNAVAILABLE
+    steps: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +374,48 @@ def encode_last_words(text: str) -> bytes:
     """Write the class of the exception that ended the run, cut to what fits."""
     words = text.encode(errors="replace")[: NAMES_AT - LAST_WORDS_AT - _LAST_WORDS.size]
     return _LAST_WORDS.pack(zlib.crc32(words), len(words)) + words
+
+
+def encode_trace_request(request: TraceRequest) -> bytes:
+    """Write a request for a trace, which goes to `TRACE_AT`."""
+    flags = (
+        _SHAPES * request.record_shapes
+        | _MEMORY * request.profile_memory
+        | _STACKS * request.with_stack
+    )
+    words = _REQUEST.pack(request.number, request.steps, flags)
+    return words + _REQUEST_CRC.pack(zlib.crc32(words))
+
+
+def decode_trace_request(data: bytes, at: int = TRACE_AT) -> TraceRequest | None:
+    """Read a request for a trace; None where there is none, or only a part of one yet."""
+    words = data[at : at + _REQUEST.size]
+    number, steps, flags = _REQUEST.unpack(words)
+    if not number or _REQUEST_CRC.unpack_from(data, at + len(words))[0] != zlib.crc32(words):
+        return None
+    return TraceRequest(
+        number, steps, bool(flags & _SHAPES), bool(flags & _MEMORY), bool(flags & _STACKS)
+    )
+
+
+def encode_trace_answer(answer: TraceAnswer) -> bytes:
+    """Write the answer, which goes to `TRACE_ANSWER_AT` after `TRACE_AT`; the text is cut to fit."""
+    most = TRACE_BYTES - TRACE_ANSWER_AT - _ANSWER.size
+    text = answer.text.encode(errors="replace")[:most]
+    crc = zlib.crc32(text)
+    return _ANSWER.pack(answer.number, answer.stage, answer.steps, crc, len(text)) + text
+
+
+def decode_trace_answer(data: bytes, at: int = TRACE_AT + TRACE_ANSWER_AT) -> TraceAnswer:
+    """Read the answer; one that makes no sense, as while it is written, says that there is none."""
+    number, stage, steps, crc, length = _ANSWER.unpack_from(data, at)
+    end = TRACE_BYTES - TRACE_ANSWER_AT
+    text = data[at + _ANSWER.size : at + end][:length]
+    if stage not in TraceStage.__members__.values() or zlib.crc32(text) != crc:
+        return TraceAnswer()
+    parts = text.decode(errors="replace").split("\t")
+    words = "\t".join(_clean(part, most=end) for part in parts)
+    return TraceAnswer(number, TraceStage(stage), steps, words)
 
 
 def decode_header(data: bytes) -> Identity:
@@ -450,9 +550,9 @@ def _clean_all(value: str | Sequence[str]) -> str | Sequence[str]:
     return _clean(value) if isinstance(value, str) else [_clean(item) for item in value]
 
 
-def _clean(text: str) -> str:
+def _clean(text: str, *, most: int = _MOST_TEXT) -> str:
     """Make text fit for a label: what cannot be printed, a lone surrogate too, becomes `_`."""
-    return "".join(c if c.isprintable() else "_" for c in text[:_MOST_TEXT])
+    return "".join(c if c.isprintable() else "_" for c in text[:most])
 
 
 def _decode_newest(

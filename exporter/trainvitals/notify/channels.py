@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainvitals.notify.receivers import (
-    Channel,
-    Discord,
-    Email,
-    PagerDuty,
-    Slack,
-    Teams,
-    Telegram,
-    Webhook,
-)
+from trainvitals.courier.destinations import Discord, Email, Slack, Webhook
+from trainvitals.notify.receivers import Channel, PagerDuty, Teams, Telegram
 
 Version = tuple[int, int]
 # A piece of the configuration: what YAML has for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainvitals.notify.values import Variables
+from trainvitals.courier.variables import Variables
 
 # What the rules write; their annotations know no machine.
 GRAFANA_URL = "http://localhost:3000"

@@ -21,8 +21,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from trainvitals.errors import ConfigurationError
-from trainvitals.notify.values import Variables
+from trainvitals.courier.destinations import (
+    Discord,
+    Email,
+    Slack,
+    Webhook,
+    read_discord,
+    read_email,
+    read_slack,
+    read_webhook,
+)
+from trainvitals.courier.variables import Variables
 
 # One of each kind that alone makes a receiver, in the order in which they are offered.
 LEADS = (
@@ -71,23 +80,6 @@ _ALMOST_TEAM = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Slack:
-    """A channel of Slack, by its incoming webhook."""
-
-    title: ClassVar[str] = "Slack"
-    url: str = field(repr=False)
-    channel: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Discord:
-    """A channel of Discord, by its webhook."""
-
-    title: ClassVar[str] = "Discord"
-    url: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Teams:
     """A channel of Microsoft Teams, by the address of its workflow."""
 
@@ -112,28 +104,6 @@ class Telegram:
     bot_token: str = field(repr=False)
     chat_id: int
     api_url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Email:
-    """Mail to some addresses; without a user name the server is used without authentication."""
-
-    title: ClassVar[str] = "e-mail"
-    smarthost: str
-    sender: str
-    to: str
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    requires_tls: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """Anything that takes Alertmanager's own JSON."""
-
-    title: ClassVar[str] = "webhook"
-    url: str = field(repr=False)
-    token: str | None = field(default=None, repr=False)
 
 
 Channel = Slack | Discord | Teams | PagerDuty | Telegram | Email | Webhook
@@ -199,33 +169,18 @@ def _find_remarks(variables: Mapping[str, str]) -> Iterator[str]:
 
 def _read_channels(variables: Variables) -> Iterator[Channel]:
     readers = (
-        _read_slack,
-        _read_discord,
+        read_slack,
+        read_discord,
         _read_teams,
         _read_pagerduty,
         _read_telegram,
-        _read_email,
-        _read_webhook,
+        read_email,
+        read_webhook,
     )
     for read in readers:
         channel = read(variables)
         if channel is not None:
             yield channel
-
-
-def _read_slack(variables: Variables) -> Slack | None:
-    channel = variables.take_match(
-        "SLACK_CHANNEL", r"[^\s{}]+", "is no channel: give it as #alerts, or leave it out"
-    )
-    if channel:
-        variables.require("SLACK_WEBHOOK_URL", because="SLACK_CHANNEL")
-    url = variables.take_url("SLACK_WEBHOOK_URL")
-    return Slack(url, channel) if url else None
-
-
-def _read_discord(variables: Variables) -> Discord | None:
-    url = variables.take_url("DISCORD_WEBHOOK_URL")
-    return Discord(url) if url else None
 
 
 def _read_teams(variables: Variables) -> Teams | None:
@@ -258,35 +213,3 @@ def _read_telegram(variables: Variables) -> Telegram | None:
     )
     api_url = variables.take_url("TELEGRAM_API_URL")
     return Telegram(token, int(chat), api_url) if token and chat else None
-
-
-def _read_email(variables: Variables) -> Email | None:
-    names = ("SMTP_TO", "SMTP_FROM", "SMTP_SMARTHOST", "SMTP_USERNAME", "SMTP_PASSWORD")
-    known = next((name for name in names if variables.get(name)), None)
-    if known is None:
-        return None
-    for name in ("SMTP_SMARTHOST", "SMTP_FROM", "SMTP_TO"):
-        variables.require(name, because=known)
-    if variables.has_any("SMTP_USERNAME", "SMTP_PASSWORD"):
-        variables.require("SMTP_USERNAME", because="SMTP_PASSWORD")
-        variables.require("SMTP_PASSWORD", because="SMTP_USERNAME")
-    server = variables.take_server("SMTP_SMARTHOST")
-    sender = variables.take_addresses("SMTP_FROM")
-    to = variables.take_addresses("SMTP_TO")
-    if not (server and sender and to):  # pragma: no cover - required above
-        raise ConfigurationError("SMTP_SMARTHOST, SMTP_FROM and SMTP_TO go together: set all three")
-    return Email(
-        server,
-        sender,
-        to,
-        variables.get("SMTP_USERNAME"),
-        variables.get("SMTP_PASSWORD"),
-        variables.take_switch("SMTP_REQUIRE_TLS", default=True),
-    )
-
-
-def _read_webhook(variables: Variables) -> Webhook | None:
-    if variables.has_any("WEBHOOK_TOKEN"):
-        variables.require("WEBHOOK_URL", because="WEBHOOK_TOKEN")
-    url = variables.take_url("WEBHOOK_URL")
-    return Webhook(url, variables.get("WEBHOOK_TOKEN")) if url else None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.homes import expand_home
 from trainvitals.notify.channels import Version
 from trainvitals.notify.checking import PARTIAL
 from trainvitals.notify.destinations import Destinations, find_destinations
@@ -93,7 +94,7 @@ def write_configuration(
     """
     chosen = variables.get("ALERTMANAGER_CONFIG")
     if chosen:
-        return _use_chosen(Path(chosen).expanduser().absolute(), check)
+        return _use_chosen(expand_home(Path(chosen), "ALERTMANAGER_CONFIG").absolute(), check)
     receivers = read_receivers(variables)
     texts = {
         f"templates/{path.name}": path.read_text(encoding="utf-8")

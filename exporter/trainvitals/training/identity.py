@@ -31,7 +31,7 @@ def identify(launch: Launch, *, framework: str | None, framework_version: str | 
         "framework": framework[:_MOST_TEXT],
         "framework_version": (framework_version or "")[:_MOST_TEXT],
         "client_version": __version__,
-        "hostname": _name_host()[:_MOST_TEXT],
+        "hostname": name_host()[:_MOST_TEXT],
         "script": Path(sys.argv[0] if sys.argv else "").name[:_MOST_TEXT],
         "clock": "host",
         "accelerator_uuids": _find_accelerators(),
@@ -71,5 +71,6 @@ def _find_accelerators() -> list[str]:
     return [f"GPU-{uuid}"] if uuid else []
 
 
-def _name_host() -> str:
+def name_host() -> str:
+    """Give the name of this machine."""
     return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")

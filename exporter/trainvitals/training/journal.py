@@ -158,8 +158,8 @@ class Journal:
         self.set("last_oom_time", self._clock())
         self.note("oom")
 
-    def set_alert(self, name: str, *, is_active: bool) -> None:
-        """Raise or clear one of `ALERTS`."""
+    def set_alert(self, name: str, *, is_active: bool) -> bool:
+        """Raise or clear one of `ALERTS`; tell whether that is new."""
         bit = 1 << ALERTS.index(name)
         before = int(self.get("alerts") or 0)
         after = before | bit if is_active else before & ~bit
@@ -167,6 +167,7 @@ class Journal:
             self.set("alerts", float(after))
             if is_active:
                 self.note("alert", float(ALERTS.index(name)))
+        return after != before
 
     def publish(self, now: float, wall_time: float) -> None:
         """Make the record visible."""

@@ -11,19 +11,20 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import Literal, SupportsFloat, TypeVar
+from typing import TYPE_CHECKING, Literal, SupportsFloat, TypeVar
 
-from trainvitals.runfile import PHASE_NAMES, STEP, Identity, State
+from trainvitals.runfile import PHASE_NAMES, STEP, Identity, State, TraceRequest
 from trainvitals.training.identity import identify
 from trainvitals.training.interpreter import InterpreterHooks
 from trainvitals.training.journal import Journal, Nonfinite
 from trainvitals.training.launch import Launch, read_launch
+from trainvitals.training.notices import Notices, open_notices
 from trainvitals.training.outer import Errors, guard
 from trainvitals.training.recorder import (
     OpenFile,
@@ -32,10 +33,17 @@ from trainvitals.training.recorder import (
     create_run_file,
 )
 from trainvitals.training.steps import PUBLISH_ON_DISK_SECONDS, PUBLISH_SECONDS, StepRecorder
+from trainvitals.training.traceplace import find_trace_place
+from trainvitals.training.tracing import Tracing
 from trainvitals.training.upkeep import Upkeep
 from trainvitals.training.waits import Batches, PhaseContext
 
+if TYPE_CHECKING:  # who tells nobody does not load it
+    from trainvitals.courier import Destination
+
 DEFAULT_RUN_DIR = "/dev/shm/trainvitals"  # noqa: S108 - a sticky directory, and the documented default
+
+DEFAULT_TRACE_DIR = "trainvitals-profiles"
 
 Item = TypeVar("Item")
 Value = SupportsFloat
@@ -58,6 +66,7 @@ _RECORDING = (
     "resume",
     "raise_alert",
     "clear_alert",
+    "profile",
     "set_baseline",
     "end",
     "finish",
@@ -95,6 +104,9 @@ class TrainingMonitor(StepRecorder):
         watch: The value by which an evaluation is better than another.
         watch_mode: Whether smaller or larger is better.
         checkpoint_max_age_seconds: An older last checkpoint is worth an alert.
+        notify: Whom to tell of alerts, a loss that is no number and a failure: destinations of
+            `trainvitals.courier`, or True for those that the environment names; None does so where
+            TRAINVITALS_NOTIFY is 1.
         run_dir: Where the file is made; TRAINVITALS_RUN_DIR or /dev/shm/trainvitals when None.
         enabled: False makes every method do nothing.
         environ: The environment, for what the launcher says; the process's own when None.
@@ -131,6 +143,7 @@ class TrainingMonitor(StepRecorder):
         watch: str = "validation_loss",
         watch_mode: Literal["min", "max"] = "min",
         checkpoint_max_age_seconds: float | None = None,
+        notify: bool | Sequence[Destination] | None = None,
         run_dir: str | os.PathLike[str] | None = None,
         enabled: bool = True,
         environ: Mapping[str, str] | None = None,
@@ -162,6 +175,8 @@ class TrainingMonitor(StepRecorder):
                 framework=(framework, framework_version),
                 directory=run_dir or environ.get("TRAINVITALS_RUN_DIR") or DEFAULT_RUN_DIR,
                 watch=(watch, watch_mode),
+                open_notices=partial(open_notices, notify, environ, clock=clock),
+                trace_directory=environ.get("TRAINVITALS_PROFILE_DIR") or DEFAULT_TRACE_DIR,
                 publish_seconds=publish_seconds,
                 needs_peak=peak_flops is None and bool(flops_per_sample or flops_per_token),
                 clocks=(monotonic, clock),
@@ -186,6 +201,8 @@ class TrainingMonitor(StepRecorder):
         framework: tuple[str | None, str | None],
         directory: str | os.PathLike[str],
         watch: tuple[str, Literal["min", "max"]],
+        open_notices: Callable[[Launch], Notices | None],
+        trace_directory: str,
         publish_seconds: float | None,
         needs_peak: bool,
         clocks: tuple[Callable[[], float], Callable[[], float]],
@@ -201,6 +218,13 @@ class TrainingMonitor(StepRecorder):
             recorder,
             journal,
             Upkeep(journal, needs_peak=needs_peak),
+            notices=open_notices(launch),
+            tracing=Tracing(
+                recorder,
+                partial(find_trace_place, trace_directory, launch.run, launch.rank),
+                run=launch.run,
+                rank=launch.rank,
+            ),
             publish_seconds=interval if publish_seconds is None else publish_seconds,
             monotonic=clocks[0],
             clock=clocks[1],
@@ -373,15 +397,55 @@ class TrainingMonitor(StepRecorder):
         self._publish_all(self._monotonic())
 
     @guard
-    def raise_alert(self, name: str) -> None:
-        """Raise one of `runfile.ALERTS`, until it is cleared."""
-        self._journal.set_alert(name, is_active=True)
+    def raise_alert(self, name: str, text: str | None = None) -> None:
+        """Raise one of `runfile.ALERTS`, until it is cleared.
+
+        Args:
+            name: Which.
+            text: What to tell people beside its name; None for nothing more. The empty text keeps
+                it from them.
+        """
+        is_new = self._journal.set_alert(name, is_active=True)
+        if is_new and self._notices is not None and text != "":
+            self._notices.tell_alert(name, text or "")
         self._publish_all(self._monotonic())
 
     @guard
-    def clear_alert(self, name: str) -> None:
-        """Clear an alert."""
-        self._journal.set_alert(name, is_active=False)
+    def clear_alert(self, name: str, text: str | None = None) -> None:
+        """Clear an alert; what people are told is as for `raise_alert`."""
+        is_new = self._journal.set_alert(name, is_active=False)
+        if is_new and self._notices is not None and text != "":
+            self._notices.tell_alert(name, text or "", is_over=True)
+
+    @guard
+    def profile(
+        self,
+        steps: int = 5,
+        *,
+        record_shapes: bool = False,
+        profile_memory: bool = True,
+        with_stack: bool = False,
+    ) -> None:
+        """Have PyTorch's profiler trace the next steps; `trainvitals profile` asks for the same.
+
+        Where the files are is logged. They go into TRAINVITALS_PROFILE_DIR, or
+        `trainvitals-profiles` in the working directory.
+
+        Args:
+            steps: How many, 100 at most; fewer where they last longer than 60 s together or have
+                more than 100000 events.
+            record_shapes: With the shapes of operators' inputs.
+            profile_memory: With what operators allocate.
+            with_stack: With the source lines that called them.
+        """
+        if self._tracing is None:
+            return
+        number = int.from_bytes(os.urandom(7), "little") + 1
+        request = TraceRequest(number, steps, record_shapes, profile_memory, with_stack)
+        if not self._tracing.ask(request):
+            self._tell_once("a trace is being taken already; ask again when it is written")
+        if self._tracing.is_active:
+            self._review_due = min(self._review_due, self._step_count)
 
     @guard
     def set_baseline(
@@ -426,6 +490,8 @@ class TrainingMonitor(StepRecorder):
             # Python's own MemoryError is about the host's memory, which is not what is noted.
             if kind.__name__ == "OutOfMemoryError":
                 self._journal.note_oom()
+        if self._notices is not None:
+            self._notices.tell_failure(exception)
         self._end(State.FAILED, "fail")
 
     def __reduce__(self) -> tuple[Callable[[str], TrainingMonitor], tuple[str]]:
@@ -476,6 +542,8 @@ class TrainingMonitor(StepRecorder):
         while self._inbox:
             self._log(*self._inbox.popleft())
         self._take_late()
+        if self._tracing is not None:
+            self._tracing.end()
         self._journal.note(event)
         self._journal.set_state(state)
         self._publish_all(self._monotonic())
@@ -494,6 +562,8 @@ class TrainingMonitor(StepRecorder):
     def _close(self) -> None:
         """Record nothing more, and let the file go."""
         self._silence()
+        if self._notices is not None:
+            self._notices.close()
         self._recorder.close()
         self._live = self._recorder.live
 

@@ -31,6 +31,8 @@ from trainvitals.runfile import (
     STEP_AT,
     STEP_SLOT_BYTES,
     SUFFIX,
+    TRACE_AT,
+    TRACE_BYTES,
     Identity,
     encode_header,
     encode_last_words,
@@ -126,6 +128,7 @@ class Recorder:
         step: The step record.
         state: The state record.
         live: The live words: when each phase began last, in seconds of the monotonic clock.
+        trace: The request for a trace and its answer.
         path: Where the file is; None without one.
         is_on_tmpfs: A store never waits for a disk.
     """
@@ -136,6 +139,7 @@ class Recorder:
         self.step = Row(self._map, STEP_AT, STEP_SLOT_BYTES, EMPTY_STEP)
         self.state = Row(self._map, STATE_AT, STATE_SLOT_BYTES, EMPTY_STATE)
         self.live = memoryview(self._map)[LIVE_AT : LIVE_AT + LIVE_BYTES].cast("d")
+        self.trace = memoryview(self._map)[TRACE_AT : TRACE_AT + TRACE_BYTES]
         self.path = file.path if file else None
         self.is_on_tmpfs = file.is_on_tmpfs if file else True
         self._names: dict[tuple[str, str], int] = {}
@@ -185,6 +189,7 @@ class Recorder:
         # The map goes with the last view of it: a signal may have come between two stores.
         self._map = mmap.mmap(-1, FILE_BYTES)
         self.live = memoryview(bytearray(LIVE_BYTES)).cast("d")
+        self.trace = memoryview(bytearray(TRACE_BYTES))
         self.step.release()
         self.state.release()
 

@@ -23,6 +23,7 @@ from trainvitals.training.resources import HostSampler
 from trainvitals.training.timeseries import Timeseries
 
 if TYPE_CHECKING:
+    from trainvitals.courier import Destination
     from trainvitals.training.monitor import TrainingMonitor
 
 _LAST_HOOKS = ("on_exception", "teardown")
@@ -47,6 +48,8 @@ class ResourceMonitor:
         timeseries_path: The directory of these files.
         run: The run's name; None: from the launcher's environment, as `TrainingMonitor` does it.
         monitor: A monitor of your own, which you finish yourself; None: each fit gets its own.
+        notify: Whom to tell of alerts, as for `TrainingMonitor`; not looked at with a monitor of your
+            own.
         temperature_threshold_celsius: Tell when a GPU is hotter; None: do not.
         alert_seconds: How long a GPU must be used little, and how long step time, throughput or
             utilisation must be unusual, to be told.
@@ -86,6 +89,7 @@ class ResourceMonitor:
         *,
         run: str | None = None,
         monitor: TrainingMonitor | None = None,
+        notify: bool | Sequence[Destination] | None = None,
         temperature_threshold_celsius: float | None = 80.0,
         alert_seconds: float = 60.0,
         adaptive_alerts: bool = False,
@@ -111,6 +115,7 @@ class ResourceMonitor:
         self.monitor = monitor
         self.current_epoch = 0
         self._run = run
+        self._notify = notify
         self._exports = export_timeseries
         self._sample_seconds = sample_seconds
         self._clock = clock
@@ -241,7 +246,7 @@ class ResourceMonitor:
         if self.adaptive_alerts:
             told += [finding.text for finding in unusual.raised]
             cleared += [finding.text for finding in unusual.cleared]
-        self._tell_monitor()
+        self._tell_monitor(unusual)
         return (write_alerts(told) if told else "") + write_cleared(cleared)
 
     def _pause(self) -> None:
@@ -324,15 +329,21 @@ class ResourceMonitor:
             utilization_ratio=sum(utilizations) / len(utilizations) if utilizations else None,
         )
 
-    def _tell_monitor(self) -> None:
+    def _tell_monitor(self, unusual: Changes) -> None:
         monitor = self.monitor
         if monitor is None:
             return
         active = self._alerts.active | self._baseline.active
+        # People are told what is printed, the exporter everything.
+        texts = dict.fromkeys(self._baseline.active | self._told_monitor, "")
+        changes = self._changes + unusual if self.adaptive_alerts else self._changes
+        for finding in changes.raised + changes.cleared:
+            before = texts.get(finding.name)
+            texts[finding.name] = f"{before}; {finding.text}" if before else finding.text
         for name in active - self._told_monitor:
-            monitor.raise_alert(name)
+            monitor.raise_alert(name, texts.get(name))
         for name in self._told_monitor - active:
-            monitor.clear_alert(name)
+            monitor.clear_alert(name, texts.get(name))
         self._told_monitor = active
         usual = self._baseline.usual
         monitor.set_baseline(

@@ -27,9 +27,11 @@ from trainvitals.runfile import (
 )
 from trainvitals.training.journal import Journal
 from trainvitals.training.losses import LossWatch
+from trainvitals.training.notices import Notices
 from trainvitals.training.outer import Errors, guard
 from trainvitals.training.recorder import Recorder
 from trainvitals.training.tensors import Values
+from trainvitals.training.tracing import Tracing
 from trainvitals.training.upkeep import Upkeep
 
 _log = logging.getLogger("trainvitals")
@@ -97,6 +99,7 @@ class StepRecorder:
         "_codes",
         "_epoch_counts",
         "_fresh_losses",
+        "_full_review_due",
         "_global_before",
         "_inbox",
         "_is_training",
@@ -107,6 +110,7 @@ class StepRecorder:
         "_losses",
         "_monotonic",
         "_nonfinite",
+        "_notices",
         "_phase_began",
         "_phase_code",
         "_publish_due",
@@ -128,6 +132,7 @@ class StepRecorder:
         "_tokens",
         "_told",
         "_totals",
+        "_tracing",
         "_train_seconds",
         "_upkeep",
         "_values",
@@ -146,6 +151,8 @@ class StepRecorder:
         journal: Journal,
         upkeep: Upkeep,
         *,
+        notices: Notices | None = None,
+        tracing: Tracing | None = None,
         publish_seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
@@ -156,11 +163,14 @@ class StepRecorder:
             recorder: Where the records are written.
             journal: The state record.
             upkeep: What is to be done about once a second.
+            notices: Tells people; None for nobody.
+            tracing: Traces steps when somebody asks; None for never.
             publish_seconds: Steps that follow each other faster are published together.
             monotonic: Tells seconds on a clock that never jumps.
             clock: Tells Unix seconds.
         """
         self._recorder, self._journal, self._upkeep = recorder, journal, upkeep
+        self._notices, self._tracing = notices, tracing
         self._monotonic, self._clock = monotonic, clock
         self._publish_seconds = publish_seconds
         self._row, self._live = recorder.step, recorder.live
@@ -194,7 +204,7 @@ class StepRecorder:
         self._loss = ABSENT
         self._bucket_at, self._bucket_above, self._bucket_up_to = _BUCKETS_AT, 0.0, 0.0
         self._slowest = self._slowest_before = 0.0
-        self._review_due = float(_SLOWEST_OF)
+        self._review_due = self._full_review_due = float(_SLOWEST_OF)
         self._splits_seen = self._totals.copy()
         self._window = [0.0] * len(_WINDOW)
 
@@ -352,6 +362,8 @@ class StepRecorder:
             self._step_began = now
         self._coarse_began = now
         self._is_training = after == "train"
+        if self._tracing is not None and self._tracing.is_active and not self._is_training:
+            self._tracing.interrupt(f"{after} began")
         words[_PHASE_START] = self._wall_offset + now
         self._publish_all(now)
 
@@ -367,9 +379,26 @@ class StepRecorder:
             self._words[_SLOWEST] = max(seconds, self._slowest_before)
 
     def _review_steps(self, began: float) -> None:
-        """Forget the slowest of the 64 steps before the last 64; measure what one call costs."""
+        """Forget the slowest of the 64 steps before the last 64; measure what one call costs.
+
+        While a trace is wanted, each step ends here.
+        """
+        if self._step_count >= self._full_review_due:
+            self._full_review_due += _SLOWEST_OF
+            self._review_slowest(began)
+        self._review_due = self._full_review_due
+        if self._tracing is not None and self._tracing.is_active:
+            self._follow_trace(began)
+
+    @guard
+    def _follow_trace(self, now: float) -> None:
+        if self._tracing is not None:
+            self._tracing.step_over(now, self._step_seconds)
+            if self._tracing.is_active:
+                self._review_due = self._step_count + 1.0
+
+    def _review_slowest(self, began: float) -> None:
         words = self._words
-        self._review_due += _SLOWEST_OF
         words[_SLOWEST] = max(self._slowest, self._slowest_before)
         self._slowest_before = self._slowest
         self._slowest = 0.0
@@ -407,10 +436,14 @@ class StepRecorder:
             self._words[_NONFINITE] += losses.nonfinite - self._nonfinite
             self._nonfinite = losses.nonfinite
             journal.count_nonfinite("loss")
+            if self._notices is not None:
+                self._notices.tell_nonfinite()
         if losses.spikes != self._spikes:
             self._spikes = losses.spikes
             journal.set("loss_spikes", float(losses.spikes))
             journal.note("loss_spike", losses.spike_loss)
+            if self._notices is not None:
+                self._notices.tell_spike(losses.spike_loss)
         if losses.is_spiking is not self._was_spiking:
             self._was_spiking = losses.is_spiking
             journal.set("loss_spike", float(losses.is_spiking))
@@ -518,6 +551,10 @@ class StepRecorder:
         words[_ERRORS] = self.errors.count
         self._split_steps()
         self._upkeep.do(now)
+        if self._tracing is not None:
+            self._tracing.look(now)
+            if self._tracing.is_active:
+                self._review_due = min(self._review_due, self._step_count)
         self._take_late()
         for reader in self._readers.values():
             if reader.unreadable:

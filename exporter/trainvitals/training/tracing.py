@@ -1,0 +1,270 @@
+"""Traces on demand: nothing happens before somebody asks, and then on the training thread's steps.
+
+Once a second the monitor compares one word of the run file's map. After a request, each end of a
+step comes here until the trace is over. The first step that is traced tells how many events a step
+has, and so how many steps fit into a trace; the trace itself begins after it. It ends early where
+it lasts too long, and where something else than training begins, which may have no bound. The files
+are written on a thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import sys
+from collections.abc import Callable
+from functools import partial
+from threading import Thread
+
+from trainvitals.runfile import (
+    TRACE_ANSWER_AT,
+    TraceAnswer,
+    TraceRequest,
+    TraceStage,
+    decode_trace_request,
+    encode_trace_answer,
+)
+from trainvitals.training.outer import Errors, guard
+from trainvitals.training.recorder import Recorder
+from trainvitals.training.torchtrace import TorchTrace, TraceError
+from trainvitals.training.traceplace import TracePlace
+
+MOST_STEPS, MOST_SECONDS, MOST_EVENTS = 100, 60.0, 100_000
+_TOO_LONG = f"a trace lasts {MOST_SECONDS:.0f} s at most"
+_EXIT_SECONDS = 10.0
+_BUSY = frozenset({TraceStage.WAITING, TraceStage.TRACING, TraceStage.WRITING})
+_log = logging.getLogger("trainvitals")
+
+
+class Tracing:
+    """Traces the steps of a run when somebody asks.
+
+    Args:
+        recorder: Where the request and the answer are.
+        find_place: Tells where traces go, when one is taken.
+        run: The run's name.
+        rank: Its rank.
+
+    Attributes:
+        is_active: The ends of steps are to come here.
+        errors: What went wrong inside.
+    """
+
+    def __init__(
+        self, recorder: Recorder, find_place: Callable[[], TracePlace], *, run: str, rank: int
+    ) -> None:
+        self._recorder = recorder
+        self._find_place = find_place
+        self._head = f"Run {run}, rank {rank}"
+        self.is_active = False
+        self.errors = Errors("the trace", self._give_up)
+        self._request = TraceRequest(0, 0)
+        self._seen = 0
+        self._stage = TraceStage.READY
+        self._trace: TorchTrace | None = None
+        self._is_probe = False
+        self._began = 0.0
+        self._steps = self._wanted = 0
+        self._note = ""
+        # Kept while files are written, so that they can be told of when the run is over.
+        self._region: memoryview | None = None
+        self._answer("")
+
+    def look(self, now: float) -> None:
+        """Look whether somebody asks, or asks no longer, and whether a trace lasts too long."""
+        if self._trace is not None and now - self._began > MOST_SECONDS:
+            self.interrupt(_TOO_LONG)
+        number = int.from_bytes(self._recorder.trace[:8], "little")
+        if number == self._seen:
+            return
+        if not number and self._stage is TraceStage.WAITING:
+            self._seen = 0
+            self._fail("whoever asked has gone")
+        elif self._stage not in _BUSY:
+            request = decode_trace_request(bytes(self._recorder.trace), 0)
+            if request is not None or not number:  # a part of one is whole a second later
+                self._seen = number
+            if request is not None:
+                self.ask(request)
+
+    def ask(self, request: TraceRequest) -> bool:
+        """Take a request, unless a trace is being taken; it begins with the end of a step."""
+        if self._stage in _BUSY:
+            return False
+        self._request = request
+        self._note = ""
+        self._wanted = min(max(1, request.steps), MOST_STEPS)
+        self._steps = 0
+        if "torch" not in sys.modules:
+            self._fail("PyTorch is not loaded in this process, and only its steps can be traced")
+            return True
+        self.is_active = True
+        self._set_stage(TraceStage.WAITING)
+        return True
+
+    def step_over(self, now: float, step_seconds: float) -> None:
+        """Begin, go on or end; called at the end of each step while a trace is wanted."""
+        self._attempt(partial(self._advance, now, step_seconds))
+
+    def interrupt(self, why: str) -> None:
+        """End a trace that has begun; one that has no whole step yet begins anew with the next."""
+        if self._trace is None:
+            return
+        if self._steps:
+            self._attempt(partial(self._finish, why))
+        else:
+            self._attempt(self._start_over)
+
+    def end(self) -> None:
+        """The run is over: write what there is."""
+        if self._trace is not None:
+            self._attempt(partial(self._finish, "the run ended"))
+        elif self._stage is TraceStage.WAITING:
+            self._fail("the run ended before its next step")
+
+    def _attempt(self, act: Callable[[], None]) -> None:
+        is_well = False
+        try:
+            act()
+            is_well = True
+        except (TraceError, RuntimeError, OSError) as error:
+            self._fail(_describe(error))
+            is_well = True
+        finally:  # whatever else it was, the edge hears of it
+            if not is_well:
+                self._give_up()
+
+    def _advance(self, now: float, step_seconds: float) -> None:
+        if self._trace is None:
+            if step_seconds > MOST_SECONDS:
+                raise TraceError(f"a step takes {step_seconds:.0f} s, and {_TOO_LONG}")
+            self._start(now, is_probe=True)
+        elif self._trace.is_over:  # it gave way
+            self._finish("the program began a torch.profiler of its own")
+        elif self._is_probe:
+            self._measure(now, step_seconds)
+        else:
+            self._trace.end_step()
+            self._steps += 1
+            if self._steps >= self._wanted:
+                self._finish("")
+            elif now - self._began + step_seconds > MOST_SECONDS:
+                self._finish(_TOO_LONG)
+            else:
+                self._set_stage(TraceStage.TRACING)
+                self._trace.begin_step()
+
+    def _start(self, now: float, *, is_probe: bool) -> None:
+        self._trace = TorchTrace(sys.modules["torch"], self._request)
+        self._is_probe = is_probe
+        self._began = now
+        self._set_stage(TraceStage.TRACING)
+
+    def _measure(self, now: float, step_seconds: float) -> None:
+        """Learn from the first step how many fit, and begin; one that is too much is the trace."""
+        if self._trace is None:
+            return
+        self._trace.stop()
+        fitting = MOST_EVENTS // max(1, self._trace.count_events())
+        if fitting <= 1 or 2 * step_seconds > MOST_SECONDS:
+            self._steps = 1
+            self._finish("one step is all that fits" if self._wanted > 1 else "")
+            return
+        if fitting < self._wanted:
+            self._wanted = fitting
+            self._note = f"no more fit into {MOST_EVENTS} events"
+        self._trace = None
+        self._start(now, is_probe=False)
+
+    def _start_over(self) -> None:
+        trace, self._trace = self._trace, None
+        if trace is not None:
+            trace.stop()
+        self._set_stage(TraceStage.WAITING)
+
+    def _finish(self, note: str) -> None:
+        """End the session, and have it written."""
+        trace, self._trace = self._trace, None
+        self.is_active = False
+        if trace is None:
+            return
+        trace.stop()
+        if not self._steps or trace.is_lost:
+            raise TraceError(f"{note} before a step was traced")
+        self._set_stage(TraceStage.WRITING)
+        self._region = self._recorder.trace
+        writer = _Writer(self, trace, self._find_place(), note or self._note)
+        atexit.register(writer.join, _EXIT_SECONDS)
+        writer.start()
+
+    def write(self, trace: TorchTrace, place: TracePlace, note: str) -> None:
+        """Write the files, and say where they are; on the writer's thread."""
+        from trainvitals.training.tracefiles import write_trace  # noqa: PLC0415 - it loads gzip
+
+        asked = self._request.steps
+        head = [f"{self._head}: {self._steps} steps" + (f" of {asked}: {note}" if note else "")]
+        try:
+            path = write_trace(trace, place, head)
+            self._stage = TraceStage.DONE
+        except (TraceError, RuntimeError) as error:
+            self._fail(_describe(error))
+        except OSError as error:
+            self._fail(
+                f"cannot write to {place.directory}: {error.strerror}; make room, or set "
+                "TRAINVITALS_PROFILE_DIR to a directory that the run may write"
+            )
+        else:
+            self._answer(f"{path}\t{note}" if note else str(path))
+            _log.info("%s: %d steps are traced in %s", self._head, self._steps, path)
+        finally:
+            if self._stage is TraceStage.WRITING:
+                self._give_up()
+            self._region = None
+
+    def _set_stage(self, stage: TraceStage) -> None:
+        self._stage = stage
+        self._answer("")
+
+    def _fail(self, why: str) -> None:
+        self.is_active = False
+        trace, self._trace = self._trace, None
+        self._stage = TraceStage.FAILED
+        self._answer(why)
+        _log.warning("%s: no trace: %s", self._head, why)
+        if trace is not None:
+            trace.stop()
+
+    def _give_up(self) -> None:
+        """Leave off after an error of our own."""
+        self.is_active = False
+        trace, self._trace = self._trace, None
+        self._stage = TraceStage.FAILED
+        self._answer("an error inside the training monitor, which the run's log has")
+        if trace is not None:
+            trace.stop()
+
+    def _answer(self, text: str) -> None:
+        answer = TraceAnswer(self._request.number, self._stage, self._steps, text)
+        data = encode_trace_answer(answer)
+        region = self._recorder.trace if self._region is None else self._region
+        region[TRACE_ANSWER_AT : TRACE_ANSWER_AT + len(data)] = data
+
+
+class _Writer(Thread):
+    """Writes a trace while the run goes on."""
+
+    def __init__(self, tracing: Tracing, trace: TorchTrace, place: TracePlace, note: str) -> None:
+        super().__init__(name="trainvitals-trace", daemon=True)
+        self._tracing, self._trace = tracing, trace
+        self._place, self._note = place, note
+        self.errors = tracing.errors
+
+    @guard
+    def run(self) -> None:
+        """Write it."""
+        self._tracing.write(self._trace, self._place, self._note)
+
+
+def _describe(error: Exception) -> str:
+    text = str(error).partition("\n")[0]
+    return text if isinstance(error, TraceError) else f"{type(error).__name__}: {text}"
