@@ -76,10 +76,11 @@ bench: $(READY) ## Measure the exporter beside its peers for 20 minutes (QUICK=-
 	done
 	@$(BIN)/python -m bench.report
 
-docs: $(READY) ## Write docs/metrics.md, docs/alerts.md and docs/diagnosis.md anew
+docs: $(READY) ## Write docs/metrics.md, docs/alerts.md, docs/diagnosis.md and docs/doctor.md anew
 	$(BIN)/python docs/build/metrics.py
 	$(BIN)/python docs/build/alerts.py
 	$(BIN)/python docs/build/diagnosis.py
+	$(BIN)/python docs/build/doctor.py
 
 dashboards: $(INSTALLED) ## Write grafana/dashboards anew from grafana/build
 	@$(BIN)/python -m grafana.build

@@ -1,5 +1,6 @@
 """The command `trainvitals`: help, usage, exit codes and errors of one line."""
 
+import json
 import os
 import re
 import socket
@@ -29,7 +30,11 @@ COMMANDS = (
     "postmortem",
     "diagnose",
     "docker-logging",
+    "doctor",
+    "profile",
     "record",
+    "report",
+    "top",
 )
 
 
@@ -205,6 +210,38 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path):
         )
     assert answer.returncode == 2
     assert answer.stderr == "trainvitals: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    "arguments", ["doctor --checks=swap", "top --once", "record --once --output -"]
+)
+def test_streams_that_are_closed_are_no_traceback(tmp_path, arguments, closed):
+    """Nobody wants to read it, and nothing else fails."""
+    answer = subprocess.run(
+        f"exec {sys.executable} -m trainvitals {arguments} {closed}",
+        env={**os.environ, "PYTHONPATH": str(ROOT / "exporter")},
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_a_file_never_gets_the_number_of_a_closed_stream(tmp_path):
+    """What is said to a standard output that is closed does not stand in the recording."""
+    file = tmp_path / "run.jsonl"
+    answer = subprocess.run(
+        f"exec {sys.executable} -m trainvitals record --once --output {file} >&- 2>&-",
+        env={**os.environ, "PYTHONPATH": str(ROOT / "exporter")},
+        shell=True,
+        check=False,
+    )
+    assert answer.returncode == 0
+    (line,) = file.read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["snapshot"] == 1
 
 
 @pytest.mark.parametrize(

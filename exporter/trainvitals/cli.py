@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from trainvitals import __version__
 from trainvitals.commands.diagnose import add_diagnose
 from trainvitals.commands.docker_logging import add_docker_logging
+from trainvitals.commands.doctor import add_doctor
 from trainvitals.commands.parsing import (
     CANNOT_RUN,
     FINE,
@@ -28,7 +29,10 @@ from trainvitals.commands.parsing import (
     add_run_dir,
     say,
 )
+from trainvitals.commands.profile import add_profile
 from trainvitals.commands.record import add_record
+from trainvitals.commands.report import add_report
+from trainvitals.commands.top import add_top
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 
 if TYPE_CHECKING:  # a command imports what it needs when it runs
@@ -74,6 +78,9 @@ _PLOT_EXAMPLES = """\
 Examples:
   trainvitals plot resource_logs/epoch_1.csv
   trainvitals plot resource_logs/epoch_*.csv --output run.png
+  trainvitals plot /var/log/vitals.jsonl*         a recording, with what was put away
+
+Exit codes: 0 it was drawn, 2 it cannot be.
 """
 _POSTMORTEM_EXAMPLES = """\
 Examples:
@@ -87,6 +94,7 @@ Exit codes: 0 it finished or is running, 1 it ended badly, 2 there is no such ru
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
+    _open_closed_streams()
     try:
         # Imports take a moment in which a person may press Ctrl-C.
         options = _build_parser().parse_args(arguments)
@@ -97,6 +105,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return CANNOT_RUN
     return code
+
+
+def _open_closed_streams() -> None:
+    """Put the null device where `<&-`, `>&-` or `2>&-` left nothing.
+
+    Else the next file that is opened gets that number, and what is printed goes into it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -116,7 +138,11 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_postmortem(commands)
     add_diagnose(commands)
     add_docker_logging(commands)
+    add_doctor(commands)
+    add_profile(commands)
     add_record(commands)
+    add_report(commands)
+    add_top(commands)
     return parser
 
 
@@ -140,6 +166,14 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         type=Path,
         help="TLS and basic authentication, in the format of the Prometheus exporter-toolkit",
+    )
+    web.add_argument(
+        "--web.prometheus",
+        dest="prometheus",
+        metavar="URL",
+        default=os.environ.get("TRAINVITALS_PROMETHEUS_URL") or None,
+        help="the Prometheus whose alerts the live page shows, as http://localhost:9090 "
+        "(default $TRAINVITALS_PROMETHEUS_URL, else none)",
     )
     log = parser.add_argument_group("log")
     log.add_argument("--log.level", dest="log_level", choices=LEVELS, default="info")
@@ -271,7 +305,7 @@ def _serve(options: argparse.Namespace) -> int:
         ),
     )
     listen = options.listen or ["127.0.0.1:9200"]
-    return serve(ServeOptions(listen, options.web_config, machine))
+    return serve(ServeOptions(listen, options.web_config, machine, options.prometheus))
 
 
 def parse_expected(texts: Sequence[str]) -> dict[Kind, int]:
@@ -472,14 +506,18 @@ def _notify(options: argparse.Namespace) -> int:
 
 def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(
-        commands, "plot", "draw what a run used, from its CSV files", _PLOT_EXAMPLES
+        commands,
+        "plot",
+        "draw what a run or a machine used, from what was recorded",
+        _PLOT_EXAMPLES,
     )
     parser.add_argument(
         "files",
-        metavar="FILE.csv",
+        metavar="FILE",
         nargs="+",
         type=Path,
-        help="what ResourceMonitorCallback wrote; several files are shown one after the other",
+        help="what ResourceMonitorCallback or `trainvitals record` wrote, as CSV or JSON lines, gzip'd "
+        "or not; several files are shown one after the other",
     )
     parser.add_argument(
         "--output",
