@@ -26,15 +26,15 @@ COMMANDS = (
     "logs",
     "notify",
     "drill",
-    "plot",
-    "postmortem",
-    "diagnose",
-    "docker-logging",
     "doctor",
+    "top",
+    "diagnose",
+    "postmortem",
     "profile",
     "record",
+    "plot",
     "report",
-    "top",
+    "docker-logging",
 )
 
 
@@ -61,12 +61,13 @@ def leave(capsys, *arguments):
 
 @pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)])
 def test_help_has_examples(capsys, command):
-    """Every command explains itself with examples that name it, and exits with 0."""
+    """Every command explains itself with examples that name it and exit codes, and exits with 0."""
     code, out, err = leave(capsys, *command, "--help")
     assert (code, err) == (0, "")
     examples = out.partition("\nExamples:\n")[2]
     assert f"trainvitals {' '.join(command)}" in examples
-    assert max(map(len, examples.splitlines())) < 100
+    assert "\nExit codes: 0 " in examples
+    assert max(map(len, out.splitlines())) < 100
 
 
 def test_all_commands_are_tested_here(capsys):

@@ -44,12 +44,24 @@ if TYPE_CHECKING:  # a command imports what it needs when it runs
 
 _MOST_DIGITS = 4
 
+_EXAMPLES = """\
+Examples:
+  trainvitals doctor       is this machine fit for a run?
+  trainvitals top          how is it doing?
+  trainvitals diagnose     why did the container die?
+  trainvitals serve        the exporter, with a live page at http://127.0.0.1:9200/
+  trainvitals up           Prometheus, Alertmanager and Grafana besides
+
+Exit codes: 0 fine, 1 it found a problem, 2 wrong usage or it cannot run.
+"""
 _SERVE_EXAMPLES = """\
 Examples:
   trainvitals serve
   trainvitals serve --web.listen-address=0.0.0.0:9200 --web.config.file=web.yml
   trainvitals serve --accelerators.expected=gpu=8 --no-collector.pressure
   kill -USR1 PID    let go of the drivers for a minute, so that they can be replaced
+
+Exit codes: 0 it ended as it was told to, 2 it cannot run.
 """
 _STACK_EXAMPLES = """\
 Examples:
@@ -58,6 +70,8 @@ Examples:
   trainvitals status --json
   trainvitals logs
   trainvitals down
+
+Exit codes: 0 fine, 1 `status` found that something does not work, 2 it cannot run.
 """
 _DRILL_EXAMPLES = """\
 Examples:
@@ -125,7 +139,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trainvitals",
         description="Vital signs of a machine that trains models.",
-        epilog="Examples:\n  trainvitals serve\n  trainvitals up\n  trainvitals serve --help\n",
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"trainvitals {__version__}")
@@ -134,15 +148,15 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_stack(commands)
     _add_notify(commands)
     _add_drill(commands)
-    _add_plot(commands)
-    _add_postmortem(commands)
-    add_diagnose(commands)
-    add_docker_logging(commands)
     add_doctor(commands)
+    add_top(commands)
+    add_diagnose(commands)
+    _add_postmortem(commands)
     add_profile(commands)
     add_record(commands)
+    _add_plot(commands)
     add_report(commands)
-    add_top(commands)
+    add_docker_logging(commands)
     return parser
 
 
@@ -176,8 +190,20 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "(default $TRAINVITALS_PROMETHEUS_URL, else none)",
     )
     log = parser.add_argument_group("log")
-    log.add_argument("--log.level", dest="log_level", choices=LEVELS, default="info")
-    log.add_argument("--log.format", dest="log_format", choices=FORMATS, default="text")
+    log.add_argument(
+        "--log.level",
+        dest="log_level",
+        choices=LEVELS,
+        default="info",
+        help="the least that is logged (default info)",
+    )
+    log.add_argument(
+        "--log.format",
+        dest="log_format",
+        choices=FORMATS,
+        default="text",
+        help="text for people or JSON lines for programs (default text)",
+    )
     machine = parser.add_argument_group("machine")
     machine.add_argument(
         "--accelerators.expected",
@@ -272,7 +298,8 @@ def _add_containers(parser: argparse.ArgumentParser) -> None:
         dest="follow",
         choices=("auto", "all", "none"),
         default="auto",
-        help="whose logs are followed while they run: auto, of those that leave none (--rm)",
+        help="whose logs are followed while they run: auto, of those that leave none, as with --rm "
+        "(default auto)",
     )
 
 

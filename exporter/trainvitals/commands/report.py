@@ -126,7 +126,7 @@ def _add_contents(parser: argparse.ArgumentParser) -> None:
 
 def _add_ways(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_argument_group("where it goes")
-    ways.add_argument("--format", choices=_FORMATS, help="default text")
+    ways.add_argument("--format", choices=_FORMATS, help="what it is written as (default text)")
     ways.add_argument("--json", action="store_true", help="for programs: --format json")
     ways.add_argument("--output", metavar="FILE", type=Path, help="a file, readable by you alone")
     ways.add_argument(
