@@ -247,3 +247,12 @@ def test_a_message_is_short_in_a_chat_and_whole_in_a_mail():
     assert "Wasted Accelerator-Hours" not in message.text
     assert "<svg" in message.html
     assert "Wasted Accelerator-Hours" in message.html
+
+
+def test_a_metric_that_nobody_told_is_named():
+    """The words say which one, and no placeholder is left."""
+    report = make()
+    text = format_text(replace(report, runs=replace(report.runs, best=())))
+    assert "- Best IoU Today: unknown: no run told a metric named iou, " in text
+    assert "- Best Dice Today: unknown: no run told a metric named dice, " in text
+    assert "{" not in text

@@ -195,7 +195,7 @@ def tell_best(report: Report, word: str) -> str:
     if not report.runs.is_told:
         return tell_no_client(report)
     if not of_kind:
-        return tell_unknown(report, "no run told a metric named {word}")
+        return tell_unknown(report, f"no run told a metric named {word}")
     best = of_kind[0]
     for each in of_kind[1:]:
         if is_better(each, best):
