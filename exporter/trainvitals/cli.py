@@ -26,6 +26,7 @@ from trainvitals.commands.parsing import (
     FINE,
     FOUND_A_PROBLEM,
     add_command,
+    add_roots,
     add_run_dir,
     say,
 )
@@ -228,15 +229,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="open drivers in processes of their own from the start (about 9 MiB each), so that a "
         "crash in a vendor's library is survived too",
     )
-    for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
-        machine.add_argument(
-            f"--path.{name}",
-            dest=name,
-            metavar="DIR",
-            type=Path,
-            default=Path(words),
-            help=f"where the host's {words} is mounted (default {words})",
-        )
+    add_roots(machine)
     add_run_dir(machine)
     runs = parser.add_argument_group("runs that nobody instrumented")
     runs.add_argument(

@@ -50,6 +50,24 @@ def add_run_dir(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_roots(parser: argparse._ActionsContainer, *, has_defaults: bool = True) -> None:
+    """Declare `--path.procfs`, `--path.sysfs` and `--path.rootfs`.
+
+    Args:
+        parser: Where they are declared.
+        has_defaults: Give what Linux has where nobody says; else None tells that nobody did.
+    """
+    for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
+        parser.add_argument(
+            f"--path.{name}",
+            dest=name,
+            metavar="DIR",
+            type=Path,
+            default=Path(words) if has_defaults else None,
+            help=f"where the host's {words} is mounted (default {words})",
+        )
+
+
 def say(text: str) -> None:
     """Print to standard output, whatever the terminal knows and however soon the reader leaves.
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainvitals.commands.parsing import FINE, add_command, say
+from trainvitals.commands.parsing import FINE, add_command, add_roots, say
 from trainvitals.errors import ConfigurationError
 from trainvitals.homes import expand_home
 
@@ -95,15 +95,7 @@ def add_record(commands: Commands) -> None:
         help="the container engine: unix:///run/podman/podman.sock, tcp://HOST:PORT or none "
         "(default $DOCKER_HOST, or the socket that is there)",
     )
-    for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
-        machine.add_argument(
-            f"--path.{name}",
-            dest=name,
-            metavar="DIR",
-            type=Path,
-            default=Path(words),
-            help=f"where the host's {words} is mounted (default {words})",
-        )
+    add_roots(machine)
     parser.set_defaults(run=_record)
 
 

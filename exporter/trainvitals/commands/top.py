@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainvitals.commands.parsing import FINE, add_command, say
+from trainvitals.commands.parsing import FINE, add_command, add_roots, say
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
@@ -98,14 +98,7 @@ def _add_local(parser: argparse.ArgumentParser) -> None:
         help="the container engine: unix:///run/podman/podman.sock, tcp://HOST:PORT or none "
         "(default $DOCKER_HOST, or the socket that is there)",
     )
-    for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
-        local.add_argument(
-            f"--path.{name}",
-            dest=name,
-            metavar="DIR",
-            type=Path,
-            help=f"where the host's {words} is mounted (default {words})",
-        )
+    add_roots(local, has_defaults=False)
     local.add_argument(
         "--run-dir",
         metavar="DIR",
