@@ -4,12 +4,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-READY := .venv/.installed-dev
+DEV := .venv/.installed-dev
+FRAMEWORKS := .venv/.installed-frameworks
 GRAFANA := .cache/grafana
 STATE := .state
 
 .DEFAULT_GOAL := help
-.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-long test-grafana mutants lint format bench docs dashboards pictures golden clean install-service uninstall-service
+.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-integration test-long coverage test-grafana mutants lint audit format bench docs dashboards pictures golden clean install-service uninstall-service
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +22,7 @@ monitor-down: $(INSTALLED) ## Stop everything that monitor-up started; data and 
 	@$(BIN)/trainvitals down --state-dir $(STATE)
 
 monitor-status: $(INSTALLED) ## Show programs, targets, rules, what fires and where alerts go
-	@$(BIN)/trainvitals status --state-dir $(STATE)
+	@$(BIN)/trainvitals status --state-dir $(STATE) || [ $$? -eq 1 ] # 1: something is wrong, which it has said
 
 monitor-drill: $(INSTALLED) ## Have a simulated fault become a message (ALERT=Name; REAL=1: real durations)
 	@$(BIN)/trainvitals drill $(if $(ALERT),$(ALERT),--list) $(if $(REAL),--real) --state-dir $(STATE)
@@ -30,10 +31,10 @@ monitor-logs: $(INSTALLED) ## Follow the logs of every program
 	@$(BIN)/trainvitals logs --state-dir $(STATE)
 
 demo: $(INSTALLED) ## Play recorded machines through the real stack, with 6 hours of their past (docs/demo.md)
-	@$(BIN)/python -m demo up --state-dir $(STATE)/demo
+	@$(BIN)/python -m fleet up --state-dir $(STATE)/demo
 
 demo-down: $(INSTALLED) ## End the demo and remove all that it has written
-	@$(BIN)/python -m demo down --state-dir $(STATE)/demo
+	@$(BIN)/python -m fleet down --state-dir $(STATE)/demo
 
 alerts: $(INSTALLED) ## Set up who hears of alerts, from .env; TEST=1 sends a test message to every channel
 	@$(BIN)/trainvitals notify --state-dir $(STATE) $(if $(TEST),--test)
@@ -44,65 +45,69 @@ install-service: ## As root: install the exporter as a service of systemd (RECOR
 uninstall-service: ## As root: stop and remove the services; data, logs and settings stay
 	@CONFIRM='$(CONFIRM)' deploy/systemd/install uninstall
 
-test: $(READY) ## Run the tests and require 90 % of the code to be covered
-	@$(with_prometheus) $(BIN)/pytest --cov --cov-report=term-missing:skip-covered $(PYTEST_FLAGS)
+test: $(DEV) ## Run the tests that need no server: minutes (PYTEST_FLAGS='tests/unit/stack -k port': some)
+	@$(with_prometheus) $(call measured,unit) $(BIN)/pytest -n auto $(measure) $(PYTEST_FLAGS)
+
+test-integration: $(FRAMEWORKS) ## Run the tests with real components: Prometheus, Docker, PyTorch, a browser
+	@$(with_prometheus) $(call measured,integration) $(BIN)/pytest -n $(workers) --dist loadgroup $(measure) \
+		$(or $(PYTEST_FLAGS),tests/integration)
 
 test-long: export TRAINVITALS_TEST_LONG := 1
-test-long: $(READY) ## Run the tests with what lasts minutes at full length
-	@$(with_prometheus) $(BIN)/pytest --timeout=3600 $(PYTEST_FLAGS)
+test-long: $(FRAMEWORKS) ## Run all tests with what lasts minutes at full length: hours
+	@$(with_prometheus) $(BIN)/pytest --timeout=3600 $(or $(PYTEST_FLAGS),tests/unit tests/integration)
 
-test-grafana: $(GRAFANA)/.installed ## Judge the boards by Grafana's own packages from npm (needs Node 20; make test does without)
+coverage: $(DEV) ## Require 90 % of the code to be covered by both test floors, run with COVERAGE=1
+	@$(BIN)/coverage combine --quiet --keep
+	@$(BIN)/coverage report --skip-covered
+
+test-grafana: $(GRAFANA)/.installed ## Judge the boards by Grafana's own packages, 10.4 and 13.2, from npm (needs Node 20; make test does without)
 	@$(need_node)
-	@node tests/dashboards/node/check.mjs
+	@node tests/integration/dashboards/node/check.mjs
 
-mutants: $(READY) ## Break the alert rules in every place and tell what their tests miss (ALERTS="A B")
-	@$(with_prometheus) $(BIN)/python -m tests.rule_mutants $(ALERTS)
+mutants: $(DEV) ## Break the alert rules in every place and tell what their tests miss (ALERTS="A B")
+	@$(with_prometheus) $(BIN)/python -m tests.support.rule_mutants $(ALERTS)
 
-lint: $(READY) ## Check style, types, layers and spelling
+lint: $(FRAMEWORKS) ## Check style, types, layers and spelling
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-format: $(READY) ## Format the code and fix what can be fixed without a thought
+audit: ## Look up known vulnerabilities of what the package installs; skipped where the lists cannot be read
+	@PYTHON='$(PYTHON)' .ci/audit
+
+format: $(DEV) ## Format the code and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-bench: $(READY) ## Measure the exporter beside its peers for 20 minutes (QUICK=--quick: 5); write bench/RESULTS.md
+bench: $(DEV) ## Measure the exporter beside its peers for 20 minutes (QUICK=--quick: 5); write bench/RESULTS.md
 	@$(BIN)/python -m pip install --quiet --group bench
 	@for script in bench/*_bench.py; do \
 		$(BIN)/python -m "bench.$$(basename "$$script" .py)" $(QUICK) || exit; \
 	done
 	@$(BIN)/python -m bench.report
 
-docs: $(READY) ## Write docs/metrics.md, docs/alerts.md, docs/diagnosis.md and docs/doctor.md anew
+docs: $(DEV) ## Write docs/metrics.md, docs/alerts.md, docs/diagnosis.md and docs/doctor.md
 	$(BIN)/python docs/build/metrics.py
 	$(BIN)/python docs/build/alerts.py
 	$(BIN)/python docs/build/diagnosis.py
 	$(BIN)/python docs/build/doctor.py
 
-dashboards: $(INSTALLED) ## Write grafana/dashboards anew from grafana/build
+dashboards: $(INSTALLED) ## Write grafana/dashboards from grafana/build
 	@$(BIN)/python -m grafana.build
 
-pictures: $(READY) ## Draw docs/pictures anew from a demo of its own (PICTURES_FLAGS="--open Ranks run")
-	@$(with_prometheus) set -e; \
-	port=$$($(BIN)/python -c 'from demo.stack import find_lasting_port as find; print(find())'); \
-	trap '$(BIN)/python -m demo down --state-dir $(STATE)/pictures' EXIT; \
-	trap 'exit 130' INT TERM; \
-	$(BIN)/python -m demo up --state-dir $(STATE)/pictures --prometheus-port=$$port; \
-	$(BIN)/python -m docs.build.pictures --prometheus http://127.0.0.1:$$port --scrape-interval 15s \
-		--set run=bert-large --set accelerators.instance=atlas --set host.instance=orion \
-		--set containers.instance=orion --off Alerts --off 'OOM kills' $(PICTURES_FLAGS)
+pictures: $(DEV) ## Take screenshots of the boards into docs/pictures (GRAFANA_URL=http://...; docs/dashboards.md)
+	@$(BIN)/python docs/build/board_pictures.py
 
-golden: $(READY) ## Write tests/golden anew; read the diff
+golden: $(DEV) ## Write tests/golden again; read the diff
 	$(BIN)/pytest -q -k golden --update-golden
 
 clean: ## Remove .venv, caches and build results; .state stays
 	@if [ -S $(STATE)/supervisor.sock ]; then echo "the stack runs from .venv: make monitor-down first" >&2; exit 1; fi
 	rm -rf .venv .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -rf .coverage .coverage.* build dist
-	find exporter tests bench demo docs grafana -name __pycache__ -type d -prune -exec rm -rf {} +
+	find exporter tests bench fleet docs grafana -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Where promtool and prometheus are not installed, the tests get Debian's; where there are none to be
 # had, the tests that need them say so.
@@ -121,18 +126,29 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable '.[habana]'
 	@touch $@
 
-# torch goes first and alone: whatever asks for torch afterwards takes the build that is there.
-$(READY): $(INSTALLED)
-	@echo "installing what tests and checks need" >&2
-	@$(BIN)/python -m pip install --quiet --group torch
-	@$(BIN)/python -m pip install --quiet --group dev --group frameworks
+$(DEV): $(INSTALLED)
+	@echo "installing what tests need" >&2
+	@$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
-$(GRAFANA)/.installed: tests/dashboards/node/package.json tests/dashboards/node/package-lock.json
+# torch goes first and alone: whatever asks for torch afterwards takes the build that is there.
+$(FRAMEWORKS): $(DEV)
+	@echo "installing PyTorch and the frameworks" >&2
+	@$(BIN)/python -m pip install --quiet --group torch
+	@$(BIN)/python -m pip install --quiet --group frameworks
+	@touch $@
+
+# With COVERAGE=1 each floor leaves its data for `make coverage`.
+# Servers and timers are waited for most of the time, so that one process more than cores is served.
+workers = $(shell expr $$(nproc) + 1)
+measured = $(if $(COVERAGE),COVERAGE_FILE=$(CURDIR)/.coverage.$(1))
+measure = $(if $(COVERAGE),--cov --cov-report= --cov-fail-under=0)
+
+$(GRAFANA)/.installed: tests/integration/dashboards/node/package.json tests/integration/dashboards/node/package-lock.json
 	@$(need_node)
 	@echo "installing Grafana's packages into $(GRAFANA)" >&2
 	@mkdir -p $(GRAFANA)
-	@cp $^ tests/dashboards/node/.npmrc $(GRAFANA)
+	@cp $^ tests/integration/dashboards/node/.npmrc $(GRAFANA)
 	@npm ci --silent --prefix $(GRAFANA) || { \
 		echo "npm cannot install them: npm ci --prefix $(GRAFANA) says why" >&2; exit 1; }
 	@touch $@

@@ -55,7 +55,7 @@ def receive(client: socket.socket) -> bytes:
 
 
 def is_whole(answer: bytes) -> bool:
-    """Tell whether an answer is a whole page."""
+    """Return whether an answer is a whole page."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         return False

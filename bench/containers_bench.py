@@ -17,7 +17,7 @@ import docker
 
 from bench.figures import Figures, is_quick, pair_ratio, spread
 from bench.subjects import GAP_SECONDS, Subject, fake_machine, our_exporter
-from tests.engines import NoEngineError, SecondEngine, running_engine
+from tests.support.engines import NoEngineError, SecondEngine, running_engine
 from trainvitals.sources.containers.cgrouppaths import find_groups
 from trainvitals.sources.containers.cgroups import GroupFiles
 
@@ -75,7 +75,7 @@ def live_and_die(client: docker.DockerClient, image: str, number: int) -> None:
 
 
 def time_looks(client: docker.DockerClient, looks: int) -> tuple[list[float], list[float]]:
-    """Give the seconds that a look at all takes us and the usual way, in turn."""
+    """Return the seconds that a look at all takes us and the usual way, in turn."""
     ours, theirs = [], []
     groups = [GroupFiles(paths) for paths in find_groups().values()]
     for _ in range(looks):
@@ -92,7 +92,7 @@ def time_looks(client: docker.DockerClient, looks: int) -> tuple[list[float], li
 
 
 def time_share(subject: Subject, scrapes: int) -> list[float]:
-    """Give the milliseconds that the collector of containers took in each scrape."""
+    """Return the milliseconds that the collector of containers took in each scrape."""
     client = subject.client(packed=False)
     shares = []
     for _ in range(scrapes):

@@ -36,7 +36,7 @@ def streaming(subject: Subject) -> Iterator[None]:
 
 
 def scrape(subject: Subject) -> float:
-    """Give the middle time of some scrapes."""
+    """Return the middle time of some scrapes."""
     client = subject.client()
     seconds = []
     for _ in range(SCRAPES):
@@ -46,7 +46,7 @@ def scrape(subject: Subject) -> float:
 
 
 def measure(subject: Subject, rounds: int) -> tuple[Spread, float, float]:
-    """Give the ratio of scrapes beside a stream to scrapes alone, and both in seconds."""
+    """Return the ratio of scrapes beside a stream to scrapes alone, and both in seconds."""
     alone = []
     beside = []
     for _ in range(rounds):

@@ -68,7 +68,7 @@ class Host:
 
 
 def _letters(number: int) -> str:
-    """Give a disk's letters: a, b, ... z, aa, ab, ..."""
+    """Return a disk's letters: a, b, ... z, aa, ab, ..."""
     text = ""
     number += 26  # after those that the host has
     while number >= 0:

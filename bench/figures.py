@@ -26,23 +26,23 @@ class Spread(NamedTuple):
 
 
 def percentile(numbers: Sequence[float], share: float) -> float:
-    """Give the number with this share (0 to 1) of the others below it, by nearest rank."""
+    """Return the number with this share (0 to 1) of the others below it, by nearest rank."""
     ordered = sorted(numbers)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def spread(numbers: Sequence[float]) -> Spread:
-    """Give median, 10th and 90th percentile."""
+    """Return median, 10th and 90th percentile."""
     return Spread(percentile(numbers, 0.1), statistics.median(numbers), percentile(numbers, 0.9))
 
 
 def pair_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Give the spread of the ratios of pairs that were measured next to each other."""
+    """Return the spread of the ratios of pairs that were measured next to each other."""
     return spread([one / other for one, other in zip(ours, theirs, strict=True)])
 
 
 def median_interval(numbers: Sequence[float]) -> Spread:
-    """Give the median and its 95 % confidence interval, whatever the numbers' distribution.
+    """Return the median and its 95 % confidence interval, whatever the numbers' distribution.
 
     By the normal approximation of how many of them lie below their true median.
     """

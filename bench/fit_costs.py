@@ -60,12 +60,12 @@ class Model(LightningModule):
         )
 
     def training_step(self, batch: Batch) -> Tensor:
-        """Give the loss."""
+        """Return the loss."""
         inputs, targets = batch
         return nn.functional.mse_loss(self.layers(inputs), targets)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Give the usual one."""
+        """Return the usual one."""
         return torch.optim.Adam(self.parameters(), lr=1e-4)
 
 
@@ -199,7 +199,7 @@ def loop(rounds: int, batch: Batch, run_dir: Path) -> list[tuple[str, list[float
 
 
 def sum_up(blocks: list[tuple[str, list[float]]], variants: int) -> dict[str, list[float]]:
-    """Give the seconds of a step of each variant, one number a round; the first two are left out.
+    """Return the seconds of a step of each variant, one number a round; the first two are left out.
 
     The callback looks at the resources on the first step of its block.
     """

@@ -56,7 +56,7 @@ def scrape(client: Client, count: int) -> tuple[Answer, list[float]]:
 
 
 def without_gpu(page: Answer) -> set[str]:
-    """Give the samples that are not the hung GPU's."""
+    """Return the samples that are not the hung GPU's."""
     mine = f'device="{GPU}"'
     return {
         sample
@@ -66,7 +66,7 @@ def without_gpu(page: Answer) -> set[str]:
 
 
 def success_of(page: Answer) -> float:
-    """Give what the page says of the accelerator collector's success."""
+    """Return what the page says of the accelerator collector's success."""
     line = 'trainvitals_collector_success{collector="accelerator"} '
     return float(page.text.partition(line)[2].split()[0])
 

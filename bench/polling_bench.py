@@ -14,7 +14,7 @@ QUICK_ROUNDS = 2
 
 
 def measure(subjects: list[Subject], rounds: int) -> dict[str, list[float]]:
-    """Give each one's CPU seconds per delivered sample, round by round."""
+    """Return each one's CPU seconds per delivered sample, round by round."""
     clients = [subject.client(keep_alive=True) for subject in subjects]
     cpu: dict[str, list[float]] = {subject.name: [] for subject in subjects}
     for client in clients:

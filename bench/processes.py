@@ -93,7 +93,7 @@ class Tree:
 
 
 def _read_mappings(pid: int) -> list[tuple[str, dict[str, int]]]:
-    """Give each mapping's file (empty for none) and its sizes in KiB."""
+    """Return each mapping's file (empty for none) and its sizes in KiB."""
     mappings: list[tuple[str, dict[str, int]]] = []
     for line in (_PROC / str(pid) / "smaps").read_text().splitlines():
         words = line.split(None, 5)

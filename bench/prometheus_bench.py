@@ -8,9 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlencode
 
-from bench.client import HOST, Client
+from bench.client import HOST
 from bench.figures import Figures, is_quick
 from bench.subjects import (
     Subject,
@@ -23,6 +22,7 @@ from bench.subjects import (
     our_exporter,
     run_subject,
 )
+from trainvitals.sources.prometheus import Prometheus
 
 INTERVAL_SECONDS = 2
 SECONDS = 150
@@ -52,10 +52,9 @@ def prometheus(targets: Sequence[Subject]) -> Iterator[Subject]:
 
 
 def query(port: int, expression: str) -> dict[str, float]:
-    """Give the value of each job."""
-    path = "/api/v1/query?" + urlencode({"query": expression})
-    answer = json.loads(Client(port, path).get().text)
-    return {one["metric"]["job"]: float(one["value"][1]) for one in answer["data"]["result"]}
+    """Return the value of each job."""
+    found = Prometheus(f"http://{HOST}:{port}").query(expression)
+    return {series.labels["job"]: series.last for series in found}
 
 
 def main() -> None:

@@ -12,9 +12,9 @@ from prometheus_client.registry import Collector
 
 from bench.figures import Figures, is_quick, pair_ratio, percentile
 from bench.subjects import GAP_SECONDS, fake_machine
-from trainvitals.exposition import Exposition
-from trainvitals.families import Block
-from trainvitals.machine import Machine
+from trainvitals.metrics.exposition import Exposition
+from trainvitals.metrics.families import Block
+from trainvitals.metrics.machine import Machine
 from trainvitals.prometheus import convert_block
 
 SNAPSHOTS = 60
@@ -28,7 +28,7 @@ class Fixed(Collector):
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Give them."""
+        """Return them."""
         return iter(self._families)
 
 
@@ -48,7 +48,7 @@ def collect(count: int) -> list[tuple[Block, ...]]:
 
 
 def change_values(pages: Sequence[tuple[Block, ...]]) -> list[tuple[Block, ...]]:
-    """Give the same pages with values that were never there before: the writer's worst case."""
+    """Return the same pages with values that were never there before: the writer's worst case."""
     numbers = random.Random(5)
     return [
         tuple(

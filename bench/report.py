@@ -52,7 +52,7 @@ def describe_machine(results: dict[str, Any]) -> list[str]:
 
 
 def first_word(path: str, key: str) -> str:
-    """Give what stands behind a key in a file of `/proc`."""
+    """Return what stands behind a key in a file of `/proc`."""
     for line in Path(path).read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == key:
@@ -61,7 +61,7 @@ def first_word(path: str, key: str) -> str:
 
 
 def program_version(name: str) -> str:
-    """Give a Prometheus program's name and version."""
+    """Return a Prometheus program's name and version."""
     done = subprocess.run(
         [find_program(name), "--version"], capture_output=True, text=True, check=False
     )
@@ -70,7 +70,7 @@ def program_version(name: str) -> str:
 
 
 def list_goals(results: dict[str, Any]) -> list[str]:
-    """Give a line for each goal."""
+    """Return a line for each goal."""
     lines = [
         "| # | figure | peer | ours | measured | goal | moonshot | met |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -118,7 +118,7 @@ def judge(value: float, goal: float | None, moonshot: float | None) -> str:
 
 
 def list_details(results: dict[str, Any]) -> list[str]:
-    """Give what else was measured."""
+    """Return what else was measured."""
     lines = ["## Side by side", ""]
     exporters = {
         name: one

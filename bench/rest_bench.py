@@ -14,7 +14,7 @@ SETTLE_SECONDS = 3.0
 
 
 def measure(subjects: list[Subject], seconds: float) -> dict[str, tuple[float, float]]:
-    """Give each one's CPU ms/s and wake-ups/s."""
+    """Return each one's CPU ms/s and wake-ups/s."""
 
     def look() -> list[tuple[float, int]]:
         return [(subject.tree.cpu_seconds(), subject.tree.switches()) for subject in subjects]

@@ -140,7 +140,7 @@ def microseconds(one: Measured) -> str:
 
 
 def describe(one: Measured) -> dict[str, object]:
-    """Give one exporter's line in the table."""
+    """Return one exporter's line in the table."""
     memory = one.subject.tree.memory()
     return {
         "series": one.series,

@@ -60,7 +60,7 @@ def connect(subject: Subject) -> socket.socket:
 
 
 def wait_until_closed(connections: list[socket.socket], opened_at: float) -> float:
-    """Give the seconds from the opening until the other side has closed them all."""
+    """Return the seconds from the opening until the other side has closed them all."""
     left = connections
     while left and time.monotonic() < opened_at + PATIENCE_SECONDS:
         left = [connection for connection in left if is_open(connection)]
@@ -72,7 +72,7 @@ def wait_until_closed(connections: list[socket.socket], opened_at: float) -> flo
 
 
 def is_open(connection: socket.socket) -> bool:
-    """Tell whether the other side has not closed it; what it sent before that is thrown away."""
+    """Return whether the other side has not closed it; what it sent before that is thrown away."""
     try:
         while connection.recv(1 << 16):
             pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench.client import Client
 from bench.figures import Figures, is_quick, pair_ratio, percentile
@@ -17,8 +18,8 @@ GPUS = 8
 
 def start_once(
     command: Sequence[str], port: int, wanted: str, machine: FakeMachine | None
-) -> tuple[float, float]:
-    """Give the seconds to the first page and those to the end.
+) -> tuple[float, float, float]:
+    """Return the seconds to the first page, those to the end, and the CPU seconds to the first page.
 
     Raises:
         AssertionError: The first page lacks something.
@@ -33,13 +34,20 @@ def start_once(
         except ConnectionRefusedError:
             time.sleep(0.0005)
     first = time.perf_counter() - started_at
+    busy = read_cpu_seconds(process.pid)
     names = [sample.partition("{")[0] for sample in answer.samples]
     process.terminate()
     told_at = time.perf_counter()
     process.wait()
     if wanted not in names or (machine is not None and names.count(wanted) != GPUS):
         raise AssertionError(f"the first page has {names.count(wanted)} x {wanted}")
-    return first, time.perf_counter() - told_at
+    return first, time.perf_counter() - told_at, busy
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds that all threads of a process have used. Source: schedstat."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
 
 def main() -> None:
@@ -48,14 +56,16 @@ def main() -> None:
     figures = Figures("start", quick=quick)
     starts: dict[str, list[float]] = {"ours": [], "node": []}
     ends: dict[str, list[float]] = {"ours": [], "node": []}
+    busy: dict[str, list[float]] = {"ours": [], "node": []}
     ports = find_port(), find_port()
     with fake_machine(GPUS) as machine:
         for _ in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
             mine = start_once(our_command(ports[0]), ports[0], "accelerator_up", machine)
             theirs = start_once(node_command(ports[1]), ports[1], "node_load1", None)
-            for name, (first, end) in (("ours", mine), ("node", theirs)):
+            for name, (first, end, cpu) in (("ours", mine), ("node", theirs)):
                 starts[name].append(first)
                 ends[name].append(end)
+                busy[name].append(cpu)
     figures.reach(
         "8",
         pair_ratio(starts["ours"][1:], starts["node"][1:]),
@@ -64,6 +74,8 @@ def main() -> None:
     )
     shown = {name: f"{percentile(times, 0.5) * 1e3:.0f} ms" for name, times in ends.items()}
     figures.tell("SIGTERM to the end, without a scrape in flight", shown)
+    cpu_shown = {name: f"{percentile(times, 0.5) * 1e3:.0f} ms" for name, times in busy.items()}
+    figures.tell("CPU time to the first full answer", cpu_shown)
     figures.write()
 
 

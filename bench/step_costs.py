@@ -165,7 +165,7 @@ class Nothing:
 
 
 def time_step(recorder: Recorder) -> float:
-    """Give the seconds of one step, the mean of a block."""
+    """Return the seconds of one step, the mean of a block."""
     mark, update_batch = recorder.mark, recorder.update_batch
     started_at = time.perf_counter()
     for _ in range(STEPS):
@@ -177,7 +177,7 @@ def time_step(recorder: Recorder) -> float:
 
 
 def time_call(call: Callable[[], object]) -> float:
-    """Give the seconds of one call, the mean of a block."""
+    """Return the seconds of one call, the mean of a block."""
     started_at = time.perf_counter()
     for _ in range(STEPS):
         call()
@@ -185,7 +185,7 @@ def time_call(call: Callable[[], object]) -> float:
 
 
 def list_subjects(directory: Path) -> Mapping[str, Callable[[], float]]:
-    """Give what is timed: each gives the seconds of one step."""
+    """Return what is timed: each gives the seconds of one step."""
 
     def start(name: str, publish_seconds: float | None) -> TrainingMonitor:
         monitor = TrainingMonitor(name, rank=0, run_dir=directory, publish_seconds=publish_seconds)

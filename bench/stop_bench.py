@@ -35,7 +35,7 @@ class Scrape(threading.Thread):
 
 
 def stop_once(machine: FakeMachine) -> tuple[bool, float]:
-    """Tell whether the scrape was answered, and give the seconds from then to the end."""
+    """Return whether the scrape was answered, and the seconds from then to the end."""
     with our_exporter(machine) as subject:
         scrape = Scrape(subject.client())
         time.sleep(0.3)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.client import HOST, Client
 from bench.processes import Tree
-from tests.certificates import make_certificate
 from tests.fakes.machine import FakeMachine
+from tests.support.certificates import make_certificate
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 20.0
@@ -51,7 +51,7 @@ class Subject:
         keep_alive: bool = False,
         headers: tuple[str, ...] = (),
     ) -> Client:
-        """Give a client for it."""
+        """Return a client for it."""
         return Client(
             self.port, path, packed=packed, keep_alive=keep_alive, tls=self.tls, headers=headers
         )
@@ -106,7 +106,7 @@ def our_exporter(
 
 
 def our_command(port: int, *flags: str, reuse: bool = True) -> list[str]:
-    """Give the command that starts our exporter, as the installed script `trainvitals` does."""
+    """Return the command that starts our exporter, as the installed script `trainvitals` does."""
     source = "import sys; from trainvitals.cli import main; sys.exit(main())"
     python = [sys.executable, "-c", source] if reuse else [sys.executable, "-m", "bench.unreused"]
     return [*python, "serve", f"--web.listen-address={HOST}:{port}", *flags]
@@ -121,7 +121,7 @@ def node_exporter() -> Iterator[Subject]:
 
 
 def node_command(port: int) -> list[str]:
-    """Give the command that starts node_exporter."""
+    """Return the command that starts node_exporter."""
     return [find_program("prometheus-node-exporter"), f"--web.listen-address={HOST}:{port}"]
 
 
@@ -180,7 +180,7 @@ def start(command: Sequence[str], machine: FakeMachine | None = None) -> subproc
 
 
 def environment(machine: FakeMachine | None) -> Mapping[str, str]:
-    """Give a process' environment: this one's without settings of Python, our sources, the machine.
+    """Return a process' environment: this one's without settings of Python, our sources, the machine.
 
     Above all it may keep compiled modules, as an installed package has them.
     """

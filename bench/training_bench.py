@@ -15,11 +15,11 @@ from pathlib import Path
 
 from bench.figures import Figures, Spread, is_quick, median_interval, pair_ratio, spread
 from bench.subjects import ROOT, START_SECONDS, environment
-from trainvitals.collectors.training import TrainingCollector
-from trainvitals.exposition import Exposition
 from trainvitals.lightning import ResourceMonitorCallback
-from trainvitals.sources.training.directory import RunDirectory
-from trainvitals.sources.training.source import TrainingOptions, TrainingSource
+from trainvitals.metrics.collectors.training import TrainingCollector
+from trainvitals.metrics.exposition import Exposition
+from trainvitals.sources.runs.directory import RunDirectory
+from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
 
 STEP_ROUNDS, QUICK_STEP_ROUNDS = 2000, 200
 IMPORTS, QUICK_IMPORTS = 40, 10
@@ -141,7 +141,7 @@ def report_loops(figures: Figures, directory: Path, rounds: int) -> None:
 
 
 def time_sample() -> float:
-    """Give the seconds that the callback spends on what it reads once a second."""
+    """Return the seconds that the callback spends on what it reads once a second."""
     with tempfile.TemporaryDirectory() as directory:
         callback = ResourceMonitorCallback(timeseries_path=directory)
         seconds = []
@@ -189,7 +189,7 @@ def report_reading(figures: Figures, directory: Path, count: int) -> None:
 
 
 def time_in_turn(calls: Mapping[str, Callable[[], object]], rounds: int) -> Seconds:
-    """Give the seconds of each call, every other round in the opposite order."""
+    """Return the seconds of each call, every other round in the opposite order."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     for _ in range(2 + rounds):
@@ -239,7 +239,7 @@ def run_module(
 
 
 def settings_for(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Give the environment of a process that finds our sources and these benchmarks."""
+    """Return the environment of a process that finds our sources and these benchmarks."""
     own = environment(None)
     return {**own, "PYTHONPATH": f"{own['PYTHONPATH']}{os.pathsep}{ROOT}", **settings}
 

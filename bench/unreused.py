@@ -5,8 +5,8 @@ python -m bench.unreused serve --web.listen-address=127.0.0.1:9200
 
 import sys
 
-from trainvitals import scrape
 from trainvitals.cli import main
+from trainvitals.metrics import runner as scrape
 
 if __name__ == "__main__":
     scrape.REUSE_SECONDS = -1.0

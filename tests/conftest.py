@@ -3,24 +3,42 @@
 import logging
 import os
 import shlex
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from tests.engines import engine, newer_programs, python_image, second_engine
+from tests.support.engines import engine, newer_programs, python_image, second_engine
 from trainvitals.errors import StackError
-from trainvitals.stack.debian import find_program
-from trainvitals.stack.templatepath import prefix_command
+from trainvitals.stack.debian import find_program, prefix_command
 
 __all__ = ["engine", "newer_programs", "python_image", "second_engine"]
+
+# On a loaded machine any example may take seconds.
+settings.register_profile(
+    "unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser):
     """Add the one option of our own."""
     parser.addoption(
-        "--update-golden", action="store_true", help="write tests/golden anew; read the diff"
+        "--update-golden", action="store_true", help="write tests/golden again; read the diff"
     )
+
+
+def pytest_configure():
+    """Keep the stacks of tests from downloading Grafana, unless a test asks for it."""
+    os.environ.setdefault("GRAFANA_FETCH", "0")
+
+
+def pytest_runtest_logreport(report):
+    """Name what failed at once: a run in CI that is ended from outside has no summary."""
+    if report.failed and os.environ.get("CI") and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nFAILED {report.nodeid} ({report.when})", file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(autouse=True)
@@ -44,25 +62,25 @@ def _find(name):
 
 @pytest.fixture(scope="session")
 def prometheus():
-    """Give the path of a real Prometheus."""
+    """Return the path of a real Prometheus."""
     return _find("prometheus")
 
 
 @pytest.fixture(scope="session")
 def promtool():
-    """Give the path of a real promtool."""
+    """Return the path of a real promtool."""
     return _find("promtool")
 
 
 @pytest.fixture(scope="session")
 def unpacked_alertmanager():
-    """Give the path of a real Alertmanager, installed or only unpacked."""
+    """Return the path of a real Alertmanager, installed or only unpacked."""
     return _find("prometheus-alertmanager")
 
 
 @pytest.fixture(scope="session")
 def alertmanager(unpacked_alertmanager, tmp_path_factory):
-    """Give the path of a real Alertmanager that runs as it is: it finds its template."""
+    """Return the path of a real Alertmanager that runs as it is: it finds its template."""
     program = unpacked_alertmanager
     place = tmp_path_factory.mktemp("alertmanager")
     prefix = prefix_command(program, place / "hold")
@@ -76,13 +94,13 @@ def alertmanager(unpacked_alertmanager, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def amtool():
-    """Give the path of a real amtool."""
+    """Return the path of a real amtool."""
     return _find("amtool")
 
 
 @pytest.fixture
 def workshop():
-    """Give an empty directory, in memory where there is one, for what programs write and read."""
+    """Return an empty directory, in memory where there is one, for what programs write and read."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
         yield Path(directory)

@@ -17,11 +17,11 @@ PAGE = ROOT / "docs/alerts.md"
 
 # In the order in which a reader looks for them, with what each group is about.
 GROUPS: Mapping[str, str] = {
-    "training": "Runs that stand still, die, go wrong or waste time.",
+    "training": "Runs that stall, die, diverge or waste time.",
     "accelerator": "GPUs and Gaudi cards that are hot, slow, full, idle or broken.",
-    "host": "The machine below the runs: memory, disks, network, clock.",
+    "host": "The host: memory, disks, network, clock.",
     "container": "Containers that die, restart or run out of memory.",
-    "meta": "What watches everything else: the exporters, Prometheus, Alertmanager.",
+    "meta": "The monitoring itself: the exporters, Prometheus, Alertmanager.",
 }
 
 HEAD = """\
@@ -29,25 +29,27 @@ HEAD = """\
 
 <!-- Written by `make docs` from prometheus/rules; change the rules instead. -->
 
-Every alert of `prometheus/rules`, by group.
+This page lists every alert of `prometheus/rules`, by group.
 The rules are valid for Prometheus 2.42 to 3.x: their tests pass with `promtool` of 2.42 and of 3.5.
 
-`critical` means that work or hardware is being lost now, and calls somebody; `warning` is for today; `info` is shown and sent to nobody.
-"After" is how long it must be true before the alert fires; "then for" is how long the alert goes on when it is no longer true, so that one that comes and goes is one message.
-A threshold is a number in `prometheus/rules/thresholds.yml`; its reason stands there and here.
-There it is called `threshold:<alert>:<name>`, as `threshold:hpu_high_temperature:headroom_celsius`.
-Each alert's name leads to its runbook: what it means, how to see it, what to do, how to silence it.
-The exporter serves the same pages at `/runbooks/`.
+`critical` means that work or hardware is being lost now, and pages someone; `warning` needs attention today; `info` is shown, and sent only with `NOTIFY_INFO=1`.
+"After" is how long the condition must hold before the alert fires; "then for" is how long the alert keeps firing afterwards, so that a recurring condition is one message.
+Thresholds are set in `prometheus/rules/thresholds.yml`; both that file and this page state the reason for each.
+Their series are named `threshold:<alert>:<name>`, as `threshold:hpu_high_temperature:headroom_celsius`.
+Each name links to the runbook of the alert.
+The exporter serves the runbooks at `/runbooks/`.
 
 
 ## Change a threshold
 
-1. Change the number in `prometheus/rules/thresholds.yml`, where the reason stands above it.
-2. `promtool check rules prometheus/rules/*.yml` says whether the file is still right.
-3. Have Prometheus read it: `kill -HUP` its process, or `trainvitals down` and `trainvitals up`.
+1. Change the number in `prometheus/rules/thresholds.yml`.
+2. Check the file with `promtool check rules prometheus/rules/*.yml`.
+3. Reload Prometheus: `kill -HUP` its process, or `trainvitals down` and `trainvitals up`.
 
-An alert compares with the series that the rule records, as `threshold:training_throughput_drop:ratio`; a query or a dashboard may use it as well.
-How long something must last stands with the alert in `for`, and how long it goes on in `keep_firing_for`.
+The live page, `trainvitals top`, `/health` and `trainvitals doctor` read the same file and apply a change at once; if Prometheus runs on another machine, pass the file with `trainvitals serve --thresholds.file`.
+
+An alert compares with the recorded series, as `threshold:training_throughput_drop:ratio`, which queries and dashboards can use as well.
+The durations are set in the alert by `for` and `keep_firing_for`.
 
 
 ## Silence an alert
@@ -59,12 +61,12 @@ $ amtool silence expire ID --alertmanager.url=http://localhost:9093
 ```
 
 The web page of Alertmanager does the same.
-Name what you silence as narrowly as you can: the alert, the machine, the run.
+Match as narrowly as possible: the alert, the machine, the run.
 
 
 ## Load single groups
 
-Every file is a group of its own, and none needs more than two others:
+Each file contains one group and depends on at most two others:
 
 ```yaml
 rule_files:
@@ -74,19 +76,22 @@ rule_files:
   - rules/accelerator.yml
 ```
 
-`thresholds.yml` and `recording.yml` always go with them: without its threshold an alert compares with nothing and never fires.
-`meta.yml` notices when thresholds are missing.
+`thresholds.yml` and `recording.yml` are always required: without its threshold an alert never fires.
+`meta.yml` has an alert for missing thresholds.
 
 
 ## How quiet they are
 
 An ordinary week of eight machines is played through these rules minute by minute by the tests: runs that start, evaluate, save, are restarted and finish, idle nights, copies of datasets, a planned reboot.
-Nobody is paged: the one critical alert is the reboot's, which takes longer than ExporterDown waits, and whoever reboots a machine sets a silence first.
-Eight warnings remain, one for every seven days of a machine: four tell of a dataset that is copied beside training, two of Gaudi memory that an allocator holds, one of a run that failed and was restarted, one of a run that somebody cancelled.
+One page is sent, about a run whose validation no longer improves; a planned reboot, which takes longer than ExporterDown waits, is silenced first.
+Eight warnings remain, one for every seven days of a machine: four are about a dataset that is copied beside training, two about Gaudi memory that an allocator holds, one about a run that failed and was restarted, one about a run that its owner cancelled.
 To keep the test short, most machines are played with one or two of their cards.
-The five expressions that this project began with page 1,644 times in that week, and warn 60 times for each machine and day.
-The same test lets a rank hang and a card overheat, and each is told exactly once.
+The five expressions that this project began with page 384 times in that week, and warn 25 times for each machine and day.
+The same test lets a rank hang and a card overheat, and each pages exactly once.
 """
+
+# What a template does, as opposed to the words that it writes.
+_ACTION = re.compile(r"{{.*?}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +167,7 @@ def read_alerts(
         alerts.append(
             Alert(
                 name=str(rule["alert"]),
-                severity=labels["severity"],
+                severity=" or ".join(_ACTION.sub(" ", labels["severity"]).split()),
                 when=annotations["summary"],
                 after=str(rule.get("for", "")),
                 then=str(rule.get("keep_firing_for", "")),

@@ -6,97 +6,121 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainvitals.causes import endings, logs, memory, outcomes, signals, start, workers
-from trainvitals.causes.table import CAUSES, TOLD_BY_LOG
-from trainvitals.causes.verdict import Cause
+from trainvitals.verdicts.causes import (
+    guards,
+    memory,
+    outcomes,
+    outside,
+    pods,
+    requests,
+    signals,
+    start,
+    training,
+    workers,
+)
+from trainvitals.verdicts.causes.judge import BY_LOG, CAUSES
+from trainvitals.verdicts.causes.verdict import Cause
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/diagnosis.md"
 
 HEAD = """\
-# Why did it die?
+# Causes of death
 
-<!-- Written by `make docs` from exporter/trainvitals/causes; change the causes there instead. -->
+<!-- Written by `make docs` from exporter/trainvitals/verdicts/causes; change the causes there instead. -->
 
-`trainvitals diagnose NAME` says why a container, a process or a run ended, how sure that is, what speaks for and against it, and what to do.
-The exporter judges each death as it happens, by the same causes: `container_deaths_total` and `container_last_death_info` have the reason as a label.
-The reasons are a closed set; they are listed here in the order in which they go before one another.
+`trainvitals diagnose NAME` reports why a container, a process or a run ended, the confidence of the verdict, the evidence for and against it, and what to do.
+The exporter uses the same causes for each death it observes: `container_deaths_total` and `container_last_death_info` have the reason as a label.
+The reasons are a closed set, listed here in order of precedence.
 
 
-## How the verdict is found
+## Order of evaluation
 
-Every cause looks at all the evidence: the engine's events and state, the kernel log, the control group, the log's last lines.
-The first that fits is the verdict; the others that fit are told as contributing.
+Every cause is checked against all the evidence: the engine's events and state, the kernel log, the control group, the last lines of the log.
+The first match is the verdict; further matches are listed as contributing.
 
-1. A start that failed goes before everything: such a container never ran, and there is no event `die`.
-2. Then comes what somebody asked the engine for, by the order of its events: a kill, a stop that ran into its timeout, a stop.
-   An OOM kill before a `docker kill` contributes, with its time; it was not the end.
-3. Then the kernel's line about an OOM kill, which names the control group, and so the one limit of three that was hit: its own, that of a group above it, or the host's memory.
-4. Then the event `oom` or `OOMKilled` together with exit code 137; then a worker that was OOM-killed.
-   Both can be wrong: engines miss kills, mark innocent neighbours, and keep the mark over a restart.
-5. Then a SIGKILL or SIGTERM that none of these explains.
-6. Then the signal of a crash.
-   Where a line of the log says for sure what went wrong, that goes first: `terminate called after …` with NCCL's watchdog behind it is a timeout of NCCL, and the abort contributes.
-7. Then the log, and last the exit code.
+1. A failed start comes first: such a container never ran, and there is no event `die`.
+2. Requests to the engine, in the order of its events: a kill, a stop that reached its timeout, a stop.
+   An OOM kill before a `docker kill` is contributing, with its time.
+3. The kernel's message about an OOM kill, which names the control group and thereby the limit: its own, that of a parent group, or the host's memory.
+4. The event `oom` or `OOMKilled` together with exit code 137; then an OOM-killed worker.
+   Both can be wrong: engines miss kills, mark other containers, and keep the mark over a restart.
+5. A SIGKILL or SIGTERM that none of these explains.
+6. The signal of a crash.
+   A log line with a definite cause takes precedence: `terminate called after …` followed by NCCL's watchdog is a timeout of NCCL, and the abort is contributing.
+7. The log, and last the exit code.
 
-A cause that is not sure gives way to a line of the log that is.
-A line that the training survived by many steps is not the cause of its death.
-Exit code 0 is `finished` whatever the log says, unless something was OOM-killed.
-While a container runs, its log alone is no verdict; it may be `unhealthy`, in a `crash-loop`, or have lost a process (`oom-worker-alive`).
-An exit code of 137 alone is no OOM: `kill-operator`, `stop-timeout` and `kill-outside` have it too.
+An uncertain cause yields to a log line with a definite one.
+A log line after which training continued for many steps is not the cause of its death, nor is an error that the log reports as skipped, retried or ignored.
+A log alone, without an engine, a control group or an exit code, is examined as that of something that ended: nothing is called `running` without a sign of it.
+If such a log continues after an error, with progress, a saved checkpoint or a success, the error only contributes.
+Exit code 0 is `finished` regardless of the log, unless a process was OOM-killed.
+The log of a running container is not sufficient for a verdict; it may be `unhealthy`, in a `crash-loop`, or have lost a process (`oom-worker-alive`).
+Exit code 137 alone does not indicate an OOM kill: `kill-operator`, `stop-timeout` and `kill-outside` have it too.
 
-`high` means that nothing else looks like this; `medium` that something else may; `low` that it is the best guess.
-The column says how sure it is where the signs are all there; a verdict can be less sure, and says why.
+`high`: no other cause produces this evidence, or two independent sources agree; `medium`: another cause is possible; `low`: the evidence is weak.
+The column shows the confidence with complete evidence; a verdict on less evidence has less confidence and lists what is missing.
 """
 
 GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
     (
-        "It could not be started",
-        "The engine says why; `docker ps` shows `Created`, and there is no event `die`.",
+        "Kubernetes did not start the pod, or ended it",
+        "Determined by `kubectl describe pod`, saved as `pod.txt`, or by such lines in the log.",
+        pods.CAUSES,
+    ),
+    (
+        "The container could not be started",
+        "The engine reports the reason; `docker ps` shows `Created`, and there is no event `die`.",
         start.CAUSES,
     ),
     (
-        "Somebody asked for its end",
-        "Told by the order of the engine's events.",
-        endings.CAUSES,
+        "The stop was requested",
+        "Determined by the order of the engine's events.",
+        requests.CAUSES,
     ),
     (
         "The kernel's OOM killer ended it",
-        "Told by the kernel log, the engine's events and state, and the control group.",
+        "Determined by the kernel log, the engine's events and state, and the control group.",
         memory.CAUSES,
     ),
     (
-        "The OOM killer ended a part of it",
-        "The main process went on, or gave up by itself.",
+        "The OOM killer ended one of its processes",
+        "The main process continued, or exited by itself.",
         workers.CAUSES,
     ),
     (
-        "It was ended from outside, or lost sight of",
-        "What is left when nobody asked the engine and nothing ran out of memory.",
-        (*endings.OUTSIDE, outcomes.LOST),
+        "The host ended it",
+        "Determined by lines of the host's services in the kernel log or the journal.",
+        guards.CAUSES,
     ),
     (
-        "It finished",
+        "It was ended from outside, or its end was not observed",
+        "Without a request to the engine and without an OOM kill.",
+        outside.CAUSES,
+    ),
+    (
+        "Finished",
         "No failure.",
         (outcomes.FINISHED,),
     ),
     (
         "Native code crashed",
-        "Told by the signal, and by the log where it says more.",
+        "Determined by the signal, and by the log where it names the crash.",
         signals.CAUSES,
     ),
     (
-        "The log says why",
-        "Colours, progress bars and the marks of ranks are taken off first.",
-        TOLD_BY_LOG,
+        "The log names the cause",
+        "Colours, progress bars and rank prefixes are removed before lines are compared.",
+        BY_LOG,
     ),
     (
-        "Trouble that lasts, and the rest",
-        "`log-lost` is told beside other causes and is never the verdict.",
+        "Lasting faults, and no cause of death",
+        "`log-lost` is reported beside other causes and is never the verdict.",
         (
             outcomes.UNHEALTHY,
             outcomes.LOOP,
-            *logs.CAUSES,
+            outcomes.LOG_LOST,
+            training.STALLED,
             outcomes.RUNNING,
             outcomes.UNKNOWN,
         ),
@@ -105,20 +129,20 @@ GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
 
 
 def write_page() -> str:
-    """Write the whole document.
+    """Return the whole document.
 
     Raises:
-        ValueError: If the groups are not the table, in its order.
+        ValueError: The groups are not the table of causes, in its order.
     """
     if tuple(cause for _, _, causes in GROUPS for cause in causes) != CAUSES:
-        raise ValueError("the groups of docs/build/diagnosis.py are not causes/table.py")
+        raise ValueError("GROUPS in docs/build/diagnosis.py differs from CAUSES in causes/judge.py")
     parts = [HEAD, *(_write_group(title, text, causes) for title, text, causes in GROUPS)]
     return "\n\n".join(parts) + "\n"
 
 
 def _write_group(title: str, text: str, causes: Sequence[Cause]) -> str:
     rows = [
-        "| reason | what | signs | meaning | what to do | sure |",
+        "| reason | cause | evidence | meaning | what to do | confidence |",
         "| --- | --- | --- | --- | --- | --- |",
         *map(_write_row, causes),
     ]
@@ -138,7 +162,7 @@ def _write_row(cause: Cause) -> str:
 
 
 def main() -> None:
-    """Write the document to its place."""
+    """Write `docs/diagnosis.md`."""
     PAGE.write_text(write_page(), encoding="utf-8")
 
 

@@ -18,8 +18,8 @@ HEAD = """\
 
 <!-- Written by `make docs` from docs/build/doctor.py and exporter/trainvitals/doctor; change it there instead. -->
 
-`trainvitals doctor` looks at everything that a run needs and tells what is wrong, why that matters, and the command that mends it.
-It takes less than 5 s, also with the network down or a driver that hangs, and needs neither the exporter nor root.
+`trainvitals doctor` checks the requirements of a training run, and for each problem shows why it matters and the command that fixes it.
+It takes less than 5 s, even without a network or with a hanging driver, and requires neither the exporter nor root.
 
 ```console
 $ trainvitals doctor
@@ -36,69 +36,76 @@ $ trainvitals doctor --json | jq -r '.checks[] | select(.status == "problem") | 
                                   sees no GPU
                              $ sudo apt-get install -y nvidia-driver-580-server && sudo reboot
 ! warning persistence-mode   off for GPU 0,1
-                             why: the driver wakes the GPU for each program anew: seconds at each
-                                  start, and settings such as power limits are forgotten
+                             why: the driver initialises the GPU again for each program: seconds at
+                                  each start, and settings such as power limits are forgotten
                              $ sudo nvidia-smi -pm 1
+✓ ok      accelerator-states  2 respond: NVIDIA H100 80GB HBM3
+                              gpu0: memory 0.5 / 79.6 GiB, temperature 34 / 89 °C, links 18 of 18 up
+                              gpu1: memory 0.5 / 79.6 GiB, temperature 35 / 89 °C, links 18 of 18 up
 ✓ ok      shared-memory      /dev/shm has 31.2 GiB, 31.2 GiB of it free
-- n/a      not applicable here (--all says why): gaudi-driver, gaudi-pytorch
+- n/a      not applicable here (--all shows why): gaudi-driver, gaudi-pytorch
 ```
 
 | flag | default | does |
 | --- | --- | --- |
-| `--quick` | off | accelerators, containers, disks and network alone, in less than a second |
-| `--checks` | all | makes these checks alone, by name or subject, with commas between; without names it lists them |
-| `--all` | off | says of each check that does not apply why that is |
-| `--json` | off | for programs |
-| `--python` | that of `$VIRTUAL_ENV` or `$CONDA_PREFIX`, or the one that runs this | the Python that trains |
-| `--requirements` | none | a file that its packages must meet, as pip reads it; repeatable |
-| `--checkpoints` | this folder | where checkpoints go; it need not exist |
-| `--checkpoint-size` | none | how large one is, as `14GB`: there must be room for two |
-| `--port` | none | a port that the run needs; repeatable. `$MASTER_PORT` and those of the stack are looked at anyway |
-| `--reach` | none | a HOST:PORT to which a connection must be possible; repeatable |
+| `--quick` | off | checks only accelerators, containers, disks and network, in less than a second |
+| `--checks` | all | runs only these checks, by name or subject, separated by commas; without names it lists them |
+| `--all` | off | shows why a check does not apply |
+| `--json` | off | writes JSON |
+| `--python` | see [below](#how-the-checks-work) | the Python interpreter used for training |
+| `--requirements` | none | a requirements file that its packages must satisfy; repeatable |
+| `--checkpoints` | the current directory | the directory of checkpoints; it need not exist |
+| `--checkpoint-size` | none | the size of a checkpoint, as `14GB`: there must be space for two |
+| `--port` | none | a port that the run needs; repeatable. `$MASTER_PORT` and those of the stack are always checked |
+| `--reach` | none | a HOST:PORT that must be reachable; repeatable |
 | `--need` | none | a variable that must be set, such as `HF_TOKEN`; repeatable |
-| `--engine` | this machine's | the container engine, as `unix:///PATH`, or `none` |
+| `--containers.engine` | `DOCKER_HOST`, else the first socket found | the container engine: `unix:///PATH`, `tcp://HOST:PORT`, or `none` |
 
-Exit code 0: no problem, though there may be warnings; 1: a problem; 2: it cannot run.
+The exit code is 0 without a problem, even if there are warnings; 1 with a problem; 2 if the command cannot run.
 
-- `problem`: a run fails by it, or is in danger.
-- `warning`: a run works, and worse than it could, or may fail later.
-- `ok`, and `n/a` (in JSON `not applicable`): there is nothing to check; `--all` says why.
+- `problem`: a run fails, or may fail at any time.
+- `warning`: a run works, but slower than it could, or may fail later.
+- `ok`, and `n/a` (in JSON `not applicable`): there is nothing to check; `--all` shows why.
 
-`--json` has `status` (the worst of all), `seconds`, `problems`, `warnings`, and `checks`, the worst first: each with `name`, `subject`, `status`, `what`, `why`, `mend` (a command for a shell, or empty), `advice` (what goes with it) and `seconds`.
+`--json` has `status` (the worst of all), `seconds`, `problems`, `warnings`, and `checks`, the worst first: each with `name`, `subject`, `status`, `what`, `why`, `mend` (a command for a shell, or empty), `advice` (what goes with it), `details` (a line for each thing examined) and `seconds`.
 
 
-| variable | says |
+| variable | meaning |
 | --- | --- |
-| `VIRTUAL_ENV`, `CONDA_PREFIX` | which Python trains, without `--python` |
-| `CUDA_VISIBLE_DEVICES` | which GPUs the run will see: it must name those that are there, and they must be free |
-| `CUDA_HOME`, `PATH`, `LD_LIBRARY_PATH` | where the CUDA toolkit is, and a cuDNN that is not PyTorch's own |
-| `MASTER_ADDR`, `MASTER_PORT` | a name that must be known, a port that must be free |
-| `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, `HF_TOKEN_PATH`, `HF_HOME`, `XDG_CACHE_HOME` | the token for Hugging Face, or where its file is |
-| `WANDB_API_KEY`, `NETRC` | the key for Weights & Biases, or where its file is |
+| `VIRTUAL_ENV`, `CONDA_PREFIX` | the Python interpreter used for training, without `--python` |
+| `TRAINVITALS_RUN_DIR` | the run directory, in which the run that was last seen is looked up |
+| `CUDA_VISIBLE_DEVICES` | the GPUs of the run: they must exist and be free |
+| `CUDA_HOME`, `PATH`, `LD_LIBRARY_PATH` | the location of the CUDA toolkit, and of a cuDNN other than PyTorch's own |
+| `MASTER_ADDR`, `MASTER_PORT` | a host name that must resolve, a port that must be free |
+| `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, `HF_TOKEN_PATH`, `HF_HOME`, `XDG_CACHE_HOME` | the token for Hugging Face, or the location of its file |
+| `WANDB_API_KEY`, `NETRC` | the key for Weights & Biases, or the location of its file |
 | `GH_TOKEN`, `GITHUB_TOKEN` | the token for GitHub |
-| `HF_ENDPOINT`, `WANDB_BASE_URL`, `GITHUB_API_URL` | another address of who gave them out |
-| `HF_HUB_OFFLINE`, `WANDB_DISABLED`, `WANDB_MODE` | that the run stays offline, so that nobody is asked |
-| `DOCKER_HOST` | the container engine, without `--engine` |
-| `KUBERNETES_SERVICE_HOST` | that this is a container, as `/.dockerenv` and `/run/.containerenv` do |
-| `NO_COLOR`, `TERM` | no colours, with any value of the first and `dumb` in the second |
+| `HF_ENDPOINT`, `WANDB_BASE_URL`, `GITHUB_API_URL` | other addresses of these services |
+| `HF_HUB_OFFLINE`, `WANDB_DISABLED`, `WANDB_MODE` | the run is offline, so no server is contacted |
+| `DOCKER_HOST` | the container engine, without `--containers.engine` |
+| `TRAINVITALS_THRESHOLDS_FILE` | the thresholds for disks and memory, without those of the stack |
+| `KUBERNETES_SERVICE_HOST` | this is a container, like `/.dockerenv` and `/run/.containerenv` |
+| `NO_COLOR`, `TERM` | no colours if the first has any value or the second is `dumb` |
 
 
-## How it looks
+## How the checks work
 
-- Nothing is changed. Where checkpoints go, 4 KiB are written to a file without a name and are gone again: nothing else tells of quotas.
+- Nothing is changed. In the directory of checkpoints, an unnamed temporary file of 4 KiB is written, because quotas cannot be detected otherwise.
 - Accelerators are read by the exporter's own readers, in processes that can hang, crash and be killed.
-- PyTorch is not imported, nor is anything else of the Python that trains: that Python is asked for its version and its paths, and the rest is read from files.
-  Versions come from `torch/version.py` and the packages' metadata, and the GPU architectures that PyTorch has kernels for from `libtorch_python.so`, where `torch.cuda.get_arch_list()` has them from.
-- A driver that is older than a CUDA is fine as long as it is of the same major version or newer: CUDA 11 needs 450.80.02, CUDA 12 needs 525.60.13, CUDA 13 needs 580.65.06.
-- All checks are made beside each other. One that is late is told as such and holds up none.
-- A token is shown to its issuer alone and never printed; no redirection is followed. What passes by itself is tried three times.
-- A port of the stack that the stack itself holds is fine.
-- What comes from outside (names, versions, answers) is shown without control characters, and what looks like a secret is masked.
+- The check `python` names the interpreter that is examined, and why it is taken for that of the run. Without `--python` it is that of the activated environment; if none is, or only the one in which `trainvitals` is installed, that of the run that was last seen, while that run lives, is yours and is not in a container; otherwise the one that runs this command.
+  Run files contain no paths, so a run that has ended is only compared: a warning says if it had another version of its framework than the interpreter has.
+- Neither PyTorch nor any other package is imported: the interpreter is run only for its version and its paths, and the rest is read from files.
+  Versions come from `torch/version.py` and the packages' metadata, and the GPU architectures that PyTorch supports from `libtorch_python.so`, which is also the source of `torch.cuda.get_arch_list()`.
+- A driver may be older than the CUDA version if it supports the same major version: CUDA 11 needs 450.80.02, CUDA 12 needs 525.60.13, CUDA 13 needs 580.65.06. Of a CUDA toolkit with a newer minor version than the driver's, programs run only if they contain kernels for the GPU.
+- All checks run in parallel. A check that exceeds its deadline is reported and does not delay the others.
+- A token is sent only to its issuer and never printed; redirects are not followed. Requests are tried up to three times after temporary errors.
+- A port of the stack that is used by the stack itself is reported as ok.
+- Names, versions and answers from outside are shown without control characters, and likely secrets are masked.
 
 
-## What it looks at
+## Checks
 
-Those with a * are in `--quick`.
+Checks with a * are part of `--quick`.
 """
 
 
@@ -111,7 +118,7 @@ def write_page() -> str:
 
 def _write_group(subject: str, checks: Iterator[Check]) -> str:
     rows = [
-        "| check | complains of | why it matters |",
+        "| check | reports | why it matters |",
         "| --- | --- | --- |",
         *map(_write_row, checks),
     ]
@@ -120,7 +127,7 @@ def _write_group(subject: str, checks: Iterator[Check]) -> str:
 
 def _write_row(check: Check) -> str:
     star = " *" if check.is_quick else ""
-    return f"| `{check.name}`{star} | {check.finds} | {check.why} |"
+    return f"| `{check.name}`{star} | {check.reports} | {check.why} |"
 
 
 def main() -> None:

@@ -3,17 +3,15 @@
     python docs/build/live_pictures.py
 
 The machines are those of `make demo`, behind the real exporter's pages, after a quarter of an hour
-of scrapes. What fires on them is told as their Prometheus would tell it, with the words of the
+of scrapes. What fires on them is given as their Prometheus would report it, with the words of the
 shipped rules. It needs Chromium and the package playwright.
 """
 # ruff: noqa: INP001 - a script
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,24 +25,19 @@ from playwright.sync_api import Browser, ViewportSize, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from demo.exporter import build_collectors  # noqa: E402 - the checkout's own, wherever it is called
-from demo.machine import Machine  # noqa: E402
-from demo.machines import build_machines  # noqa: E402
-from trainvitals import __version__  # noqa: E402
-from trainvitals.endpoints import Endpoints  # noqa: E402
-from trainvitals.listen import parse_address  # noqa: E402
-from trainvitals.overview.observer import Observer  # noqa: E402
-from trainvitals.scrape import Runner  # noqa: E402
-from trainvitals.server import Server  # noqa: E402
-from trainvitals.sources.files import Roots  # noqa: E402
-from trainvitals.web.live.firing import FiringAlerts  # noqa: E402
+from fleet.exporter import observe, replay  # noqa: E402 - the checkout's own, wherever it is called
+from fleet.machine import Machine  # noqa: E402
+from fleet.machines import build_machines  # noqa: E402
+from trainvitals.sources.alerts import FiringAlerts  # noqa: E402
+from trainvitals.sources.prometheus import ActiveAlert  # noqa: E402
+from trainvitals.stack.programs import HOST, find_free_ports  # noqa: E402
+from trainvitals.views.machine.observer import Observer  # noqa: E402
 
 FOLDER = ROOT / "docs/pictures"
 PAST_SECONDS, STEP_SECONDS, STAGE_SECONDS = 900, 5, 15
 SETTLE_MS = 2500
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-NOWHERE = Roots(*map(Path, ("/nonexistent/proc", "/nonexistent/sys", "/nonexistent")))
-# Name, labels and for how many minutes: what the demo's Prometheus tells of these machines.
+# Name, labels and for how many minutes: what the demo's Prometheus reports of these machines.
 FIRING: dict[str, tuple[tuple[str, dict[str, str], int], ...]] = {
     "atlas": (
         ("AcceleratorLost", {"kind": "gpu", "device": "5"}, 70),
@@ -88,8 +81,8 @@ SHOTS = (
 )
 
 
-def write_alerts(machine: str) -> bytes:
-    """Write what Prometheus answers when it is asked for the alerts of a machine."""
+def list_alerts(machine: str) -> list[ActiveAlert]:
+    """Return the alerts of a machine as Prometheus reports them."""
     rules = {
         rule["alert"]: rule
         for path in (ROOT / "prometheus/rules").glob("*.yml")
@@ -97,54 +90,43 @@ def write_alerts(machine: str) -> bytes:
         for rule in group["rules"]
         if "alert" in rule
     }
-    alerts = [
-        {
-            "labels": {"alertname": name, "instance": machine, **rules[name]["labels"], **labels},
-            "annotations": {"summary": rules[name]["annotations"]["summary"]},
-            "state": "firing",
-            "activeAt": time.strftime(
-                "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 60 * minutes)
-            ),
-        }
+    return [
+        ActiveAlert(
+            {"alertname": name, "instance": machine, **rules[name]["labels"], **labels},
+            {"summary": rules[name]["annotations"]["summary"]},
+            "firing",
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 60 * minutes)),
+        )
         for name, labels, minutes in FIRING[machine]
     ]
-    return json.dumps({"data": {"alerts": alerts}}).encode()
 
 
 def watch(machine: Machine, begin: float) -> Observer:
-    """Give an observer that saw a machine for a quarter of an hour."""
-    observer = Observer(__version__, roots=NOWHERE, name_host=lambda: machine.name)
-    told = [SimpleNamespace(collector=name) for name in machine.readers]
+    """Return an observer that saw a machine for a quarter of an hour."""
+    observer = observe(machine)
+    reports = [SimpleNamespace(collector=name) for name in machine.readers]
     for back in range(PAST_SECONDS, 0, -STEP_SECONDS):
         moment = begin - back
         readings = {name: read(moment) for name, read in machine.readers.items()}
-        observer.note(SimpleNamespace(readings=readings, reports=told), moment)
+        observer.note(SimpleNamespace(readings=readings, reports=reports), moment)
     return observer
 
 
 @contextmanager
 def serve(machine: Machine, begin: float) -> Iterator[str]:
     """Serve a machine's pages and give their address."""
-    runner = Runner(build_collectors(machine))
-    observer = watch(machine, begin)
-    alerts = FiringAlerts(lambda: write_alerts(machine.name), machine.name)
-    site = SimpleNamespace(runner=runner, expected=machine.expected)
-    endpoints = Endpoints(site, observe=lambda: observer, alerts=alerts)
-    server = Server([parse_address("127.0.0.1:0")], endpoints.answer)
-    server.bind()
-    thread = threading.Thread(target=server.run)
-    thread.start()
+    alerts = FiringAlerts(lambda: list_alerts(machine.name), machine.name)
+    address = f"{HOST}:{find_free_ports(1)[0]}"
+    served = replay(machine, address, observer=watch(machine, begin), alerts=alerts)
+    served.listen()
     try:
-        yield f"http://{server.bound[0]}/"
+        yield f"http://{address}/"
     finally:
-        server.stop()
-        thread.join()
-        server.close()
-        runner.close()
+        served.close()
 
 
 def draw(browser: Browser, shot: Shot, url: str) -> None:
-    """Take one picture, once the page has been drawn anew a few times."""
+    """Take one picture, once the page has been drawn again a few times."""
     size = ViewportSize(width=shot.width, height=shot.height or 900)
     window = browser.new_context(
         viewport=size, color_scheme=shot.scheme, device_scale_factor=shot.scale

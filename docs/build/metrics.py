@@ -40,13 +40,13 @@ HEAD = """\
 
 <!-- Written by `make docs` from tests/golden; change the HELP in the code instead. -->
 
-Everything that the exporter can tell, by collector.
-What a machine does not have, and what cannot be read, is absent: never 0, NaN or the last good value.
-`collect[]=NAME` and `exclude[]=NAME` in the query of `/metrics` choose collectors, `--no-collector.NAME` turns one off.
+The metrics of the exporter, by collector.
+A value that a machine does not have, or that cannot be read, is absent: never 0, NaN or the last known value.
+The parameters `collect[]=NAME` and `exclude[]=NAME` of `/metrics` select collectors; `--no-collector.NAME` disables one.
 
-Of the labels of an accelerator, `uuid` stays with the card, `device` is the driver's index and `kind` is `gpu` or `hpu`.
-Of those of a training process, `run` is the name of the run and `rank` its number in it; a process that has ended is shown for another 15 minutes.
-Counters never go backwards, save when the exporter or the machine is started again.
+The label `uuid` identifies an accelerator, `device` is the driver's index and `kind` is `gpu` or `hpu`.
+The label `run` is the name of a training run and `rank` the number of the process in it; a process that has ended is exported for another 15 minutes.
+Counters never decrease, except when the exporter or the machine is restarted.
 """
 
 

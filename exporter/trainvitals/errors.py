@@ -2,25 +2,25 @@
 
     TrainvitalsError
     ├── SourceError         a part of the machine could not be read
-    ├── ConfigurationError  a flag or a file says something that cannot be done
+    ├── ConfigurationError  a flag or a file is invalid
     └── StackError          the monitoring stack could not be started, stopped or asked
 
-Each message is one line: what, where, and what to do next.
+Each message is one line: the place, the error, and the next step.
 """
 
 from __future__ import annotations
 
 
 class TrainvitalsError(Exception):
-    """Whatever trainvitals raises on purpose."""
+    """An error that trainvitals raises deliberately."""
 
 
 class SourceError(TrainvitalsError):
-    """A part of the machine is there but could not be read."""
+    """A part of the machine exists but could not be read."""
 
 
 class ConfigurationError(TrainvitalsError):
-    """A flag or a configuration file says something that cannot be done."""
+    """A flag or a configuration file is invalid."""
 
 
 class StackError(TrainvitalsError):

@@ -1,4 +1,4 @@
-"""Paths that begin with somebody's home directory."""
+"""Paths that begin with `~`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from trainvitals.errors import ConfigurationError
 
 
 def expand_home(path: Path, name: str) -> Path:
-    """Put the home directory in the place of `~` or `~user`.
+    """Return a path in which `~` or `~user` is replaced by the home directory.
 
     Args:
-        path: As it was written.
-        name: What it was written as: a flag or a variable.
+        path: The path.
+        name: The name of the flag or variable, for the error message.
 
     Raises:
-        ConfigurationError: Nobody knows that home directory.
+        ConfigurationError: The home directory is unknown.
     """
     try:
         return path.expanduser()
-    except RuntimeError as error:  # $HOME is not set and the user has no entry, or is not there
+    except (
+        RuntimeError
+    ) as error:  # HOME is not set and the user has no entry, or there is no such user
         raise ConfigurationError(
-            f"{name}={path}: nobody knows where this home directory is; write the whole path, "
-            "or set HOME"
+            f"{name}={path}: there is no such home directory; write an absolute path, or set HOME"
         ) from error

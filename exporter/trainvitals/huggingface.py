@@ -1,23 +1,23 @@
-"""The callback for the Trainer of Hugging Face's transformers.
+"""A callback for the Trainer of Hugging Face's transformers.
 
     from trainvitals.huggingface import TrainvitalsCallback
 
     trainer = Trainer(..., callbacks=[TrainvitalsCallback()])
 
-The Trainer calls its callbacks on every rank, in the training thread, and gives them neither the
-loss of a step nor its forward and backward passes. Those come from two hooks on the model:
+The Trainer calls its callbacks on every rank, in the training thread, but passes them neither the
+loss of a step nor its forward and backward passes. Those are read by two hooks on the model:
 
 - Forward is from the model's call to its return, backward from there to the optimizer's step;
   clipping of gradients counts as backward. A forward pass without gradients (generation, a
   reference model) belongs to no phase of its own.
 - The loss is the one that the model returns, before the Trainer's NaN filter. It is summed or
-  averaged over the micro-batches of a step as the Trainer itself does it. A Trainer that computes
-  its loss elsewhere (label smoothing, `compute_loss_func`) only tells it when it logs.
+  averaged over the micro-batches of a step as in the Trainer. Where the Trainer computes the loss
+  itself (label smoothing, `compute_loss_func`), the loss is known only when the Trainer logs it.
 - Samples are the rows of the first input of each micro-batch, tokens the elements of `input_ids`,
-  padding included. Both are read off the shapes; no device is ever waited for.
+  padding included. Both are read from the shapes, so no device is waited for.
 
 Inside code compiled by `torch.compile`, and in the replicas of `DataParallel`, the hooks do
-nothing. Then the samples are taken from the batch size, the loss from the Trainer's log, and tokens
+nothing. Then samples are taken from the batch size, the loss from the Trainer's log, and tokens
 and the time of forward and backward are unknown.
 
 Source: transformers 5.23, `Trainer._run_epoch`, `_maybe_log_save_evaluate` and `evaluation_loop`.
@@ -29,9 +29,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trainvitals.training.forwards import ForwardPasses
+from trainvitals.training.frameworks import ForwardPasses
+from trainvitals.training.guard import Errors, guard
 from trainvitals.training.monitor import TrainingMonitor
-from trainvitals.training.outer import Errors, guard
 
 try:
     import transformers
@@ -47,29 +47,29 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("trainvitals")
 
-# Told of training itself and not of the model: not taken for metrics.
+# These keys describe the training and not the model, so they are no metrics.
 _OWN_KEYS = frozenset(
     ("epoch", "step", "loss", "grad_norm", "learning_rate", "total_flos", "num_input_tokens_seen")
 )
 _OWN_ENDINGS = ("_runtime", "_per_second", "_preparation_time", "_jit_compilation_time")
 _OWN_BEGINNINGS = ("train_", "eval_", "init_mem_")
-_MOST_EPOCHS = 1_000_000_000  # the Trainer's word for "until max_steps" is sys.maxsize
+_MOST_EPOCHS = 1_000_000_000  # the Trainer uses sys.maxsize for "until max_steps"
 
 
 class TrainvitalsCallback(TrainerCallback):
-    """Tells of a Trainer's run in the run file, so that the exporter sees it.
+    """A callback that reports a Trainer's run to the exporter.
 
     Args:
-        run: The run's name; None: from the launcher's environment, as `TrainingMonitor` does it.
-        monitor: A monitor of your own, which you finish yourself; None: each `train()` gets one of
-            its own, which is finished when it ends.
+        run: The name of the run. If None, as for `TrainingMonitor`.
+        monitor: An existing monitor, which the caller finishes. If None, each `train()` creates
+            one and finishes it.
         flops_per_token: Floating-point operations of the model per token, forward and backward,
-            for the utilisation of the device; None: not told. Of no use with `monitor`.
+            for model FLOPs utilisation. Ignored if `monitor` is passed.
         count_tokens: Whether the elements of `input_ids` are tokens.
 
     Attributes:
-        monitor: The monitor in use; None before training begins and, where it is not yours, after.
-        errors: What went wrong in the callback; it is logged once and never reaches the Trainer.
+        monitor: The monitor in use; None before training, and after it unless it was passed in.
+        errors: The internal errors, which are logged once and never reach the Trainer.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class TrainvitalsCallback(TrainerCallback):
     def on_train_begin(
         self, /, args: TrainingArguments, state: TrainerState, *_: object, **kwargs: object
     ) -> None:
-        """Begin the run: what it is, how long it will be, where it resumes."""
+        """Begin the run, and record its totals and the step from which it resumes."""
         if self._is_off:
             return
-        self._let_go()
+        self._release()
         if self._is_own and self.monitor is not None:
-            self.monitor.fail()  # the training before ended without a word, as in a notebook
+            self.monitor.fail()  # the previous training ended without a call, as in a notebook
             self.monitor = None
         if self.monitor is None:
             self.monitor = TrainingMonitor(
@@ -122,7 +122,7 @@ class TrainvitalsCallback(TrainerCallback):
             steps=state.max_steps,
             epoch_steps=_count_epoch_steps(args, kwargs.get("train_dataloader")),
         )
-        self._tell_of_filter(args, state)
+        self._report_filter(args, state)
         self._forwards = ForwardPasses(
             monitor,
             batch_size=args.train_batch_size,
@@ -136,7 +136,7 @@ class TrainvitalsCallback(TrainerCallback):
     def on_epoch_begin(
         self, /, args: TrainingArguments, state: TrainerState, *_: object, **kwargs: object
     ) -> None:
-        """Begin an epoch: from here on the Trainer waits for data."""
+        """Begin an epoch, and the wait for its first batches."""
         if self.monitor is not None:
             epoch = int((state.epoch or 0.0) + 1e-6)
             steps = _count_epoch_steps(args, kwargs.get("train_dataloader"))
@@ -145,7 +145,7 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_step_begin(self, /, *_: object, **__: object) -> None:
-        """End the wait: the batches of this step are there, all of its micro-batches'."""
+        """End the wait: all micro-batches of this step have been loaded."""
         if self.monitor is not None and self._forwards is not None:
             self._forwards.start_step()
             self.monitor.mark("other")
@@ -178,7 +178,7 @@ class TrainvitalsCallback(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """End a step with what its forward passes have told."""
+        """End a step, with the samples, tokens and loss of its forward passes."""
         forwards = self._forwards
         if self.monitor is not None and forwards is not None:
             forwards.end_step()
@@ -199,27 +199,27 @@ class TrainvitalsCallback(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """End an epoch: an evaluation or a checkpoint may follow."""
+        """End an epoch; an evaluation or a checkpoint may follow."""
         self._mark_what_follows(control)
 
     @guard
     def on_log(self, /, *_: object, logs: Mapping[str, object] | None = None, **__: object) -> None:
-        """Take what the Trainer logs of training; evaluations come by themselves."""
+        """Record what the Trainer logs during training, except evaluations."""
         monitor, forwards = self.monitor, self._forwards
         if monitor is None or forwards is None or logs is None:
             return
         values = _numbers(logs)
-        told = {
+        known = {
             "loss": values.get("loss") if forwards.loss is None else None,
             "gradient_norm": values.get("grad_norm"),
             "learning_rate": values.get("learning_rate"),
         }
-        monitor.log({name: value for name, value in told.items() if value is not None})
+        monitor.log({name: value for name, value in known.items() if value is not None})
         monitor.log({name: value for name, value in values.items() if _is_metric(name)})
 
     @guard
     def on_prediction_step(self, /, *_: object, **__: object) -> None:
-        """Stay in the evaluation, whoever asked for it."""
+        """Mark validation during an evaluation."""
         if self.monitor is not None and self._forwards is not None:
             self._forwards.mark_validation()
 
@@ -234,7 +234,7 @@ class TrainvitalsCallback(TrainerCallback):
         metrics: Mapping[str, object] | None = None,
         **_: object,
     ) -> None:
-        """End an evaluation with its metrics, `eval_` taken off their names."""
+        """End an evaluation, and record its metrics without the prefix `eval_`."""
         if self.monitor is None or self._forwards is None:
             return
         values = {
@@ -246,7 +246,7 @@ class TrainvitalsCallback(TrainerCallback):
         self.monitor.log_validation(**values)
         self._mark_what_follows(control, is_evaluated=True)
         if args.save_strategy == "best" and not control.should_save:
-            self.monitor.mark("other")  # whether a checkpoint follows is decided after us
+            self.monitor.mark("other")  # whether a checkpoint follows is decided later
 
     @guard
     def on_save(self, /, *_: object, **__: object) -> None:
@@ -257,8 +257,8 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_train_end(self, /, *_: object, **__: object) -> None:
-        """End the run; an evaluation after it is not part of it."""
-        self._let_go()
+        """End the run; an evaluation after it does not belong to it."""
+        self._release()
         if self.monitor is None:
             return
         if self._is_own:
@@ -277,7 +277,7 @@ class TrainvitalsCallback(TrainerCallback):
         else:
             self.monitor.mark("data_wait")
 
-    def _tell_of_filter(self, args: TrainingArguments, state: TrainerState) -> None:
+    def _report_filter(self, args: TrainingArguments, state: TrainerState) -> None:
         if self.monitor is None:
             return
         self.monitor.set_nan_filter(active=args.logging_nan_inf_filter)
@@ -287,7 +287,7 @@ class TrainvitalsCallback(TrainerCallback):
                 "trainvitals counts them as the model returns them"
             )
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._forwards is not None:
             self._forwards.close()
             self._forwards = None
@@ -297,9 +297,9 @@ class TrainvitalsCallback(TrainerCallback):
 
 
 def _count_epoch_steps(args: TrainingArguments, loader: object) -> int | None:
-    """Give the optimizer steps of an epoch; None where the loader does not know its length."""
+    """Return the optimizer steps of an epoch; None if the loader has no length."""
     try:
-        batches = len(loader)  # type: ignore[arg-type] # whatever has no length says so
+        batches = len(loader)  # type: ignore[arg-type] # without a length it raises TypeError
     except TypeError:
         return None
     return max(1, -(-batches // args.gradient_accumulation_steps))

@@ -1,21 +1,21 @@
-"""The callback for Keras 3, whatever its backend; `tf.keras` is the same package.
+"""A callback for Keras 3 with any backend; `tf.keras` is the same package.
 
     from trainvitals.keras import TrainvitalsCallback
 
     model.fit(x, y, batch_size=32, callbacks=[TrainvitalsCallback(batch_size=32)])
 
-Keras calls the end of a batch on a thread of its own, late and in any order, and shows no callback
-what a batch contains. So:
+Keras reports the end of a batch on another thread, late and in any order, and does not pass the
+batch to its callbacks. Therefore:
 
-- A step is from the begin of one batch to the begin of the next, and includes the wait for data;
-  waiting, forward, backward and optimizer cannot be told apart and count as phase `other`.
-- With `steps_per_execution=N` Keras tells of every N-th batch. Then N batches are one step here,
+- A step lasts from the start of one batch to the start of the next, with the wait for data; waiting,
+  forward, backward and optimizer cannot be distinguished and count as phase `other`.
+- With `steps_per_execution=N` Keras reports every N-th batch. Then N batches are one step here,
   with the samples of all of them, while the global step counts batches.
-- Samples are known only if the callback is told the batch size, which Keras does not tell. The
-  last batch of an epoch may be smaller; it is counted as a whole one.
+- Samples are known only if `batch_size` is passed to the callback. The last batch of an epoch may be
+  smaller; it is counted as a full one.
 - The loss and metrics of a batch are means since the epoch began. They are shown as such, and not
   searched for spikes. One NaN makes the mean NaN for the rest of the epoch; each such mean that is
-  told counts as a non-finite loss.
+  reported counts as a non-finite loss.
 
 Source: keras 3.15, `CallbackList` and the backends' `Trainer.fit`.
 """
@@ -26,8 +26,8 @@ import math
 from collections.abc import Mapping
 from threading import Lock
 
+from trainvitals.training.guard import Errors, guard
 from trainvitals.training.monitor import TrainingMonitor
-from trainvitals.training.outer import Errors, guard
 
 try:
     import keras
@@ -42,20 +42,20 @@ Values = Mapping[str, float]
 
 
 class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # keras ships no types
-    """Tells of a `fit` in the run file, so that the exporter sees it.
+    """A callback that reports a `fit` to the exporter.
 
     Args:
-        run: The run's name; None: from the launcher's environment, as `TrainingMonitor` does it.
-        monitor: A monitor of your own, which you finish yourself, and which takes the means for
-            losses of steps; None: each `fit` gets one of its own, which is finished when it ends.
-        batch_size: Samples of a batch, the same as given to `fit` or to the data set; None: samples
-            are unknown.
+        run: The name of the run. If None, as for `TrainingMonitor`.
+        monitor: An existing monitor, which the caller finishes; it treats the means as losses of
+            steps. If None, each `fit` creates one and finishes it.
+        batch_size: The number of samples in a batch, as passed to `fit` or to the data set. If
+            None, samples are unknown.
         flops_per_sample: Floating-point operations of the model per sample, forward and backward,
-            for the utilisation of the device; None: not told. Of no use with `monitor`.
+            for model FLOPs utilisation. Ignored if `monitor` is passed.
 
     Attributes:
-        monitor: The monitor in use; None before training begins and, where it is not yours, after.
-        errors: What went wrong in the callback; it is logged once and never reaches Keras.
+        monitor: The monitor in use; None before training, and after it unless it was passed in.
+        errors: The internal errors, which are logged once and never reach Keras.
     """
 
     # Without this Keras would wait for the device after each batch, to convert its values.
@@ -86,15 +86,15 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         self._steps_done = 0  # before this epoch
         self._epoch_batches = 0
         self._begun: int | None = None  # the batch with which the open step began
-        self._told = _BatchValues()
+        self._received = _BatchValues()
 
     @guard
-    def on_train_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
-        """Begin the run: what it is and how long it will be."""
+    def on_train_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
+        """Begin the run, and record its totals."""
         if self._is_off:
             return
         if self._is_own and self.monitor is not None:
-            self.monitor.fail()  # the fit before ended without a word, as in a notebook
+            self.monitor.fail()  # the previous fit ended without a call, as in a notebook
             self.monitor = None
         if self.monitor is None:
             self.monitor = _MeansMonitor(
@@ -114,8 +114,8 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         )
 
     @guard
-    def on_epoch_begin(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
-        """Begin an epoch; the first one of a `fit` tells whether the run resumes."""
+    def on_epoch_begin(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
+        """Begin an epoch; the first one of a `fit` shows whether the run resumes."""
         monitor = self.monitor
         if monitor is None:
             return
@@ -127,39 +127,39 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
                 monitor.resume(self._steps_done)
         self._begun = None
         self._epoch_batches = 0
-        self._told.clear()
-        # No phase is marked in training: the time between two batches has no parts for us.
+        self._received.clear()
+        # No phase is marked in training: the time between two batches cannot be divided.
         monitor.start_epoch(epoch, steps=self._read_parameter("steps"))
 
     @guard
-    def on_train_batch_begin(self, batch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
-        """End the step before and begin one, in the training thread."""
+    def on_train_batch_begin(self, batch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
+        """End the previous step and begin one, on the training thread."""
         if self.monitor is not None:
             self._end_step(batch)
             self._begun = batch
-            self.monitor.log(self._told.take())
+            self.monitor.log(self._received.take())
 
     @guard
     def on_train_batch_end(self, batch: int, logs: Values | None = None) -> None:
-        """Keep the values for the training thread; this runs on another one, late and unordered."""
-        self._told.put(batch, logs or {})
+        """Keep the values for the training thread; this runs on another thread, late and unordered."""
+        self._received.put(batch, logs or {})
 
     @guard
-    def on_test_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
-        """Begin the validation of an epoch; its last step is over."""
+    def on_test_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
+        """End the last step of an epoch, and begin its validation."""
         if self.monitor is not None and self._is_fitting:
             self._end_step(self._find_end())
             self.monitor.mark("validation")
 
     @guard
-    def on_test_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
-        """End the validation; its values come with the end of the epoch."""
+    def on_test_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
+        """End validation; its values are recorded at the end of the epoch."""
         if self.monitor is not None and self._is_fitting:
             self.monitor.mark("other")
 
     @guard
-    def on_epoch_end(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
-        """End an epoch with its means and the values of its validation."""
+    def on_epoch_end(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
+        """End an epoch, and record its means and the values of its validation."""
         monitor = self.monitor
         if monitor is None:
             return
@@ -174,7 +174,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
             monitor.log_validation(**evaluated)
 
     @guard
-    def on_train_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras gives it
+    def on_train_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
         """End the run."""
         self._is_fitting = False
         if self.monitor is None:
@@ -186,7 +186,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
             self.monitor.mark("idle")
 
     def _end_step(self, end: int) -> None:
-        """End the step that is open, before the batch of that number."""
+        """End the open step before the batch `end`."""
         begun = self._begun
         if self.monitor is None or begun is None or end <= begun:
             return
@@ -197,11 +197,11 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         )
 
     def _find_end(self) -> int:
-        """Give the number of batches of an epoch that is over."""
+        """Return the number of batches of an epoch that is over."""
         begun = self._begun or 0
-        if self._told.batches > begun:
-            return self._told.batches
-        # The last batch's values are still on their way.
+        if self._received.batches > begun:
+            return self._received.batches
+        # The values of the last batch have not arrived yet.
         end = begun + int(getattr(self.model, "steps_per_execution", None) or 1)
         return min(end, max(begun + 1, self._read_parameter("steps") or end))
 
@@ -214,7 +214,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
 
 class _MeansMonitor(TrainingMonitor):
-    """A monitor whose losses are running means, in which it looks for no spikes."""
+    """A monitor whose losses are running means, which are not searched for spikes."""
 
     def _review_losses(self) -> None:
         for loss in self._fresh_losses:
@@ -224,10 +224,10 @@ class _MeansMonitor(TrainingMonitor):
 
 
 class _BatchValues:
-    """The values of the latest batch, on their way from Keras' threads to that of the training.
+    """The values of the latest batch, passed from Keras' threads to the training thread.
 
     Attributes:
-        batches: How many batches of the epoch have been told of.
+        batches: The number of batches of the epoch that have been reported.
     """
 
     def __init__(self) -> None:
@@ -236,27 +236,30 @@ class _BatchValues:
         self._lock = Lock()
 
     def clear(self) -> None:
-        """Forget the epoch before."""
+        """Discard the values of the previous epoch."""
         with self._lock:
             self.batches = 0
             self._values = {}
 
     def put(self, batch: int, values: Values) -> None:
-        """Keep a batch's values, unless a later batch was quicker."""
+        """Keep the values of a batch, unless those of a later batch arrived first."""
         with self._lock:
             if batch >= self.batches:
                 self.batches = batch + 1
                 self._values = values
 
     def take(self) -> Values:
-        """Give the values that have not been taken yet."""
+        """Return the values that arrived since the last call."""
         with self._lock:
             values, self._values = self._values, {}
             return values
 
 
 def _count_batches_done(model: object) -> int:
-    """Count the batches that a model was trained with before; once, as it waits for the device."""
+    """Return the number of batches that a model was trained with before.
+
+    This waits for the device, so it is called once.
+    """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
         return 0

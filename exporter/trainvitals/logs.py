@@ -1,11 +1,11 @@
-"""Log lines: those of trainvitals itself on standard error, and loggers for a training script.
+"""Logging of trainvitals itself to standard error, and loggers for training scripts.
 
-What trainvitals says is text for people or JSON for programs, as `set_up_logging` chooses.
-A script makes a logger of its own with `setup_logger`, and `log_time` says how long a part took.
+`set_up_logging` configures the logger of trainvitals, with lines of text or JSON. Training scripts use
+`setup_logger` for a logger, and `log_time` to log the duration of a block.
 
-A line of JSON has `timestamp` (ISO 8601, UTC), `level`, `logger`, `message`, `module`,
-`function`, `line`, `exception` where there is one, and whatever was given as `extra`, such as
-`hpu_id`, `batch_idx` or `collector`.
+A line of JSON has `timestamp` (ISO 8601, UTC), `level`, `logger`, `message`, `module`, `function`,
+`line`, `exception` if there is one, and the fields of `extra`, such as `hpu_id`, `batch_idx` or
+`collector`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _KNOWN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "asctime",
     "taskName",
 }
-_CONSOLE = "trainvitals.console"  # the name of the one handler of a logger that writes to stdout
+_CONSOLE = "trainvitals.console"  # the name of a logger's handler for standard output
 
 
 class StructuredFormatter(logging.Formatter):
-    """Writes a record as one line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record; values that JSON does not know become their text."""
-        import json  # noqa: PLC0415 - only those who ask for JSON pay for it
+        """Return the record as JSON; values that JSON does not support become their text."""
+        import json  # noqa: PLC0415 - only where JSON is chosen
 
         entry: dict[str, object] = {
             "timestamp": _write_time(record.created),
@@ -53,7 +53,7 @@ class StructuredFormatter(logging.Formatter):
         extra = {key: value for key, value in vars(record).items() if key not in _KNOWN}
         try:
             return json.dumps(entry | extra | entry, default=str, allow_nan=False)
-        except (ValueError, TypeError):  # no number, circular, keys that are no text
+        except (ValueError, TypeError):  # NaN, a circular reference, or keys that are not text
             texts = {
                 key: value if type(value) is int else str(value) for key, value in extra.items()
             }
@@ -61,10 +61,10 @@ class StructuredFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Writes a record as time, level and message, and a traceback below where there is one."""
+    """Formats a record as time, level and message, followed by the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record."""
+        """Return the record as text."""
         message = record.getMessage().replace("\n", "\\n")
         line = f"{_write_time(record.created)} {record.levelname.lower()} {message}"
         if record.exc_info and record.exc_info[0] is not None:
@@ -73,12 +73,12 @@ class TextFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str, format_: str, *, stream: TextIO | None = None) -> None:
-    """Send what trainvitals logs to a stream.
+    """Configure the logger of trainvitals.
 
     Args:
         level: One of `LEVELS`.
         format_: One of `FORMATS`.
-        stream: Where to; standard error when None.
+        stream: The stream to log to; None for standard error.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(StructuredFormatter() if format_ == "json" else TextFormatter())
@@ -93,26 +93,26 @@ def setup_logger(
     log_file: str | os.PathLike[str] | None = None,
     level: int | str = logging.INFO,
 ) -> logging.Logger:
-    """Give a logger that writes to standard output and, where asked to, to a file.
+    """Return a logger that writes to standard output and optionally to a file.
 
     A line is `2025-10-07 10:00:00 - training - INFO - Training started`, in local time.
-    A second call for the same name sets the level and adds only what is missing, so that no line
-    is written twice.
+    A second call with the same name sets the level and adds only the missing handlers, so that no
+    line is written twice.
 
     Args:
-        name: Which logger, as for `logging.getLogger`.
-        log_file: The file that lines are appended to, in UTF-8; its directory is made where it
-            is missing. No file is added when None.
-        level: The least important lines that are written: a number or name of `logging`.
+        name: The name of the logger, as for `logging.getLogger`.
+        log_file: The file that lines are appended to, in UTF-8; missing directories are created. None
+            for no file.
+        level: The lowest level that is logged, as a number or a name of `logging`.
 
     Raises:
-        ConfigurationError: The file cannot be written, or there is no such level.
+        ConfigurationError: The file cannot be written, or the level does not exist.
     """
     logger = logging.getLogger(name)
     try:
         logger.setLevel(level.upper() if isinstance(level, str) else level)
     except ValueError as error:
-        raise ConfigurationError(f"level {level}: write one of {', '.join(LEVELS)}") from error
+        raise ConfigurationError(f"level={level}: use one of {', '.join(LEVELS)}") from error
     formatter = logging.Formatter(
         "%(asctime)s - %(name)s - %(levelname)s - %(message)s", datefmt="%Y-%m-%d %H:%M:%S"
     )
@@ -125,7 +125,7 @@ def setup_logger(
 def _add_console(logger: logging.Logger, formatter: logging.Formatter) -> None:
     for handler in logger.handlers:
         if isinstance(handler, logging.StreamHandler) and handler.get_name() == _CONSOLE:
-            handler.setStream(sys.stdout)  # which may be another one by now
+            handler.setStream(sys.stdout)  # it may have been replaced since
             return
     console = logging.StreamHandler(sys.stdout)
     console.set_name(_CONSOLE)
@@ -156,21 +156,21 @@ def _add_file(logger: logging.Logger, path: Path, formatter: logging.Formatter) 
 def log_time(
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger], operation: str
 ) -> Iterator[None]:
-    """Log, at level info, how long what is inside took, as `Data loading took 1.25 seconds`.
+    """Log the duration of a block at level info, as `Data loading took 1.25 seconds`.
 
-    It is logged also where an exception ends the operation; the exception goes on.
-    Use it with `with`, or as a decorator of a function. Time is taken from the monotonic clock.
+    It is also logged if an exception ends the block; the exception propagates. Use it with `with`, or
+    as a decorator of a function. The duration is measured by the monotonic clock.
 
     Args:
-        logger: Where to.
-        operation: What is timed.
+        logger: The logger.
+        operation: The name of the operation in the line.
     """
     start = time.monotonic()
     try:
         yield
     finally:
         duration_seconds = time.monotonic() - start
-        # Past this function and contextlib's, so that the line names the place of the `with`.
+        # Skips this function and contextlib's, so that the record has the location of the `with`.
         logger.info("%s took %.2f seconds", operation, duration_seconds, stacklevel=3)
 
 

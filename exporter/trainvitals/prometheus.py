@@ -1,12 +1,12 @@
-"""The whole machine as a collector for programs that already have a prometheus_client server.
+"""The exporter's metrics for programs that already have a prometheus_client server.
 
     from prometheus_client import REGISTRY
     from trainvitals.prometheus import MachineCollector
 
     REGISTRY.register(MachineCollector())
 
-`prometheus_client` brings metrics of its own process under the names `process_*`; so this leaves
-the collector `process` out unless told otherwise.
+`prometheus_client` exports metrics of this process under the names `process_*`, so the collector
+`process` is left out unless requested.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from trainvitals.families import Block
-from trainvitals.machine import Machine, MachineOptions
+from trainvitals.metrics.families import Block
+from trainvitals.metrics.machine import Machine, MachineOptions
 
 _DEADLINE_SECONDS = 5.0
 
@@ -26,8 +26,8 @@ class MachineCollector(Collector):
     """Every metric of the exporter, in any registry of prometheus_client.
 
     Args:
-        machine: What to read; by default this machine without the collector `process`.
-        deadline_seconds: How long one collection may take; what is not there by then is missing.
+        machine: The machine to read; by default this machine without the collector `process`.
+        deadline_seconds: The timeout of one collection; late values are missing.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class MachineCollector(Collector):
         return []
 
     def close(self) -> None:
-        """Stop reading and let go of the drivers."""
+        """Stop reading and release the drivers."""
         self._machine.close()
 
 
 def convert_block(block: Block) -> Iterator[Metric]:
-    """Give a block's families as those of prometheus_client."""
+    """Return a block's families as those of prometheus_client."""
     values = iter(block.values)
     for family in block.describe():
         stem = {"counter": "_total", "info": "_info"}.get(family.type, "")

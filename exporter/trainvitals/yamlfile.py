@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from trainvitals.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    import yaml
+
 Kind = TypeVar("Kind")
+_DEEPEST = 32
+
+
+class Mapping(dict[object, object]):
+    """A mapping of a file.
+
+    Attributes:
+        line: The line on which it begins, counted from 1.
+    """
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
 
 
 def load_yaml(path: Path, *, flag: str) -> object:
@@ -15,18 +34,49 @@ def load_yaml(path: Path, *, flag: str) -> object:
 
     Args:
         path: The file.
-        flag: What names it, for the message.
+        flag: The flag that names the file, for the message.
 
     Returns:
-        Its content in plain types; None where it is empty.
+        Its content in plain types, with a `Mapping` for each mapping; None if it is empty.
 
     Raises:
-        ConfigurationError: It cannot be read or is no YAML.
+        ConfigurationError: The file cannot be read or is not YAML.
     """
     import yaml  # noqa: PLC0415 - only a machine with such a file pays for it
 
+    try:
+        content: object = yaml.load(path.read_bytes(), _make_loader())  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}; correct {flag}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problem = _in_one_line(str(error.problem))
+        raise ConfigurationError(f"{path}: line {line}: {problem}; correct it") from error
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
+        # The last three: a value that its tag denies.
+        raise ConfigurationError(f"{path}: this is not YAML; write it as UTF-8 text") from error
+    return content
+
+
+def _make_loader() -> type[yaml.SafeLoader]:
+    """Return PyYAML's loader of plain types, made stricter."""
+    import yaml  # noqa: PLC0415 - as above
+
     class Loader(yaml.SafeLoader):
-        """Refuses a key that is given twice, of which YAML itself would take the last."""
+        """Refuses a duplicate key, of which PyYAML would take the last, and endless nesting."""
+
+        depth = 0
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self.depth == _DEEPEST:  # PyYAML calls itself for each level
+                raise yaml.MarkedYAMLError(
+                    problem=f"nested more than {_DEEPEST} levels deep",
+                    problem_mark=parent.start_mark if parent else None,
+                )
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_mapping(
             self,
@@ -45,29 +95,25 @@ def load_yaml(path: Path, *, flag: str) -> object:
                 seen.add(key.value)
             return super().construct_mapping(node, deep=deep)
 
-    try:
-        content: object = yaml.load(path.read_bytes(), Loader)  # noqa: S506 - a SafeLoader
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}; correct {flag}") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        problem = _in_one_line(str(error.problem))
-        raise ConfigurationError(f"{path}: line {line}: {problem}; correct it") from error
-    except (yaml.YAMLError, ValueError, LookupError) as error:  # a value that its tag denies
-        raise ConfigurationError(f"{path}: this is not YAML; write it as UTF-8 text") from error
-    return content
+    def construct(loader: Loader, node: yaml.MappingNode) -> Iterator[Mapping]:
+        mapping = Mapping(node.start_mark.line + 1)
+        yield mapping  # before what is in it, which may refer to it
+        mapping.update(loader.construct_mapping(node))
+
+    Loader.add_constructor("tag:yaml.org,2002:map", construct)
+    return Loader
 
 
 class Section:
-    """One mapping of a file, whose keys are taken one by one; what is left over is unknown.
+    """One mapping of a file, whose keys are taken one by one; keys that are left over are unknown.
 
     Args:
         where: The file and the key that lead here, for messages.
-        content: What stands there.
+        content: The value.
 
     Raises:
-        ConfigurationError: It is no mapping; every other method raises it likewise for a value
-            that does not fit.
+        ConfigurationError: The value is not a mapping; every other method raises it likewise for a
+            value that does not fit.
     """
 
     def __init__(self, where: str, content: object) -> None:
@@ -84,26 +130,26 @@ class Section:
         return not self._left
 
     def take(self, key: str, kind: type[Kind], wanted: str) -> Kind | None:
-        """Take a value of one type; None where the key is missing or has no value."""
+        """Take a value of one type; None if the key is missing or has no value."""
         value = self._left.pop(key, None)
         if value is not None and not isinstance(value, kind):
             raise self.refuse(key, f"this is not {wanted}; correct it")
         return value
 
     def take_section(self, key: str) -> Section | None:
-        """Take a mapping; None where the key is missing or has no value."""
+        """Take a mapping; None if the key is missing or has no value."""
         content = self._left.pop(key, None)
         return None if content is None else Section(f"{self.where}: {key}", content)
 
     def take_choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        """Take one of some strings; None where the key is missing or blank."""
+        """Take one of some strings; None if the key is missing or blank."""
         value = self.take(key, str, "a string")
         if value not in (None, "", *choices):
             raise self.refuse(key, f"{value} is none of {', '.join(choices)}")
         return value or None
 
     def take_strings(self, key: str) -> tuple[str, ...] | None:
-        """Take a list of strings; None where the key is missing."""
+        """Take a list of strings; None if the key is missing."""
         values = self.take(key, list, "a list of strings")
         if values is None:
             return None
@@ -122,12 +168,12 @@ class Section:
         return strings
 
     def finish(self) -> None:
-        """Refuse what was not taken."""
+        """Refuse keys that were not taken."""
         for key in self._left:
             raise self.refuse(key, "this key is not known here; correct or remove it")
 
     def refuse(self, key: object, reason: str) -> ConfigurationError:
-        """Make the error for a key, from what is wrong and what to do."""
+        """Return the error for a key, from its fault and the remedy."""
         return ConfigurationError(f"{self.where}.{_in_one_line(str(key))}: {_in_one_line(reason)}")
 
 

@@ -1,4 +1,4 @@
-"""`python -m grafana.build`: writes the boards anew, or with `--check` only says what differs."""
+"""`python -m grafana.build`: writes the boards, or with `--check` only lists what differs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ DIRECTORY: Final = Path(__file__).resolve().parents[1] / "dashboards"
 
 
 def list_files() -> dict[Path, str]:
-    """Give what each file of `grafana/dashboards` should hold."""
+    """Return the contents of each file of `grafana/dashboards`."""
     boards = [build() for build in BOARDS]
-    return {DIRECTORY / f"{board.uid}.json": write_board(board) for board in boards}
+    return {DIRECTORY / f"{board.uid}.json": write_board(board, boards) for board in boards}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -4,39 +4,35 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.build.accelerators_details import list_details
-from grafana.build.accelerators_devices import list_devices
-from grafana.build.accelerators_faults import write_faults
-from grafana.build.accelerators_load import write_heat, write_power, write_use
+from grafana.build.accelerators_devices import list_devices, write_holders
+from grafana.build.accelerators_faults import write_faults, write_memory_faults
+from grafana.build.accelerators_links import write_links
+from grafana.build.accelerators_load import (
+    draw_busy,
+    draw_headroom,
+    show_conditions,
+    write_heat,
+    write_use,
+)
 from grafana.build.accelerators_panels import (
     BUSY,
     BY,
     HEADROOM,
     HEAT,
+    LEGEND,
     MEMORY,
-    NEUTRAL,
     NONE,
     ONE_IS_BAD,
     SLOWED_BY_HEAT,
+    UNTOLD,
     WARM,
 )
+from grafana.build.accelerators_power import write_power
 from grafana.build.layout import Board, Row, Variable
-from grafana.build.palette import (
-    CELSIUS,
-    RATIO,
-    WATT_HOURS,
-    WATTS,
-)
+from grafana.build.palette import CELSIUS, RATIO
 from grafana.build.panels import About, Panel, stat
-from grafana.build.parts import (
-    ACCELERATORS,
-    JOB,
-    ONE_HOST,
-    OOM_KILLS,
-    list_alerts,
-    mark_alerts,
-)
-from grafana.build.queries import now
+from grafana.build.parts import ACCELERATORS, JOB, ONE_HOST, OOM_KILLS, mark_alerts
+from grafana.build.queries import now, tell_of
 
 KIND: Final = Variable(
     "kind",
@@ -57,7 +53,7 @@ _OF_DEVICES: Final = '@host, component="accelerator", kind=~"$kind|", device=~"$
 
 
 def build() -> Board:
-    """Give the board."""
+    """Return the board."""
     return Board(
         uid=ACCELERATORS,
         title="Vitals / Accelerators",
@@ -66,51 +62,58 @@ def build() -> Board:
         annotations=(mark_alerts(_OF_DEVICES), OOM_KILLS),
         rows=(
             _write_now(),
+            write_faults(_OF_DEVICES),
+            write_memory_faults(),
             write_use(),
             write_heat(),
             write_power(),
-            write_faults(),
-            *list_details(),
+            write_links(),
+            write_holders(),
         ),
     )
 
 
 def _write_now() -> Row:
-    stats = (
+    figures = (
         _count_missing(),
         _count_faulty(),
         _show_headroom(),
         _show_heat(),
         _show_memory(),
         _show_busy(),
-        _show_power(),
-        _show_energy(),
     )
-    return Row("Now", (*stats, list_alerts(height=6), list_devices()))
+    graphs = (show_conditions(), draw_busy(), draw_headroom())
+    return Row("Now", (*figures, list_devices(), *graphs))
 
 
 def _count_missing() -> Panel:
+    by = "job, instance, kind"
+    expected = 'accelerator_devices_expected{@host, kind=~"$kind"}'
+    lost = f"""(
+        sum(
+          clamp_min({expected} - on ({by}) accelerator_devices{{@host, kind=~"$kind"}}, 0)
+          or on ({by}) sum by ({by}) (
+            (accelerator_up{{@device}} == bool 0)
+              unless on (job, instance, uuid) accelerator_state{{@device, state="unsupported"}})
+        )
+    )"""
+    whole = f"sum(max by ({by}) ({expected}) or count by ({by}) (accelerator_up{{@device}}))"
     return stat(
         "Lost or missing",
         About(
-            "Devices that were seen and do not answer, or that this machine should have and has not.",
+            "Devices that were seen and do not answer, or that this machine should have and has not, "
+            "of all that there should be.",
             "0.",
-            "find the device in the table below; its state says what to do, the runbook how.",
+            "find the device in the table below; the alert's runbook has the steps.",
             alerts=("AcceleratorMissing",),
         ),
-        now("""
-            sum(
-              clamp_min(
-                accelerator_devices_expected{@host, kind=~"$kind"}
-                  - on (job, instance, kind) accelerator_devices{@host, kind=~"$kind"}, 0)
-              or on (job, instance, kind) sum by (job, instance, kind) (
-                (accelerator_up{@device} == bool 0)
-                  unless on (job, instance, uuid) accelerator_state{@device, state="unsupported"})
-            )
-        """),
+        now(tell_of(lost, whole), "of {{all}}"),
         steps=ONE_IS_BAD,
+        text_mode="value_and_name",
         empty=NONE,
         decimals=0,
+        width=4,
+        height=3,
     )
 
 
@@ -135,6 +138,8 @@ def _count_faulty() -> Panel:
         steps=ONE_IS_BAD,
         empty=NONE,
         decimals=0,
+        width=4,
+        height=3,
     )
 
 
@@ -144,13 +149,17 @@ def _show_headroom() -> Panel:
         About(
             "How far the hottest device is from the temperature at which it slows itself down.",
             f"more than {WARM:g} °C.",
-            "look for fans, blocked air and a hot room; the row Heat tells one card from all.",
+            "look for fans, blocked air and a hot room; the graph below shows whether it is one card "
+            "or all.",
         ),
-        now("min(accelerator:temperature_headroom:celsius{@device})"),
+        now("bottomk(1, accelerator:temperature_headroom:celsius{@device})", LEGEND),
         unit=CELSIUS,
         steps=HEADROOM,
+        text_mode="value_and_name",
         empty=NONE,
         decimals=0,
+        width=4,
+        height=3,
     )
 
 
@@ -162,11 +171,14 @@ def _show_heat() -> Panel:
             "0 %.",
             "check cooling first; a lower power limit helps until then.",
         ),
-        now(f"max({SLOWED_BY_HEAT})"),
+        now(f"topk(1, {SLOWED_BY_HEAT})", LEGEND),
         unit=RATIO,
         steps=HEAT,
-        empty="No device tells",
+        text_mode="value_and_name",
+        empty=UNTOLD,
         decimals=0,
+        width=4,
+        height=3,
     )
 
 
@@ -179,17 +191,20 @@ def _show_memory() -> Panel:
             "what the run was sized for.",
             "lower the batch size before a longer sequence ends the run for want of memory.",
         ),
-        now("max(accelerator:memory_needed:ratio{@device})"),
+        now("topk(1, accelerator:memory_needed:ratio{@device})", LEGEND),
         unit=RATIO,
         steps=MEMORY,
+        text_mode="value_and_name",
         empty=NONE,
         decimals=0,
+        width=4,
+        height=3,
     )
 
 
 def _show_busy() -> Panel:
     return stat(
-        "Busy",
+        "Devices busy",
         About(
             "Share of the time in which something ran, mean of all devices.",
             "near 100 % while a run trains; 0 % with no run.",
@@ -197,38 +212,8 @@ def _show_busy() -> Panel:
         ),
         now(f"avg({BUSY})"),
         unit=RATIO,
-        steps=NEUTRAL,
         empty=NONE,
         decimals=0,
-    )
-
-
-def _show_power() -> Panel:
-    return stat(
-        "Power",
-        About(
-            "What all devices draw together, without the rest of the machine.",
-            "below what circuit and cooling are made for.",
-            "lower the power limit of the devices.",
-        ),
-        now("sum(accelerator_power_watts{@device})"),
-        unit=WATTS,
-        steps=NEUTRAL,
-        empty="No device tells",
-    )
-
-
-def _show_energy() -> Panel:
-    return stat(
-        "Energy, 24 h",
-        About(
-            "What all devices used in 24 hours.",
-            "as much as the runs of the day are worth.",
-            "look below for devices that are held and idle.",
-        ),
-        now("sum(increase(accelerator_energy_joules_total{@device}[24h])) / (60 * 60)"),
-        unit=WATT_HOURS,
-        steps=NEUTRAL,
-        empty="No device tells",
-        decimals=1,
+        width=4,
+        height=3,
     )

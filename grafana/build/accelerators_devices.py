@@ -1,40 +1,47 @@
-"""Tables of the board of accelerators: its devices, and who holds them."""
+"""Tables of the board of accelerators: its devices, who holds them, and what cards they are."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from grafana.build.accelerators_panels import (
     BUSY,
+    CONDITION,
+    CONDITIONS,
     HEADROOM,
     MEMORY,
     NEUTRAL,
     NONE,
     STATE,
-    THROTTLE,
-    by_device,
     find_runs,
 )
-from grafana.build.layout import Row, write_address
+from grafana.build.layout import RULE, Row, write_address
 from grafana.build.palette import (
     BYTES,
     CELSIUS,
     DEVICE_STATES,
-    FULL_SPEED,
+    INFORMATION,
+    OK,
     PHASES,
     RATIO,
+    SINCE,
     STALLED,
-    THROTTLES,
     WATTS,
 )
-from grafana.build.panels import About, Column, Key, Panel, table
-from grafana.build.parts import ACCELERATORS, CONTAINERS, RUN
+from grafana.build.panels import About, Panel
+from grafana.build.parts import ACCELERATORS, CONTAINERS, FIRES, RUN, find_worst_alert
+from grafana.build.tables import Column, Key, table
 
+# Of the words in a table only trouble has a colour: the power limit is where a busy device should be.
+_CALM_CONDITIONS: Final = tuple(
+    replace(one, colour=OK) if one.colour == INFORMATION else one for one in CONDITIONS
+)
 _NO_PROCESS: Final = "No process holds a device, or the driver does not list them"
 
 
 def list_devices() -> Panel:
-    """Give the table of all devices."""
+    """Return the table of all devices."""
     rows = "kind, device, uuid"
     here = write_address(
         ACCELERATORS,
@@ -46,34 +53,32 @@ def list_devices() -> Panel:
     return table(
         "Devices",
         About(
-            "Each device that was ever seen, the worst state first, with the run that holds it.",
-            "all ok, cool and at full speed or at their power limit.",
-            "click on a device to see it alone, on a run to see what it does.",
+            "Each device that was ever seen, those first for which the worst alert fires, with that "
+            "alert, and the run that holds the device.",
+            "no alert, and at full speed or at the power limit.",
+            "click the alert for its runbook, the device to see it alone, the run to see what it does.",
         ),
         keys=(
-            Key("kind", "Kind", width=60),
-            Key("device", "Device", here, "Show this device alone", width=70),
-            Key("model", "Model", width=200),
-            Key("uuid", "UUID"),
+            Key("kind", "Kind", width=50),
+            Key("device", "Device", here, "Show this device alone", width=65),
             Key("run", "Run", run, "Open the run"),
+            Key("alertname", "Alert", RULE, "Open the rule and its runbook", width=240),
         ),
+        hidden=("uuid",),
         columns=(
             Column(
-                "State",
-                f"max by ({rows}, model) (({STATE})"
-                " * on (job, instance, uuid) group_left (model) accelerator_info{@device})",
-                states=tuple(DEVICE_STATES.values()),
-                look="color-background",
-                width=100,
+                "Fires",
+                find_worst_alert("@device", rows),
+                states=FIRES,
+                look="color-text",
+                width=80,
             ),
-            Column("Busy", f"max by ({rows}) ({BUSY})", RATIO, NEUTRAL, "gauge", decimals=0),
             Column(
-                "Memory",
-                f"max by ({rows}) (accelerator:memory_needed:ratio{{@device}})",
-                RATIO,
-                MEMORY,
-                "gauge",
-                decimals=0,
+                "Condition",
+                f"max by ({rows}) ({CONDITION})",
+                states=_CALM_CONDITIONS,
+                look="color-text",
+                width=150,
             ),
             Column(
                 "Headroom",
@@ -82,40 +87,51 @@ def list_devices() -> Panel:
                 HEADROOM,
                 "color-text",
                 decimals=0,
-                width=100,
+                width=95,
+            ),
+            Column(
+                "Memory",
+                f"max by ({rows}) (accelerator:memory_needed:ratio{{@device}})",
+                RATIO,
+                MEMORY,
+                "gauge",
+                decimals=0,
+                width=105,
+            ),
+            Column(
+                "Busy",
+                f"max by ({rows}) ({BUSY})",
+                RATIO,
+                NEUTRAL,
+                "gauge",
+                decimals=0,
+                width=105,
             ),
             Column(
                 "Power",
                 f"max by ({rows}) (accelerator_power_watts{{@device}})",
                 WATTS,
                 decimals=0,
-                width=80,
-            ),
-            Column(
-                "Speed",
-                f"max by ({rows}) ({THROTTLE})",
-                states=(FULL_SPEED, *THROTTLES.values()),
-                look="color-text",
-                width=140,
+                width=75,
             ),
             Column(
                 "The run is",
                 f"topk by ({rows}) (1, {find_runs(f'{rows}, run')})",
                 states=(*PHASES.values(), STALLED),
                 look="color-text",
-                width=100,
+                width=95,
             ),
         ),
-        sort_by="State",
-        empty=NONE,
-        height=11,
+        sort_by=("Fires", "Condition"),
+        empty=f"{NONE}: `trainvitals doctor` on this machine says why, if there should be one",
+        height=9,
     )
 
 
-def write_processes() -> Row:
-    """Give the row of processes and of what is held for nothing."""
-    panels = (_list_processes(), _list_idle(), _draw_processes())
-    return Row("Processes, and what is held idle", panels, is_collapsed=True)
+def write_holders() -> Row:
+    """Return the row of cards, who holds them, and what is held for nothing."""
+    panels = (_list_processes(), _list_idle(), _list_cards())
+    return Row("Processes, what is held idle, cards", panels, is_collapsed=True)
 
 
 def _list_processes() -> Panel:
@@ -130,7 +146,7 @@ def _list_processes() -> Panel:
             "Who holds memory of which device: the process, its run and rank, and the container where "
             "only one holds the device.",
             "one process for each device of a run.",
-            "one without a run or container is somebody's shell or notebook: ask before you end it.",
+            "one without a run or container is a shell or notebook: ask its user before you end it.",
         ),
         keys=(
             Key("kind", "Kind", width=60),
@@ -139,8 +155,8 @@ def _list_processes() -> Panel:
             Key("run", "Run", run, "Open the run"),
             Key("rank", "Rank", width=60),
             Key("name", "Container", container, "Open its containers"),
-            Key("uuid", "UUID"),
         ),
+        hidden=("uuid",),
         columns=(
             Column(
                 "Memory",
@@ -199,8 +215,8 @@ def _list_idle() -> Panel:
         keys=(
             Key("kind", "Kind", width=60),
             Key("device", "Device", width=70),
-            Key("uuid", "UUID"),
         ),
+        hidden=("uuid",),
         columns=(
             Column("Memory held", f"max by ({rows}) ({idle})", RATIO, NEUTRAL, "gauge", decimals=0),
             Column(
@@ -217,19 +233,43 @@ def _list_idle() -> Panel:
         ),
         sort_by="Memory held",
         empty="No device is held and idle",
-        width=12,
+        height=7,
     )
 
 
-def _draw_processes() -> Panel:
-    return by_device(
-        "Processes on each device",
+def _list_cards() -> Panel:
+    rows = "kind, device, uuid"
+    details = "model, bus_id, driver, firmware"
+    return table(
+        "Cards",
         About(
-            "How many processes compute on each device.",
-            "one while a run trains, none else.",
-            "two runs on one device take time and memory from each other: move one.",
+            "What each card is, and when it last answered.",
+            "one driver and one firmware for all cards of a model.",
+            "a card that does not answer is found in the machine by its bus address.",
         ),
-        "accelerator_processes{@device}",
-        width=12,
-        empty="The driver does not list processes",
+        keys=(
+            Key("kind", "Kind", width=60),
+            Key("device", "Device", width=70),
+            Key("model", "Model"),
+            Key("uuid", "UUID", width=330),
+            Key("bus_id", "Bus"),
+            Key("driver", "Driver"),
+            Key("firmware", "Firmware"),
+        ),
+        columns=(
+            Column(
+                "State",
+                f"max by ({rows}, {details}) (({STATE})"
+                f" * on (job, instance, uuid) group_left ({details}) accelerator_info{{@device}})",
+                states=tuple(DEVICE_STATES.values()),
+                look="color-text",
+            ),
+            Column(
+                "Last answer",
+                f"1000 * max by ({rows}) (accelerator_last_seen_timestamp_seconds{{@device}})",
+                SINCE,
+            ),
+        ),
+        sort_by="State",
+        empty=NONE,
     )

@@ -1,4 +1,4 @@
-"""Rows of the board of accelerators that tell what is broken: states, Xids, memory."""
+"""Rows of the board of accelerators about faults: alerts, Xids, memory."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from grafana.build.accelerators_panels import (
-    BY,
-    STATE,
-    by_device,
-    states_by_device,
-)
+from grafana.build.accelerators_panels import BY, by_device, states_by_device
+from grafana.build.fields import Json
 from grafana.build.layout import Row
 from grafana.build.limits import limit
 from grafana.build.palette import (
     COUNT,
     CRITICAL,
-    DEVICE_STATES,
     INFORMATION,
-    OK,
     SINCE,
     UNKNOWN,
     WARNING,
     State,
 )
-from grafana.build.panels import About, Column, Json, Key, Panel, table, timeseries
-from grafana.build.queries import over_time
+from grafana.build.panels import About, Panel
+from grafana.build.parts import list_alerts
+from grafana.build.queries import find_rise
+from grafana.build.tables import Column, Key, table
 from trainvitals.sources.accelerators.xids import XIDS
 
 # Who has to act, by the class of an Xid, the worst first; and the alert whose window counts.
@@ -39,51 +35,42 @@ _CLASSES: Final[Mapping[str, tuple[State, str]]] = MappingProxyType(
         "info": (State(1, "follows from another", UNKNOWN), "application"),
     }
 )
-_ACTIONS: Final = (
-    State(0, "nothing", OK),
-    State(1, "reset", CRITICAL),
-    State(2, "reboot of the machine", CRITICAL),
-    State(3, "drain peer-to-peer traffic", CRITICAL),
-    State(4, "drain and reset", CRITICAL),
-    State(5, "recover IMEX", CRITICAL),
+_REPAIR_PENDING: Final = State(1, "memory: waits for a reset", WARNING)
+# By the driver's number of it, one higher.
+_ACTIONS: Final = tuple(
+    State(number, text, CRITICAL)
+    for number, text in enumerate(
+        (
+            "reset",
+            "reboot of the machine",
+            "drain peer-to-peer traffic",
+            "drain and reset",
+            "recover IMEX",
+        ),
+        2,
+    )
 )
-_REPAIRS: Final = (
-    State(1, "nothing to repair", OK),
-    State(2, "waits for a reset", WARNING),
-    State(3, "cannot be repaired", CRITICAL),
-)
+_REPAIR_FAILED: Final = State(7, "memory: cannot be repaired", CRITICAL)
 _NO_XID: Final = "No Xid in this range"
+_MOST_XIDS: Final = 20
 
 
-def write_faults() -> Row:
-    """Give the row that is open: states and Xids."""
-    return Row("Faults", (_show_states(), _show_xids(), _draw_xids(), _list_xids()))
+def write_faults(whose: str) -> Row:
+    """Return the row of alerts, Xids, and what devices need; `whose` selects the alerts."""
+    panels = (
+        list_alerts(whose, width=24),
+        _show_needs(),
+        _show_xids(),
+        _list_xids(),
+        _list_kernel(),
+    )
+    return Row("Faults: alerts, Xids, recovery", panels, is_collapsed=True)
 
 
 def write_memory_faults() -> Row:
-    """Give the row of memory errors and their repair."""
-    panels = (
-        _show_actions(),
-        _show_repairs(),
-        _draw_uncorrected(),
-        _draw_corrected(),
-        _draw_replaced(),
-    )
-    return Row("Memory errors and repairs", panels, is_collapsed=True)
-
-
-def _show_states() -> Panel:
-    return states_by_device(
-        "State",
-        About(
-            "Whether each device answers, and if not, why.",
-            "ok.",
-            "lost: reboot; hung: end its processes, then reset it; no driver: load it again.",
-            alerts=("AcceleratorLost",),
-        ),
-        STATE,
-        tuple(DEVICE_STATES.values()),
-    )
+    """Return the row of memory errors and their repair."""
+    panels = (_draw_uncorrected(), _draw_corrected(), _draw_replaced())
+    return Row("Memory errors", panels, is_collapsed=True)
 
 
 def _show_xids() -> Panel:
@@ -99,7 +86,7 @@ def _show_xids() -> Panel:
         About(
             "Who has to act on the worst error that each GPU reported in the minutes before.",
             "empty.",
-            "the table below says what each code means and what the GPU needs.",
+            "the table below has the meaning of each code and what the GPU needs.",
             alerts=("AcceleratorXidCritical", "AcceleratorXidWarning", "AcceleratorXidApplication"),
         ),
         " or ".join(parts),
@@ -108,43 +95,16 @@ def _show_xids() -> Panel:
     )
 
 
-def _draw_xids() -> Panel:
-    return timeseries(
-        "Xids by code",
-        About(
-            "How many errors of each code all devices reported around each moment.",
-            "empty.",
-            "many codes within a minute have one cause: the first of them in the kernel log.",
-        ),
-        # The first error of a code brings its counter, of which there is no increase yet.
-        over_time(
-            """
-            sum by (xid) (increase(accelerator_xid_errors_total{@device}[$__rate_interval])) > 0
-            or count by (xid) (
-              accelerator_xid_last_timestamp_seconds{@device}
-              unless on (job, instance, uuid, xid)
-              accelerator_xid_last_timestamp_seconds{@device} offset $__rate_interval
-            )
-            """,
-            "Xid {{xid}}",
-        ),
-        unit=COUNT,
-        least=0,
-        empty=_NO_XID,
-        width=12,
-        is_bars=True,
-        calcs=("lastNotNull", "max"),
-    )
-
-
 def _list_xids() -> Panel:
     keys = "kind, device, uuid, xid, class, action"
     panel = table(
-        "Last Xid of each device",
+        "Xids",
         About(
-            "The latest error of each GPU: what it means, who has to act and what the GPU needs.",
+            f"The last {_MOST_XIDS} errors, each code of a GPU once: what it means, who has to act and "
+            "what the GPU needs.",
             "empty.",
-            "critical: take the GPU out of use, then do what it needs; app: look at the program.",
+            "critical: take the GPU out of use, then do what it needs; app: look at the program; many "
+            "codes within a minute have one cause, the first of them.",
         ),
         keys=(
             Key("kind", "Kind", width=60),
@@ -157,12 +117,12 @@ def _list_xids() -> Panel:
                 colours={name: state.colour for name, (state, _) in _CLASSES.items()},
             ),
             Key("action", "It needs"),
-            Key("uuid", "UUID", width=120),
         ),
+        hidden=("uuid",),
         columns=(
             Column(
                 "When",
-                "topk by (kind, device, uuid) (1, 1000 *"
+                f"topk({_MOST_XIDS}, 1000 *"
                 f" max by ({keys}) (accelerator_xid_last_timestamp_seconds{{@device}}))",
                 SINCE,
                 width=110,
@@ -176,7 +136,7 @@ def _list_xids() -> Panel:
 
 
 def _explain_codes(title: str) -> Json:
-    """Give the cells of a column that hold codes the meaning of each."""
+    """Return the cells of a column that hold codes the meaning of each."""
     texts = {
         str(xid.code): {"index": at, "text": f"{xid.code}: {xid.meaning}"}
         for at, xid in enumerate(XIDS)
@@ -188,42 +148,29 @@ def _explain_codes(title: str) -> Json:
     }
 
 
-def _show_actions() -> Panel:
+def _show_needs() -> Panel:
+    failed, asked, pending = _REPAIR_FAILED.number, _ACTIONS[0].number, _REPAIR_PENDING.number
     return states_by_device(
-        "What the driver asks for",
+        "What devices need",
         About(
-            "What each GPU needs before it can be trusted again, as its driver says.",
-            "nothing.",
-            "move the work away, then do it.",
-            alerts=("AcceleratorRecoveryActionNeeded",),
-        ),
-        "accelerator_recovery_action{@device}",
-        _ACTIONS,
-        empty="No driver here tells",
-    )
-
-
-def _show_repairs() -> Panel:
-    states = {state.text: state.number for state in _REPAIRS}
-    return states_by_device(
-        "Repair of memory",
-        About(
-            "Whether faulty memory waits to be replaced by spare rows or to be given up.",
-            "nothing to repair.",
-            "reset the device between two runs; have one replaced that cannot be repaired.",
-            alerts=("AcceleratorRowRemapFailed", "AcceleratorRowRemapPending"),
+            "What each device needs before it can be used again or be trusted, by its driver.",
+            "empty.",
+            "move the work away, then do it; reset between two runs what only waits for a reset.",
+            alerts=(
+                "AcceleratorRecoveryActionNeeded",
+                "AcceleratorRowRemapFailed",
+                "AcceleratorRowRemapPending",
+            ),
         ),
         f"""
-        {states["cannot be repaired"]} * max by ({BY}) (accelerator_row_remap_failed{{@device}} == 1)
-        or {states["waits for a reset"]} * max by ({BY}) (
+        {failed} * max by ({BY}) (accelerator_row_remap_failed{{@device}} == 1)
+        or {asked - 1} + max by ({BY}) (accelerator_recovery_action{{@device}} > 0)
+        or {pending} * max by ({BY}) (
           accelerator_row_remap_pending{{@device}} == 1
           or accelerator_retired_pages_pending{{@device}} == 1)
-        or {states["nothing to repair"]} + max by ({BY}) (
-          accelerator_row_remap_pending{{@device}} == 0
-          or accelerator_retired_pages_pending{{@device}} == 0)
         """,
-        _REPAIRS,
-        empty="No driver here tells",
+        (_REPAIR_FAILED, *_ACTIONS, _REPAIR_PENDING),
+        empty="No driver here asks for anything",
     )
 
 
@@ -231,12 +178,12 @@ def _draw_uncorrected() -> Panel:
     return by_device(
         "Memory errors, uncorrected",
         About(
-            "Errors around each moment after which what was computed with that memory may be wrong.",
+            "Errors in each step of the graph after which what was computed with that memory may be wrong.",
             "none.",
             "stop the run, go back to a checkpoint from before, and reset the device.",
             alerts=("AcceleratorUncorrectedEcc",),
         ),
-        "increase(accelerator_ecc_uncorrected_errors_total{@device}[$__rate_interval])",
+        find_rise("accelerator_ecc_uncorrected_errors_total{@device}"),
         is_bars=True,
         empty="No device here counts them",
     )
@@ -246,11 +193,11 @@ def _draw_corrected() -> Panel:
     return by_device(
         "Memory errors, corrected",
         About(
-            "Errors around each moment that the hardware mended by itself.",
+            "Errors in each step of the graph that the hardware mended by itself.",
             "none, or a single one now and then.",
             "a device with many more than its neighbours will have uncorrected ones: plan its exchange.",
         ),
-        "increase(accelerator_ecc_corrected_errors_total{@device}[$__rate_interval])",
+        find_rise("accelerator_ecc_corrected_errors_total{@device}"),
         is_bars=True,
         empty="No device here counts them",
     )
@@ -267,4 +214,34 @@ def _draw_replaced() -> Panel:
         ),
         "sum without (cause) (accelerator_remapped_rows{@device} or accelerator_retired_pages{@device})",
         empty="No device here counts them",
+    )
+
+
+def _list_kernel() -> Panel:
+    return table(
+        "Xids in the kernel's log",
+        About(
+            "The kernel's own word on errors of NVIDIA GPUs, also of those that no longer answer, by "
+            "their bus address; counted since the exporter started.",
+            "empty.",
+            "match the address with the table of cards; the runbook of AcceleratorXidCritical has "
+            "what to do.",
+        ),
+        keys=(Key("bus_id", "Bus"), Key("xid", "Xid")),
+        columns=(
+            Column(
+                "Last",
+                "1000 * max by (bus_id, xid) (host_xid_last_timestamp_seconds{@host})",
+                SINCE,
+            ),
+            Column(
+                "In 24 h",
+                "max by (bus_id, xid) (increase(host_xid_errors_total{@host}[24h]))",
+                COUNT,
+                decimals=0,
+            ),
+        ),
+        sort_by="Last",
+        empty="No Xid in the kernel's log, or no right to read it",
+        width=12,
     )

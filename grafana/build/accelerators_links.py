@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.build.accelerators_panels import (
-    NONE,
-    by_device,
-)
+from grafana.build.accelerators_panels import BY, NONE, by_device
 from grafana.build.layout import Row
 from grafana.build.palette import (
     BYTES_PER_SECOND,
     RATIO,
 )
-from grafana.build.panels import About, Column, Key, Panel, table
+from grafana.build.panels import About, Panel
+from grafana.build.queries import find_rise, name_series
+from grafana.build.tables import Column, Key, table
 
 _NO_LINK: Final = "No NVLink on this host"
 
 
 def write_links() -> Row:
-    """Give the row of PCIe and NVLink."""
+    """Return the row of PCIe and NVLink."""
     panels = (
         _list_links(),
-        _draw_lanes(),
-        _draw_nvlinks(),
+        _draw_share(),
+        _draw_traffic(),
         _draw_link_errors(),
-        _draw_traffic("receive", "received"),
-        _draw_traffic("transmit", "sent"),
         _draw_replays(),
     )
     return Row("PCIe and NVLink", panels, is_collapsed=True)
@@ -58,38 +55,29 @@ def _list_links() -> Panel:
     )
 
 
-def _draw_lanes() -> Panel:
+def _draw_share() -> Panel:
+    of_a_card = "on (job, instance, kind, device, uuid)"
+    shares = {
+        "pcie": f"accelerator_pcie_link_width{{@device}}"
+        f" / {of_a_card} (accelerator_pcie_link_width_max{{@device}} > 0)",
+        "nvlink": f"accelerator_links_active{{@device}}"
+        f" / {of_a_card} (accelerator_links_expected{{@device}} > 0)",
+    }
     return by_device(
-        "PCIe lanes of those there can be",
+        "Lanes and links of those there can be",
         About(
-            "Share of its PCIe lanes that each device uses.",
+            "Share of its PCIe lanes and of its NVLinks that each device uses, whichever is lower.",
             "100 % under load; some cards park lanes while they rest.",
-            "data from the host is slower by as much: reseat the card at the next stop.",
+            "the table above shows which; what goes over it is slower by as much: reseat the card at "
+            "the next stop, or reset it for NVLink.",
             alerts=("AcceleratorLinkDegraded",),
         ),
-        "accelerator_pcie_link_width{@device}"
-        " / on (job, instance, kind, device, uuid) (accelerator_pcie_link_width_max{@device} > 0)",
+        f"min by ({BY}) ({name_series('link', shares)})",
         unit=RATIO,
         most=1,
+        width=12,
         extreme="min",
-    )
-
-
-def _draw_nvlinks() -> Panel:
-    return by_device(
-        "NVLinks up of those ever up",
-        About(
-            "Share of its NVLinks that each device has up.",
-            "100 %.",
-            "gradients between cards are slower by as much: look for NVLink errors, then reset.",
-            alerts=("AcceleratorLinkDegraded",),
-        ),
-        "accelerator_links_active{@device}"
-        " / on (job, instance, kind, device, uuid) (accelerator_links_expected{@device} > 0)",
-        unit=RATIO,
-        most=1,
-        empty=_NO_LINK,
-        extreme="min",
+        empty=NONE,
     )
 
 
@@ -97,26 +85,28 @@ def _draw_link_errors() -> Panel:
     return by_device(
         "NVLink errors",
         About(
-            "Damaged packets, repeats and recoveries of all NVLinks of a device around each moment.",
+            "Damaged packets, repeats and recoveries of all NVLinks of a device, in each step of the graph.",
             "none.",
             "errors on one device alone are its cable, bridge or socket.",
         ),
-        "sum without (type) (increase(accelerator_link_errors_total{@device}[$__rate_interval]))",
+        f"sum without (type) ({find_rise('accelerator_link_errors_total{@device}')})",
         is_bars=True,
+        width=12,
         empty=_NO_LINK,
     )
 
 
-def _draw_traffic(direction: str, verb: str) -> Panel:
+def _draw_traffic() -> Panel:
     return by_device(
-        f"NVLink, {verb}",
+        "NVLink traffic",
         About(
-            f"What each device {verb} over all its NVLinks.",
+            "What each device sends and receives over all its NVLinks, together.",
             "the same on all devices of a run.",
             "a device far below the others is no part of the ring, or its links are degraded.",
         ),
-        f'rate(accelerator_link_bytes_total{{@device, direction="{direction}"}}[$__rate_interval])',
+        "sum without (direction) (rate(accelerator_link_bytes_total{@device}[$__rate_interval]))",
         unit=BYTES_PER_SECOND,
+        width=12,
         empty=_NO_LINK,
     )
 
@@ -125,11 +115,12 @@ def _draw_replays() -> Panel:
     return by_device(
         "PCIe packets sent again",
         About(
-            "Packets that had to be repeated around each moment.",
+            "Packets that had to be repeated, in each step of the graph.",
             "none, or a few when the machine starts.",
             "a card with many is badly seated, or its riser cable is bad.",
         ),
-        "increase(accelerator_pcie_replays_total{@device}[$__rate_interval])",
+        find_rise("accelerator_pcie_replays_total{@device}"),
         is_bars=True,
+        width=12,
         empty="No device here counts them",
     )

@@ -1,14 +1,19 @@
-"""Rows of the board of accelerators that tell how hard devices work: use, heat, power."""
+"""Graphs of the board of accelerators about load: condition, use, heat."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grafana.build.accelerators_panels import (
     BUSY,
+    BY,
+    CONDITION,
+    CONDITIONS,
     HEAT,
     HOT,
     MEMORY,
     SLOWED_BY_HEAT,
-    THROTTLE,
+    UNTOLD,
     WARM,
     by_device,
     by_model,
@@ -16,28 +21,32 @@ from grafana.build.accelerators_panels import (
 )
 from grafana.build.layout import Row
 from grafana.build.limits import limit
-from grafana.build.palette import (
-    BYTES,
-    CELSIUS,
-    CRITICAL,
-    FULL_SPEED,
-    OK,
-    RATIO,
-    THROTTLES,
-    UNKNOWN,
-    WARNING,
-    WATTS,
-)
+from grafana.build.palette import BYTES, CELSIUS, CRITICAL, OK, RATIO, WARNING
 from grafana.build.panels import About, Panel, dash_series
 from grafana.build.queries import over_time
 
 
-def write_use() -> Row:
-    """Give the row of use: time and memory."""
-    return Row("Use", (_draw_busy(), _draw_training(), _draw_memory(), _draw_needed()))
+def show_conditions() -> Panel:
+    """Return what was wrong with each device, or held it back, and when."""
+    drawn = states_by_device(
+        "Condition of each device",
+        About(
+            "Whether each device answers, and if not, why; of one that does, what holds its clock back,"
+            " of several reasons the worst.",
+            "full speed, or the power limit under full load.",
+            "lost: reboot; hung: end its processes, then reset it; no driver: load it again. Heat is a"
+            " matter of cooling, the power brake one of power supplies and the rack.",
+            alerts=("AcceleratorLost",),
+        ),
+        CONDITION,
+        CONDITIONS,
+        width=10,
+    )
+    return replace(drawn, extra={"maxDataPoints": 120})  # a band is no line
 
 
-def _draw_busy() -> Panel:
+def draw_busy() -> Panel:
+    """Return how busy each device is."""
     return by_device(
         "Busy",
         About(
@@ -49,8 +58,43 @@ def _draw_busy() -> Panel:
         BUSY,
         unit=RATIO,
         most=1,
-        width=12,
+        width=7,
+        height=7,
     )
+
+
+def draw_headroom() -> Panel:
+    """Return the degrees that each device has left."""
+    return by_device(
+        "Headroom to slowdown",
+        About(
+            "The degrees left until each device slows itself down; a card that does not report it "
+            "where that is counts as one that does at "
+            f"{limit('accelerator_temperature_near_limit:assumed_slowdown_celsius'):g} °C.",
+            "above both lines: below the upper one is a warning, below the lower one critical.",
+            "check cooling first; stop the run if the temperature goes on rising.",
+            alerts=("GPUHighTemperature", "HPUHighTemperature", "AcceleratorTemperatureNearLimit"),
+        ),
+        "accelerator:temperature_headroom:celsius{@device}",
+        unit=CELSIUS,
+        steps=((None, OK), (HOT, CRITICAL), (WARM, WARNING)),
+        least=None,
+        extreme="min",
+        width=7,
+        height=7,
+    )
+
+
+def write_use() -> Row:
+    """Return the row of use: time and memory."""
+    panels = (
+        _draw_training(),
+        _draw_needed(),
+        _draw_memory(),
+        _draw_memory_busy(),
+        _draw_video(),
+    )
+    return Row("Use: training, memory, video", panels, is_collapsed=True)
 
 
 def _draw_training() -> Panel:
@@ -77,24 +121,6 @@ def _draw_training() -> Panel:
     )
 
 
-def _draw_memory() -> Panel:
-    return by_device(
-        "Memory used",
-        About(
-            "Memory that programs hold, an allocator's reserve included; dashed the limit that was "
-            "set for this machine.",
-            "flat after the first steps, and below the limit if there is one.",
-            "what rises without end is a leak: look for tensors that are kept from step to step.",
-            alerts=("AcceleratorMemoryOverLimit",),
-        ),
-        "accelerator_memory_used_bytes{@device}",
-        over_time("max(accelerator_memory_limit_bytes{@host})", "limit"),
-        unit=BYTES,
-        width=12,
-        overrides=(dash_series("^limit$", WARNING),),
-    )
-
-
 def _draw_needed() -> Panel:
     return by_device(
         "Memory needed",
@@ -112,24 +138,59 @@ def _draw_needed() -> Panel:
     )
 
 
-def write_heat() -> Row:
-    """Give the row of temperatures and what slows devices down."""
-    return Row("Heat", (_show_throttles(), _draw_heat(), _draw_temperature(), _draw_headroom()))
-
-
-def _show_throttles() -> Panel:
-    return states_by_device(
-        "Slowed down by",
+def _draw_memory() -> Panel:
+    return by_device(
+        "Memory used",
         About(
-            "What holds the clock of each device back; of several reasons the worst.",
-            "full speed, or the power limit under full load.",
-            "heat is a matter of cooling, the power brake one of power supplies and the rack.",
+            "Memory that programs hold, an allocator's reserve included; dashed the limit that was "
+            "set for this machine.",
+            "flat after the first steps, and below the limit if there is one.",
+            "what rises without end is a leak: look for tensors that are kept from step to step.",
+            alerts=("AcceleratorMemoryOverLimit",),
         ),
-        THROTTLE,
-        (FULL_SPEED, *THROTTLES.values()),
-        width=24,
-        empty="No device tells",
+        "accelerator_memory_used_bytes{@device}",
+        over_time("max(accelerator_memory_limit_bytes{@host})", "limit"),
+        unit=BYTES,
+        overrides=(dash_series("^limit$", WARNING),),
     )
+
+
+def _draw_memory_busy() -> Panel:
+    return by_device(
+        "Memory busy, last sample",
+        About(
+            "Share of the driver's last sample period in which memory was read or written.",
+            "high for models that memory bounds, such as the decoding of text.",
+            "compare the device with its neighbours under the same load.",
+        ),
+        "accelerator_memory_utilization_ratio{@device}",
+        unit=RATIO,
+        most=1,
+        empty=UNTOLD,
+    )
+
+
+def _draw_video() -> Panel:
+    return by_device(
+        "Video engine",
+        About(
+            "Use of the video encoder or decoder, whichever is used more.",
+            "0 %, unless the data loader decodes video on the GPU.",
+            "find the process that holds the device.",
+        ),
+        f"max by ({BY}) (accelerator_encoder_utilization_ratio{{@device}}"
+        " > accelerator_decoder_utilization_ratio{@device}"
+        " or accelerator_decoder_utilization_ratio{@device})",
+        unit=RATIO,
+        most=1,
+        empty=UNTOLD,
+    )
+
+
+def write_heat() -> Row:
+    """Return the row of temperatures and what they cost."""
+    panels = (_draw_heat(), _draw_temperature(), _draw_memory_temperature(), _draw_fans())
+    return Row("Heat", panels, is_collapsed=True)
 
 
 def _draw_heat() -> Panel:
@@ -145,7 +206,8 @@ def _draw_heat() -> Panel:
         unit=RATIO,
         steps=HEAT,
         most=1,
-        empty="No device tells",
+        width=12,
+        empty=UNTOLD,
     )
 
 
@@ -153,9 +215,11 @@ def _draw_temperature() -> Panel:
     return by_device(
         "Temperature of the chip",
         About(
-            "The temperature of each chip; dashed where a card of its model slows down.",
-            "steady under load, neighbours alike.",
+            "The temperature of each chip; dashed where a card of its model slows down, and the limit "
+            "that was set for this machine.",
+            "steady under load, neighbours alike, and below the limit if there is one.",
             "one hot card is its own cooler, all hot cards are the room.",
+            alerts=("AcceleratorTemperatureOverLimit",),
         ),
         'accelerator_temperature_celsius{@device, sensor="core"}',
         by_model(
@@ -168,71 +232,41 @@ def _draw_temperature() -> Panel:
               accelerator:temperature_headroom:celsius{@device}
             """,
         ),
+        over_time("max(accelerator_temperature_limit_celsius{@host})", "limit"),
         unit=CELSIUS,
         least=None,
-        overrides=(dash_series("slowdown$", CRITICAL),),
-    )
-
-
-def _draw_headroom() -> Panel:
-    return by_device(
-        "Headroom to the slowdown",
-        About(
-            "How many degrees are left until each device slows itself down; a card that does not say "
-            "where that is counts as one that does at "
-            f"{limit('accelerator_temperature_near_limit:assumed_slowdown_celsius'):g} °C.",
-            "above both lines: below the upper one is a warning, below the lower one critical.",
-            "check cooling first; stop the run if the temperature goes on rising.",
-            alerts=("GPUHighTemperature", "HPUHighTemperature", "AcceleratorTemperatureNearLimit"),
-        ),
-        "accelerator:temperature_headroom:celsius{@device}",
-        unit=CELSIUS,
-        steps=((None, OK), (HOT, CRITICAL), (WARM, WARNING)),
-        least=None,
-        extreme="min",
-    )
-
-
-def write_power() -> Row:
-    """Give the row of power."""
-    return Row("Power", (_draw_power(), _draw_brake()))
-
-
-def _draw_power() -> Panel:
-    return by_device(
-        "Power",
-        About(
-            "What each device draws; dashed the lowest limit in force among the cards of a model.",
-            "close to the limit while a run trains.",
-            "a device far below its neighbours waits, or something holds its clock back.",
-        ),
-        "accelerator_power_watts{@device}",
-        by_model("limit", "accelerator_power_limit_watts{@device}"),
-        unit=WATTS,
         width=12,
-        overrides=(dash_series("limit$", UNKNOWN),),
-        empty="No device tells",
+        overrides=(dash_series("slowdown$", CRITICAL), dash_series("^limit$", WARNING)),
     )
 
 
-def _draw_brake() -> Panel:
+def _draw_memory_temperature() -> Panel:
     return by_device(
-        "Held back by the power brake",
+        "Temperature of the memory",
         About(
-            "Share of the time for which a signal from outside the card slowed it down.",
-            "0 %, always.",
-            "look at the power supplies in the machine's management controller, then at the rack.",
-            alerts=("AcceleratorPowerBrake",),
+            "The temperature of each device's memory.",
+            "steady under load, neighbours alike.",
+            "one hot card is its own cooler, all hot cards are the room.",
         ),
-        """
-        max without (reason) (
-          rate(accelerator_throttle_seconds_total{@device, reason="hw_power_brake"}[$__rate_interval])
-          or accelerator_throttle_active{@device, reason="hw_power_brake"}
-        )
-        """,
+        'accelerator_temperature_celsius{@device, sensor="memory"}',
+        unit=CELSIUS,
+        least=None,
+        width=12,
+        empty=UNTOLD,
+    )
+
+
+def _draw_fans() -> Panel:
+    return by_device(
+        "Fans",
+        About(
+            "Speed of the fans, of their full speed.",
+            "follows the temperature; cards without fans report nothing.",
+            "a fan at full speed on a hot card blows no air through it: look for what blocks it.",
+        ),
+        "clamp_max(accelerator_fan_speed_ratio{@device}, 1)",
         unit=RATIO,
-        steps=((None, OK), (limit("accelerator_power_brake:ratio"), CRITICAL)),
         most=1,
         width=12,
-        empty="No device tells",
+        empty="No card here has fans of its own that it tells of",
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
+from grafana.build.fields import Json, Steps
 from grafana.build.limits import limit
 from grafana.build.palette import (
     COUNT,
@@ -19,20 +22,13 @@ from grafana.build.palette import (
     WARNING,
     State,
 )
-from grafana.build.panels import (
-    About,
-    Json,
-    Panel,
-    Steps,
-    colour_devices,
-    state_timeline,
-    timeseries,
-)
+from grafana.build.panels import About, Panel, colour_devices, state_timeline, timeseries
 from grafana.build.queries import Query, encode, over_time
 
 BY: Final = "job, instance, kind, device, uuid"
 LEGEND: Final = "{{kind}} {{device}}"
-NONE: Final = "No accelerator known here"
+NONE: Final = "No accelerator here"
+UNTOLD: Final = "No accelerator here reports it"
 
 _RANK: Final = "job, instance, run, rank"
 
@@ -47,9 +43,34 @@ HEAT: Final[Steps] = ((None, OK), (limit("accelerator_thermal_throttling:ratio")
 ONE_IS_BAD: Final[Steps] = ((None, OK), (1, CRITICAL))
 
 STATE: Final = encode("accelerator_state{@device", "state", DEVICE_STATES, BY)
-THROTTLE: Final = f"""
-    {encode("accelerator_throttle_active{@device", "reason", THROTTLES, BY)}
-    or {FULL_SPEED.number} + (max by ({BY}) (accelerator_throttle_active{{@device}}) == 0)
+
+# What is wrong with a device and what holds it back, on one scale, the worse the higher.
+_FAULTS: Final[Mapping[str, State]] = MappingProxyType(
+    {
+        "lost": replace(DEVICE_STATES["lost"], number=11),
+        "hung": replace(DEVICE_STATES["hung"], number=10),
+        "no_driver": replace(DEVICE_STATES["no_driver"], number=8),
+        "resetting": replace(DEVICE_STATES["resetting"], number=7),
+        "unsupported": replace(DEVICE_STATES["unsupported"], number=0),
+    }
+)
+_BRAKES: Final[Mapping[str, State]] = MappingProxyType(
+    {
+        "hw_power_brake": replace(THROTTLES["hw_power_brake"], number=9),
+        "hw_thermal": replace(THROTTLES["hw_thermal"], number=6),
+        "sw_thermal": replace(THROTTLES["sw_thermal"], number=5),
+        "hw_slowdown": replace(THROTTLES["hw_slowdown"], number=4),
+        "sw_power_cap": replace(THROTTLES["sw_power_cap"], number=3),
+    }
+)
+_FULL: Final = replace(FULL_SPEED, number=2)
+_ANSWERS: Final = DEVICE_STATES["ok"]  # where nothing tells what holds it back
+CONDITIONS: Final = (*_FAULTS.values(), *_BRAKES.values(), _FULL, _ANSWERS)
+CONDITION: Final = f"""
+    {encode("accelerator_state{@device", "state", _FAULTS, BY)}
+    or {encode("accelerator_throttle_active{@device", "reason", _BRAKES, BY)}
+    or {_FULL.number} + (max by ({BY}) (accelerator_throttle_active{{@device}}) == 0)
+    or {_ANSWERS.number} * max by ({BY}) (accelerator_state{{@device, state="ok"}} == 1)
 """
 # Seconds that something ran in each second; the last sample where the driver keeps no others.
 BUSY: Final = """
@@ -76,17 +97,18 @@ def by_device(
     most: float | None = None,
     empty: str = NONE,
     width: int = 8,
+    height: int = 8,
     overrides: Sequence[Json] = (),
     is_bars: bool = False,
     extreme: str = "max",
 ) -> Panel:
-    """Make a graph with a line, or bars, for each device in its own colour, and limits beside it.
+    """Return a graph with a line, or bars, for each device in its own colour, and limits beside it.
 
-    What is not said here is as in `timeseries`.
+    The other arguments are those of `timeseries`.
 
     Args:
         title: Its title.
-        about: What stands under it.
+        about: The text under it.
         expr: The query of the devices, whose series keep the labels of a device.
         limits: Queries of what the devices are compared with.
         unit: Grafana's name of the unit.
@@ -95,9 +117,10 @@ def by_device(
         most: Where it ends.
         empty: Why there may be nothing.
         width: In columns.
+        height: In units of 30 pixels.
         overrides: For limits.
         is_bars: Whether it shows bars.
-        extreme: What the legend says beside the last value and the mean: `max` or `min`.
+        extreme: The legend's value beside the last value and the mean: `max` or `min`.
     """
     return timeseries(
         title,
@@ -110,9 +133,10 @@ def by_device(
         most=most,
         empty=empty,
         width=width,
+        height=height,
         overrides=(*colour_devices(), *overrides),
         is_bars=is_bars,
-        calcs=("lastNotNull", "max") if is_bars else ("lastNotNull", "mean", extreme),
+        calcs=("sum",) if is_bars else ("lastNotNull", "mean", extreme),
     )
 
 
@@ -126,7 +150,7 @@ def states_by_device(
     width: int = 12,
     height: int = 7,
 ) -> Panel:
-    """Make a band for each device that shows the states which it was in."""
+    """Return a band for each device that shows the states which it was in."""
     query = over_time(expr, LEGEND)
     return state_timeline(
         title, about, query, states=states, empty=empty, width=width, height=height
@@ -140,9 +164,9 @@ def by_model(what: str, expr: str) -> Query:
 
 
 def find_runs(labels: str) -> str:
-    """Write a query for the phase of the run of each process that holds a device.
+    """Return a query for the phase of the run of each process that holds a device.
 
-    The kernel's number of the process tells which rank it is.
+    The PID that the kernel knows identifies the rank.
 
     Args:
         labels: Those that are kept, of a process on a device and of the rank that it is.

@@ -22,18 +22,10 @@ from grafana.build.palette import (
     WARNING,
     State,
 )
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    colour_series,
-    state_timeline,
-    table,
-    timeseries,
-)
-from grafana.build.parts import CONTAINERS
-from grafana.build.queries import encode, over_time
+from grafana.build.panels import About, Panel, colour_series, state_timeline, timeseries
+from grafana.build.parts import CONTAINERS, list_alerts
+from grafana.build.queries import encode, find_rise, over_time
+from grafana.build.tables import Column, Key, table
 
 # Reasons of docs/diagnosis.md.
 OWN_LIMIT: Final = "oom-cgroup|oom-missed"
@@ -47,14 +39,16 @@ _STATES: Final = {
     "exited": State(4, "exited", UNKNOWN),
     "restarting": State(5, "restarting", WARNING),
 }
-_UNTOLD: Final = State(0, "not told", UNKNOWN)
+_UNKNOWN: Final = State(0, "unknown", UNKNOWN)
 _UNHEALTHY: Final = State(6, "unhealthy", WARNING)
 _DIED: Final = State(7, "died", CRITICAL)
 _OOM_OWN: Final = State(8, "OOM, own limit", CRITICAL)
 _OOM_HOST: Final = State(9, "OOM, host", CRITICAL)
-STATES: Final = (_UNTOLD, *_STATES.values(), _UNHEALTHY, _DIED, _OOM_OWN, _OOM_HOST)
+TROUBLE: Final = _STATES["restarting"].number  # the least of what is wrong
+_NONE_HERE: Final = State(-1, "none here", UNKNOWN)
+STATES: Final = (_UNKNOWN, *_STATES.values(), _UNHEALTHY, _DIED, _OOM_OWN, _OOM_HOST)
 
-# Where memory ran out, by the reasons that say so.
+# Where memory ran out, by reason.
 _RAN_OUT: Final = {
     OWN_LIMIT: State(1, "own limit", CRITICAL),
     "oom-host": State(2, "host", CRITICAL),
@@ -63,7 +57,13 @@ _RAN_OUT: Final = {
 }
 
 _NAME: Final = "on (job, instance, name)"
-_WATCHED: Final = "trainvitals_containers_privilege_step{@host}"
+STEP: Final = "trainvitals_containers_privilege_step{@host}"
+_LOOKED: Final = 'trainvitals_collector_success{@host, collector="container"} == 1'
+# 0 of a machine whose exporter looks for containers …
+LOOKS: Final = f"0 * max({_LOOKED})"
+# … and which has an engine that is watched, or no container that one could have; who sees containers
+# and asks no engine hears of no death.
+WATCHED: Final = f"0 * max({_LOOKED} unless on (job, instance) {STEP} == 0 or {STEP} > 0)"
 _INFO: Final = "container_last_death_info{@container}"
 _MOST_BANDS: Final = 20
 
@@ -80,17 +80,14 @@ DEATHS: Final = Annotation(
 
 
 def count_deaths(reasons: str) -> str:
-    """Write a query for the deaths of the last 24 hours, 0 where an engine is watched."""
+    """Return a query for the deaths of the last 24 hours, 0 where an engine is watched or nothing runs in one."""
     counts = f'container_deaths_total{{@container, reason=~"{reasons}"}}'
     newest = f"max_over_time({counts}[24h])"
-    return (
-        f"sum({newest} - {counts} offset 24h >= 0 or {newest})"
-        f" or 0 * max({_WATCHED} > 0)"  # who asks no engine hears of no death
-    )
+    return f"sum({newest} - {counts} offset 24h >= 0 or {newest}) or {WATCHED}"
 
 
 def tell_state(by: str) -> str:
-    """Write a query for the number of the state that a container is in."""
+    """Return a query for the number of the state that a container is in."""
     exited = 'container_state{@container, state="exited"} == 1'
 
     def died_of(sign: str, reasons: str) -> str:
@@ -114,43 +111,70 @@ def tell_state(by: str) -> str:
 
 
 def tell_state_with_image() -> str:
-    """Write the same query with what the container is; without an engine its state is not told."""
-    what = "name, compose_service, image"
+    """Return the same query with what the container is; without an engine its state is unknown."""
+    what = "name, image"
     told = (
         f"max by ({what}) (({tell_state('job, instance, name')})"
-        f" * {_NAME} group_left (compose_service, image) container_info{{@container}})"
+        f" * {_NAME} group_left (image) container_info{{@container}})"
     )
-    return f"{told} or {_UNTOLD.number} * max by ({what}) (container_info{{@container}})"
+    return f"{told} or {_UNKNOWN.number} * max by ({what}) (container_info{{@container}})"
 
 
 def write_deaths() -> Row:
-    """Make the row."""
-    return Row(
-        "States and deaths",
-        (
-            _draw_states(),
-            _list_deaths(),
-            _draw_deaths(),
-            _draw_kills(),
-            _draw_kernel_kills(),
-            _draw_restarts(),
-        ),
-    )
+    """Return the closed row of alerts and deaths."""
+    alerts = list_alerts('@host, component=~"container|host"')
+    panels = (alerts, _list_deaths(), _draw_kills(), _draw_restarts())
+    return Row("Alerts and deaths", panels, is_collapsed=True)
 
 
-def _draw_states() -> Panel:
+def draw_states() -> Panel:
+    """Return the picture of what each container was."""
+    unknown = f"{_UNKNOWN.number} * group by (name) (container_info{{@container}})"
+    seen = f"topk({_MOST_BANDS}, {tell_state('name')} or {unknown})"
+    none = f"{_NONE_HERE.number} + {LOOKS}"
     return state_timeline(
         "State of each container",
         About(
-            f"What each container is; at each time the {_MOST_BANDS} in the worst state.",
+            f"What each container is; at each time the {_MOST_BANDS} in the worst state, or that there is "
+            "none; without an engine states are unknown.",
             "running, or exited when its work is done.",
-            "`trainvitals diagnose NAME` says why one died or is unhealthy.",
+            "`trainvitals diagnose NAME` shows why one died or is unhealthy.",
             alerts=("ContainerUnhealthy",),
         ),
-        over_time(f"topk({_MOST_BANDS}, {tell_state('name')})", "{{name}}"),
-        states=STATES,
-        empty="No engine is asked, so no state is told",
-        height=7,
+        over_time(
+            f'{seen} or on () label_replace({none}, "name", "containers", "", "")', "{{name}}"
+        ),
+        states=(*STATES, _NONE_HERE),
+        empty="The host does not answer, or looks for no container",
+        width=8,
+        height=8,
+    )
+
+
+def draw_deaths() -> Panel:
+    """Return the graph of what containers died of, beside what the kernel killed on the machine."""
+    deaths = find_rise("container_deaths_total{@container}", since=STEP)
+    return timeseries(
+        "Deaths by reason",
+        About(
+            "Containers that ended in each step of the graph, by what they died of, and processes that "
+            "the kernel killed for memory, those outside of containers too.",
+            "finished or stop-graceful, and no process killed.",
+            "one reason again and again is a loop: mend it before the next start; a killed process of "
+            "a container that lives on may be a data loader worker for which its run waits.",
+        ),
+        over_time(f"sum by (reason) ({deaths}) > 0", "{{reason}}"),
+        over_time(f"sum({find_rise('host_oom_kills_total{@host}')})", "processes killed"),
+        least=0,
+        is_bars=True,
+        overrides=(
+            colour_series(f"^({FROM_OUTSIDE})$", SERIES[5]),
+            colour_series(f"^({OWN_LIMIT})$", CRITICAL),
+            colour_series(f"^({_NO_FAULT})$", UNKNOWN),
+            colour_series("^processes killed$", SERIES[1]),
+        ),
+        empty="The host does not answer",
+        height=8,
     )
 
 
@@ -171,7 +195,7 @@ def _list_deaths() -> Panel:
         "Last deaths",
         About(
             "How each container last ended, those removed in the time range too; the reason is one of"
-            " docs/diagnosis.md, and Memory says whose ran out.",
+            " docs/diagnosis.md, and Memory shows whose ran out.",
             "finished or stop-graceful.",
             "`trainvitals diagnose NAME` has the evidence, the last lines of its log and what to do.",
             alerts=("ContainerDied", "ContainerOOMKilled"),
@@ -193,75 +217,35 @@ def _list_deaths() -> Panel:
             Column("Exit code", look_back("container_last_exit_code"), "none"),
         ),
         sort_by="Ended",
-        empty="No container ended",
-        width=16,
+        empty="No container ended in this time range",
         height=8,
     )
 
 
-def _draw_deaths() -> Panel:
-    counts = "container_deaths_total{@container}"
-    earlier = f"{counts} offset $__interval"
-    return timeseries(
-        "Deaths by reason",
-        About(
-            "Containers that ended in each step of the graph, by what they died of.",
-            "finished or stop-graceful.",
-            "one reason again and again is a loop: mend it before the next start.",
-        ),
-        over_time(
-            f"sum by (reason) ({counts} - {earlier} > 0"
-            f" or ({counts} unless {earlier} and on (job, instance) {_WATCHED} offset $__interval))",
-            "{{reason}}",
-        ),
-        least=0,
-        is_bars=True,
-        calcs=("sum",),
-        overrides=(
-            colour_series(f"^({FROM_OUTSIDE})$", SERIES[5]),
-            colour_series(f"^({OWN_LIMIT})$", CRITICAL),
-            colour_series(f"^({_NO_FAULT})$", UNKNOWN),
-        ),
-        empty="Nothing died in this time range",
-    )
-
-
 def _draw_kills() -> Panel:
-    kills = "increase(container_oom_kills_total{@container}[$__rate_interval])"
+    kills = find_rise("container_oom_kills_total{@container}")
+    of_machine = find_rise(
+        'host_kernel_oom_kills_total{@host, constraint!="memcg"}',
+        since="trainvitals_build_info{@host}",
+    )
     return timeseries(
         "Processes killed for memory",
         About(
             "Processes of a container that the kernel killed for memory, by whichever of engine,"
-            " control group and kernel log counted most; a container may live on without them.",
+            " control group and kernel log counted most, and those that it killed because the machine"
+            " had none left; a container may live on without them.",
             "none.",
-            "a killed data loader worker hangs its run: see who is missing with `docker top NAME`.",
+            "a killed data loader worker hangs its run: see who is missing with `docker top NAME`; the"
+            " machine's: give every container a limit.",
         ),
         over_time(f"topk(10, max by (name) ({kills}) > 0)", "{{name}}"),
+        over_time(f"sum({of_machine}) > 0", "for want of the machine's"),
         unit=COUNT,
         least=0,
         is_bars=True,
-        calcs=("max",),
+        overrides=(colour_series("^for want of", SERIES[5]),),
         empty="No process was killed for memory in this time range",
-    )
-
-
-def _draw_kernel_kills() -> Panel:
-    kills = 'sum(increase(host_kernel_oom_kills_total{@host, constraint%s"memcg"}[$__rate_interval])) > 0'
-    return timeseries(
-        "Whose memory ran out, by the kernel",
-        About(
-            "Kills for memory that the kernel's log tells, by what had none left: the limit of a"
-            " control group, or the machine.",
-            "none.",
-            "a group's: raise its limit or use less; the machine's: give every container a limit.",
-        ),
-        over_time(kills % "=", "limit of a group"),
-        over_time(kills % "!=", "machine"),
-        least=0,
-        is_bars=True,
-        calcs=("max",),
-        overrides=(colour_series("^limit", CRITICAL), colour_series("^machine", SERIES[5])),
-        empty="No kill in the kernel's log, or it may not be read (CAP_SYSLOG)",
+        width=12,
     )
 
 
@@ -279,4 +263,5 @@ def _draw_restarts() -> Panel:
         steps=((None, OK), (limit("container_restart_loop:restarts"), WARNING)),
         least=0,
         empty="Nothing was restarted in this time range",
+        width=12,
     )

@@ -1,11 +1,11 @@
-"""What containers use: memory by their limit, accelerators, CPU, disks and networks."""
+"""What containers use: memory by their limit, cores, disks and networks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from grafana.build.fleet_runs import list_held_devices, tell_busy
-from grafana.build.layout import Row, write_address
+from grafana.build.layout import Row
 from grafana.build.limits import limit
 from grafana.build.palette import (
     BYTES,
@@ -16,148 +16,54 @@ from grafana.build.palette import (
     OK,
     RATIO,
     SERIES,
+    UNKNOWN,
     WARNING,
-    WATTS,
 )
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    colour_devices,
-    colour_series,
-    dash_series,
-    table,
-    timeseries,
-)
-from grafana.build.parts import ACCELERATORS, RUN
+from grafana.build.panels import About, Panel, colour_series, dash_series, timeseries
 from grafana.build.queries import over_time
 
 _NAME: Final = "on (job, instance, name)"
 _USED: Final = "container_memory_working_set_bytes{@container}"
 _LIMIT: Final = "container_spec_memory_limit_bytes{@container}"
-_DEVICES: Final = "container_accelerator_info{@container}"
+_NOTHING: Final = "No container runs: docs/containers.md has which are seen"
+SHARE: Final = f"{_USED} / ({_LIMIT} > 0)"
+
+
+def draw_limits() -> Panel:
+    """Return the graph of who is near the limit of memory: containers, and the machine itself."""
+    return timeseries(
+        "Memory by its limit",
+        About(
+            "Memory without what the kernel can drop first, as a share of the container's limit: the"
+            " ten that came nearest to it in the time range; dashed, the memory of the machine, which"
+            " is the limit of all.",
+            f"below {100 * limit('container_memory_near_limit:ratio'):.0f} %.",
+            "raise the limit, or start with fewer data loader workers; where the machine is full, give"
+            " every container a limit.",
+            alerts=("ContainerMemoryNearLimit",),
+        ),
+        over_time(_keep_nearest(SHARE, 10), "{{name}}"),
+        over_time("max(instance:memory_used:ratio{@host})", "this machine"),
+        unit=RATIO,
+        steps=((None, OK), (limit("container_memory_near_limit:ratio"), WARNING)),
+        least=0,
+        most=1,
+        height=8,
+        overrides=(dash_series("^this machine$", UNKNOWN),),
+        empty="The host does not answer",
+    )
 
 
 def write_memory() -> Row:
-    """Make the row on memory."""
+    """Return the closed row on memory."""
+    panels = (_draw_nearest(), _draw_without_limit(), _draw_waits())
+    return Row("Memory", panels, is_collapsed=True)
+
+
+def write_use() -> Row:
+    """Return the closed row on cores, disks and networks."""
     return Row(
-        "Memory",
-        (
-            timeseries(
-                "Working set by limit",
-                About(
-                    "Memory without what the kernel can drop first, as a share of the container's"
-                    " limit: the ten that came nearest to it in the time range.",
-                    f"below {100 * limit('container_memory_near_limit:ratio'):.0f} %.",
-                    "raise the limit, or start with fewer data loader workers.",
-                    alerts=("ContainerMemoryNearLimit",),
-                ),
-                over_time(_keep_nearest(f"{_USED} / ({_LIMIT} > 0)", 10), "{{name}}"),
-                unit=RATIO,
-                steps=((None, OK), (limit("container_memory_near_limit:ratio"), WARNING)),
-                least=0,
-                most=1,
-                width=12,
-                empty="No container has a memory limit",
-            ),
-            timeseries(
-                "The nearest to its limit",
-                About(
-                    "What the container holds that came nearest to its limit, or the only one chosen;"
-                    " what cannot be dropped is what stands before a kill.",
-                    "what cannot be dropped is well below the limit.",
-                    "a steady climb is a leak or a dataset that is read whole; a jump is a larger batch.",
-                ),
-                over_time(_keep_nearest(_USED, 1), "{{name}} working set"),
-                over_time(
-                    _keep_nearest("container_memory_unreclaimable_bytes{@container}", 1),
-                    "{{name}} cannot be dropped",
-                ),
-                over_time(_keep_nearest(f"{_LIMIT} > 0", 1), "{{name}} limit"),
-                unit=BYTES,
-                least=0,
-                width=12,
-                overrides=(
-                    colour_series("working set$", SERIES[0]),
-                    colour_series("cannot be dropped$", SERIES[1]),
-                    dash_series("limit$", CRITICAL),
-                ),
-                empty="No container has a memory limit",
-            ),
-            timeseries(
-                "Waiting for memory",
-                About(
-                    "Share of the time in which all tasks of a container stood still for memory: the"
-                    " ten that waited most.",
-                    "0.",
-                    "it thrashes at its limit and crawls: raise the limit.",
-                ),
-                over_time(
-                    _top("rate(container_pressure_memory_stalled_seconds_total{@container}%s)"),
-                    "{{name}}",
-                ),
-                unit=RATIO,
-                least=0,
-                most=1,
-                width=12,
-                empty="No container runs, or the kernel counts no pressure",
-            ),
-            timeseries(
-                "Without a limit, by the host's memory",
-                About(
-                    "Working sets of containers without a limit, as a share of the machine's memory:"
-                    " the ten largest.",
-                    "empty: every container has a limit.",
-                    "`docker update --memory`: what has no limit can have everything else killed.",
-                ),
-                over_time(
-                    f"topk(10, ({_USED} unless {_NAME} {_LIMIT} > 0)"
-                    " / on (job, instance) group_left () (memory_total_bytes{@host} > 0))",
-                    "{{name}}",
-                ),
-                unit=RATIO,
-                least=0,
-                most=1,
-                width=12,
-                empty="Every container has a memory limit",
-            ),
-        ),
-    )
-
-
-def write_accelerators() -> Row:
-    """Make the row on accelerators, closed."""
-    busy = f"max by (name, kind, device) ({_join(tell_busy())})"
-    memory = f"max by (name, kind, device) ({_join('accelerator:memory_used:ratio{@host}')})"
-    return Row(
-        "Accelerators by container",
-        (
-            _draw_devices(
-                "Busy",
-                busy,
-                "How busy the accelerators are that processes of a container hold.",
-                "as busy as its run can be.",
-                "one that is held and idle can be given back.",
-            ),
-            _draw_devices(
-                "Device memory",
-                memory,
-                "Share of the device's memory in use, by all who share the device.",
-                "level after the first steps.",
-                "a device that two containers share runs out for both.",
-            ),
-            _list_devices(),
-            _list_runs(),
-        ),
-        is_collapsed=True,
-    )
-
-
-def write_cpu() -> Row:
-    """Make the row on CPU, closed."""
-    return Row(
-        "CPU",
+        "CPU, disks and network",
         (
             _draw(
                 "CPU in use",
@@ -185,61 +91,102 @@ def write_cpu() -> Row:
                 over_time("topk(10, container_threads{@container})", "{{name}}"),
                 unit=COUNT,
                 least=0,
-                empty="No container runs",
+                empty=_NOTHING,
+            ),
+            _draw_both(
+                "Disks",
+                {
+                    "read": "container_fs_reads_bytes_total",
+                    "written": "container_fs_writes_bytes_total",
+                },
+                "What containers read from disks and write to them.",
+                "reading of a dataset, level, and checkpoints, in peaks.",
+                "who reads the same files again had better cache or pack them; steady writing is logs"
+                " or swapped files.",
+            ),
+            _draw_both(
+                "Network",
+                {
+                    "received": "container_network_receive_bytes_total",
+                    "sent": "container_network_transmit_bytes_total",
+                },
+                "What comes in and goes out over containers' own networks.",
+                "what ranks and datasets need.",
+                "compare it with the speed of the machine's link.",
+                empty="No container has its own network: the machine's is on its own board",
             ),
         ),
         is_collapsed=True,
     )
 
 
-def write_traffic() -> Row:
-    """Make the row on disks and networks, closed."""
-    shared = "No container has a network of its own"
-    disk = ("reading its dataset, level.", "it may read the same files again: cache or pack them.")
-    write = ("checkpoints, in peaks.", "steady writing is logs or swapped files: see which.")
-    net = (
-        "what its ranks and its dataset need.",
-        "compare it with the speed of the machine's link.",
-    )
-    return Row(
-        "Disk and network",
-        (
-            _draw(
-                "Read",
-                "container_fs_reads_bytes_total",
-                BYTES_PER_SECOND,
-                "What a container reads from disks.",
-                *disk,
-                width=12,
-            ),
-            _draw(
-                "Written",
-                "container_fs_writes_bytes_total",
-                BYTES_PER_SECOND,
-                "What a container writes to disks.",
-                *write,
-                width=12,
-            ),
-            _draw(
-                "Received",
-                "container_network_receive_bytes_total",
-                BYTES_PER_SECOND,
-                "What comes in over a container's own network.",
-                *net,
-                width=12,
-                empty=shared,
-            ),
-            _draw(
-                "Sent",
-                "container_network_transmit_bytes_total",
-                BYTES_PER_SECOND,
-                "What goes out over a container's own network.",
-                *net,
-                width=12,
-                empty=shared,
-            ),
+def _draw_nearest() -> Panel:
+    return timeseries(
+        "The nearest to its limit",
+        About(
+            "What the container holds that came nearest to its limit, or the only one chosen;"
+            " what cannot be dropped leads to a kill.",
+            "what cannot be dropped is well below the limit.",
+            "a steady climb is a leak or a dataset that is read whole; a jump is a larger batch.",
         ),
-        is_collapsed=True,
+        over_time(_keep_nearest(_USED, 1), "{{name}} working set"),
+        over_time(
+            _keep_nearest("container_memory_unreclaimable_bytes{@container}", 1),
+            "{{name}} cannot be dropped",
+        ),
+        over_time(_keep_nearest(f"{_LIMIT} > 0", 1), "{{name}} limit"),
+        unit=BYTES,
+        least=0,
+        width=8,
+        overrides=(
+            colour_series("working set$", SERIES[0]),
+            colour_series("cannot be dropped$", SERIES[1]),
+            dash_series("limit$", CRITICAL),
+        ),
+        empty="No container has a memory limit",
+    )
+
+
+def _draw_waits() -> Panel:
+    return timeseries(
+        "Waiting for memory",
+        About(
+            "Share of the time in which all tasks of a container waited for memory: the"
+            " ten that waited most.",
+            "0.",
+            "it thrashes at its limit and crawls: raise the limit.",
+        ),
+        over_time(
+            _top("rate(container_pressure_memory_stalled_seconds_total{@container}%s)"),
+            "{{name}}",
+        ),
+        unit=RATIO,
+        least=0,
+        most=1,
+        width=8,
+        empty="No container runs, or the kernel counts no pressure",
+    )
+
+
+def _draw_without_limit() -> Panel:
+    return timeseries(
+        "Without a limit, by the host's memory",
+        About(
+            "Working sets of containers without a limit, as a share of the machine's memory:"
+            " the ten largest.",
+            "empty: every container has a limit.",
+            "`docker update --memory`: what has no limit can have everything else killed.",
+        ),
+        over_time(
+            f"topk(10, ({_USED} unless {_NAME} {_LIMIT} > 0)"
+            " / on (job, instance) group_left () (memory_total_bytes{@host} > 0))",
+            "{{name}}",
+        ),
+        unit=RATIO,
+        least=0,
+        most=1,
+        width=8,
+        empty="Every container has a memory limit",
     )
 
 
@@ -254,12 +201,6 @@ def _keep_nearest(expr: str, count: int) -> str:
     return f"{expr} and {_NAME} topk({count}, {most} / ({allowed} > 0))"
 
 
-def _join(expr: str) -> str:
-    """Give containers the readings of the devices that their processes hold."""
-    readings = f"max by (job, instance, uuid) ({expr})"
-    return f"{_DEVICES} * on (job, instance, uuid) group_left () {readings}"
-
-
 def _draw(
     title: str,
     counter: str,
@@ -267,93 +208,39 @@ def _draw(
     shows: str,
     normal: str,
     act: str,
-    *,
-    width: int = 8,
-    empty: str = "No container runs",
 ) -> Panel:
-    """Make a graph of the ten containers of which a counter rises fastest."""
+    """Return a graph of the ten containers of which a counter rises fastest."""
     return timeseries(
         title,
         About(f"{shows[:-1]}: the ten with the most.", normal, act),
         over_time(_top(f"rate({counter}{{@container}}%s)"), "{{name}}"),
         unit=unit,
         least=0,
-        width=width,
-        empty=empty,
+        empty=_NOTHING,
     )
 
 
-def _draw_devices(title: str, expr: str, shows: str, normal: str, act: str) -> Panel:
+def _draw_both(
+    title: str,
+    counters: Mapping[str, str],
+    shows: str,
+    normal: str,
+    act: str,
+    *,
+    empty: str = _NOTHING,
+) -> Panel:
+    """Return a graph of the eight containers of which each counter, in or out, rises fastest."""
     return timeseries(
         title,
-        About(shows, normal, act),
-        over_time(f"topk(16, {expr})", "{{name}} {{kind}} {{device}}"),
-        unit=RATIO,
+        About(f"{shows[:-1]}: the eight with the most of each.", normal, act),
+        *(
+            over_time(
+                f"topk(8, rate({counter}{{@container}}[$__rate_interval]))", f"{{{{name}}}} {verb}"
+            )
+            for verb, counter in counters.items()
+        ),
+        unit=BYTES_PER_SECOND,
         least=0,
-        most=1,
         width=12,
-        overrides=colour_devices(),
-        empty="No container holds an accelerator",
-    )
-
-
-def _list_devices() -> Panel:
-    by = "name, compose_service, kind, device"
-    device = {
-        "instance": "${instance}",
-        "kind": "${__data.fields.Kind}",
-        "device": "${__data.fields.Device}",
-    }
-    used, power = "accelerator_memory_used_bytes{@host}", "accelerator_power_watts{@host}"
-    return table(
-        "Devices of containers",
-        About(
-            "Accelerators that processes of a container hold; use, memory and power are those of the"
-            " whole device.",
-            "a device has one container.",
-            "click the device; what is held and not used can be given back.",
-        ),
-        keys=(
-            Key("name", "Container"),
-            Key("compose_service", "Service"),
-            Key("kind", "Kind"),
-            Key("device", "Device", write_address(ACCELERATORS, **device), "Open the device"),
-        ),
-        columns=(
-            Column(
-                "Busy", f"max by ({by}) ({_join(tell_busy())})", RATIO, look="gauge", decimals=0
-            ),
-            Column("Memory", f"max by ({by}) ({_join(used)})", BYTES),
-            Column("Power", f"max by ({by}) ({_join(power)})", WATTS),
-        ),
-        empty="No container holds an accelerator",
-        width=16,
-    )
-
-
-def _list_runs() -> Panel:
-    # A device that several containers share counts for one of them: PromQL joins with one only.
-    container = f"topk by (job, instance, uuid) (1, {_DEVICES})"
-    run = {"instance": "${instance}", "run": "${__data.fields.Run}"}
-    return table(
-        "Runs in containers",
-        About(
-            "Training runs by the container that holds their accelerators.",
-            "one run for each container.",
-            "click the run.",
-        ),
-        keys=(
-            Key("name", "Container"),
-            Key("run", "Run", write_address(RUN, **run), "Open the run"),
-        ),
-        columns=(
-            Column(
-                "Devices",
-                "count by (name, run) (group by (job, instance, run, uuid)"
-                f" ({list_held_devices()})"
-                f" * on (job, instance, uuid) group_left (name) {container})",
-            ),
-        ),
-        empty="No run holds an accelerator in a container",
-        width=8,
+        empty=empty,
     )

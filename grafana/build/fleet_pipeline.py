@@ -5,43 +5,36 @@ Prometheus' and Alertmanager's own metrics know no machine of ours, so they are 
 
 from __future__ import annotations
 
-from typing import Final
-
 from grafana.build.layout import Row, write_address
 from grafana.build.limits import limit
-from grafana.build.palette import CRITICAL, OK, RATIO, SECONDS, UNKNOWN, WARNING, State
+from grafana.build.palette import CRITICAL, OK, RATIO, SECONDS, WARNING, State
 from grafana.build.panels import (
     About,
-    Column,
-    Key,
     Panel,
     colour_series,
-    dash_series,
-    stat,
     state_timeline,
-    table,
     timeseries,
 )
 from grafana.build.parts import HOST
-from grafana.build.queries import now, over_time
+from grafana.build.queries import find_rise, over_time
+from grafana.build.tables import Column, Key, table
 
-_DOWN, _VANISHED = State(1, "down", CRITICAL), State(2, "gone", WARNING)
-_RELOADS: Final = (State(1, "loaded", OK), State(0, "refused", WARNING))
+_VANISHED, _DOWN = State(1, "gone", WARNING), State(2, "down", CRITICAL)
+_REFUSED, _LOADED = State(0, "refused", WARNING), State(1, "loaded", OK)
+_TWICE, _MISSING = State(2, "there twice", CRITICAL), State(3, "missing", CRITICAL)
 
 
 def write_pipeline() -> Row:
-    """Make the row; it is closed until somebody doubts the rest."""
+    """Return the row; it is closed by default."""
     return Row(
         "Pipeline: scrapes, rules, messages",
         (
             _list_absent_targets(),
-            _count_targets(),
             _list_failing_collectors(),
             *_show_scrapes(),
-            _count_thresholds(),
             *_show_rules(),
             _show_handover(),
-            *_show_messages(),
+            _show_messages(),
             _show_reloads(),
             _show_remote_write(),
         ),
@@ -56,8 +49,9 @@ def _list_absent_targets() -> Panel:
         About(
             "What Prometheus scrapes in vain, and what it scraped within the last hour and no longer knows.",
             "empty.",
-            "down: is the machine there, does the exporter run? Gone: look at `prometheus/targets`.",
-            alerts=("TargetVanished",),
+            "down: is the machine there, does the exporter run? All of a job: the network, or Prometheus'"
+            " own machine. Gone: look at `prometheus/targets`.",
+            alerts=("TargetVanished", "ExporterJobDown"),
         ),
         keys=(
             Key("job", "Job"),
@@ -73,7 +67,7 @@ def _list_absent_targets() -> Panel:
                 "State",
                 f"{_DOWN.number} + max by (job, instance) (up{{@host}} == 0)"
                 f" or {_VANISHED.number} * max by (job, instance) ({vanished})",
-                look="color-background",
+                look="color-text",
                 states=(_DOWN, _VANISHED),
             ),
         ),
@@ -83,29 +77,12 @@ def _list_absent_targets() -> Panel:
     )
 
 
-def _count_targets() -> Panel:
-    return timeseries(
-        "Targets that answer, by job",
-        About(
-            "How many targets of a job answer; dashed, how many there are.",
-            "both the same.",
-            "none of several: the network or Prometheus' own machine rather than all at once.",
-            alerts=("ExporterJobDown",),
-        ),
-        over_time("sum by (job) (up{@host})", "{{job}} answer"),
-        over_time("count by (job) (up{@host})", "{{job}} in all"),
-        least=0,
-        overrides=(dash_series("in all$", UNKNOWN),),
-        empty="Prometheus has no targets",
-    )
-
-
 def _list_failing_collectors() -> Panel:
     on = "on (job, instance, collector)"
     return table(
         "Collectors that fail",
         About(
-            "Collectors whose latest reading is not whole, with the reason that they give.",
+            "Collectors whose latest reading is incomplete, with the reason.",
             "empty; a lost device or a dead file server keeps its collector here.",
             "what they collect is missing on every board, and its alerts are silent: see to the reason.",
         ),
@@ -135,7 +112,7 @@ def _list_failing_collectors() -> Panel:
             ),
         ),
         empty="All readings are whole",
-        width=8,
+        width=16,
     )
 
 
@@ -152,6 +129,7 @@ def _show_scrapes() -> tuple[Panel, Panel]:
             unit=SECONDS,
             steps=((None, OK), (limit("exporter_scrape_slow:duration_seconds"), WARNING)),
             least=0,
+            width=12,
             empty="Nothing is scraped",
         ),
         timeseries(
@@ -166,37 +144,15 @@ def _show_scrapes() -> tuple[Panel, Panel]:
             ),
             steps=((None, OK), (limit("exporter_cardinality_high:samples"), WARNING)),
             least=0,
+            width=12,
             empty="Nothing is scraped",
         ),
     )
 
 
-def _count_thresholds() -> Panel:
-    every = '{__name__=~"threshold:.+"}'
-    return stat(
-        "Thresholds",
-        About(
-            "Whether each number that alerts compare with is there, and once only: of none or two no alert can fire.",
-            "once.",
-            "load `prometheus/rules/thresholds.yml` once, beside the other rules.",
-            alerts=("ThresholdsMissing",),
-        ),
-        now(
-            f"count(count by (__name__) ({every}) > 1)"
-            " or 0 * max(threshold:high_memory_usage:ratio{})"
-            f" or -1 * max(absent({every}))"
-        ),
-        steps=((None, OK), (1, CRITICAL)),
-        states=(State(0, "once", OK), State(-1, "missing", CRITICAL)),
-        empty="Prometheus does not answer",
-        width=8,
-        height=8,
-    )
-
-
 def _show_rules() -> tuple[Panel, Panel]:
     name = 'label_replace(%s, "group", "$1", "rule_group", ".*;(.+)")'
-    failures = "increase(prometheus_rule_evaluation_failures_total{}[$__rate_interval])"
+    failures = find_rise("prometheus_rule_evaluation_failures_total{}")
     lag = (
         "prometheus_rule_group_last_duration_seconds{}"
         " / (prometheus_rule_group_interval_seconds{} > 0)"
@@ -210,19 +166,18 @@ def _show_rules() -> tuple[Panel, Panel]:
                 "the alerts of that group are blind: `trainvitals status` names the rule and its error.",
                 alerts=("PrometheusRuleFailures",),
             ),
-            over_time(f"sum by (group) ({name % failures})", "{{group}}"),
+            over_time(f"sum by (group) ({name % failures}) > 0", "{{group}}"),
             steps=((None, OK), (1, CRITICAL)),
             least=0,
             is_bars=True,
-            calcs=("sum",),
-            empty="Prometheus does not scrape itself",
+            empty="No rule failed in this time range",
         ),
         timeseries(
             "Time that rules take",
             About(
                 "Share of its interval that a group of rules takes to evaluate.",
                 "a few percent.",
-                "at 100 % evaluations are left out, and alerts come late: give Prometheus more CPU.",
+                "at 100 % evaluations are skipped, and alerts come late: assign Prometheus more CPU.",
             ),
             over_time(f"max by (group) ({name % lag})", "{{group}}"),
             unit=RATIO,
@@ -251,69 +206,66 @@ def _show_handover() -> Panel:
     )
 
 
-def _show_messages() -> tuple[Panel, Panel]:
-    sent = "sum by (integration) (increase(alertmanager_notifications_total{}[$__rate_interval]))"
-    failed = sent.replace("notifications_total", "notifications_failed_total")
-    return (
-        timeseries(
-            "Messages sent",
-            About(
-                "Messages that Alertmanager tried to send, by channel.",
-                "few.",
-                "many are noise: mend or silence what fires most.",
-            ),
-            over_time(f"{sent} > 0", "{{integration}}"),
-            least=0,
-            is_bars=True,
-            calcs=("sum",),
-            width=12,
-            empty="No message was sent in this time range",
+def _show_messages() -> Panel:
+    tried = "sum by (integration) (increase(alertmanager_notifications_total{}[$__rate_interval]))"
+    failed = tried.replace("notifications_total", "notifications_failed_total")
+    return timeseries(
+        "Messages that fail",
+        About(
+            "Share of the messages that were not delivered, by channel.",
+            "0.",
+            "check its address or token in `.env`, then `trainvitals notify --test`.",
+            alerts=("AlertmanagerNotificationsFailing",),
         ),
-        timeseries(
-            "Messages that fail",
-            About(
-                "Share of the messages that were not delivered, by channel.",
-                "0.",
-                "check its address or token in `.env`, then `trainvitals notify --test`.",
-                alerts=("AlertmanagerNotificationsFailing",),
-            ),
-            over_time(f"{failed} / ({sent} > 0)", "{{integration}}"),
-            unit=RATIO,
-            steps=(
-                (None, OK),
-                (limit("alertmanager_notifications_failing:failed_ratio"), CRITICAL),
-            ),
-            least=0,
-            most=1,
-            width=12,
-            empty="No message was sent in this time range",
+        over_time(f"{failed} / ({tried} > 0)", "{{integration}}"),
+        unit=RATIO,
+        steps=(
+            (None, OK),
+            (limit("alertmanager_notifications_failing:failed_ratio"), CRITICAL),
         ),
+        least=0,
+        most=1,
+        empty="No message was sent in this time range",
     )
 
 
 def _show_reloads() -> Panel:
+    every = '{__name__=~"threshold:.+"}'
+    thresholds = (
+        f"{_TWICE.number} + 0 * count(count by (__name__) ({every}) > 1)"
+        f" or {_MISSING.number} * max(absent({every}))"
+        f" or {_LOADED.number} + 0 * max(threshold:high_memory_usage:ratio{{}})"
+    )
     return state_timeline(
         "Configuration",
         About(
-            "Whether the latest configuration was loaded or refused.",
+            "Whether the latest configuration was loaded or refused, and whether each number that"
+            " alerts compare with is there, once only: of none or two no alert can fire.",
             "loaded.",
-            "the old one is in force: `promtool check config` or `amtool check-config` names the error.",
-            alerts=("ConfigReloadFailed",),
+            "refused: the old one is in force, and `promtool check config` or `amtool check-config`"
+            " names the error. Thresholds: load `prometheus/rules/thresholds.yml` once.",
+            alerts=("ConfigReloadFailed", "ThresholdsMissing"),
         ),
         over_time("prometheus_config_last_reload_successful{}", "Prometheus {{instance}}"),
         over_time("alertmanager_config_last_reload_successful{}", "Alertmanager {{instance}}"),
-        states=_RELOADS,
+        over_time(thresholds, "thresholds"),
+        states=(_MISSING, _TWICE, _REFUSED, _LOADED),
         empty="Neither is scraped",
-        width=12,
+        width=8,
+        height=8,
     )
 
 
 def _show_remote_write() -> Panel:
-    sent = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds{}"
+    # 0 until the first batch is sent; until then the remote is behind since Prometheus began.
+    highest = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds{}"
+    begun = f"({highest} == 0) + on (job, instance) group_left () process_start_time_seconds{{}}"
+    sent = f"({highest} > 0 or {begun})"
     return timeseries(
         "Remote write is behind",
         About(
-            "How old the newest sample is that each remote has.",
+            "How old the newest sample is that each remote has; of one that has none, how long"
+            " Prometheus has run.",
             "seconds.",
             "what is older than about 2 hours is lost: see that the remote answers.",
             alerts=("RemoteWriteBehind",),
@@ -327,7 +279,5 @@ def _show_remote_write() -> Panel:
         unit=SECONDS,
         steps=((None, OK), (limit("remote_write_behind:lag_seconds"), WARNING)),
         least=0,
-        empty="No remote, or none that ever took a sample",
-        width=12,
-        height=6,
+        empty="No remote is written to",
     )

@@ -1,7 +1,7 @@
 """The runs of all machines: how many there are, what each does, which are in trouble.
 
 A run of several machines has a row for each in the table, and one band in the picture of phases.
-What died and what is gone is told as on the board of a run, with the labels of machines alone.
+States of runs that died or are gone are those of the board of a run, with the labels of machines alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from grafana.build.layout import Row, link_to, write_address
 from grafana.build.limits import limit
 from grafana.build.palette import (
+    ENDED,
     OK,
     RATIO,
     SAMPLES_PER_SECOND,
@@ -21,24 +22,27 @@ from grafana.build.palette import (
     WARNING,
     WHOLE,
 )
-from grafana.build.panels import About, Column, Key, Panel, state_timeline, table
+from grafana.build.panels import About, Panel, state_timeline
 from grafana.build.parts import HOST, RUN
 from grafana.build.queries import over_time
 from grafana.build.run_selection import cut_out
 from grafana.build.run_verdict import STATES, recall_state, tell_state
+from grafana.build.tables import Column, Key, table
 
-# How long what is no longer told is remembered: as long as the exporter tells of what ended.
+# How long a run is shown after its last sample: as long as the exporter keeps runs that ended.
 _MEMORY: Final = "15m"
 _MOST_RUNS: Final = 100
 _MOST_BANDS: Final = 20
 
 _RANK = "on (job, instance, run, rank)"
 _PROGRESS = f"last_over_time(training_last_progress_timestamp_seconds{{@host}}[{_MEMORY}])"
-_NO_RUN = "0 * count(training_client_incompatible_files{@host})"  # told by whoever looks for runs
+_NO_RUN = (
+    "0 * count(training_client_incompatible_files{@host})"  # of every exporter that looks for runs
+)
 
 
 def tell_busy() -> str:
-    """Write a query for how busy each accelerator is, at the finest that there is.
+    """Return a query for how busy each accelerator is, at the finest that there is.
 
     From every sample of the driver; where it keeps none, its latest.
     """
@@ -49,44 +53,31 @@ def tell_busy() -> str:
 
 
 def list_held_devices() -> str:
-    """Write a query for the ranks that live, once for each `uuid` of an accelerator that they hold."""
+    """Return a query for the ranks that live, once for each `uuid` of an accelerator that they hold."""
     ranks = cut_out("training_rank_info{@host%s}")
     return f"(({ranks}) and {_RANK} training_process_up{{@host}} == 1)"
 
 
-def count_live() -> str:
-    """Write a query that counts runs but for those all of whose processes ended."""
-    return f"""
-        count(
-          group by (run) (
-            training_run_info{{@host}}
-            unless on (job, instance, run)
-              max by (job, instance, run) (training_process_up{{@host}}) == 0
-          )
-        )
-        or {_NO_RUN}
-    """
+def count_open() -> str:
+    """Return a query that counts runs but for those that have ended well."""
+    states = recall_state(_MEMORY, "run", "@host")
+    return f"count({states} != {ENDED.number}) or {_NO_RUN}"
 
 
 def count_troubled() -> str:
-    """Write a query that counts runs which died, are gone or stand still."""
+    """Return a query that counts runs which died, are gone or are stalled."""
     states = recall_state(_MEMORY, "run", "@host")
     return f"count({states} >= {STALLED.number}) or {_NO_RUN}"
 
 
 def write_runs() -> Row:
-    """Make the row."""
-    return Row(
-        "Runs",
-        (
-            _list_runs(),
-            replace(_draw_phases(), extra={"interval": "1m"}),
-        ),
-    )
+    """Return the row, closed."""
+    return Row("Runs", (_list_runs(),), is_collapsed=True)
 
 
-def _draw_phases() -> Panel:
-    return state_timeline(
+def draw_phases() -> Panel:
+    """Return the picture of what each run did."""
+    drawn = state_timeline(
         "Phase of each run",
         About(
             f"What each run does, by its worst rank; at each time the {_MOST_BANDS} in the worst state.",
@@ -95,9 +86,12 @@ def _draw_phases() -> Panel:
         ),
         over_time(f"topk({_MOST_BANDS}, {tell_state('run', '@host')})", "{{run}}"),
         states=STATES,
-        empty="No run in this time range",
+        empty="No run in this time range: see docs/training.md for how one reports itself",
+        width=8,
+        height=8,
         link=link_to(RUN, "Open the run", run="${__field.labels.run}"),
     )
+    return replace(drawn, extra={"interval": "1m"})
 
 
 def _list_runs() -> Panel:
@@ -118,13 +112,14 @@ def _list_runs() -> Panel:
             Column(
                 "State",
                 f"topk({_MOST_RUNS}, {recall_state(_MEMORY, 'instance, run', '@host')})",
-                look="color-background",
+                look="color-text",
                 states=STATES,
             ),
             *(replace(column, expr=_cap(column.expr)) for column in _list_columns()),
         ),
         sort_by="State",
         empty="No run",
+        height=10,
     )
 
 
@@ -154,12 +149,12 @@ def _by_run(operation: str, expr: str) -> str:
 
 
 def _cap(expr: str) -> str:
-    """Keep the runs that got on the longest ago; those that do not tell come last."""
+    """Keep the runs that got on the longest ago; those that do not report it come last."""
     age, others = f"time() - {_by_run('max', _PROGRESS)}", "training_run_info{@host}"
     return f"({expr}) and on (instance, run) topk({_MOST_RUNS}, {age} or {_by_run('max', others)})"
 
 
 def _tell_age() -> str:
-    """Write a query for how long ago the slowest rank that lives got on; else the last of all."""
+    """Return a query for how long ago the slowest rank that lives got on; else the last of all."""
     living = f"{_PROGRESS} and {_RANK} training_process_up{{@host}} == 1"
     return f"time() - ({_by_run('min', living)} or {_by_run('max', _PROGRESS)})"

@@ -6,82 +6,60 @@ from dataclasses import replace
 
 from grafana.build.layout import Row, link_to
 from grafana.build.limits import limit
-from grafana.build.palette import JOULES, OK, RATIO, SAMPLES_PER_SECOND, WARNING, WATTS
-from grafana.build.panels import About, heatmap, timeseries
-from grafana.build.parts import HOST, RUN
+from grafana.build.palette import JOULES, OK, RATIO, WARNING, WATTS
+from grafana.build.panels import About, Panel, heatmap, timeseries
+from grafana.build.parts import HOST
 from grafana.build.queries import in_buckets, over_time
 
 
-def write_trends() -> Row:
-    """Make the row."""
-    return Row(
-        "Trends",
-        (
-            # A minute for each cell: a finer one says no more.
-            replace(
-                heatmap(
-                    "Accelerators by how busy they are",
-                    About(
-                        "How many accelerators computed for which share of 5 minutes.",
-                        "bright at the top where all are in use, at the bottom where none is.",
-                        "a band in the middle waits for data or for each other: see Least busy hosts.",
-                    ),
-                    in_buckets("sum by (le) (instance:accelerators_busy:bucket{@host})"),
-                    unit=RATIO,
-                    empty="No accelerator",
-                ),
-                extra={"interval": "1m"},
-            ),
-            replace(
-                timeseries(
-                    "Least busy hosts",
-                    About(
-                        "How busy accelerators are on which somebody holds memory: the ten machines"
-                        " with the lowest mean now.",
-                        f"above {limit('gpu_low_utilization:utilization_percent'):.0f} %.",
-                        "click the machine; then see whether its run waits for data.",
-                    ),
-                    over_time(_find_least_busy(), "{{instance}}"),
-                    unit=RATIO,
-                    steps=(
-                        (None, WARNING),
-                        (limit("gpu_low_utilization:utilization_percent") / 100, OK),
-                    ),
-                    least=0,
-                    most=1,
-                    empty="No accelerator is in use",
-                    link=link_to(HOST, "Open the host", instance="${__field.labels.instance}"),
-                ),
-                extra={"interval": "1m"},
-            ),
-            timeseries(
-                "Samples per second by run",
-                About(
-                    "Samples that all ranks of a run train on, from their count: the ten fastest.",
-                    "level for each run, with gaps for validation and checkpoints.",
-                    "a drop to a lower level is a slower machine or slower data: click the run.",
-                ),
-                over_time(
-                    "topk(10, sum by (run) (rate(training_samples_total{@host}[$__rate_interval])))",
-                    "{{run}}",
-                ),
-                unit=SAMPLES_PER_SECOND,
-                least=0,
-                empty="No run counts samples in this time range",
-                link=link_to(RUN, "Open the run", run="${__field.labels.run}"),
-            ),
+def draw_busy() -> Panel:
+    """Return how all accelerators are spread over how busy they are."""
+    drawn = heatmap(
+        "Accelerators by how busy they are",
+        About(
+            "How many accelerators computed for which share of 5 minutes.",
+            "bright at the top where all are in use, at the bottom where none is.",
+            "a band in the middle waits for data or for each other: see Least busy hosts.",
         ),
+        in_buckets("sum by (le) (instance:accelerators_busy:bucket{@host})"),
+        unit=RATIO,
+        empty="No accelerator: `trainvitals doctor` on its machine says why, if there should be one",
     )
+    return replace(drawn, extra={"interval": "1m"})  # a finer one shows no more
+
+
+def draw_least_busy() -> Panel:
+    """Return the machines whose accelerators are held and do the least."""
+    low = limit("gpu_low_utilization:utilization_percent")
+    drawn = timeseries(
+        "Least busy hosts",
+        About(
+            "How busy accelerators are whose memory is held: the ten machines with the lowest mean"
+            " now.",
+            f"above {low:.0f} %.",
+            "click the machine; then see whether its run waits for data.",
+        ),
+        over_time(_find_least_busy(), "{{instance}}"),
+        unit=RATIO,
+        steps=((None, WARNING), (low / 100, OK)),
+        least=0,
+        most=1,
+        empty="No accelerator is in use",
+        width=10,
+        height=9,
+        link=link_to(HOST, "Open the host", instance="${__field.labels.instance}"),
+    )
+    return replace(drawn, extra={"interval": "1m"})
 
 
 def _find_least_busy() -> str:
-    """Write a query for the hosts that are least busy at the end of the time range."""
+    """Return a query for the hosts that are least busy at the end of the time range."""
     mean = "avg by (instance) (instance:accelerators_held_busy:avg{@host}%s)"
     return f"{mean % ''} and on (instance) bottomk(10, {mean % ' @ end()'})"
 
 
 def write_energy() -> Row:
-    """Make the row, closed: a week of energy is much to ask."""
+    """Return the row, closed: a week of energy is much to ask."""
     return Row(
         "Energy",
         (
@@ -98,7 +76,7 @@ def write_energy() -> Row:
                 unit=WATTS,
                 least=0,
                 width=12,
-                empty="No accelerator tells its power",
+                empty="No accelerator reports its power",
                 link=link_to(HOST, "Open the host", instance="${__field.labels.instance}"),
             ),
             replace(

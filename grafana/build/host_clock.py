@@ -12,20 +12,15 @@ from grafana.build.palette import (
     WARNING,
     State,
 )
-from grafana.build.panels import (
-    About,
-    Panel,
-    state_timeline,
-    timeseries,
-)
+from grafana.build.panels import About, Panel, state_timeline, timeseries
 from grafana.build.queries import over_time
 
 _GONE: Final = "The host does not answer"
 
 
 def write_clock() -> Row:
-    """Give the row of the clock."""
-    return Row("Clock", (_draw_skew(), _draw_offset(), _show_synchronized()), is_collapsed=True)
+    """Return the row of the clock."""
+    return Row("Clock", (_draw_skew(), _show_synchronized()), is_collapsed=True)
 
 
 def _draw_skew() -> Panel:
@@ -43,20 +38,7 @@ def _draw_skew() -> Panel:
         steps=((None, OK), (limit("host_clock_skew:offset_seconds"), WARNING)),
         least=0,
         empty=_GONE,
-    )
-
-
-def _draw_offset() -> Panel:
-    return timeseries(
-        "Clock to be moved by",
-        About(
-            "What the time daemon has still to move the clock by; above 0 the clock is behind.",
-            "below a millisecond.",
-            "an offset that does not shrink is a time server that cannot be reached.",
-        ),
-        over_time("host_clock_offset_seconds{@host}", "offset"),
-        unit=SECONDS,
-        empty="The exporter may not ask the kernel",
+        width=12,
     )
 
 
@@ -71,6 +53,6 @@ def _show_synchronized() -> Panel:
         over_time("host_clock_synchronized{@host}", "clock"),
         states=(State(1, "yes", OK), State(0, "no", WARNING)),
         empty="The exporter may not ask the kernel",
-        width=8,
+        width=12,
         height=8,
     )

@@ -17,37 +17,25 @@ from grafana.build.palette import (
     WARNING,
     State,
 )
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    stat,
-    state_timeline,
-    table,
-    timeseries,
-)
-from grafana.build.queries import name_series, now, over_time
+from grafana.build.panels import About, Panel, put_right, stat, state_timeline, timeseries
+from grafana.build.queries import now, over_time
+from grafana.build.tables import Column, Key, table
 
 _GONE: Final = "The host does not answer"
 _EXPORTER: Final = "last_over_time(trainvitals_build_info{@host}[$__range] @ end())"
 
 
 def write_exporter() -> Row:
-    """Give the row of the exporter."""
+    """Return the row of the exporter."""
     panels = (
         _show_up(),
         _count_unreadable(),
+        _count_omitted(),
         _show_collectors(),
-        _draw_success(),
-        _draw_age(),
-        _list_failures(),
-        _draw_scrape(),
         _draw_durations(),
+        _list_collectors(),
         _draw_samples(),
-        _draw_cpu(),
-        _draw_memory(),
-        _draw_files(),
+        _draw_cost(),
     )
     return Row("Exporter", panels, is_collapsed=True)
 
@@ -69,7 +57,7 @@ def _show_up() -> Panel:
         over_time("up{@host}", "{{job}}"),
         states=(State(1, "yes", OK), State(0, "no", CRITICAL)),
         empty="Prometheus does not know this machine",
-        width=18,
+        width=12,
         height=4,
     )
 
@@ -92,13 +80,29 @@ def _count_unreadable() -> Panel:
     )
 
 
+def _count_omitted() -> Panel:
+    return stat(
+        "Living ranks it leaves out",
+        About(
+            "Ranks that live on this machine and are on no board, because there are too many.",
+            "0.",
+            "see whose they are in the run directory, and say with `--run-dir.users` who counts.",
+            alerts=("TrainingRanksOmitted",),
+        ),
+        now("max(training_ranks_omitted{@host})"),
+        steps=((None, OK), (1, WARNING)),
+        empty="No run directory is read",
+        width=6,
+    )
+
+
 def _show_collectors() -> Panel:
     return state_timeline(
         "Collectors",
         About(
             "Whether each collector's reading was whole.",
             "whole.",
-            "the table says why it is not; what is missing raises no alert.",
+            "the table has the reason; what is missing raises no alert.",
             alerts=("ExporterCollectorFailed",),
         ),
         over_time("trainvitals_collector_success{@host}", "{{collector}}"),
@@ -109,73 +113,43 @@ def _show_collectors() -> Panel:
     )
 
 
-def _draw_success() -> Panel:
+def _draw_durations() -> Panel:
     return timeseries(
-        "Whole readings, 10 min",
+        "Time of a scrape",
         About(
-            "Share of readings that were whole, of the ten collectors that fail most.",
-            "100 %.",
-            "below the line the collector is no longer a source: see its reason in the table.",
-            alerts=("ExporterCollectorFailed",),
+            "How long Prometheus waits for the whole page, and how long the latest reading of each "
+            "collector took, the ten slowest.",
+            "some hundredths of a second, and milliseconds.",
+            "one that takes much longer than before waits for a driver, an engine or a file server; all "
+            "of them, the machine is overloaded.",
+            alerts=("ExporterScrapeSlow",),
         ),
-        over_time(
-            "bottomk(10, avg_over_time(trainvitals_collector_success{@host}[10m]))",
-            "{{collector}}",
-        ),
-        unit=RATIO,
-        steps=((None, OK), (limit("exporter_collector_failed:success_ratio"), WARNING)),
-        least=0,
-        most=1,
-        calcs=("lastNotNull", "min"),
-        empty=_GONE,
-        width=12,
-        height=10,
-    )
-
-
-def _draw_age() -> Panel:
-    return timeseries(
-        "Age of the last whole reading",
-        About(
-            "How long ago each collector last brought a whole reading, the ten oldest.",
-            "seconds.",
-            "above the line nothing is known any more of what it reads: see its reason in the table.",
-            alerts=("ExporterDataStale",),
-        ),
-        over_time(
-            """
-            topk(10, host_time_seconds{@host} - on (job, instance) group_right ()
-              trainvitals_collector_last_success_timestamp_seconds{@host})
-            """,
-            "{{collector}}",
-        ),
+        over_time(_of_the_exporter("scrape_duration_seconds{@host}"), "scrape"),
+        over_time("topk(10, trainvitals_collector_duration_seconds{@host})", "{{collector}}"),
         unit=SECONDS,
-        steps=((None, OK), (limit("exporter_data_stale:window_seconds"), WARNING)),
+        steps=((None, OK), (limit("exporter_scrape_slow:duration_seconds"), WARNING)),
         least=0,
-        empty=_GONE,
+        empty="Prometheus does not know this machine",
         width=12,
         height=10,
     )
 
 
-def _list_failures() -> Panel:
+def _list_collectors() -> Panel:
+    whole = "avg_over_time(trainvitals_collector_success{@host}[10m])"
+    read = "trainvitals_collector_last_success_timestamp_seconds{@host}"
     return table(
         "Why readings are not whole",
         About(
-            "Each collector with the reason that it gives, what was not waited for in 24 hours, and "
-            "what its bounds leave out.",
-            "no reason, 0 and 0.",
-            "do what the reason says; what is left out is the exporter's protection of Prometheus.",
+            "Each collector with the reason of its failure, the share of its readings that were whole "
+            "in 10 minutes and the age of the last, its timeouts in 24 hours, and what its bounds "
+            "leave out.",
+            "no reason, 100 %, seconds, 0 and 0.",
+            "remove the reason; values are left out to protect Prometheus.",
+            alerts=("ExporterCollectorFailed", "ExporterDataStale"),
         ),
         keys=(Key("collector", "Collector", width=110), Key("reason", "Reason")),
         columns=(
-            Column(
-                "Whole",
-                "max by (collector) (trainvitals_collector_success{@host})",
-                states=(State(1, "yes", OK), State(0, "no", WARNING)),
-                look="color-text",
-                width=70,
-            ),
             Column(
                 "Fails",
                 "max by (collector, reason) (trainvitals_collector_failure_info{@host})",
@@ -184,10 +158,29 @@ def _list_failures() -> Panel:
                 width=70,
             ),
             Column(
+                "Whole, 10 min",
+                f"min by (collector) ({whole})",
+                RATIO,
+                ((None, WARNING), (limit("exporter_collector_failed:success_ratio"), OK)),
+                "color-text",
+                decimals=0,
+                width=120,
+            ),
+            Column(
+                "Last whole",
+                f"max by (collector) (host_time_seconds{{@host}} - on (job, instance)"
+                f" group_right () {read})",
+                SECONDS,
+                ((None, OK), (limit("exporter_data_stale:window_seconds"), WARNING)),
+                "color-text",
+                decimals=0,
+                width=100,
+            ),
+            Column(
                 "Not waited for, 24 h",
                 "sum by (collector) (increase(trainvitals_collector_timeouts_total{@host}[24h]))",
                 decimals=0,
-                width=140,
+                width=160,
             ),
             Column(
                 "Left out",
@@ -198,43 +191,7 @@ def _list_failures() -> Panel:
         ),
         sort_by="Fails",
         empty=_GONE,
-        width=12,
         height=10,
-    )
-
-
-def _draw_scrape() -> Panel:
-    return timeseries(
-        "Time of a scrape",
-        About(
-            "How long Prometheus waits for the whole page.",
-            "some hundredths of a second.",
-            "see beside it which collector takes so long, and whether the machine is overloaded.",
-            alerts=("ExporterScrapeSlow",),
-        ),
-        over_time(_of_the_exporter("scrape_duration_seconds{@host}"), "scrape"),
-        unit=SECONDS,
-        steps=((None, OK), (limit("exporter_scrape_slow:duration_seconds"), WARNING)),
-        least=0,
-        empty="Prometheus does not know this machine",
-    )
-
-
-def _draw_durations() -> Panel:
-    return timeseries(
-        "Time of the collectors",
-        About(
-            "How long each collector's latest reading took, the ten slowest.",
-            "milliseconds.",
-            "one that takes much longer than before waits for a driver, an engine or a file server.",
-        ),
-        over_time(
-            "topk(10, trainvitals_collector_duration_seconds{@host})",
-            "{{collector}}",
-        ),
-        unit=SECONDS,
-        least=0,
-        empty=_GONE,
     )
 
 
@@ -252,55 +209,25 @@ def _draw_samples() -> Panel:
         steps=((None, OK), (limit("exporter_cardinality_high:samples"), WARNING)),
         least=0,
         empty="Prometheus does not know this machine",
+        width=12,
     )
 
 
-def _draw_cpu() -> Panel:
+def _draw_cost() -> Panel:
     return timeseries(
-        "CPU of the exporter",
+        "Cost of the exporter",
         About(
-            "Cores that the exporter and its driver readers use.",
-            "below a hundredth of a core.",
+            "Cores that the exporter and its driver readers use, and on the right their memory.",
+            "below a hundredth of a core, and some tens of MB, flat.",
             "report it, with the time of the collectors.",
         ),
         over_time(
-            _of_the_exporter("rate(process_cpu_seconds_total{@host}[$__rate_interval])"), "cores"
+            _of_the_exporter("rate(process_cpu_seconds_total{@host}[$__rate_interval])"), "CPU"
         ),
+        over_time(_of_the_exporter("process_resident_memory_bytes{@host}"), "memory"),
         unit=CORES,
         least=0,
+        overrides=(put_right("memory", BYTES),),
         empty=_GONE,
-    )
-
-
-def _draw_memory() -> Panel:
-    return timeseries(
-        "Memory of the exporter",
-        About(
-            "Memory that the exporter and its driver readers hold.",
-            "some tens of MB, flat.",
-            "report what grows without end.",
-        ),
-        over_time(_of_the_exporter("process_resident_memory_bytes{@host}"), "resident"),
-        unit=BYTES,
-        least=0,
-        empty=_GONE,
-    )
-
-
-def _draw_files() -> Panel:
-    counts = {
-        "files open": _of_the_exporter("process_open_fds{@host}"),
-        "threads": _of_the_exporter("process_threads{@host}"),
-    }
-    return timeseries(
-        "Files and threads of the exporter",
-        About(
-            "File descriptors that it has open, and threads that it has.",
-            "flat.",
-            "report what grows without end.",
-        ),
-        over_time(name_series("what", counts), "{{what}}"),
-        unit=COUNT,
-        least=0,
-        empty=_GONE,
+        width=12,
     )

@@ -1,23 +1,16 @@
-"""What the board of hosts says of file systems: how full they are and when they will be full."""
+"""File systems on the board of hosts: how full they are, and when they will be full."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from grafana.build.fields import Steps
 from grafana.build.layout import Row
 from grafana.build.limits import limit
 from grafana.build.palette import BYTES, CRITICAL, INFORMATION, OK, RATIO, SECONDS, WARNING, State
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    Steps,
-    state_timeline,
-    table,
-    timeseries,
-)
+from grafana.build.panels import About, Panel, state_timeline, timeseries
 from grafana.build.queries import over_time
+from grafana.build.tables import Column, Key, table
 
 WRITABLE: Final = State(1, "writable", OK)
 READ_ONLY: Final = State(2, "read-only", INFORMATION)
@@ -45,7 +38,7 @@ _INODES: Final = f"""
 
 
 def find_time_left() -> str:
-    """Write a query for the seconds until each disk is full that has been filling for 2 hours."""
+    """Return a query for the seconds until each disk is full that has been filling for 2 hours."""
     return f"""
         instance:disk_avail:bytes{{@host}}
           / on ({_PLACE}) abs(deriv(instance:disk_avail:bytes{{@host}}[2h]) < 0)
@@ -54,8 +47,7 @@ def find_time_left() -> str:
     """
 
 
-def list_file_systems() -> Panel:
-    """Give the table of file systems."""
+def _list_file_systems() -> Panel:
     state = f"""
         {HANGS.number} + max by ({_PLACE}) (host_filesystem_responding{{@host}} == 0)
         or {TURNED.number} * max by ({_PLACE}) (host_filesystem_readonly{{@host}}
@@ -71,7 +63,8 @@ def list_file_systems() -> Panel:
             "writable, but for data sets that are meant to be read-only, and below the limit that "
             "colours the bar.",
             "delete old checkpoints and caches; one that does not answer hangs whoever touches it, so "
-            "look at its server.",
+            "look at its server; where files are too many, pack or delete small ones.",
+            alerts=("HostInodesLow",),
         ),
         keys=(
             Key("mountpoint", "Mounted at"),
@@ -116,15 +109,10 @@ def list_file_systems() -> Panel:
     )
 
 
-def write_file_systems() -> Row:
-    """Give the closed row of how file systems fill."""
-    panels = (_draw_used(), _draw_left(), _draw_forecast(), _draw_inodes(), _show_states())
-    return Row("File systems over time", panels, is_collapsed=True)
-
-
-def _draw_used() -> Panel:
+def draw_used() -> Panel:
+    """Return the graph of how full file systems are."""
     return timeseries(
-        "Used",
+        "File systems, used",
         About(
             "Share of each file system that is used, the ten fullest.",
             "below the line; for small ones and shared memory the line is the only limit.",
@@ -137,8 +125,13 @@ def _draw_used() -> Panel:
         least=0,
         most=1,
         empty=_NO_DISK,
-        width=12,
     )
+
+
+def write_file_systems() -> Row:
+    """Return the closed row of file systems."""
+    panels = (_list_file_systems(), _draw_left(), _draw_forecast(), _show_states())
+    return Row("File systems", panels, is_collapsed=True)
 
 
 def _draw_left() -> Panel:
@@ -191,25 +184,6 @@ def _draw_forecast() -> Panel:
         most=1,
         calcs=("lastNotNull", "min"),
         empty=_NO_DISK,
-        width=12,
-    )
-
-
-def _draw_inodes() -> Panel:
-    return timeseries(
-        "Inodes used",
-        About(
-            "Share of the files that each file system can hold, the ten fullest.",
-            "below the line.",
-            "look for folders with very many small files, and pack or delete them.",
-            alerts=("HostInodesLow",),
-        ),
-        over_time(f"topk(10, {_INODES})", "{{mountpoint}}"),
-        unit=RATIO,
-        steps=_FEW_INODES,
-        least=0,
-        most=1,
-        empty="No file system here counts its files",
         width=12,
     )
 

@@ -1,4 +1,4 @@
-"""Rows of the board of hosts about its network."""
+"""The row of the board of hosts about its network."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from typing import Final
 
 from grafana.build.layout import Row
 from grafana.build.limits import limit
-from grafana.build.palette import BYTES_PER_SECOND, OK, PER_SECOND, RATIO, UNKNOWN, WARNING, State
+from grafana.build.palette import (
+    BYTES_PER_SECOND,
+    OK,
+    RATIO,
+    UNKNOWN,
+    WARNING,
+    State,
+)
 from grafana.build.panels import About, Panel, state_timeline, timeseries
 from grafana.build.queries import over_time
 
-_NO_LINK: Final = "No interface here tells"
+_NO_LINK: Final = "No interface here reports it"
 
 
 def write_network() -> Row:
-    """Give the row of the network."""
-    return Row("Network", (_draw_traffic(), _draw_errors()))
-
-
-def write_network_details() -> Row:
-    """Give the closed row."""
-    panels = (_draw_share(), _draw_dropped(), _draw_packets(), _show_links())
-    return Row("More of the network", panels, is_collapsed=True)
+    """Return the closed row of the network."""
+    panels = (_draw_traffic(), _draw_share(), _draw_lost(), _show_links())
+    return Row("Network", panels, is_collapsed=True)
 
 
 def _draw_traffic() -> Panel:
@@ -30,7 +32,7 @@ def _draw_traffic() -> Panel:
         About(
             "What each interface receives and sends, the busiest ones.",
             "as much as the ranks exchange and the dataset needs, below the speed of the link.",
-            "see below how near it is to the link's speed.",
+            "see beside it how near it is to the link's speed.",
         ),
         over_time(
             "topk(16, rate(host_network_bytes_total{@host}[$__rate_interval]))",
@@ -43,22 +45,25 @@ def _draw_traffic() -> Panel:
     )
 
 
-def _draw_errors() -> Panel:
+def _draw_lost() -> Panel:
+    packets = "rate(host_network_packets_total{@host}[$__rate_interval])"
     errors = "rate(host_network_errors_total{@host}[$__rate_interval])"
+    dropped = "rate(host_network_dropped_total{@host}[$__rate_interval])"
     return timeseries(
-        "Packets damaged",
+        "Packets damaged and dropped",
         About(
-            "Share of packets that were damaged or not sent, the ten worst interfaces.",
-            "0 %; the alert also wants more than "
-            f"{limit('host_network_errors:errors_per_second'):g} in a second.",
-            "look at the cable, the transceiver and the switch port: ethtool -S, ip -s link show.",
+            "Share of packets that were damaged or not sent, and that were thrown away, the worst "
+            "interfaces.",
+            "0 %, or a few dropped of protocols that are not used here; the alert wants more than "
+            f"{limit('host_network_errors:errors_per_second'):g} damaged in a second.",
+            "damaged: look at the cable, the transceiver and the switch port with ethtool -S; dropped "
+            "with the traffic: a ring buffer is too small or a core too slow.",
             alerts=("HostNetworkErrors",),
         ),
         over_time(
-            f"topk(10, {errors} / ({errors}"
-            " + rate(host_network_packets_total{@host}[$__rate_interval]) > 0))",
-            "{{device}} {{direction}}",
+            f"topk(8, {errors} / ({errors} + {packets} > 0))", "{{device}} {{direction}} damaged"
         ),
+        over_time(f"topk(8, {dropped} / ({packets} > 0))", "{{device}} {{direction}} dropped"),
         unit=RATIO,
         steps=((None, OK), (limit("host_network_errors:errors_ratio"), WARNING)),
         least=0,
@@ -69,7 +74,7 @@ def _draw_errors() -> Panel:
 
 def _draw_share() -> Panel:
     return timeseries(
-        "Traffic of the link's speed",
+        "Traffic by the link's speed",
         About(
             "Share of its speed that each link carries, the busiest ones.",
             "well below 100 %.",
@@ -85,43 +90,8 @@ def _draw_share() -> Panel:
         unit=RATIO,
         least=0,
         most=1,
-        empty="No link here tells its speed",
-    )
-
-
-def _draw_dropped() -> Panel:
-    return timeseries(
-        "Packets dropped",
-        About(
-            "Packets that were thrown away in a second, the worst interfaces.",
-            "0, or a few of protocols that nobody here speaks.",
-            "a number that grows with the traffic is a ring buffer or a core that is too slow.",
-        ),
-        over_time(
-            "topk(16, rate(host_network_dropped_total{@host}[$__rate_interval]))",
-            "{{device}} {{direction}}",
-        ),
-        unit=PER_SECOND,
-        least=0,
-        empty=_NO_LINK,
-    )
-
-
-def _draw_packets() -> Panel:
-    return timeseries(
-        "Packets",
-        About(
-            "Packets that each interface receives and sends in a second, the busiest ones.",
-            "follows the traffic.",
-            "many packets and little traffic are small messages: use larger buckets.",
-        ),
-        over_time(
-            "topk(16, rate(host_network_packets_total{@host}[$__rate_interval]))",
-            "{{device}} {{direction}}",
-        ),
-        unit=PER_SECOND,
-        least=0,
-        empty=_NO_LINK,
+        empty="No link here reports its speed, as in most virtual machines",
+        width=12,
     )
 
 
@@ -136,4 +106,6 @@ def _show_links() -> Panel:
         over_time("bottomk(20, host_network_up{@host})", "{{device}}"),
         states=(State(1, "up", OK), State(0, "down", UNKNOWN)),
         empty=_NO_LINK,
+        width=12,
+        height=8,
     )

@@ -1,45 +1,39 @@
-"""Open rows of the board of hosts: each resource's use beside the waits for it."""
+"""Closed rows of the board of hosts about its cores and its memory."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from grafana.build.layout import Row
+from grafana.build.layout import Row, link_to
 from grafana.build.limits import limit
 from grafana.build.palette import (
     BYTES,
     BYTES_PER_SECOND,
     COUNT,
-    CRITICAL,
+    HERTZ,
     OK,
     RATIO,
     SERIES,
     UNKNOWN,
     WARNING,
 )
-from grafana.build.panels import About, Panel, Steps, colour_series, timeseries
-from grafana.build.queries import name_series, over_time
+from grafana.build.panels import About, Panel, colour_series, put_right, timeseries
+from grafana.build.parts import CONTAINERS
+from grafana.build.queries import find_rise, name_series, over_time
 
 _GONE: Final = "The host does not answer"
-_NO_PRESSURE: Final = "This kernel does not tell (PSI)"
-_LEVELS: Final = {"some": "some tasks", "full": "all tasks"}
 
 
 def write_cpu() -> Row:
-    """Give the row of the cores."""
-    return Row("CPU", (_draw_modes(), _draw_load(), _draw_pressure("cpu", "cores", ())))
+    """Return the row of the cores."""
+    panels = (_draw_modes(), _draw_tasks(), _draw_cores(), _draw_frequency())
+    return Row("CPU", panels, is_collapsed=True)
 
 
 def write_memory() -> Row:
-    """Give the row of memory and swap."""
-    steps = ((None, OK), (limit("host_memory_pressure:stalled_ratio"), CRITICAL))
-    waits = _draw_pressure("memory", "memory", steps, alerts=("HostMemoryPressure",))
-    return Row("Memory", (_draw_parts(), _draw_used(), waits, _draw_swap()))
-
-
-def write_disks() -> Row:
-    """Give the row of the disks."""
-    return Row("Disks", (_draw_throughput(), _draw_busy(), _draw_io_waits()))
+    """Return the row of memory, swap and shared memory."""
+    panels = (_draw_parts(), _draw_swap(), _draw_shared(), _draw_oom_kills())
+    return Row("Memory", panels, is_collapsed=True)
 
 
 def _draw_modes() -> Panel:
@@ -64,84 +58,91 @@ def _draw_modes() -> Panel:
         most=1,
         is_stacked=True,
         empty=_GONE,
+        width=12,
     )
 
 
-def _draw_load() -> Panel:
+def _draw_tasks() -> Panel:
     cores = 'on (job, instance) (host_cpu_cores{@host, kind="logical"} > 0)'
+    tasks = {
+        "load, 1 min": "host_load1{@host}",
+        "run or could": "host_processes_running{@host}",
+        "wait for disks": "host_processes_blocked{@host}",
+    }
+    of_each = {what: f"({expr} / {cores})" for what, expr in tasks.items()}
     return timeseries(
-        "Load and run queue of each core",
+        "Load and tasks of each core",
         About(
-            "Tasks that ran or wanted to, in the mean of a minute, and tasks that could run at the "
-            "moment, for each core.",
-            "below 1.",
-            "above it tasks wait for cores: use fewer data loader workers, or fewer threads in each.",
+            "Tasks for each core: those that run, could or wait for disks in the mean of a minute, those "
+            "that run or could at the moment, and those that wait for a disk or a file server.",
+            "below 1, and few that wait for disks.",
+            "above it tasks wait for cores: use fewer data loader workers, or fewer threads in each; "
+            "tasks that wait for disks for hours hang on a file system that does not answer.",
         ),
-        over_time(
-            name_series(
-                "what",
-                {
-                    "load, 1 min": f"(host_load1{{@host}} / {cores})",
-                    "run queue": f"(host_processes_running{{@host}} / {cores})",
-                },
-            ),
-            "{{what}}",
-        ),
+        over_time(name_series("what", of_each), "{{what}}"),
         unit=COUNT,
         least=0,
         empty=_GONE,
+        width=12,
     )
 
 
-def _draw_pressure(
-    resource: str, words: str, steps: Steps, *, alerts: tuple[str, ...] = ()
-) -> Panel:
+def _draw_cores() -> Panel:
     return timeseries(
-        f"Waits for {words}",
+        "Busiest cores",
         About(
-            f"Share of the time for which some tasks, or all that had work, waited for {words}.",
-            "near 0 %; a few percent for some tasks do no harm.",
-            "where all tasks wait the machine stands still: end or move what takes the most.",
-            alerts=alerts,
+            "Share of the time for which each core was busy, the ten busiest.",
+            "data loader workers fill a core each.",
+            "one core at 100 % and the others idle: the training loop itself is the limit.",
         ),
         over_time(
-            name_series(
-                "who",
-                {
-                    who: "rate(host_pressure_stalled_seconds_total{"
-                    f'@host, resource="{resource}", level="{level}"}}[$__rate_interval])'
-                    for level, who in _LEVELS.items()
-                },
-            ),
-            "{{who}}",
+            "topk(10, rate(host_cpu_core_busy_seconds_total{@host}[$__rate_interval]))",
+            "core {{cpu}}",
         ),
         unit=RATIO,
-        steps=steps,
         least=0,
         most=1,
-        empty=_NO_PRESSURE,
-        width=8 if resource == "cpu" else 6,
+        empty=_GONE,
+        width=12,
+    )
+
+
+def _draw_frequency() -> Panel:
+    return timeseries(
+        "Clock of the cores",
+        About(
+            "How fast the slowest and the fastest core run, and the mean.",
+            "near the fastest that the processor can do, under load.",
+            "a clock that sinks under load is heat, or a governor that saves power.",
+        ),
+        over_time("host_cpu_frequency_hertz{@host}", "{{statistic}}"),
+        unit=HERTZ,
+        least=0,
+        empty="This host does not report it, like most virtual machines",
+        width=12,
     )
 
 
 def _draw_parts() -> Panel:
     parts = {
-        "programs": "(memory_total_bytes{@host} - memory_free_bytes{@host}"
-        " - memory_buffers_bytes{@host} - memory_cached_bytes{@host})",
+        "programs": "clamp_min(memory_total_bytes{@host} - memory_free_bytes{@host}"
+        " - memory_buffers_bytes{@host} - memory_cached_bytes{@host}, 0)",
         "shared": "memory_shared_bytes{@host}",
-        "files": "(memory_cached_bytes{@host} - memory_shared_bytes{@host})",
+        "files": "clamp_min(memory_cached_bytes{@host} - memory_shared_bytes{@host}"
+        " - memory_dirty_bytes{@host}, 0)",
+        "not yet written": "memory_dirty_bytes{@host}",
         "buffers": "memory_buffers_bytes{@host}",
         "free": "memory_free_bytes{@host}",
     }
-    colours = (SERIES[0], SERIES[3], SERIES[2], SERIES[4], UNKNOWN)
+    colours = (SERIES[0], SERIES[3], SERIES[2], SERIES[1], SERIES[4], UNKNOWN)
     return timeseries(
         "What memory holds",
         About(
-            "Memory of programs and of the kernel, shared memory such as /dev/shm, cached files, "
-            "cached blocks, and what nothing uses.",
+            "Memory of programs and of the kernel, shared memory such as /dev/shm, cached files, what of "
+            "them has yet to be written to disk, cached blocks, and what nothing uses.",
             "little is free: what programs leave caches files, and is given back when it is needed.",
             "programs that grow without end leak; shared memory that stays after a run was left in "
-            "/dev/shm.",
+            "/dev/shm; files smaller than the dataset are read again in each epoch: pack the data.",
         ),
         over_time(name_series("part", parts), "{{part}}"),
         unit=BYTES,
@@ -152,117 +153,80 @@ def _draw_parts() -> Panel:
             colour_series(f"^{part}$", colour) for part, colour in zip(parts, colours, strict=True)
         ),
         empty=_GONE,
-        width=6,
-    )
-
-
-def _draw_used() -> Panel:
-    return timeseries(
-        "Memory used",
-        About(
-            "Share of memory that programs hold and cannot be had without swapping.",
-            "below the line.",
-            "find the process that grows (ps aux --sort=-rss), and data loader workers that each hold "
-            "a copy of the dataset.",
-            alerts=("HostHighMemoryUsage",),
-        ),
-        over_time("instance:memory_used:ratio{@host}", "used"),
-        unit=RATIO,
-        steps=((None, OK), (limit("host_high_memory_usage:used_ratio"), WARNING)),
-        least=0,
-        most=1,
-        calcs=("lastNotNull", "max"),
-        empty=_GONE,
-        width=6,
+        width=12,
     )
 
 
 def _draw_swap() -> Panel:
+    traffic = {
+        "read back": "rate(host_swap_in_bytes_total{@host}[$__rate_interval])",
+        "written": "rate(host_swap_out_bytes_total{@host}[$__rate_interval])",
+    }
+    there_is = "and on (job, instance) host_swap_total_bytes{@host} > 0"
     return timeseries(
-        "Swap traffic",
+        "Swap",
         About(
-            "What is read back from swap, and what is written to it.",
-            "near 0; one of both alone is memory that is put away or fetched once.",
+            "What is read back from swap and written to it; on the right how much of it is in use.",
+            "near 0, however much is in use; one of both alone is memory put away or fetched once.",
             "both above the line: what is in use does not fit, so use fewer workers or a smaller cache.",
             alerts=("HostSwapping",),
         ),
-        over_time(
-            name_series(
-                "direction",
-                {
-                    "in": "rate(host_swap_in_bytes_total{@host}[$__rate_interval])",
-                    "out": "rate(host_swap_out_bytes_total{@host}[$__rate_interval])",
-                },
-            ),
-            "{{direction}}",
-        ),
+        over_time(f"({name_series('direction', traffic)}) {there_is}", "{{direction}}"),
+        over_time(f"host_swap_used_bytes{{@host}} {there_is}", "in use"),
         unit=BYTES_PER_SECOND,
         steps=((None, OK), (limit("host_swapping:bytes_per_second"), WARNING)),
         least=0,
         calcs=("lastNotNull", "max"),
-        empty="This kernel has no swap",
-        width=6,
+        overrides=(put_right("in use", BYTES),),
+        empty="No swap here, and none is needed; `mkswap` and `swapon` add some",
+        width=12,
     )
 
 
-def _draw_throughput() -> Panel:
+def _draw_shared() -> Panel:
     return timeseries(
-        "Throughput",
+        "Shared memory used",
         About(
-            "What is read from and written to each disk, the busiest ones; disks made of others, as "
-            "dm-0, are shown beside them.",
-            "reads of a data set are even, checkpoints are short bursts of writing.",
-            "compare it with what the disk can do: fio, or its data sheet.",
+            "Share of /dev/shm that is used: data loader workers hand batches over in it.",
+            "below the line.",
+            "delete what dead runs left there, use fewer workers, or enlarge it; workers die with a "
+            "bus error when it is full.",
+            alerts=("HostSharedMemoryLow",),
         ),
         over_time(
-            "topk(8, rate(host_disk_read_bytes_total{@host}[$__rate_interval]))", "{{device}} read"
-        ),
-        over_time(
-            "topk(8, rate(host_disk_written_bytes_total{@host}[$__rate_interval]))",
-            "{{device}} written",
-        ),
-        unit=BYTES_PER_SECOND,
-        least=0,
-        empty="No disk here tells",
-    )
-
-
-def _draw_busy() -> Panel:
-    return timeseries(
-        "Busy",
-        About(
-            "Share of the time for which each disk had requests in flight, the ten busiest.",
-            "any: an SSD that is busy all the time may still take more.",
-            "a hard disk near 100 % is full of work: read from a faster one, or pack the dataset.",
-        ),
-        over_time(
-            "topk(10, rate(host_disk_io_seconds_total{@host}[$__rate_interval]))", "{{device}}"
+            """
+            1 - host_filesystem_avail_bytes{@host, mountpoint="/dev/shm"}
+              / (host_filesystem_size_bytes{@host, mountpoint="/dev/shm"} > 0)
+            """,
+            "shared memory",
         ),
         unit=RATIO,
+        steps=((None, OK), (1 - limit("host_shared_memory_low:avail_ratio"), WARNING)),
         least=0,
         most=1,
-        empty="No disk here tells",
+        empty="No /dev/shm here: mount a tmpfs there for data loader workers",
+        width=12,
     )
 
 
-def _draw_io_waits() -> Panel:
-    pressure = 'rate(host_pressure_stalled_seconds_total{@host, resource="io", level="%s"}[$__rate_interval])'
-    waits = {who: pressure % level for level, who in _LEVELS.items()}
+def _draw_oom_kills() -> Panel:
+    watched = "trainvitals_build_info{@host}"
+    by_kernel = find_rise("host_kernel_oom_kills_total{@host}", since=watched)
     return timeseries(
-        "Waits for disks",
+        "OOM kills",
         About(
-            "Share of the time for which some tasks, or all that had work, waited for disks, and for "
-            "which cores were idle because of it.",
-            "below the line, while a run trains.",
-            "see which disk is busy, then cache or pack the dataset, or read it from a faster one.",
-            alerts=("HostIOBottleneck",),
+            "Processes that the kernel killed for want of memory, in each step of the graph: all of "
+            "them, and by what ran out where its log can be read.",
+            "none.",
+            "memcg is the limit of a container, host the machine: journalctl -k --grep='Killed process'.",
+            alerts=("HostOOMKill",),
         ),
-        over_time(
-            name_series("who", {**waits, "idle cores": "host_io_wait_ratio{@host}"}), "{{who}}"
-        ),
-        unit=RATIO,
-        steps=((None, OK), (limit("host_io_bottleneck:stalled_ratio"), WARNING)),
+        over_time(find_rise("host_oom_kills_total{@host}"), "all"),
+        over_time(by_kernel, "{{constraint}}"),
+        unit=COUNT,
         least=0,
-        most=1,
+        is_bars=True,
         empty=_GONE,
+        width=12,
+        link=link_to(CONTAINERS, "Open Containers & OOM", instance="${instance}"),
     )

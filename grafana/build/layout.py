@@ -1,7 +1,7 @@
 """Boards: panels in rows, with variables, annotations and links, as Grafana's classic JSON.
 
 Schema version 42, the last of the classic ones: Grafana reads later ones through its API only, not
-from files. A panel's number counts from the top, so it says nothing; people and tests name a panel
+from files. A panel's number counts from the top, so it has no meaning; people and tests name a panel
 by its row and title.
 """
 
@@ -14,12 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
-from grafana.build.panels import DATASOURCE, Json, Panel
+from grafana.build.fields import Json
+from grafana.build.panels import DATASOURCE, Panel
 from grafana.build.queries import Query, fill
 
 COLUMNS: Final = 24
 SCHEMA_VERSION: Final = 42
 FAMILY: Final = "trainvitals"  # the tag that all boards have
+
+# Grafana's page of the rule of the alert in a table's row; Prometheus gives it, so it has no uid.
+RULE: Final = "/alerting/${datasource:text}/${__data.fields.Alert:percentencode}/find"
 
 _FILLED: Final = re.compile(r"\$\{([^:}]+)\}")
 _ALL: Final[Json] = {"text": ["All"], "value": ["$__all"]}
@@ -32,7 +36,7 @@ class Row:
     Attributes:
         title: The heading.
         panels: From left to right, then on the next line.
-        is_collapsed: Whether it is closed, and asks nothing, until somebody opens it.
+        is_collapsed: Whether it is closed, and runs no queries, until it is opened.
     """
 
     title: str
@@ -47,11 +51,11 @@ class Variable:
     Attributes:
         name: How queries call it, without the dollar.
         label: How people call it.
-        query: What gives its values: `label_values(METRIC{MATCHERS}, LABEL)` or `query_result(…)`;
+        query: The query for its values: `label_values(METRIC{MATCHERS}, LABEL)` or `query_result(…)`;
             empty for a text that people type in.
         is_multiple: Whether more than one, or all, can be chosen.
         regex: What cuts the values out of a `query_result`.
-        sort: Grafana's number: 7 is natural, 0 as the query gives them.
+        sort: Grafana's number: 7 is natural, 0 as the query returns them.
         about: What it chooses.
     """
 
@@ -73,9 +77,9 @@ class Annotation:
         expr: PromQL.
         colour: Its colour.
         title: What it is called, with `{{label}}`.
-        text: What more it says, with `{{label}}`.
+        text: Its text, with `{{label}}`.
         is_moment: Whether the query's value is a time, in milliseconds since 1970.
-        is_enabled: Whether it is drawn before somebody asks.
+        is_enabled: Whether it is drawn before anybody asks: only what can never cover the curves.
     """
 
     name: str
@@ -84,7 +88,7 @@ class Annotation:
     title: str
     text: str
     is_moment: bool = False
-    is_enabled: bool = True
+    is_enabled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class Board:
         annotations: What is drawn over graphs.
         rows: Its rows.
         since: Where the time range begins.
-        refresh: How often it asks anew.
+        refresh: How often it refreshes.
     """
 
     uid: str
@@ -112,23 +116,34 @@ class Board:
     refresh: str = "30s"
     tags: tuple[str, ...] = field(default=(FAMILY,))
 
+    @property
+    def name(self) -> str:
+        """Its title without that of the family."""
+        return self.title.rpartition(" / ")[2]
 
-def write_board(board: Board) -> str:
-    """Write a board as the file that Grafana reads: sorted keys, a line for each value."""
-    return json.dumps(describe_board(board), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+def write_board(board: Board, family: Sequence[Board] = ()) -> str:
+    """Return a board as the file that Grafana reads: sorted keys, a line for each value.
+
+    Args:
+        board: The board.
+        family: The boards to which it has links at the top, itself left out.
+    """
+    described = describe_board(board, family)
+    return json.dumps(described, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def describe_board(board: Board) -> Json:
-    """Give a board as Grafana's JSON."""
+def describe_board(board: Board, family: Sequence[Board] = ()) -> Json:
+    """Return a board as Grafana's JSON."""
+    others = [other for other in family if other.uid != board.uid]
     return {
         "annotations": {"list": [_BUILT_IN, *(_write_annotation(a) for a in board.annotations)]},
         "description": board.question,
         "editable": False,
         "fiscalYearStartMonth": 0,
         "graphTooltip": 1,
-        "links": [_FAMILY_LINK],
+        "links": [_write_link(board, other) for other in others],
         "panels": list(_place_rows(board.rows)),
-        "preload": False,
         "refresh": board.refresh,
         "schemaVersion": SCHEMA_VERSION,
         "tags": list(board.tags),
@@ -154,7 +169,7 @@ def link_to(uid: str, title: str, **variables: str) -> Json:
 
 
 def write_address(uid: str, **variables: str) -> str:
-    """Write the address of a board, relative to Grafana's own, for a link of a panel or a cell.
+    """Return the address of a board, relative to Grafana's own, for a link of a panel or a cell.
 
     Left to itself Grafana escapes what an address cannot have, but not what has a meaning in it: a
     run called `a&b` or `c#1` would be cut.
@@ -175,18 +190,6 @@ _BUILT_IN: Final[Json] = {
     "name": "Annotations & Alerts",
     "type": "dashboard",
 }
-_FAMILY_LINK: Final[Json] = {
-    "asDropdown": True,
-    "icon": "external link",
-    "includeVars": True,
-    "keepTime": True,
-    "tags": [FAMILY],
-    "targetBlank": False,
-    "title": "Vitals",
-    "tooltip": "The other boards, with what is chosen here",
-    "type": "dashboards",
-    "url": "",
-}
 _SOURCE: Final[Json] = {
     "current": {},
     "hide": 0,
@@ -201,6 +204,34 @@ _SOURCE: Final[Json] = {
     "skipUrlSync": False,
     "type": "datasource",
 }
+
+
+def _write_link(board: Board, other: Board) -> Json:
+    """Return the link from a board to another, with what is chosen that the other can take.
+
+    A menu of Grafana's own would carry everything: `All` to a board of one host, which then says that
+    the host `$__all` does not answer.
+    """
+    chosen = {variable.name: variable for variable in board.variables}
+    taken = [
+        f"${{{variable.name}:queryparam}}"
+        for variable in other.variables
+        if variable.name in chosen
+        and (variable.is_multiple or not chosen[variable.name].is_multiple)
+    ]
+    query = "&".join(["${datasource:queryparam}", *taken, "${__url_time_range}"])
+    return {
+        "asDropdown": False,
+        "icon": "dashboard",
+        "includeVars": False,
+        "keepTime": False,
+        "tags": [],
+        "targetBlank": False,
+        "title": other.name,
+        "tooltip": other.question,
+        "type": "link",
+        "url": f"/d/{other.uid}?{query}",
+    }
 
 
 def _write_variable(variable: Variable) -> Json:
@@ -218,7 +249,11 @@ def _write_variable(variable: Variable) -> Json:
         "multi": variable.is_multiple,
         "name": variable.name,
         "options": [],
-        "query": {"qryType": 3 if query.startswith("query_result") else 1, "query": query},
+        "query": {
+            "qryType": 3 if query.startswith("query_result") else 1,
+            "query": query,
+            "refId": f"{variable.name}-values",
+        },
         "refresh": 2,
         "regex": variable.regex,
         "skipUrlSync": False,
@@ -258,7 +293,7 @@ def _write_annotation(annotation: Annotation) -> Json:
 
 
 def _place_rows(rows: Sequence[Row]) -> Iterable[Json]:
-    """Give rows and panels their numbers and places, from top to bottom."""
+    """Return rows and panels their numbers and places, from top to bottom."""
     number, top = 0, 0
     for row in rows:
         number += 1

@@ -1,4 +1,4 @@
-"""The numbers that alerts compare with, read from the file in which they stand.
+"""The numbers that alerts compare with, read from `thresholds.yml`.
 
 `prometheus/rules/thresholds.yml` has a rule for each: `record: threshold:<alert>:<name>` and
 `expr: vector(<number>)`. A panel draws its lines where alerts begin, so it asks here.
@@ -6,34 +6,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 
-import yaml
+from trainvitals.verdicts.thresholds import read_thresholds
 
 THRESHOLDS = Path(__file__).resolve().parents[2] / "prometheus/rules/thresholds.yml"
-
-_PREFIX = "threshold:"
-_CONSTANT = re.compile(r"vector\(([-+.\de]+)\)")
 
 
 @cache
 def read_limits(path: Path = THRESHOLDS) -> Mapping[str, float]:
-    """Give every threshold by its name without `threshold:`, as `high_memory_usage:ratio`."""
-    groups = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
-    found = {}
-    for rule in (rule for group in groups for rule in group["rules"]):
-        constant = _CONSTANT.fullmatch(rule["expr"])
-        if constant is not None:
-            found[rule["record"].removeprefix(_PREFIX)] = float(constant[1])
-    return MappingProxyType(found)
+    """Return every threshold by its name without `threshold:`, as `high_memory_usage:ratio`."""
+    return read_thresholds(path)
 
 
 def limit(name: str) -> float:
-    """Give the number that an alert compares with.
+    """Return the number that an alert compares with.
 
     Raises:
         KeyError: There is no such threshold.

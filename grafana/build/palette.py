@@ -9,7 +9,11 @@ from types import MappingProxyType
 # One meaning each.
 OK, WARNING, CRITICAL, INFORMATION, UNKNOWN = "green", "orange", "red", "blue", "#808080"
 
-# Okabe and Ito's colours, which can be told apart by people who are colour-blind; black and yellow,
+# Of figures and words that are in order: only trouble is coloured there. Timelines, whose bands
+# need a colour, have OK.
+CALM = "text"
+
+# Okabe and Ito's colours, which colour-blind people can distinguish; black and yellow,
 # which a dark or a light page swallows, are grey and ochre.
 SERIES = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
@@ -22,21 +26,23 @@ WATT_HOURS = "watth"
 SINCE = "dateTimeFromNow"  # of milliseconds since 1970
 SAMPLES_PER_SECOND, TOKENS_PER_SECOND = "suffix:samples/s", "suffix:tokens/s"
 CORES = "suffix:cores"
-PER_SECOND = "cps"
+PACKETS_PER_SECOND, REQUESTS_PER_SECOND = "pps", "reqps"
+SCIENTIFIC = "sci"
+TEXT = "string"  # of labels: a name such as 0013 or 1e3 stays as it is
 WHOLE = "locale"  # 25,120 rather than 25.1 K
 TIMES = "suffix:\N{MULTIPLICATION SIGN}"
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What something may be in: the number that stands for it, its text and its colour."""
+    """A state: its number, its text and its colour."""
 
     number: int
     text: str
     colour: str
 
 
-# By the value of the label that tells the state. Numbers rise with how bad it is, so that the
+# By the value of the label with the state. Numbers rise with how bad it is, so that the
 # greatest of several is the worst; Prometheus records them (`run:rank_state:number`).
 PHASES: Mapping[str, State] = MappingProxyType(
     {
@@ -52,7 +58,7 @@ ENDED = State(2, "ended", UNKNOWN)
 STALLED = State(31, "stalled", WARNING)
 DIED = State(33, "died", CRITICAL)
 
-# Of an accelerator, by the state that `accelerator_state` tells.
+# Of an accelerator, by the state in `accelerator_state`.
 DEVICE_STATES: Mapping[str, State] = MappingProxyType(
     {
         "ok": State(1, "ok", OK),
@@ -64,7 +70,7 @@ DEVICE_STATES: Mapping[str, State] = MappingProxyType(
     }
 )
 
-# What slows an accelerator down, the worst first: several may hold at once, and the first is told.
+# What slows an accelerator down, the worst first: several may hold at once, and the first is shown.
 FULL_SPEED = State(1, "full speed", OK)
 THROTTLES: Mapping[str, State] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
 """Panels: a function for each kind, with the house's look.
 
-Every panel says three things under its title: what it shows, what is normal, what to do when it is
-not; then which alerts it is the home of and which metrics it asks. A panel that finds nothing says
+Every panel has three things under its title: what it shows, what is normal, what to do when it is
+not; then which alerts it is the home of and which metrics it asks. A panel without data shows
 why. Whatever a function here takes in `defaults`, `options` or `overrides` is Grafana's JSON.
 """
 
@@ -9,24 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from grafana.build.palette import COUNT, OK, SERIES, UNKNOWN, State
-from grafana.build.queries import Query, fill, find_metrics
-
-Json = dict[str, Any]
-Steps = Sequence[tuple[float | None, str]]
+from grafana.build.fields import (
+    NOTHING_IS_GREY,
+    SAY_NOTHING,
+    Json,
+    Steps,
+    calm_states,
+    calm_steps,
+    write_defaults,
+)
+from grafana.build.palette import (
+    BYTES,
+    BYTES_PER_SECOND,
+    COUNT,
+    OK,
+    RATIO,
+    SCIENTIFIC,
+    SECONDS,
+    SERIES,
+    UNKNOWN,
+    State,
+)
+from grafana.build.queries import Query, count_series, find_metrics
+from grafana.build.sizes import count_legend_rows
 
 DATASOURCE: Final[Mapping[str, str]] = {"type": "prometheus", "uid": "${datasource}"}
 
 # What Grafana heads a legend's column with, by calculation.
 _COLUMNS: Final[Mapping[str, str]] = {"lastNotNull": "Last *", "max": "Max", "sum": "Total"}
-_TOOLTIP: Final[Json] = {"mode": "multi", "sort": "desc", "hideZeros": False}
-# Without this Grafana gives a value that is not there the colour of the lowest step: green.
-_NOTHING_IS_GREY: Final[Json] = {
-    "options": {"match": "null", "result": {"color": UNKNOWN, "index": 99}},
-    "type": "special",
+_TOOLTIP: Final[Json] = {"mode": "multi", "sort": "desc"}
+# Of units that Grafana writes with all their digits otherwise.
+_DECIMALS: Final[Mapping[str, int]] = {SCIENTIFIC: 2}
+# Where an axis ends while all values are 0; Grafana's own choice is 100, 10,000 % for a ratio.
+_SOFT_MOST: Final[Mapping[str, float]] = {
+    BYTES: 2**20,
+    BYTES_PER_SECOND: 1000,
+    RATIO: 0.01,
+    SECONDS: 0.001,
 }
+# Panels of fewer columns have no room for a legend beside the graph, or for one value in it.
+_BESIDE, _ALL_VALUES = 8, 12
 _NO_LEGEND: Final[Json] = {
     "calcs": [],
     "displayMode": "list",
@@ -37,7 +61,7 @@ _NO_LEGEND: Final[Json] = {
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What stands under a panel's title.
+    """The text under a panel's title.
 
     Attributes:
         shows: What it shows.
@@ -67,7 +91,7 @@ class Panel:
     Attributes:
         kind: Grafana's name of the panel's type.
         title: Its title; with its row, how people and tests name it.
-        about: What stands under its title.
+        about: The text under its title.
         queries: What it asks.
         width: In columns; a board has 24.
         height: In units of 30 pixels.
@@ -97,54 +121,6 @@ class Panel:
         return tuple(dict.fromkeys(named))
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table: a value that is asked for.
-
-    Attributes:
-        title: Its head.
-        expr: The query, grouped by the labels of the table's rows.
-        unit: Grafana's name of the unit.
-        steps: Where its colour changes; nothing is coloured when empty.
-        look: How a cell shows it: `auto`, `color-text`, `color-background` or `gauge`.
-        states: The texts of its numbers.
-        most: What fills a gauge.
-        decimals: How many digits after the point.
-        width: In pixels; 0 for its share of what is left.
-    """
-
-    title: str
-    expr: str
-    unit: str = COUNT
-    steps: Steps = ()
-    look: str = "auto"
-    states: tuple[State, ...] = ()
-    most: float | None = None
-    decimals: int | None = None
-    width: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A column of a table that is a label of its rows.
-
-    Attributes:
-        label: The label.
-        title: The column's head.
-        link: Where a click leads; empty for nowhere.
-        link_title: What the click does.
-        width: In pixels; 0 for its share of what is left.
-        colours: The colours of its texts.
-    """
-
-    label: str
-    title: str
-    link: str = ""
-    link_title: str = ""
-    width: int = 0
-    colours: Mapping[str, str] = field(default_factory=dict)
-
-
 def stat(
     title: str,
     about: About,
@@ -155,21 +131,23 @@ def stat(
     empty: str,
     width: int = 3,
     height: int = 4,
-    has_graph: bool = False,
     decimals: int | None = None,
     link: Json | None = None,
-    text_mode: str = "auto",
+    text_mode: str = "value",
 ) -> Panel:
-    """Make a panel of one large value; its colour is that of the step it is on."""
-    defaults = _write_defaults(unit, steps, states, empty, decimals=decimals)
+    """Return a panel of one large value, in the colour of its step or state if that is not OK.
+
+    Its query returns one series. With `value_and_name` as text mode the series' name is above it.
+    """
+    steps, states = calm_steps(steps), calm_states(states)
+    defaults = write_defaults(unit, steps, states, empty, decimals=decimals)
     defaults["color"] = {"mode": "thresholds"}
-    defaults["mappings"] = [*defaults["mappings"], _NOTHING_IS_GREY]
+    defaults["mappings"] = [*defaults["mappings"], NOTHING_IS_GREY]
     options = {
-        "colorMode": "background" if len(steps) > 1 or states else "value",
-        "graphMode": "area" if has_graph else "none",
+        "colorMode": "value",
+        "graphMode": "none",
         "justifyMode": "auto",
         "orientation": "auto",
-        "percentChangeColorMode": "standard",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "showPercentChange": False,
         "textMode": text_mode,
@@ -193,43 +171,38 @@ def timeseries(
     is_stacked: bool = False,
     is_logarithmic: bool = False,
     is_bars: bool = False,
-    calcs: Sequence[str] = ("lastNotNull", "mean", "max"),
+    calcs: Sequence[str] = (),
     overrides: Sequence[Json] = (),
     decimals: int | None = None,
     link: Json | None = None,
 ) -> Panel:
-    """Make a graph over time with a table of its figures as legend.
+    """Return a graph over time with a legend of all its series, as a table where there is room.
 
-    Where `steps` are given, each but the first is drawn as a dashed line. Bars count things, so they
-    have no digits after the point, though `increase` does.
+    Where `steps` are given, each but the first is drawn as a dashed line. Bars show how much
+    something rose in each step (see `queries.find_rise`), and their legend the sum; without `calcs`,
+    that of lines has the last value, the mean and the maximum.
     """
-    if is_bars and unit == COUNT and decimals is None:
-        decimals = 0
-    defaults = _write_defaults(unit, steps or ((None, OK),), (), empty, decimals=decimals)
+    count = count_series(queries)
+    if decimals is None:
+        decimals = 0 if is_bars and unit == COUNT else _DECIMALS.get(unit)
+    defaults = write_defaults(unit, steps or ((None, OK),), (), empty, decimals=decimals)
     defaults["color"] = {"mode": "palette-classic-by-name"}
     defaults["custom"] = _write_line(
         is_stacked=is_stacked,
         is_logarithmic=is_logarithmic,
         is_bars=is_bars,
         has_steps=bool(steps),
+        is_alone=count == 1,
     )
+    if least == 0 and most is None and not is_logarithmic:
+        defaults["custom"]["axisSoftMax"] = _find_soft_most(unit, steps)
     defaults |= {} if least is None else {"min": least}
     defaults |= {} if most is None else {"max": most}
     defaults |= {} if link is None else {"links": [link]}
-    options = {
-        "legend": {
-            "calcs": list(calcs),
-            "displayMode": "table",
-            "placement": "bottom",
-            "showLegend": True,
-            "sortBy": _COLUMNS[calcs[0]],
-            "sortDesc": True,
-        },
-        "tooltip": _TOOLTIP,
-    }
-    return Panel(
-        "timeseries", title, about, queries, width, height, defaults, options, tuple(overrides)
-    )
+    calcs = calcs or (("sum",) if is_bars else ("lastNotNull", "mean", "max"))
+    options = {"legend": _write_legend(calcs, count, width, height), "tooltip": _TOOLTIP}
+    fields = (SAY_NOTHING, *overrides)
+    return Panel("timeseries", title, about, queries, width, height, defaults, options, fields)
 
 
 def state_timeline(
@@ -242,9 +215,13 @@ def state_timeline(
     height: int = 6,
     link: Json | None = None,
 ) -> Panel:
-    """Make a band for each object that shows the states which it was in."""
-    defaults = _write_defaults(COUNT, ((None, OK),), states, empty)
-    defaults["color"] = {"mode": "thresholds"}
+    """Return a band for each object that shows the states which it was in.
+
+    With a colour mode that looks at thresholds, Grafana merges values by threshold and never reads
+    the mappings: every state would have one colour and one text.
+    """
+    defaults = write_defaults(COUNT, ((None, OK),), states, empty)
+    defaults["color"] = {"fixedColor": UNKNOWN, "mode": "fixed"}
     defaults["custom"] = {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False}
     defaults |= {} if link is None else {"links": [link]}
     options = {
@@ -255,68 +232,8 @@ def state_timeline(
         "showValue": "auto",
         "tooltip": {"mode": "single", "sort": "none"},
     }
-    return Panel("state-timeline", title, about, queries, width, height, defaults, options)
-
-
-def table(
-    title: str,
-    about: About,
-    *,
-    keys: Sequence[Key],
-    columns: Sequence[Column],
-    empty: str,
-    sort_by: str = "",
-    is_sorted_up: bool = False,
-    width: int = 24,
-    height: int = 8,
-) -> Panel:
-    """Make a table of what is now: a row for each set of labels, a column for each query.
-
-    Each query is grouped by the labels of `keys`, and the rows of all are put together by them.
-    """
-    queries = tuple(Query(fill(column.expr), is_instant=True, format="table") for column in columns)
-    # One answer calls its column `Value`, several call theirs by the query.
-    values = [f"Value #{chr(ord('A') + at)}" for at in range(len(columns))]
-    if len(columns) == 1:
-        values = ["Value"]
-    names = {key.label: key.title for key in keys}
-    names |= {value: column.title for value, column in zip(values, columns, strict=True)}
-    transformations: list[Json] = [
-        {"id": "merge", "options": {}},
-        {
-            "id": "organize",
-            "options": {
-                "excludeByName": {"Time": True},
-                "includeByName": {},
-                "indexByName": {name: at for at, name in enumerate(names)},
-                "renameByName": names,
-            },
-        },
-    ]
-    overrides = [_write_key(key) for key in keys if key.link or key.width or key.colours]
-    overrides += [_write_column(column) for column in columns]
-    defaults = _write_defaults(COUNT, ((None, OK),), (), empty)
-    defaults["custom"] = {
-        "align": "auto",
-        "cellOptions": {"type": "auto"},
-        "filterable": False,
-        "minWidth": 70,
-    }
-    options: Json = {"cellHeight": "sm", "showHeader": True}
-    if sort_by:
-        options["sortBy"] = [{"desc": not is_sorted_up, "displayName": sort_by}]
-    return Panel(
-        "table",
-        title,
-        about,
-        queries,
-        width,
-        height,
-        defaults,
-        options,
-        tuple(overrides),
-        tuple(transformations),
-    )
+    fields = (SAY_NOTHING,)
+    return Panel("state-timeline", title, about, queries, width, height, defaults, options, fields)
 
 
 def bar_gauge(
@@ -330,8 +247,8 @@ def bar_gauge(
     width: int = 8,
     height: int = 8,
 ) -> Panel:
-    """Make a bar for each object that shows how full it is."""
-    defaults = _write_defaults(unit, steps, (), empty)
+    """Return a bar for each object that shows how full it is."""
+    defaults = write_defaults(unit, steps, (), empty)
     defaults |= {"color": {"mode": "thresholds"}, "min": 0, "max": most}
     options = {
         "displayMode": "basic",
@@ -359,7 +276,7 @@ def heatmap(
     width: int = 8,
     height: int = 8,
 ) -> Panel:
-    """Make a picture of how values are spread over time, from buckets."""
+    """Return a picture of how values are spread over time, from buckets."""
     defaults: Json = {
         "custom": {"hideFrom": {"legend": False, "tooltip": False, "viz": False}},
         "noValue": empty,
@@ -385,11 +302,12 @@ def heatmap(
         "tooltip": {"mode": "single", "showColorScale": False, "yHistogram": False},
         "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit},
     }
-    return Panel("heatmap", title, about, (query,), width, height, defaults, options)
+    fields = (SAY_NOTHING,)
+    return Panel("heatmap", title, about, (query,), width, height, defaults, options, fields)
 
 
 def colour_series(pattern: str, colour: str) -> Json:
-    """Give the series whose name fits a pattern, without slashes, a colour."""
+    """Return the series whose name fits a pattern, without slashes, a colour."""
     return {
         "matcher": {"id": "byRegexp", "options": f"/{pattern}/"},
         "properties": [{"id": "color", "value": {"fixedColor": colour, "mode": "fixed"}}],
@@ -397,7 +315,7 @@ def colour_series(pattern: str, colour: str) -> Json:
 
 
 def colour_devices() -> tuple[Json, ...]:
-    """Give the devices 0 to 7 the same colours on every board: series named `gpu 0`, `hpu 1`."""
+    """Return the devices 0 to 7 the same colours on every board: series named `gpu 0`, `hpu 1`."""
     return tuple(colour_series(rf"[gh]pu {at}\b", colour) for at, colour in enumerate(SERIES))
 
 
@@ -413,7 +331,7 @@ def dash_series(pattern: str, colour: str) -> Json:
 
 
 def put_right(name: str, unit: str) -> Json:
-    """Give a series an axis of its own on the right."""
+    """Return a series an axis of its own on the right."""
     return {
         "matcher": {"id": "byName", "options": name},
         "properties": [
@@ -423,44 +341,39 @@ def put_right(name: str, unit: str) -> Json:
     }
 
 
-def _write_defaults(
-    unit: str,
-    steps: Steps,
-    states: Sequence[State],
-    empty: str,
-    *,
-    decimals: int | None = None,
+def _find_soft_most(unit: str, steps: Steps) -> float:
+    """Return where an axis ends unless values are greater: above all dashed lines."""
+    lines = [value for value, _ in steps if value is not None]
+    return 1.2 * max(lines) if lines else _SOFT_MOST.get(unit, 1)
+
+
+def _write_legend(calcs: Sequence[str], count: int, width: int, height: int) -> Json:
+    """Return a legend that shows all series: below, beside, or as a list of names alone."""
+    if count <= count_legend_rows(height, is_beside=False):
+        shown, placement = calcs, "bottom"
+    elif width >= _BESIDE:
+        shown, placement = calcs if width >= _ALL_VALUES else calcs[:1], "right"
+    else:
+        return {**_NO_LEGEND, "showLegend": True}
+    return {
+        "calcs": list(shown),
+        "displayMode": "table",
+        "placement": placement,
+        "showLegend": True,
+        "sortBy": _COLUMNS[shown[0]],
+        "sortDesc": True,
+    }
+
+
+def _write_line(
+    *, is_stacked: bool, is_logarithmic: bool, is_bars: bool, has_steps: bool, is_alone: bool
 ) -> Json:
-    defaults: Json = {
-        "mappings": _write_mappings(states),
-        "noValue": empty,
-        "thresholds": _write_steps(steps),
-        "unit": unit,
-    }
-    return defaults if decimals is None else {**defaults, "decimals": decimals}
-
-
-def _write_steps(steps: Steps) -> Json:
-    written = [{"color": colour, "value": value} for value, colour in steps]
-    return {"mode": "absolute", "steps": written}
-
-
-def _write_mappings(states: Sequence[State]) -> list[Json]:
-    if not states:
-        return []
-    options = {
-        str(state.number): {"color": state.colour, "index": at, "text": state.text}
-        for at, state in enumerate(states)
-    }
-    return [{"options": options, "type": "value"}]
-
-
-def _write_line(*, is_stacked: bool, is_logarithmic: bool, is_bars: bool, has_steps: bool) -> Json:
     scale: Json = {"type": "log", "log": 10} if is_logarithmic else {"type": "linear"}
     return {
         "axisPlacement": "auto",
         "drawStyle": "bars" if is_bars else "line",
-        "fillOpacity": 60 if is_stacked or is_bars else 8,
+        # Areas that lie upon each other turn to mud.
+        "fillOpacity": 60 if is_stacked or is_bars else 8 * is_alone,
         "gradientMode": "none",
         "lineInterpolation": "linear",
         "lineWidth": 0 if is_stacked else 1,
@@ -470,44 +383,3 @@ def _write_line(*, is_stacked: bool, is_logarithmic: bool, is_bars: bool, has_st
         "stacking": {"group": "A", "mode": "normal" if is_stacked else "none"},
         "thresholdsStyle": {"mode": "dashed" if has_steps else "off"},
     }
-
-
-def _write_key(key: Key) -> Json:
-    properties: list[Json] = []
-    if key.link:
-        link = {"targetBlank": False, "title": key.link_title, "url": key.link}
-        properties.append({"id": "links", "value": [link]})
-    if key.width:
-        properties.append({"id": "custom.width", "value": key.width})
-    if key.colours:
-        options = {
-            text: {"color": colour, "index": at}
-            for at, (text, colour) in enumerate(key.colours.items())
-        }
-        properties += [
-            {"id": "mappings", "value": [{"options": options, "type": "value"}]},
-            {"id": "custom.cellOptions", "value": {"type": "color-text"}},
-        ]
-    return {"matcher": {"id": "byName", "options": key.title}, "properties": properties}
-
-
-def _write_column(column: Column) -> Json:
-    properties: list[Json] = [{"id": "unit", "value": column.unit}]
-    if column.steps:
-        properties.append({"id": "thresholds", "value": _write_steps(column.steps)})
-    if column.states:
-        properties.append({"id": "mappings", "value": _write_mappings(column.states)})
-    if column.look != "auto":
-        cell: Json = {"type": column.look}
-        if column.look == "gauge":
-            cell |= {"mode": "basic", "valueDisplayMode": "text"}
-            properties += [
-                {"id": "min", "value": 0},
-                {"id": "max", "value": 1 if column.most is None else column.most},
-            ]
-        properties.append({"id": "custom.cellOptions", "value": cell})
-    if column.decimals is not None:
-        properties.append({"id": "decimals", "value": column.decimals})
-    if column.width:
-        properties.append({"id": "custom.width", "value": column.width})
-    return {"matcher": {"id": "byName", "options": column.title}, "properties": properties}

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.build.layout import Annotation, Variable, write_address
-from grafana.build.palette import CRITICAL, INFORMATION, SECONDS, SEVERITIES, UNKNOWN
-from grafana.build.panels import About, Column, Key, Panel, table
+from grafana.build.layout import RULE, Annotation, Variable, write_address
+from grafana.build.palette import (
+    CALM,
+    CRITICAL,
+    INFORMATION,
+    SECONDS,
+    SEVERITIES,
+    UNKNOWN,
+    State,
+)
+from grafana.build.panels import About, Panel
+from grafana.build.tables import Column, Key, table
 
 FLEET, RUN, ACCELERATORS, HOST, CONTAINERS = (
     "trainvitals-fleet",
@@ -14,6 +23,24 @@ FLEET, RUN, ACCELERATORS, HOST, CONTAINERS = (
     "trainvitals-accelerators",
     "trainvitals-host",
     "trainvitals-containers",
+)
+
+# Grafana sorts labels as texts, so a digit before a severity puts the worst first; it is not shown.
+_RANKED: Final = {f"{at} {name}": colour for at, (name, colour) in enumerate(SEVERITIES.items(), 1)}
+_WORDS: Final = {ranked: ranked.partition(" ")[2] for ranked in _RANKED}
+
+# What an alert on the board of a run is about, the run first; sorted by the digit, too.
+_SUBJECTS: Final = {
+    "1 run": ("run", "run"),
+    "2 accelerator": ("accelerator", "device"),
+    "3 machine": ("machine", "instance"),
+    "4 others": ("", ""),
+}
+
+# Of a table that has the worst alert of each of its rows; numbers rise with how bad it is.
+FIRES: Final = tuple(
+    State(number, severity, SEVERITIES[severity])
+    for number, severity in enumerate(("info", "warning", "critical"), 1)
 )
 
 # Of each severity: as many as anybody reads.
@@ -40,22 +67,29 @@ ONE_HOST = Variable(
     "One machine, by the address that Prometheus scrapes",
 )
 
+# A run that is started again and again would cover its own curves.
+_SELDOM: Final = (
+    "unless on (job, instance, run)"
+    " changes(training_process_start_time_seconds{@run}[$__range] @ end()) > 10"
+)
 RUN_STARTS = Annotation(
     "Starts",
-    "1000 * min by (run) (training_process_start_time_seconds{@run})",
+    f"1000 * min by (run) (training_process_start_time_seconds{{@run}} {_SELDOM})",
     INFORMATION,
     "{{run}} started",
     "",
     is_moment=True,
+    is_enabled=True,
 )
 RUN_DEATHS = Annotation(
     "Deaths",
     "1000 * max by (run, instance, reason)"
-    ' (training_process_end_timestamp_seconds{@run, reason!="finished"})',
+    f' (training_process_end_timestamp_seconds{{@run, reason!="finished"}} {_SELDOM})',
     CRITICAL,
     "{{run}} died: {{reason}}",
     "on {{instance}}",
     is_moment=True,
+    is_enabled=True,
 )
 CHECKPOINTS = Annotation(
     "Checkpoints",
@@ -64,21 +98,21 @@ CHECKPOINTS = Annotation(
     "{{run}} saved a checkpoint",
     "",
     is_moment=True,
-    is_enabled=False,
 )
-# Where memory is not the question, HostOOMKill tells of a kill that matters.
+# HostOOMKill belongs to memory; elsewhere it only shows that a kill was important.
 OOM_KILLS = Annotation(
     "OOM kills",
     "increase(host_oom_kills_total{@host}[$__rate_interval]) > 0",
     CRITICAL,
     "OOM kill",
     "The kernel killed a process for memory on {{instance}}",
-    is_enabled=False,
 )
 
 
 def mark_alerts(matchers: str, *, among: str = "") -> Annotation:
-    """Make the regions in which alerts fired: only of those that the board is about.
+    """Return the regions in which alerts fired, drawn when asked for: of those that the board is about.
+
+    One alert that fires for hours paints every graph.
 
     Args:
         matchers: What they are selected by, a short name first, as `@host, component="container"`.
@@ -93,14 +127,36 @@ def mark_alerts(matchers: str, *, among: str = "") -> Annotation:
     )
 
 
+def find_worst_alert(matchers: str, by: str) -> str:
+    """Return a query for the worst alert that fires for each set of labels `by`, as a number of `FIRES`.
+
+    Args:
+        matchers: The short name of what alerts are selected by, as `@device`.
+        by: The labels of what they are about.
+    """
+    ranked = " or ".join(
+        f'{one.number} * ALERTS{{{matchers}, alertstate="firing", severity="{one.text}"}}'
+        for one in FIRES
+    )
+    return f"topk by ({by}) (1, max by ({by}, alertname) ({ranked}))"
+
+
 def list_alerts(
-    matchers: str = "@host", *, among: str = "", width: int = 24, height: int = 7
+    matchers: str = "@host",
+    *,
+    among: str = "",
+    of_a_run: bool = False,
+    width: int = 24,
+    height: int = 7,
 ) -> Panel:
-    """Make the table of alerts that fire now, the most urgent first.
+    """Return the table of alerts that fire now, the worst first, and of these the newest.
+
+    On the board of a run, the run's own come before those of its accelerators and machines.
 
     Args:
         matchers: The short name of what they are selected by.
         among: What more they must be, as `and on (job, instance) training_run_info{@run}`.
+        of_a_run: Whether all are about one run, whose name need not be said.
         width: In columns.
         height: In units of 30 pixels.
     """
@@ -109,37 +165,42 @@ def list_alerts(
         f"(time() - max by ({by}) (ALERTS_FOR_STATE{{{matchers}, alertname!='Watchdog'}}"
         f" and ignoring (alertstate) ALERTS{{{matchers}, alertstate='firing'}} {among}))"
     )
+    shown = _rank(f"bottomk by (severity) ({_MOST_ALERTS}, {age}) or {_count_left_out(age)}")
+    subjects = {subject: word for subject, (word, _) in _SUBJECTS.items()}
+    about = Key("about", "About", width=110, colours=dict.fromkeys(subjects, CALM), texts=subjects)
+    run = Key("run", "Run", write_address(RUN, run="${__data.fields.Run}"), "Open the run")
     return table(
         "Firing alerts",
         About(
             "Every alert that fires now, with how long it has been true; of more than"
             f" {_MOST_ALERTS} of a severity the newest, and in a row how many others there are.",
             "empty.",
-            "the alert's runbook says what it means and what to do: `/runbooks/` of the exporter.",
+            "click the alert: its rule has the summary and the runbook, which says what to do.",
         ),
         keys=(
-            Key("severity", "Severity", width=80, colours=SEVERITIES),
-            Key("alertname", "Alert", width=210),
+            *((about,) if of_a_run else ()),
+            Key("severity", "Severity", width=95, colours=_RANKED, texts=_WORDS),
+            Key("alertname", "Alert", RULE, "Open the rule and its runbook", width=240),
             Key(
                 "instance",
                 "Host",
                 write_address(HOST, instance="${__data.fields.Host}"),
                 "Open the host",
             ),
-            Key("run", "Run", write_address(RUN, run="${__data.fields.Run}"), "Open the run"),
+            *(() if of_a_run else (run,)),
             Key("name", "Container"),
             Key("device", "Device", width=70),
         ),
         columns=(
             Column(
                 "For",
-                f"bottomk by (severity) ({_MOST_ALERTS}, {age}) or {_count_left_out(age)}",
+                _tell_subjects(shown) if of_a_run else shown,
                 SECONDS,
                 decimals=1,
                 width=90,
             ),
         ),
-        sort_by="Severity",  # by the alphabet, critical comes first
+        sort_by=("About", "Severity", "For") if of_a_run else ("Severity", "For"),
         is_sorted_up=True,
         empty="No alert fires",
         width=width,
@@ -148,10 +209,26 @@ def list_alerts(
 
 
 def _count_left_out(age: str) -> str:
-    """Write a query for a row for each severity that has more: how many, and the age of the oldest."""
+    """Return a query for a row for each severity that has more: how many, and the age of the oldest."""
     more = f"count by (severity) ({age}) - {_MOST_ALERTS} > 0"
     return (
         f'label_replace(count_values by (severity) ("alertname", {more})'
         f" * on (severity) group_left () max by (severity) ({age}),"
         ' "alertname", "and $1 older ones", "alertname", "(.+)")'
     )
+
+
+def _rank(expr: str) -> str:
+    """Return a query for the same with a digit before each severity."""
+    for ranked, word in _WORDS.items():
+        expr = f'label_replace({expr}, "severity", "{ranked}", "severity", "{word}")'
+    return expr
+
+
+def _tell_subjects(expr: str) -> str:
+    """Return a query for the same with what each is about in place of the run."""
+    expr = f'label_replace({expr}, "about", "4 others", "", "")'
+    for subject, (_, label) in reversed(_SUBJECTS.items()):
+        if label:
+            expr = f'label_replace({expr}, "about", "{subject}", "{label}", ".+")'
+    return f"max without (run) ({expr})"

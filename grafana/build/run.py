@@ -20,7 +20,7 @@ from grafana.build.run_devices import write_devices
 from grafana.build.run_ends import write_ends
 from grafana.build.run_errors import write_client, write_errors
 from grafana.build.run_hosts import write_hosts
-from grafana.build.run_learning import write_curves, write_learning
+from grafana.build.run_learning import write_learning
 from grafana.build.run_now import OF_THIS_RUN, write_now
 from grafana.build.run_pace import write_pace
 from grafana.build.run_ranks import write_ranks
@@ -35,7 +35,7 @@ _HOSTS: Final = Variable(
     "Machines on which a run was in this time range",
     is_multiple=True,
 )
-# A run that only its logs tell of has no start; when it first moved in this range stands for it.
+# A run known from its logs alone has no start; its first progress in this range is taken instead.
 _RUN: Final = Variable(
     "run",
     "Run",
@@ -57,7 +57,7 @@ _METRIC: Final = Variable(
     "metric",
     "Metric",
     "label_values(training_metric{@run}, name)",
-    "Values that the run logs under names of its own, for the graph of them",
+    "Metrics that the run logs, for their graph",
     is_multiple=True,
 )
 _TARGET: Final = Variable(
@@ -71,13 +71,12 @@ _ALERTS_AROUND: Final[Annotation] = replace(
     mark_alerts('@host, run=""', among=OF_THIS_RUN),
     name="Alerts of its machines",
     colour=WARNING,
-    is_enabled=False,
 )
 _OOM_KILLS: Final[Annotation] = replace(OOM_KILLS, expr=on_hosts(OOM_KILLS.expr))
 
 
 def build() -> Board:
-    """Build the board of a training run."""
+    """Return the board of a training run."""
     return Board(
         RUN,
         "Vitals / Training run",
@@ -90,7 +89,6 @@ def build() -> Board:
             write_learning(),
             write_time(),
             write_pace(),
-            write_curves(),
             write_devices(),
             write_hosts(),
             write_ranks(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from grafana.build.fields import Json
 from grafana.build.layout import Row
 from grafana.build.limits import limit
 from grafana.build.palette import (
@@ -16,7 +17,7 @@ from grafana.build.palette import (
     WARNING,
     WATTS,
 )
-from grafana.build.panels import About, Json, Panel, colour_devices, dash_series, timeseries
+from grafana.build.panels import About, Panel, colour_devices, dash_series, timeseries
 from grafana.build.queries import over_time
 from grafana.build.run_selection import MOST_LINES, on_devices, pick_devices
 from grafana.build.run_why import OPEN_ACCELERATORS
@@ -27,11 +28,10 @@ _NO_DEVICE: Final = "No accelerator that the run holds"
 
 
 def write_devices() -> Row:
-    """Write the row of the accelerators of the run."""
+    """Return the row of the accelerators of the run."""
     return Row(
         "Resource timeline: the run's accelerators",
         (
-            _draw_sampled(),
             _draw_memory(),
             _draw_clock(),
             _draw_throttling(),
@@ -50,10 +50,10 @@ def _draw_devices(
     *,
     unit: str,
     extreme: str = "topk",
-    most: float | None = None,
+    width: int = 8,
     limits: tuple[tuple[str, str], ...] = (),
 ) -> Panel:
-    """Make a graph with a line for each accelerator, and a dashed one for each limit."""
+    """Return a graph with a line for each accelerator, and a dashed one for each limit."""
     dashed: tuple[Json, ...] = tuple(dash_series(f"^{name}$", UNKNOWN) for name, _ in limits)
     return timeseries(
         title,
@@ -63,24 +63,9 @@ def _draw_devices(
         unit=unit,
         empty=_NO_DEVICE,
         least=0,
-        most=most,
+        width=width,
         overrides=(*colour_devices(), *dashed),
         link=OPEN_ACCELERATORS,
-    )
-
-
-def _draw_sampled() -> Panel:
-    return _draw_devices(
-        "Utilization, last sample",
-        About(
-            f"What the driver says of its last sample period{_OF_MANY} with the highest mean.",
-            "near the exact mean of Accelerator busy.",
-            "trust the mean where they differ: a sample is a fraction of a second.",
-        ),
-        "accelerator_utilization_ratio{@host}",
-        "accelerator_utilization_ratio{@host}",
-        unit=RATIO,
-        most=1,
     )
 
 
@@ -137,7 +122,7 @@ def _draw_throttling() -> Panel:
 
 
 def _measure_throttling(reasons: str) -> str:
-    """Write a query for the share of time in which accelerators were held back, by reason.
+    """Return a query for the share of time in which accelerators were held back, by reason.
 
     The driver's count of time, and where it keeps none whether they are held back now.
     """
@@ -160,6 +145,7 @@ def _draw_power() -> Panel:
         "accelerator_power_watts{@host}",
         "accelerator_power_watts{@host}",
         unit=WATTS,
+        width=12,
         limits=(("limit", "accelerator_power_limit_watts{@host}"),),
     )
 
@@ -170,10 +156,11 @@ def _draw_temperature() -> Panel:
         About(
             f"The temperature of the chips{_OF_MANY} that are the hottest.",
             "below the point at which the hardware slows down.",
-            "one hotter than its neighbours has a fan or airflow of its own to look at.",
+            "one hotter than its neighbours has a problem with its own fan or airflow.",
         ),
         'accelerator_temperature_celsius{@host, sensor="core"}',
         'accelerator_temperature_celsius{@host, sensor="core"}',
         unit=CELSIUS,
+        width=12,
         limits=(("slows down", "accelerator_temperature_slowdown_celsius{@host}"),),
     )

@@ -6,32 +6,23 @@ from typing import Final
 
 from grafana.build.layout import Row
 from grafana.build.limits import limit
-from grafana.build.palette import CRITICAL, OK, SECONDS, SINCE, WARNING, WHOLE
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    colour_series,
-    dash_series,
-    table,
-    timeseries,
-)
+from grafana.build.palette import OK, SECONDS, SINCE, WARNING, WHOLE
+from grafana.build.panels import About, Panel, dash_series, timeseries
 from grafana.build.queries import over_time
 from grafana.build.run_ranks import ON_HOST
 from grafana.build.run_verdict import RANK
+from grafana.build.tables import Column, Key, table
 
 _ENDED: Final = "last_over_time(training_process_end_timestamp_seconds{@rank}[$__range])"
 
 
 def write_ends() -> Row:
-    """Write the row about deaths, restarts and checkpoints."""
+    """Return the row about deaths, restarts and checkpoints."""
     return Row(
         "Ends, restarts and checkpoints",
         (
             _list_ends(),
             _list_shortages(),
-            _draw_exits(),
             _draw_restarts(),
             _draw_checkpoints(),
         ),
@@ -105,38 +96,13 @@ def _list_shortages() -> Panel:
     )
 
 
-def _draw_exits() -> Panel:
-    return timeseries(
-        "Ends by reason",
-        About(
-            "How many processes of the run ended, by reason.",
-            "finished, once for each rank.",
-            "the table above names the ranks.",
-        ),
-        over_time(
-            "sum by (reason) (increase(training_process_exits_total{@run}[$__rate_interval])) > 0",
-            "{{reason}}",
-        ),
-        empty="No rank ended in this range",
-        least=0,
-        decimals=0,
-        is_bars=True,
-        calcs=("max",),
-        overrides=(
-            colour_series("^finished$", OK),
-            colour_series("^(exception|unknown)$", WARNING),
-            colour_series("^(signal|oom)$", CRITICAL),
-        ),
-    )
-
-
 def _draw_restarts() -> Panel:
     return timeseries(
         "Restarts in 1 h",
         About(
             "How often the run was started again within an hour after it had died.",
             "0.",
-            "stop it if all starts died of the same: they stand in the table above.",
+            "stop it if all starts died of the same: the table above lists them.",
             ("TrainingRestartLoop",),
         ),
         over_time(
@@ -146,6 +112,7 @@ def _draw_restarts() -> Panel:
         empty="The run was not seen from its start",
         least=0,
         decimals=0,
+        width=12,
         calcs=("lastNotNull", "max"),
     )
 
@@ -170,7 +137,8 @@ def _draw_checkpoints() -> Panel:
         ),
         over_time("min(training_checkpoint_max_age_seconds{@run})", "alert above"),
         unit=SECONDS,
-        empty="No checkpoint was told",
+        empty="No checkpoint reported",
         least=0,
+        width=12,
         overrides=(dash_series("alert above", WARNING),),
     )

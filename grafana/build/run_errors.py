@@ -1,4 +1,4 @@
-"""Errors of a run, and what its client says of itself."""
+"""Rows of the board of a run: errors, and the client's own figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from grafana.build.layout import Row
 from grafana.build.limits import limit
 from grafana.build.palette import CRITICAL, OK, RATIO, SECONDS, UNKNOWN, WARNING, State
 from grafana.build.panels import About, Panel, dash_series, stat, state_timeline, timeseries
-from grafana.build.queries import now, over_time
+from grafana.build.queries import find_rise, now, over_time
+from grafana.build.run_selection import on_hosts
 from grafana.build.run_verdict import RANK
 
 _QUIET: Final = State(0, "quiet", UNKNOWN)
@@ -18,16 +19,16 @@ _HIDDEN: Final = State(1, "hides NaN", WARNING)
 
 
 def write_errors() -> Row:
-    """Write the row about errors in the run."""
+    """Return the row about errors in the run."""
     return Row(
         "Errors",
-        (_draw_stalls(), _draw_nonfinite(), _draw_data_errors(), _draw_shortages(), _show_alerts()),
+        (_draw_stalls(), _draw_nonfinite(), _draw_errors(), _show_alerts()),
         is_collapsed=True,
     )
 
 
 def write_client() -> Row:
-    """Write the row about what reads and tells of the run."""
+    """Return the row about the client and its files."""
     return Row(
         "The client and its files",
         (_show_overhead(), _show_filter(), _draw_client_errors(), _draw_unreadable()),
@@ -39,7 +40,7 @@ def _draw_stalls() -> Panel:
     return timeseries(
         "Time without progress",
         About(
-            "How long the rank that stands still the longest has, and how long its phase may take.",
+            "The time without progress of the rank that is stalled the longest, and the limit of its phase.",
             "a saw-tooth far below the dashed line.",
             "one rank or its loader hangs and the others wait: look where each is with `py-spy dump"
             " --pid`.",
@@ -72,54 +73,33 @@ def _draw_nonfinite() -> Panel:
         over_time("max by (what) (increase(training_nonfinite_total{@rank}[10m]))", "{{what}}"),
         over_time(f"count({broken})", "ranks whose loss is so now"),
         steps=((None, OK), (limit("training_loss_not_finite:values"), CRITICAL)),
-        empty="No value was told",
+        empty="No value reported",
         least=0,
         decimals=0,
         calcs=("lastNotNull", "max"),
     )
 
 
-def _draw_data_errors() -> Panel:
+def _draw_errors() -> Panel:
+    rises = {
+        "exceptions of data loaders": "training_data_errors_total{@rank}",
+        "device memory ran out": "training_memory_oom_total{@rank}",
+        "device memory retried": "training_memory_alloc_retries_total{@rank}",
+    }
     return timeseries(
-        "Errors of the data loader",
+        "Errors that the run outlived",
         About(
-            "Exceptions of the data loaders of all ranks.",
+            "Exceptions of data loaders, how often device memory ran out, and how often the"
+            " allocator had to empty its cache first, of all ranks.",
             "0.",
-            "a file is missing or damaged, or its file system does not answer: the run's log names"
-            " it.",
+            "a file is missing or damaged: the run's log names it. Retries cost time and come before"
+            " running out: a smaller batch or less fragmentation helps.",
             ("TrainingDataErrors",),
         ),
-        over_time(
-            "sum by (instance) (increase(training_data_errors_total{@rank}[$__rate_interval]))",
-            "{{instance}}",
-        ),
-        empty="No loader was told of",
+        *(over_time(f"sum({find_rise(counter)})", name) for name, counter in rises.items()),
+        empty="Neither a data loader nor PyTorch's allocator is reported",
         least=0,
-        decimals=0,
         is_bars=True,
-        calcs=("max",),
-    )
-
-
-def _draw_shortages() -> Panel:
-    return timeseries(
-        "Device memory that ran short",
-        About(
-            "How often device memory ran out, and how often the allocator had to empty its cache"
-            " first.",
-            "0.",
-            "retries cost time and come before running out: a smaller batch or less fragmentation"
-            " helps.",
-        ),
-        over_time("sum(increase(training_memory_oom_total{@rank}[$__rate_interval]))", "ran out"),
-        over_time(
-            "sum(increase(training_memory_alloc_retries_total{@rank}[$__rate_interval]))", "retried"
-        ),
-        empty="No allocator of PyTorch was told of",
-        least=0,
-        decimals=0,
-        is_bars=True,
-        calcs=("max",),
     )
 
 
@@ -135,14 +115,13 @@ def _show_alerts() -> Panel:
         over_time("max by (alert) (training_alert_active{@rank})", "{{alert}}"),
         states=(_QUIET, _RAISED),
         empty="No alert was ever raised",
-        width=16,
-        height=8,
+        height=6,
     )
 
 
 def _show_overhead() -> Panel:
     return stat(
-        "What the client costs",
+        "Client cost",
         About(
             "The share of the run's time that the client takes, on the rank where it is the most.",
             f"far below {limit('training_client_overhead:ratio') * 100:g} %.",
@@ -152,10 +131,9 @@ def _show_overhead() -> Panel:
         over_time("max(training_client_overhead_ratio{@rank})", "worst rank"),
         unit=RATIO,
         steps=((None, OK), (limit("training_client_overhead:ratio"), WARNING)),
-        empty="No client tells of the run",
+        empty="No client reports the run",
         width=4,
         height=8,
-        has_graph=True,
         decimals=3,
     )
 
@@ -169,16 +147,13 @@ def _draw_client_errors() -> Panel:
             "0.",
             "the run's log has the traceback; a rank has room for 64 names.",
         ),
-        over_time("sum(increase(training_client_errors_total{@rank}[$__rate_interval]))", "errors"),
+        over_time(f"sum({find_rise('training_client_errors_total{@rank}')})", "errors"),
         over_time(
-            "sum(increase(training_client_dropped_metrics_total{@rank}[$__rate_interval]))",
-            "values left out",
+            f"sum({find_rise('training_client_dropped_metrics_total{@rank}')})", "values left out"
         ),
-        empty="No client tells of the run",
+        empty="No client reports the run",
         least=0,
-        decimals=0,
         is_bars=True,
-        calcs=("max",),
     )
 
 
@@ -186,14 +161,14 @@ def _draw_unreadable() -> Panel:
     return timeseries(
         "Run files that cannot be read",
         About(
-            "Files in the run directories of the chosen machines that are damaged, of another"
+            "Files in the run directories of the run's machines that are damaged, of another"
             " version or no run files.",
             "0.",
             "bring client and exporter to the same version, and remove what is no run file.",
             ("TrainingClientIncompatible",),
         ),
         over_time(
-            "topk(20, max by (instance) (training_client_incompatible_files{@host}))",
+            on_hosts("max by (job, instance) (training_client_incompatible_files{@host})"),
             "{{instance}}",
         ),
         empty="No run directory is read",
@@ -205,7 +180,7 @@ def _draw_unreadable() -> Panel:
 
 def _show_filter() -> Panel:
     return stat(
-        "NaN in the framework's log",
+        "NaN in logs",
         About(
             "Whether the framework puts a mean in the place of losses that are NaN.",
             "shows NaN.",
@@ -213,7 +188,7 @@ def _show_filter() -> Panel:
         ),
         now("max(training_nan_filter_active{@rank})", "filter"),
         states=(_SHOWN, _HIDDEN),
-        empty="No framework says",
+        empty="No framework reported",
         width=4,
         height=8,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana.build.layout import Row
 from grafana.build.limits import limit
-from grafana.build.palette import BYTES_PER_SECOND, CORES, OK, RATIO, WARNING
+from grafana.build.palette import CORES, OK, RATIO, WARNING
 from grafana.build.panels import About, Panel, timeseries
 from grafana.build.queries import over_time
 from grafana.build.run_selection import on_hosts
@@ -12,13 +12,12 @@ from grafana.build.run_why import OPEN_HOST
 
 
 def write_hosts() -> Row:
-    """Write the row of the machines of the run."""
+    """Return the row of the machines of the run."""
     return Row(
         "Resource timeline: the run's machines",
         (
             _draw_load(),
             _draw_host_memory(),
-            _draw_disks(),
             _draw_waiting(),
             _draw_pressure(),
             _draw_shared_memory(),
@@ -34,12 +33,12 @@ def _draw_load() -> Panel:
         About(
             "Cores in use on all machines of the run, by kind of time.",
             "mostly user time of the loader's workers.",
-            "much system time is copying or locks, steal is a hypervisor that gives the cores to"
+            "much system time is copying or locks, steal is a hypervisor that assigns the cores to"
             " others.",
         ),
         over_time(f"sum by (mode) ({on_hosts(busy)})", "{{mode}}"),
         unit=CORES,
-        empty="The machines tell no CPU time",
+        empty="The machines report no CPU time",
         least=0,
         is_stacked=True,
         calcs=("lastNotNull", "mean"),
@@ -57,28 +56,9 @@ def _draw_host_memory() -> Panel:
         over_time(on_hosts("instance:memory_used:ratio{@host}"), "{{instance}}"),
         unit=RATIO,
         steps=((None, OK), (limit("host_high_memory_usage:used_ratio"), WARNING)),
-        empty="The machines tell no memory",
+        empty="The machines report no memory",
         least=0,
         most=1,
-        link=OPEN_HOST,
-    )
-
-
-def _draw_disks() -> Panel:
-    return timeseries(
-        "Disk read and written",
-        About(
-            "What the machines of the run read from and write to their disks.",
-            "reads follow the epochs, writes the checkpoints.",
-            "a write that lasts for minutes is a checkpoint on a slow disk.",
-        ),
-        over_time(
-            on_hosts("clamp_min(deriv(disk_io_bytes{@host}[$__rate_interval]), 0)"),
-            "{{instance}} {{direction}}",
-        ),
-        unit=BYTES_PER_SECOND,
-        empty="The machines have no disks of their own",
-        least=0,
         link=OPEN_HOST,
     )
 
@@ -99,7 +79,7 @@ def _draw_waiting() -> Panel:
         over_time(on_hosts(f"{idle} / ({every} > 0)"), "{{instance}}"),
         unit=RATIO,
         steps=((None, OK), (limit("host_io_bottleneck:wait_ratio"), WARNING)),
-        empty="The machines tell no CPU time",
+        empty="The machines report no CPU time",
         least=0,
         most=1,
         link=OPEN_HOST,
@@ -118,9 +98,10 @@ def _draw_pressure() -> Panel:
         ),
         over_time(f"max by (resource) ({on_hosts(stalled)})", "{{resource}}"),
         unit=RATIO,
-        empty="The kernels tell no pressure",
+        empty="The kernels report no pressure",
         least=0,
         most=1,
+        width=12,
     )
 
 
@@ -142,5 +123,6 @@ def _draw_shared_memory() -> Panel:
         empty="The machines have no /dev/shm",
         least=0,
         most=1,
+        width=12,
         link=OPEN_HOST,
     )

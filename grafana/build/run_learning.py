@@ -6,24 +6,15 @@ from typing import Final
 
 from grafana.build.layout import Row
 from grafana.build.limits import limit
-from grafana.build.palette import COUNT, OK, RATIO, SERIES, WARNING
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    colour_series,
-    dash_series,
-    put_right,
-    table,
-    timeseries,
-)
+from grafana.build.palette import COUNT, CRITICAL, OK, SCIENTIFIC, SERIES, WARNING
+from grafana.build.panels import About, Panel, colour_series, dash_series, put_right, timeseries
 from grafana.build.queries import over_time
+from grafana.build.tables import Column, Key, table
 
 # As many as a legend can hold.
-_MOST_CURVES: Final = 20
+_MOST_CURVES: Final = 17
 
-# Values with a metric of their own, under the names that people give them.
+# Values with a metric of their own, under their usual names.
 _NAMED: Final = (
     ("training_accuracy", "accuracy", "train"),
     ("validation_accuracy", "accuracy", "validation"),
@@ -37,19 +28,14 @@ _LOSS_COLOURS: Final = (
 
 
 def write_learning() -> Row:
-    """Write the row that answers whether the run learns."""
-    return Row("Learning", (_draw_loss(), _draw_metrics(), _list_best()))
-
-
-def write_curves() -> Row:
-    """Write the row with the other curves, and with what the alerts on learning compare."""
+    """Return the row with the other curves, and with what the alerts on learning compare."""
     return Row(
-        "Learning: more curves",
+        "Learning",
         (
-            _draw_loss(is_logarithmic=True),
+            _draw_metrics(),
             _draw_loss_past(),
             _draw_evaluations(),
-            _draw_accuracy(),
+            _list_best(),
             _draw_learning_rate(),
             _draw_gradients(),
         ),
@@ -57,9 +43,10 @@ def write_curves() -> Row:
     )
 
 
-def _draw_loss(*, is_logarithmic: bool = False) -> Panel:
+def draw_loss() -> Panel:
+    """Return the losses, which answer whether the run learns."""
     return timeseries(
-        "Loss, logarithmic" if is_logarithmic else "Loss",
+        "Loss",
         About(
             "Loss of the latest step, mean of all ranks, and of the latest evaluation.",
             "both fall, validation a little above training.",
@@ -68,8 +55,7 @@ def _draw_loss(*, is_logarithmic: bool = False) -> Panel:
         ),
         over_time("avg(training_loss{@rank})", "train"),
         over_time("avg(validation_loss{@rank})", "validation"),
-        empty="No loss told",
-        is_logarithmic=is_logarithmic,
+        empty="No loss reported",
         calcs=("lastNotNull", "min", "max"),
         overrides=_LOSS_COLOURS,
     )
@@ -79,7 +65,7 @@ def _draw_metrics() -> Panel:
     return timeseries(
         "Metrics by name",
         About(
-            "IoU, Dice and whatever else the run logs under a name of its own, as chosen under"
+            "Accuracy, IoU, Dice and any other metric that the run logs, as selected under"
             f" Metric; of more than {_MOST_CURVES} those with the smallest values, and the target"
             " where one is typed in.",
             "scores rise to the target, errors fall to it.",
@@ -90,6 +76,8 @@ def _draw_metrics() -> Panel:
             " avg by (name, split) (training_metric{@rank, name=~`${metric:regex}`}))",
             "{{name}} {{split}}",
         ),
+        over_time("avg(training_accuracy{@rank})", "accuracy train"),
+        over_time("avg(validation_accuracy{@rank})", "accuracy validation"),
         # Nothing typed in makes 0, which is no target.
         over_time("vector(${target}+0) != 0", "target"),
         empty="No metric was logged under a name",
@@ -111,8 +99,8 @@ def _list_best() -> Panel:
         keys=(Key("name", "Value"), Key("split", "Of")),
         columns=(
             Column("Latest", _gather("avg", "last_over_time"), decimals=4),
-            Column("Highest (scores)", _gather("max", "max_over_time"), decimals=4),
-            Column("Lowest (losses)", _gather("min", "min_over_time"), decimals=4),
+            Column("Highest", _gather("max", "max_over_time"), decimals=4),
+            Column("Lowest", _gather("min", "min_over_time"), decimals=4),
         ),
         empty="No value was logged",
         width=8,
@@ -120,7 +108,7 @@ def _list_best() -> Panel:
 
 
 def _gather(operator: str, function: str) -> str:
-    """Write a query for a figure of each value over the time range, by name and split."""
+    """Return a query for a figure of each value over the time range, by name and split."""
     named = (
         f'label_replace(label_replace({function}({metric}{{@rank}}[$__range]), "name", "{name}",'
         f' "", ""), "split", "{split}", "", "")'
@@ -147,7 +135,7 @@ def _draw_loss_past() -> Panel:
         over_time("max(run:training_loss:mean15m{@run})", "loss, mean of 15 min"),
         over_time(f"{ratio:g} * max({usual} > 0)", "alert above"),
         over_time("max(increase(training_loss_spikes_total{@rank}[1h]))", "spikes in 1 h"),
-        empty="No loss told",
+        empty="No loss reported",
         calcs=("lastNotNull", "min", "max"),
         overrides=(dash_series("alert above", WARNING), put_right("spikes in 1 h", COUNT)),
     )
@@ -163,30 +151,11 @@ def _draw_evaluations() -> Panel:
             ("ValidationNotImproving",),
         ),
         over_time("max(training_evaluations_since_improvement{@rank})", "evaluations"),
-        steps=((None, OK), (limit("validation_not_improving:evaluations"), WARNING)),
-        empty="No evaluation was told",
+        steps=((None, OK), (limit("validation_not_improving:evaluations"), CRITICAL)),
+        empty="No evaluation reported",
         least=0,
         decimals=0,
         calcs=("lastNotNull", "max"),
-    )
-
-
-def _draw_accuracy() -> Panel:
-    return timeseries(
-        "Accuracy",
-        About(
-            "Accuracy of the latest step, mean of all ranks, and of the latest evaluation.",
-            "both rise, validation a little below training.",
-            "a growing distance between them is overfitting.",
-        ),
-        over_time("avg(training_accuracy{@rank})", "train"),
-        over_time("avg(validation_accuracy{@rank})", "validation"),
-        unit=RATIO,
-        empty="No accuracy told",
-        least=0,
-        most=1,
-        calcs=("lastNotNull", "max"),
-        overrides=_LOSS_COLOURS,
     )
 
 
@@ -199,8 +168,8 @@ def _draw_learning_rate() -> Panel:
             "a rate that is not lowered where it should be is a scheduler that is not called.",
         ),
         over_time("max(training_learning_rate{@rank})", "learning rate"),
-        unit="sci",
-        empty="No learning rate told",
+        unit=SCIENTIFIC,
+        empty="No learning rate reported",
         least=0,
         calcs=("lastNotNull", "max"),
     )
@@ -216,6 +185,6 @@ def _draw_gradients() -> Panel:
         ),
         over_time("avg(training_gradient_norm{@rank})", "mean of ranks"),
         over_time("max(training_gradient_norm{@rank})", "largest rank"),
-        empty="No gradient norm told",
+        empty="No gradient norm reported",
         is_logarithmic=True,
     )

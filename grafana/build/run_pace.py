@@ -16,20 +16,12 @@ from grafana.build.palette import (
     UNKNOWN,
     WARNING,
 )
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    dash_series,
-    put_right,
-    table,
-    timeseries,
-)
+from grafana.build.panels import About, Panel, dash_series, put_right, timeseries
 from grafana.build.queries import over_time
 from grafana.build.run_ranks import ON_HOST
 from grafana.build.run_selection import on_devices, sum_held
 from grafana.build.run_verdict import RANK
+from grafana.build.tables import Column, Key, table
 
 _BATCH: Final = (
     "rate(training_samples_total{@rank}[$__rate_interval])"
@@ -40,7 +32,7 @@ _EPOCHS_BEFORE: Final = _EPOCHS.replace("{@run}", "{@run} offset 15m")
 
 
 def write_pace() -> Row:
-    """Write the row about epochs, tokens, and memory against batch size."""
+    """Return the row about epochs, tokens, and memory against batch size."""
     return Row(
         "Pace and memory",
         (
@@ -60,8 +52,9 @@ def _draw_epochs() -> Panel:
         "Epochs per hour",
         About(
             "At the pace of the last 15 minutes, validation and checkpoints included; where the"
-            " share of an epoch is not known, the epochs that began in the last hour.",
-            "even.",
+            " share of an epoch is not known, the epochs that began in the last hour. Dashed, the"
+            " pace that the file of baselines expects.",
+            "even, and not below the dashed line.",
             "an epoch that takes longer than the one before loses time outside of steps too: see"
             " Goodput.",
         ),
@@ -70,9 +63,11 @@ def _draw_epochs() -> Panel:
             " or max(training_epoch{@run} - training_epoch{@run} offset 1h >= 0)",
             "epochs per hour",
         ),
-        empty="No epochs told, or not for long enough",
+        over_time("max(3600 / (training_expected_epoch_seconds{@run} > 0))", "expected"),
+        empty="No epochs reported, or not for long enough",
         least=0,
         decimals=2,
+        overrides=(dash_series("expected", OK),),
         calcs=("lastNotNull", "mean", "min"),
     )
 
@@ -95,7 +90,7 @@ def _draw_time_left() -> Panel:
         ),
         unit=SECONDS,
         steps=((None, OK), (late, WARNING)),
-        empty="No total told",
+        empty="No total reported",
         calcs=("lastNotNull", "min", "max"),
     )
 
@@ -115,7 +110,7 @@ def _draw_tokens() -> Panel:
             "all ranks",
         ),
         unit=TOKENS_PER_SECOND,
-        empty="No sequence length told",
+        empty="No sequence length reported",
         least=0,
     )
 
@@ -125,7 +120,8 @@ def _draw_memory() -> Panel:
         "Accelerator memory against batch size",
         About(
             "On the left the memory of the fullest accelerator of the run and the most that tensors"
-            " of a rank ever took, on the right the samples in a batch of a rank.",
+            " of a rank ever took, on the right the samples in a batch of a rank. Dashed, what the"
+            " device has and what the file of baselines expects at this batch size.",
             "memory follows the batch and stays below the device's.",
             "room above the line is room for a larger batch; memory that grows under an even batch"
             " is a leak.",
@@ -133,11 +129,16 @@ def _draw_memory() -> Panel:
         over_time(f"max({on_devices('accelerator_memory_used_bytes{@host}')})", "fullest device"),
         over_time("max(training_memory_peak_bytes{@rank})", "tensors at most"),
         over_time(f"min({on_devices('accelerator_memory_total_bytes{@host}')})", "device has"),
+        over_time("max(training_expected_memory_bytes{@run})", "expected"),
         over_time(f"max({_BATCH})", "samples in a batch"),
         unit=BYTES,
-        empty="No accelerator and no batch size told",
+        empty="No accelerator and no batch size reported",
         least=0,
-        overrides=(dash_series("device has", UNKNOWN), put_right("samples in a batch", COUNT)),
+        overrides=(
+            dash_series("device has", UNKNOWN),
+            dash_series("expected", OK),
+            put_right("samples in a batch", COUNT),
+        ),
         width=12,
     )
 
@@ -183,7 +184,7 @@ def _draw_flops() -> Panel:
         over_time("avg(training_model_flops_utilization_ratio{@rank})", "mean of ranks"),
         over_time("min(training_model_flops_utilization_ratio{@rank})", "worst rank"),
         unit=RATIO,
-        empty="No FLOPs of the model told",
+        empty="No FLOPs of the model reported",
         least=0,
         most=1,
         width=12,

@@ -7,18 +7,21 @@ from typing import Final
 from grafana.build.layout import Row, write_address
 from grafana.build.limits import limit
 from grafana.build.palette import OK, RATIO, SECONDS, TIMES, WARNING, WHOLE
-from grafana.build.panels import (
-    About,
-    Column,
-    Key,
-    Panel,
-    state_timeline,
-    table,
-    timeseries,
-)
+from grafana.build.panels import About, Panel, state_timeline, timeseries
 from grafana.build.parts import ACCELERATORS, HOST
 from grafana.build.queries import over_time
-from grafana.build.run_verdict import RANK, STATES, tell_rank_state, tell_state
+from grafana.build.run_verdict import (
+    RANK,
+    SLOW,
+    SLOW_RANK,
+    STATES,
+    find_beginning,
+    recall_trouble,
+    tell_rank_state,
+    tell_slow,
+    tell_state,
+)
+from grafana.build.tables import Column, Key, table
 
 # What ranks do on their own; in the backward pass all wait for the slowest.
 _OWN: Final = "data_wait|h2d|forward|optimizer"
@@ -34,22 +37,90 @@ _OWN_TIME: Final = (
     f" / on ({RANK}) ({_STEPS} > 0)"
 )
 
+_DEVICE: Final = {
+    "instance": "${__data.fields.Host}",
+    "kind": "${__data.fields.Kind}",
+    "device": "${__data.fields.Device}",
+}
+_FIRST: Final = (
+    'label_replace(training_rank_info{@rank, gpu_uuid!=""}, "uuid", "$1", "gpu_uuid", "([^,]+).*")'
+)
+_WITH_DEVICE: Final = (
+    f"({_FIRST} * on (job, instance, uuid) group_left (kind, device)"
+    " (accelerator_up{@host} >= bool 0)"
+    f" or on ({RANK}) training_rank_info{{@rank}})"
+)
+
 
 def write_ranks() -> Row:
-    """Write the row that compares ranks."""
+    """Return the row that compares ranks."""
     return Row(
         "Ranks",
-        (_list_ranks(), _show_hosts(), _draw_slowdown(), _draw_own_time()),
+        (
+            _list_ranks_in_trouble(),
+            _show_hosts(),
+            _list_ranks(),
+            _draw_slowdown(),
+            _draw_own_time(),
+        ),
         is_collapsed=True,
     )
 
 
+def _list_ranks_in_trouble() -> Panel:
+    trouble = recall_trouble("$__range")
+    return table(
+        "Ranks in trouble",
+        About(
+            "The ranks that died, are gone, are stalled, were ended by SIGTERM or slow the others down;"
+            " where the run is no longer reported, as they were in this time range.",
+            "empty.",
+            "begin with the rank whose trouble is the oldest, as the others often follow it.",
+            (
+                *("TrainingStragglerRank", "TrainingStalled", "TrainingRunLost"),
+                "TrainingRunTerminated",
+            ),
+        ),
+        keys=(
+            ON_HOST,
+            Key("rank", "Rank"),
+        ),
+        columns=(
+            Column(
+                "State",
+                f"max by (instance, rank) ({trouble} or {tell_slow()})",
+                states=(*STATES, SLOW_RANK),
+                look="color-text",
+            ),
+            Column(
+                "For",
+                f"max by (instance, rank) (time() - {find_beginning('$__range')}"
+                f" and on ({RANK}) {trouble})",
+                SECONDS,
+                decimals=0,
+            ),
+            Column(
+                "Slowdown",
+                "max by (instance, rank) (training_rank_slowdown_ratio{@run}"
+                f" and on ({RANK}) {SLOW})",
+                TIMES,
+                decimals=1,
+            ),
+        ),
+        sort_by="For",
+        empty="No rank is dead, gone, stalled or slow",
+        width=12,
+        height=7,
+    )
+
+
 def _list_ranks() -> Panel:
-    by = "instance, rank, host_pid, gpu_uuid"
+    by = "instance, rank, host_pid, kind, device"
     return table(
         "Ranks",
         About(
-            "Every rank that is there now: its process, its accelerators, and how it gets on.",
+            "Every rank that is there now: its process, its accelerator, of several the first, and how"
+            " it gets on.",
             "alike in all columns.",
             "the rank that differs is the one to look at: `py-spy dump --pid` shows where it is.",
             ("TrainingStragglerRank",),
@@ -58,18 +129,14 @@ def _list_ranks() -> Panel:
             ON_HOST,
             Key("rank", "Rank"),
             Key("host_pid", "PID"),
-            Key(
-                "gpu_uuid",
-                "Accelerators",
-                write_address(ACCELERATORS, instance="${__data.fields.Host}"),
-                "Open this host's accelerators",
-            ),
+            Key("kind", "Kind"),
+            Key("device", "Device", write_address(ACCELERATORS, **_DEVICE), "Open the device"),
         ),
         columns=(
             Column(
                 "State",
                 f"max by ({by}) ({tell_rank_state()}"
-                f" * on ({RANK}) group_left (host_pid, gpu_uuid) training_rank_info{{@rank}})",
+                f" * on ({RANK}) group_left (host_pid, kind, device) {_WITH_DEVICE})",
                 states=STATES,
                 look="color-text",
             ),
@@ -119,6 +186,7 @@ def _show_hosts() -> Panel:
         over_time(tell_state(by="job, instance"), "{{instance}}"),
         states=STATES,
         empty="No run in this range",
+        width=12,
         height=7,
     )
 

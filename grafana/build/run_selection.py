@@ -19,7 +19,7 @@ _MOST_IN_A_LIST: Final = 8
 # All of a large machine, with room for the smaller part of a second one.
 MOST_LINES: Final = 12
 
-# By the counter, for which no step is too short or too long; logs tell of no counter.
+# By the counter, for which no step is too short or too long; logs have no counter.
 PACE: Final = (
     "sum(rate(training_samples_total{@run}[$__rate_interval]))"
     " or sum(training_samples_per_second{@run}"
@@ -38,7 +38,7 @@ def on_hosts(expr: str) -> str:
 def on_devices(expr: str, *, is_now: bool = False) -> str:
     """Keep what is of the accelerators that the run's ranks held, while the run was there.
 
-    On a machine of which no rank says what it holds, all accelerators count.
+    On a machine whose ranks report no accelerators, all of them count.
     """
     return (
         f"({expr}) and on (job, instance, uuid) ({_list_devices(_RANKS_NOW if is_now else _RANKS)})"
@@ -51,7 +51,7 @@ def pick_devices(expr: str, gauge: str, extreme: str = "topk") -> str:
 
     Args:
         expr: What is drawn.
-        gauge: A selector without range, whose mean says which accelerators are kept.
+        gauge: A selector without range, whose mean decides which accelerators are kept.
         extreme: `topk` keeps those with the highest means, `bottomk` those with the lowest.
     """
     kept = (
@@ -83,7 +83,7 @@ def _list_devices(ranks: str = _RANKS) -> str:
 
 
 def cut_out(ranks: str) -> str:
-    """Give the ranks with the label `uuid`: once for each accelerator that they hold.
+    """Return the ranks with the label `uuid`: once for each accelerator that they hold.
 
     Args:
         ranks: A selector of `training_rank_info`, with `%s` where more matchers go.
@@ -98,5 +98,5 @@ def cut_out(ranks: str) -> str:
 
 
 def _having(before: int) -> str:
-    """Write the matcher for lists that go on after so many accelerators."""
+    """Return the matcher for lists that go on after so many accelerators."""
     return f', gpu_uuid=~"([^,]+,){{{before}}}.+"' if before else ', gpu_uuid!=""'

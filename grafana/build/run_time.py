@@ -7,20 +7,19 @@ from typing import Final
 from grafana.build.layout import Row
 from grafana.build.limits import limit
 from grafana.build.palette import RATIO, SECONDS, WARNING, WHOLE
-from grafana.build.panels import About, Panel, dash_series, heatmap, put_right, timeseries
-from grafana.build.queries import in_buckets, over_time
+from grafana.build.panels import About, Panel, dash_series, put_right, timeseries
+from grafana.build.queries import find_rise, over_time
 from grafana.build.run_why import colour_phases
 
 _IN_STEPS: Final = "data_wait|h2d|forward|backward|optimizer|other"
 
 
 def write_time() -> Row:
-    """Write the row with the steps themselves, and with the time that was for nothing."""
+    """Return the row with the steps themselves, and with the time that was for nothing."""
     return Row(
         "Where time goes: steps, and work that was lost",
         (
             _draw_steps(),
-            _spread_steps(),
             _draw_slowdown(),
             _draw_parts(),
             _draw_goodput(),
@@ -53,22 +52,6 @@ def _draw_steps() -> Panel:
         unit=SECONDS,
         empty="No step was done",
         least=0,
-    )
-
-
-def _spread_steps() -> Panel:
-    return heatmap(
-        "Steps by how long they took",
-        About(
-            "How many steps of all ranks took how long.",
-            "one narrow band.",
-            "a second band above it is steps that wait for something: see how regular it is.",
-        ),
-        in_buckets(
-            "sum by (le) (increase(training_step_duration_seconds_bucket{@rank}[$__rate_interval]))"
-        ),
-        unit=SECONDS,
-        empty="No step was done",
     )
 
 
@@ -131,9 +114,10 @@ def _draw_goodput() -> Panel:
         over_time(f"sum({steps}) / ({every} > 0)", "in steps"),
         over_time(f"sum({work}) / ({every} > 0)", "in steps, not waiting for data"),
         unit=RATIO,
-        empty="No phases told",
+        empty="No phases reported",
         least=0,
         most=1,
+        width=12,
         calcs=("lastNotNull", "mean", "min"),
     )
 
@@ -146,12 +130,12 @@ def _draw_losses() -> Panel:
             "empty or 0.",
             "save checkpoints more often, and see what the run dies of.",
         ),
-        over_time("sum(increase(training_lost_seconds_total{@run}[$__rate_interval]))", "time"),
-        over_time("sum(increase(training_lost_steps_total{@run}[$__rate_interval]))", "steps"),
+        over_time(f"sum({find_rise('training_lost_seconds_total{@run}')})", "time"),
+        over_time(f"sum({find_rise('training_lost_steps_total{@run}')})", "steps"),
         unit=SECONDS,
         empty="The run was not seen from its start",
         least=0,
         is_bars=True,
-        calcs=("lastNotNull", "max"),
+        width=12,
         overrides=(put_right("steps", WHOLE),),
     )

@@ -1,4 +1,4 @@
-"""What state the run is in, and what it loses time to: the states, and queries that give their numbers.
+"""The state of a run and its bottleneck: their values, and queries for their numbers.
 
 Prometheus records the numbers (`prometheus/rules/recording.yml`) for each rank, and for each run on
 each machine; the conditions are there, and are those of the alerts. Here is what each number means.
@@ -21,9 +21,10 @@ from grafana.build.palette import (
     WARNING,
     State,
 )
+from trainvitals.verdicts import run_bounds
 
 NOT_SEEN: Final = State(0, "not seen", UNKNOWN)
-OBSERVED: Final = State(1, "told by logs", INFORMATION)
+OBSERVED: Final = State(1, "known from logs", INFORMATION)
 TERMINATED: Final = State(30, "terminated", WARNING)
 GONE: Final = State(32, "gone", CRITICAL)
 STATES: Final = (
@@ -32,17 +33,18 @@ STATES: Final = (
     *(ENDED, OBSERVED, NOT_SEEN),
 )
 
+NO_ACCELERATOR: Final = State(19, "no accelerator", UNKNOWN)
 NOT_ENOUGH_DATA: Final = State(20, "not enough data", UNKNOWN)
-COMPUTE_BOUND: Final = State(21, "compute-bound", OK)
-UNDERUSED: Final = State(22, "underused", WARNING)
-NOT_TRAINING: Final = State(23, "not in steps", INFORMATION)
-SLOW_RANK: Final = State(24, "slow rank", WARNING)
-THROTTLED: Final = State(25, "throttled", WARNING)
-INPUT_BOUND: Final = State(26, "input-bound", WARNING)
-LOSS_IS_NAN: Final = State(27, "loss is NaN", CRITICAL)
+COMPUTE_BOUND: Final = State(21, run_bounds.COMPUTE_BOUND, OK)
+UNDERUSED: Final = State(22, run_bounds.UNDERUSED, WARNING)
+NOT_TRAINING: Final = State(23, run_bounds.NOT_IN_STEPS, INFORMATION)
+SLOW_RANK: Final = State(24, run_bounds.SLOW_RANK, WARNING)
+THROTTLED: Final = State(25, run_bounds.THROTTLED, WARNING)
+INPUT_BOUND: Final = State(26, run_bounds.INPUT_BOUND, WARNING)
+LOSS_IS_NAN: Final = State(27, run_bounds.LOSS_IS_NAN, CRITICAL)
 VERDICTS: Final = (
     *(DIED, GONE, STALLED, TERMINATED, LOSS_IS_NAN, INPUT_BOUND, THROTTLED, SLOW_RANK),
-    *(NOT_TRAINING, UNDERUSED, COMPUTE_BOUND, NOT_ENOUGH_DATA, ENDED, NOT_SEEN),
+    *(NOT_TRAINING, UNDERUSED, COMPUTE_BOUND, NO_ACCELERATOR, NOT_ENOUGH_DATA, ENDED, NOT_SEEN),
 )
 
 RANK: Final = "job, instance, run, rank"
@@ -55,7 +57,7 @@ _DEATHS: Final = "run:rank_death:timestamp_seconds"
 
 
 def tell_state(by: str = "", whose: str = "@run") -> str:
-    """Write a query for the state of the run, at each time as it was told then.
+    """Return a query for the state of the run, at each time as it was reported then.
 
     Args:
         by: The labels that are kept.
@@ -65,22 +67,22 @@ def tell_state(by: str = "", whose: str = "@run") -> str:
 
 
 def tell_verdict() -> str:
-    """Write a query for what the run loses its time to, at each time as it was told then."""
+    """Return a query for the bottleneck of the run, at each time as it was reported then."""
     return f"max({_VERDICT}{{@run}})"
 
 
 def tell_rank_state() -> str:
-    """Write a query for the state of each chosen rank that is told now."""
+    """Return a query for the state of each selected rank that is reported now."""
     return f"{_OF_RANKS}{{@rank}}"
 
 
 def recall_state(window: str, by: str = "", whose: str = "@run") -> str:
-    """Write a query for the state of the run now; where it is told no more, for how it ended.
+    """Return a query for the state of the run now; where it is no longer reported, for how it ended.
 
     Where it did not end, nothing has been heard of it: that is a state, too.
 
     Args:
-        window: How long what is told no more is remembered.
+        window: How long a run is shown after its last sample.
         by: The labels that are kept.
         whose: The short name of what is selected by.
     """
@@ -88,7 +90,7 @@ def recall_state(window: str, by: str = "", whose: str = "@run") -> str:
 
 
 def recall_verdict(window: str) -> str:
-    """Write a query for what the run loses its time to now.
+    """Return a query for what the run loses its time to now.
 
     Args:
         window: As for the state.
@@ -97,9 +99,9 @@ def recall_verdict(window: str) -> str:
 
 
 def recall_trouble(window: str) -> str:
-    """Write a query for the state of each rank that died, is gone, stands still, or was terminated.
+    """Return a query for the state of each rank that died, is gone, is stalled or was terminated.
 
-    Where nothing is told of the run on a machine any more, its ranks are in the state that they had.
+    Where a machine no longer reports the run, its ranks keep their last state.
 
     Args:
         window: As for the state.
@@ -113,12 +115,12 @@ def recall_trouble(window: str) -> str:
 
 
 def tell_slow() -> str:
-    """Write a query for the ranks that slow the others down, with the number of that state."""
+    """Return a query for the ranks that slow the others down, with the number of that state."""
     return f"{SLOW_RANK.number} * ({SLOW})"
 
 
 def find_beginning(window: str) -> str:
-    """Write a query for when each rank died, or else got on for the last time.
+    """Return a query for when each rank died, or else got on for the last time.
 
     Args:
         window: As for the state.
@@ -134,5 +136,5 @@ def _recall(recorded: str, window: str) -> str:
 
 
 def _keep_ends(last: str) -> str:
-    """Keep the states after which nothing more is told."""
+    """Keep the states after which nothing more is reported."""
     return f"{last} == {ENDED.number} or {last} == {TERMINATED.number} or {last} >= {GONE.number}"

@@ -1,9 +1,10 @@
-"""What the time of a run goes to: the rows that give the reasons for its verdict."""
+"""Where the time of a run goes: the rows with the reasons for its verdict."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from grafana.build.fields import Json
 from grafana.build.layout import Row, link_to
 from grafana.build.limits import limit
 from grafana.build.palette import (
@@ -16,7 +17,6 @@ from grafana.build.palette import (
 )
 from grafana.build.panels import (
     About,
-    Json,
     Panel,
     colour_devices,
     colour_series,
@@ -40,18 +40,18 @@ _PHASE_COLOURS: Final = (
 
 
 def write_why() -> Row:
-    """Write the row that shows what the verdict is made of, of the run's own machines."""
+    """Return the row that shows what the verdict is made of, of the run's own machines."""
     return Row(
         "Why: the run's own machines and accelerators",
         (
             _draw_pace(),
-            _draw_phases(),
             _draw_waiting(),
             _draw_busy(),
             _draw_cpu(),
-            _draw_disk(),
+            _draw_disks(),
             _draw_network(),
         ),
+        is_collapsed=True,
     )
 
 
@@ -69,13 +69,14 @@ def _draw_pace() -> Panel:
         over_time(PACE, "all ranks"),
         over_time(f"{limit('training_throughput_drop:ratio'):g} * sum({usual})", "alert below"),
         unit=SAMPLES_PER_SECOND,
-        empty="No batch size told",
+        empty="No batch size reported",
         least=0,
         overrides=(dash_series("alert below", WARNING),),
     )
 
 
-def _draw_phases() -> Panel:
+def draw_phases() -> Panel:
+    """Return what all ranks spend their time on."""
     seconds = "rate(training_phase_seconds_total{@rank}[$__rate_interval])"
     return timeseries(
         "Time by phase",
@@ -83,7 +84,7 @@ def _draw_phases() -> Panel:
             "What all ranks spend their time on, by the host's clock.",
             "mostly forward and backward.",
             "a band that grew is where the time went: data_wait is the loader, h2d the copy to the"
-            " device, other what nobody marked.",
+            " device, other what is not marked.",
         ),
         over_time(
             f"sum by (phase) ({seconds})"
@@ -91,7 +92,7 @@ def _draw_phases() -> Panel:
             "{{phase}}",
         ),
         unit=RATIO,
-        empty="No phases told",
+        empty="No phases reported",
         least=0,
         most=1,
         is_stacked=True,
@@ -101,7 +102,7 @@ def _draw_phases() -> Panel:
 
 
 def colour_phases() -> tuple[Json, ...]:
-    """Give phases their colours."""
+    """Return the overrides that colour phases."""
     return tuple(colour_series(f"^{phase}$", colour) for phase, colour in _PHASE_COLOURS)
 
 
@@ -121,7 +122,7 @@ def _draw_waiting() -> Panel:
         over_time("max(run:training_data_wait:ratio10m{@run})", "worst rank, mean of 10 min"),
         unit=RATIO,
         steps=((None, OK), (limit("data_loader_bottleneck:wait_ratio"), WARNING)),
-        empty="Nobody marks the wait for data",
+        empty="The wait for data is not marked",
         least=0,
         most=1,
     )
@@ -149,7 +150,6 @@ def _draw_busy() -> Panel:
         empty="No accelerator that the run holds",
         least=0,
         most=1,
-        width=6,
         calcs=("lastNotNull", "mean"),
         overrides=colour_devices(),
         link=OPEN_ACCELERATORS,
@@ -169,34 +169,30 @@ def _draw_cpu() -> Panel:
         ),
         over_time(on_hosts(busy), "{{instance}}"),
         unit=RATIO,
-        empty="The machines tell no CPU time",
+        empty="The machines report no CPU time",
         least=0,
         most=1,
-        width=6,
         calcs=("lastNotNull", "mean"),
         link=OPEN_HOST,
     )
 
 
-def _draw_disk() -> Panel:
+def _draw_disks() -> Panel:
     return timeseries(
-        "Disk read",
+        "Disk read and written",
         About(
-            "What each machine of the run reads from its disks.",
-            "much in the first epoch, less where the page cache holds the data.",
-            "a flat top and a wait for data mean that the disk is the limit.",
+            "What the machines of the run read from and write to their disks.",
+            "reads follow the epochs, writes the checkpoints.",
+            "a flat top and a wait for data mean that the disk is the limit; a write that lasts for"
+            " minutes is a checkpoint on a slow one.",
         ),
         over_time(
-            on_hosts(
-                'clamp_min(deriv(disk_io_bytes{@host, direction="read"}[$__rate_interval]), 0)'
-            ),
-            "{{instance}}",
+            on_hosts("clamp_min(deriv(disk_io_bytes{@host}[$__rate_interval]), 0)"),
+            "{{instance}} {{direction}}",
         ),
         unit=BYTES_PER_SECOND,
         empty="The machines have no disks of their own",
         least=0,
-        width=6,
-        calcs=("lastNotNull", "mean"),
         link=OPEN_HOST,
     )
 
@@ -214,9 +210,8 @@ def _draw_network() -> Panel:
             "{{instance}} {{direction}}",
         ),
         unit=BYTES_PER_SECOND,
-        empty="The machines tell no network traffic",
+        empty="The machines report no network traffic",
         least=0,
-        width=6,
         calcs=("lastNotNull", "mean"),
         link=OPEN_HOST,
     )

@@ -139,7 +139,7 @@ class Accelerator:
     # -- counters ------------------------------------------------------------------------------
 
     def counter_value(self, name: str) -> float:
-        """Give a counter's exact value at this moment, without rounding."""
+        """Return a counter's exact value at this moment, without rounding."""
         return _value_at(getattr(self.device, name), self._monotonic_nanoseconds())
 
     def set_counter(
@@ -305,7 +305,7 @@ class Accelerator:
                 setattr(self.device, name, 0)
 
     def rebase(self, values: Mapping[str, float]) -> None:
-        """Give supported counters these values at this moment."""
+        """Set supported counters to these values at this moment."""
         for name, value in values.items():
             if getattr(self.device, name).supported:
                 self.set_counter(name, value)
@@ -386,6 +386,8 @@ class Gpu(Accelerator):
     nvlink_crc_data_errors = Number(UNSUPPORTED_LONG)
     nvlink_replay_errors = Number(UNSUPPORTED_LONG)
     nvlink_recovery_errors = Number(UNSUPPORTED_LONG)
+    nvlink_error_fields = Number()
+    nvlink_sleep_mask = Number()
     nvlink_transmit_kib = Counter()
     nvlink_receive_kib = Counter()
     recovery_action = Number()

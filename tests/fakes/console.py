@@ -1,4 +1,4 @@
-"""A process that uses the real bindings on a fake machine and does what a test tells it.
+"""A process that uses the real bindings on a fake machine and does what a test asks.
 
     with Console(machine) as console:
         console("nvml.nvmlInit()")
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.fakes.machine import FakeMachine
+from tests.support.processes import ENDS_WITH_PARENT
 
 _PROGRAM = """
 import json, sys, warnings
@@ -65,7 +66,7 @@ class Console:
 
     def __init__(self, machine: FakeMachine, variables: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM],
+            [*ENDS_WITH_PARENT, sys.executable, "-c", _PROGRAM],
             env={**os.environ, **(machine.environment() if variables is None else variables)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -93,7 +94,7 @@ class Console:
         print(json.dumps(text), file=self._process.stdin, flush=True)
 
     def end(self) -> Any:
-        """Give the value of what was begun.
+        """Return the value of what was begun.
 
         Raises:
             DriverError: The driver answered an error.
@@ -106,12 +107,12 @@ class Console:
         return answer["value"]
 
     def code_of(self, text: str) -> int:
-        """Give the error that the driver answers, 0 where it answers none."""
+        """Return the error that the driver answers, 0 where it answers none."""
         self.begin(text)
         return self.end_code()
 
     def end_code(self) -> int:
-        """Give the error of what was begun, 0 where there is none."""
+        """Return the error of what was begun, 0 where there is none."""
         try:
             self.end()
         except DriverError as error:

@@ -23,7 +23,7 @@ STEPS_AFTER_RESTART = 20
 
 
 def load_batches(rank, steps):
-    """Give as many batches, each after the time that this rank's disk takes."""
+    """Yield as many batches, each after the time that this rank's disk takes."""
     for _ in range(steps):
         time.sleep(LOADING_SECONDS.get(rank, USUAL_LOADING_SECONDS))
         yield torch.ones(8, 16)

@@ -504,7 +504,17 @@ static void sleep_until_woken(uint32_t seen, int64_t milliseconds)
     syscall(SYS_futex, &mapped->wakes, FUTEX_WAIT, seen, &length, NULL, 0);
 }
 
-/* What a device still reported is given before it is said to be lost: XID 79 comes first. */
+enum loss_comes { LAST = 0, ALSO_FIRST = 1, ALWAYS = 2 };
+
+/* As a rule, what a device still reported is given before it is said to be lost: XID 79 comes first. */
+static int early_loss(struct event_set *set)
+{
+    int is_early = part->loss_comes == ALWAYS || (part->loss_comes == ALSO_FIRST && !set->loss_told);
+    int status = is_early ? set_status(set) : SUCCESS;
+    set->loss_told |= status == DEVICE_IS_LOST;
+    return status;
+}
+
 int wait_for_event(enum function function, struct event_set *set, uint32_t timeout_milliseconds,
                    const struct handle **handle, struct event *event)
 {
@@ -514,6 +524,8 @@ int wait_for_event(enum function function, struct event_set *set, uint32_t timeo
         uint32_t seen = __atomic_load_n(&mapped->wakes, __ATOMIC_ACQUIRE);
         int64_t left = timeout_milliseconds - (clock_nanoseconds(CLOCK_MONOTONIC) - begin) / 1000000;
         status = driver_status();
+        if (status == SUCCESS)
+            status = early_loss(set);
         if (status == SUCCESS && next_event(set, event)) {
             *handle = &handles[event->device];
             return SUCCESS;

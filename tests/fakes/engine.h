@@ -83,8 +83,10 @@ const struct load *load_at(const struct device *device, int memory, int64_t at);
 unsigned load_percent(const struct device *device, int memory, int64_t end, int64_t length);
 unsigned current_percent(const struct device *device, int memory);
 
-/* Which types of event are wanted of which device, and the number of the next one to look at. */
+/* Which types of event are wanted of which device, whether a loss was told before the events, and
+   the number of the next one to look at. */
 struct event_set {
+    int loss_told;
     uint64_t wanted[DEVICE_LIMIT];
     uint32_t generations[DEVICE_LIMIT];
     uint64_t next;

@@ -42,7 +42,7 @@ def _build(vendor: str, target: Path) -> None:
 
 
 def library_path(vendor: str, cache: Path = _CACHE) -> Path:
-    """Give the path of one fake library, built now where it is not yet.
+    """Return the path of one fake library, built now where it is not yet.
 
     Each library is alone in its directory. Several processes may build at once: each builds
     under a name of its own and the last one wins.

@@ -19,7 +19,7 @@ monitor = TrainingMonitor("loader")
 
 
 class Rows(torch.utils.data.Dataset):
-    """Eight rows; whoever loads one tells the monitor, which must not matter in a worker.
+    """Eight rows; each load calls the monitor, which must not matter in a worker.
 
     Args:
         monitor: It travels with the data set.

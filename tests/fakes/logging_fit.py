@@ -1,4 +1,4 @@
-"""A small fit by Lightning that nobody instrumented, with the TensorBoardLogger.
+"""A small fit by Lightning without instrumentation, with the TensorBoardLogger.
 
 Run as `python logging_fit.py FOLDER`. For each line of its standard input, which has a number of
 epochs, a new process fits, and goes on from the checkpoint that an earlier one left in the folder.
@@ -25,7 +25,7 @@ class Model(pl.LightningModule):
         self.linear = torch.nn.Linear(4, 1)
 
     def training_step(self, batch, batch_idx):
-        """Give a loss, and log another one."""
+        """Return a loss, and log another one."""
         self.log("train_loss", 0.5**self.current_epoch)
         return (self.linear(batch[0]) - batch[1]).square().mean()
 
@@ -35,7 +35,7 @@ class Model(pl.LightningModule):
         self.log("val_iou", 0.25 + 0.25 * self.current_epoch)
 
     def configure_optimizers(self):
-        """Give an optimizer."""
+        """Return an optimizer."""
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 

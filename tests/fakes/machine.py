@@ -47,6 +47,7 @@ NVML_DRIVER = "570.124.06"
 NVML_UPGRADE = "580.65.06"
 HLML_DRIVER = "1.22.1-97ec1a4"
 
+_ENDING = {signal.SIGTERM}
 _VENDORS = {"gpu": "nvidia", "hpu": "habana"}
 _HERE = Path(__file__).resolve().parent
 
@@ -122,7 +123,7 @@ class FakeMachine:
     # -- for processes ---------------------------------------------------------------------------
 
     def environment(self, vendors: Iterable[str] | None = None) -> dict[str, str]:
-        """Give the variables with which a process finds the fake libraries.
+        """Return the variables with which a process finds the fake libraries.
 
         Args:
             vendors: Which libraries are installed: "nvidia", "habana", both or none; by default
@@ -143,7 +144,7 @@ class FakeMachine:
     def attach(self) -> None:
         """Let this very process use the machine, as if it had just loaded the libraries.
 
-        pynvml and pyhlml must be initialised anew afterwards.
+        pynvml and pyhlml must be initialised again afterwards.
         """
         os.environ["FAKE_ACCELERATORS"] = str(self.path)
         for vendor in self._vendors:
@@ -151,7 +152,7 @@ class FakeMachine:
             library.fake_attach(str(self.path).encode())
 
     def hl_smi_directory(self) -> Path:
-        """Give a directory for PATH that has an `hl-smi` which knows this machine."""
+        """Return a directory for PATH that has an `hl-smi` which knows this machine."""
         directory = self.path.parent / "bin"
         directory.mkdir(exist_ok=True)
         command = directory / "hl-smi"
@@ -293,7 +294,7 @@ class FakeMachine:
     def load_driver(self, kind: Kind = "gpu", *, reset: bool = True) -> None:
         """Load the driver that fits the library on disk.
 
-        Processes that started the library before are uninitialised until they start it anew.
+        Processes that started the library before are uninitialised until they start it again.
 
         Args:
             kind: Which vendor's.
@@ -418,7 +419,7 @@ def main() -> int:
     parser.add_argument("--delay-us", type=int, default=0, help="added to each call about a device")
     parser.add_argument("command", nargs="+", metavar="COMMAND")
     options = parser.parse_args()
-    # A command that is told to end takes its machine along.
+    # A command that is asked to end removes its machine.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="fake-machine-") as directory:
         machine = FakeMachine(Path(directory), options.gpus, options.hpus, options.model)
@@ -431,9 +432,16 @@ def main() -> int:
         return _run(options.command, variables)
 
 
+def _take_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
 def _run(command: list[str], variables: dict[str, str]) -> int:
-    with subprocess.Popen(command, env=variables) as process:
+    # A SIGTERM while the command is started would leave it running.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    with subprocess.Popen(command, env=variables, preexec_fn=_take_signals) as process:  # noqa: PLW1509 - no thread runs here
         try:
+            _take_signals()
             return process.wait()
         except KeyboardInterrupt:
             return process.wait()

@@ -195,7 +195,7 @@ _HPU: Mapping[str, Any] = {
 
 
 def gpu_values(model: str, number: int) -> dict[str, Any]:
-    """Give the attributes of a new GPU.
+    """Return the attributes of a new GPU.
 
     Args:
         model: The name; one that is not known here has the limits of an H100.
@@ -213,7 +213,7 @@ def gpu_values(model: str, number: int) -> dict[str, Any]:
 
 
 def hpu_values(number: int) -> dict[str, Any]:
-    """Give the attributes of a new Gaudi card; the number is as for GPUs."""
+    """Return the attributes of a new Gaudi card; the number is as for GPUs."""
     return {
         **_HPU,
         "uuid": f"01P4-HL3090A0-18-U4V193-{number:02d}-07-00",

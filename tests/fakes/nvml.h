@@ -41,15 +41,24 @@ struct nvml_field {
     union nvml_value value;
 };
 struct nvml_process { unsigned pid; uint64_t memory; unsigned gpu_instance, compute_instance; };
+struct nvml_process_v1 { unsigned pid; uint64_t memory; };
+struct nvml_process_r535 { struct nvml_process process; uint64_t protected_memory; };
 struct nvml_process_sample { unsigned pid; uint64_t time_stamp; unsigned sm, memory, encoder, decoder; };
+struct nvml_event_v1 { nvmlDevice_t device; uint64_t type, data; };
 struct nvml_event { nvmlDevice_t device; uint64_t type, data; unsigned gpu_instance, compute_instance; };
 
 _Static_assert(sizeof(struct nvml_memory_v2) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(struct nvml_pci) == 68, "nvmlPciInfo_t");
 _Static_assert(sizeof(struct nvml_field) == 40, "nvmlFieldValue_t");
 _Static_assert(sizeof(struct nvml_process) == 24, "nvmlProcessInfo_v2_t");
+_Static_assert(sizeof(struct nvml_process_v1) == 16, "nvmlProcessInfo_v1_t");
+_Static_assert(sizeof(struct nvml_process_r535) == 32, "nvmlProcessInfo_t of R535");
 _Static_assert(sizeof(struct nvml_process_sample) == 32, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(struct nvml_event_v1) == 24, "nvmlEventData_v1_t");
 _Static_assert(sizeof(struct nvml_event) == 32, "nvmlEventData_t");
+
+/* The part of a number of errors that one link of a device has. */
+int64_t link_share(const struct device *device, unsigned link, int64_t errors);
 
 /* A call about one device; its body comes last and sees `device`, a working one. */
 #define DEVICE_CALL(function, parameters, ...)                             \

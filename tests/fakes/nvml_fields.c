@@ -40,9 +40,26 @@ static int field_ecc(struct nvml_field *field, const struct device *device, int6
     return device->ecc_enabled == 1 ? field_long(field, errors) : NOT_SUPPORTED;
 }
 
-static int field_link_long(struct nvml_field *field, const struct device *device, int64_t number)
+enum error_fields { TOTALS = 0, LINKS_OF_TOTALS = 1, DATA_LINKS = 2, RECOVERIES = 3 };
+
+static int field_link_total(struct nvml_field *field, const struct device *device, int64_t number)
 {
-    return device->nvlink_count == 0 ? NOT_SUPPORTED : field_long(field, number);
+    if (device->nvlink_count == 0 || device->nvlink_error_fields > LINKS_OF_TOTALS)
+        return NOT_SUPPORTED;
+    if (device->nvlink_error_fields == TOTALS)
+        return field_long(field, number);
+    if (field->scope >= (unsigned)device->nvlink_count)
+        return INVALID_ARGUMENT;
+    return field_long(field, link_share(device, field->scope, number));
+}
+
+static int field_link(struct nvml_field *field, const struct device *device, int64_t number, enum error_fields fields)
+{
+    if (device->nvlink_count == 0 || device->nvlink_error_fields != (int32_t)fields)
+        return NOT_SUPPORTED;
+    if (field->scope >= (unsigned)device->nvlink_count)
+        return INVALID_ARGUMENT;
+    return field_long(field, link_share(device, field->scope, number));
 }
 
 /* One link carries an equal share of the sum; `overhead` adds the protocol's eighth. */
@@ -89,10 +106,10 @@ static int fill(struct nvml_field *field, const struct device *device)
     case 29: return field_unsigned(field, device->corrected_retired_pages);
     case 30: return field_unsigned(field, device->uncorrected_retired_pages);
     case 31: return field_unsigned(field, device->retirement_pending);
-    case 38: return field_link_long(field, device, device->nvlink_crc_flit_errors);
-    case 45: return field_link_long(field, device, device->nvlink_crc_data_errors);
-    case 52: return field_link_long(field, device, device->nvlink_replay_errors);
-    case 59: return field_link_long(field, device, device->nvlink_recovery_errors);
+    case 38: return field_link_total(field, device, device->nvlink_crc_flit_errors);
+    case 45: return field_link_total(field, device, device->nvlink_crc_data_errors);
+    case 52: return field_link_total(field, device, device->nvlink_replay_errors);
+    case 59: return field_link_total(field, device, device->nvlink_recovery_errors);
     case 74: return field_counter(field, &device->power_cap_nanoseconds);
     case 75: return field_counter(field, &device->thermal_nanoseconds);
     case 76: return field_counter(field, &device->sync_boost_nanoseconds);
@@ -112,6 +129,9 @@ static int fill(struct nvml_field *field, const struct device *device)
     case 143: return field_unsigned(field, device->uncorrected_remapped_rows);
     case 144: return field_unsigned(field, device->remapping_pending);
     case 145: return field_unsigned(field, device->remapping_failed);
+    case 161: return field_link(field, device, device->nvlink_replay_errors, DATA_LINKS);
+    case 162: return field_link(field, device, device->nvlink_recovery_errors, DATA_LINKS);
+    case 163: return field_link(field, device, device->nvlink_crc_flit_errors + device->nvlink_crc_data_errors, DATA_LINKS);
     case 185: return field_power(field, device->power_milliwatts);
     case 186: return field_power(field, device->instant_power_milliwatts);
     case 187: return field_power(field, device->minimum_power_limit_milliwatts);
@@ -125,6 +145,7 @@ static int fill(struct nvml_field *field, const struct device *device)
     case 196: return field_signed(field, device->maximum_operating_margin);
     case 197: return field_pcie_bytes(field, device, &device->pcie_transmit_bytes);
     case 198: return field_pcie_bytes(field, device, &device->pcie_receive_bytes);
+    case 215: return field_link(field, device, device->nvlink_recovery_errors, RECOVERIES);
     case 230: return field_unsigned(field, device->recovery_action);
     case 269: return field_counter(field, &device->software_thermal_nanoseconds);
     case 270: return field_counter(field, &device->hardware_thermal_nanoseconds);

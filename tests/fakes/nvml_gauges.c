@@ -162,7 +162,8 @@ DEVICE_CALL(nvmlDeviceGetNvLinkState, (unsigned link, unsigned *active), {
         return NOT_SUPPORTED;
     if (link >= (unsigned)device->nvlink_count)
         return INVALID_ARGUMENT;
-    return give_unsigned(!(device->nvlink_down_mask >> link & 1), active);
+    unsigned up = !(device->nvlink_down_mask >> link & 1);
+    return give_unsigned(up + (up && device->nvlink_sleep_mask >> link & 1), active);
 })
 
 DEVICE_CALL(nvmlDeviceGetNvLinkVersion, (unsigned link, unsigned *version), {
@@ -171,7 +172,14 @@ DEVICE_CALL(nvmlDeviceGetNvLinkVersion, (unsigned link, unsigned *version), {
     return link < (unsigned)device->nvlink_count ? give_unsigned(device->nvlink_version, version) : INVALID_ARGUMENT;
 })
 
-/* All of a kind's errors are on link 0. */
+int64_t link_share(const struct device *device, unsigned link, int64_t errors)
+{
+    int64_t links = device->nvlink_count;
+    if (errors == UNSUPPORTED_LONG)
+        return errors;
+    return errors / links + (link < errors % links);
+}
+
 DEVICE_CALL(nvmlDeviceGetNvLinkErrorCounter, (unsigned link, unsigned counter, uint64_t *value), {
     const int64_t errors[] = {device->nvlink_replay_errors, device->nvlink_recovery_errors,
         device->nvlink_crc_flit_errors, device->nvlink_crc_data_errors};
@@ -179,7 +187,7 @@ DEVICE_CALL(nvmlDeviceGetNvLinkErrorCounter, (unsigned link, unsigned counter, u
         return NOT_SUPPORTED;
     if (link >= (unsigned)device->nvlink_count || counter > 4)
         return INVALID_ARGUMENT;
-    return give_long(link == 0 ? errors[counter] : 0, value);
+    return give_long(link_share(device, link, errors[counter]), value);
 })
 
 DEVICE_CALL(nvmlDeviceGetNvLinkUtilizationCounter, (unsigned link, unsigned counter, uint64_t *received, uint64_t *sent), {

@@ -1,6 +1,8 @@
 /* libnvidia-ml.so.1: the sample buffers and the process lists. */
 #include "nvml.h"
 
+#include <string.h>
+
 enum sampling { POWER = 0, GPU = 1, MEMORY = 2, ENCODER = 3, DECODER = 4, SM_CLOCK = 5, MEMORY_CLOCK = 6 };
 
 static int32_t steady_sample(const struct device *device, unsigned sampling)
@@ -56,7 +58,18 @@ DEVICE_CALL(nvmlDeviceGetSamples,
     return given ? SUCCESS : NOT_FOUND;
 })
 
-static int give_processes(const struct device *device, int kind, unsigned *count, struct nvml_process *list)
+/* An entry of any version begins with the process and its memory; what follows has all bits set,
+   "not available", but for the protected memory that the longest ends with. */
+static void put_process(char *entry, size_t size, const struct process *process)
+{
+    memset(entry, 0xff, size);
+    *(unsigned *)entry = process->pid;
+    *(uint64_t *)(entry + 8) = (uint64_t)process->memory_bytes;
+    if (size == sizeof(struct nvml_process_r535))
+        ((struct nvml_process_r535 *)entry)->protected_memory = 0;
+}
+
+static int give_processes(const struct device *device, int kind, unsigned *count, char *list, size_t size)
 {
     unsigned room = *count;
     unsigned found = 0;
@@ -65,24 +78,31 @@ static int give_processes(const struct device *device, int kind, unsigned *count
         if (process->kind != kind)
             continue;
         if (list != NULL && found < room)
-            list[found] = (struct nvml_process){process->pid, (uint64_t)process->memory_bytes, UINT32_MAX, UINT32_MAX};
+            put_process(list + found * size, size, process);
         found++;
     }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
-DEVICE_CALL(nvmlDeviceGetComputeRunningProcesses_v3, (unsigned *count, struct nvml_process *list), {
-    return give_processes(device, 0, count, list);
-})
+static size_t newest_size(void)
+{
+    int32_t bytes = driver()->process_entry_bytes;
+    return bytes ? (size_t)bytes : sizeof(struct nvml_process);
+}
 
-DEVICE_CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, (unsigned *count, struct nvml_process *list), {
-    return give_processes(device, 1, count, list);
-})
+#define PROCESS_CALL(function, kind, size) \
+    DEVICE_CALL(function, (unsigned *count, char *list), return give_processes(device, kind, count, list, size);)
 
-DEVICE_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, (unsigned *count, struct nvml_process *list), {
-    return give_processes(device, 2, count, list);
-})
+PROCESS_CALL(nvmlDeviceGetComputeRunningProcesses_v3, 0, newest_size())
+PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, 1, newest_size())
+PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, 2, newest_size())
+PROCESS_CALL(nvmlDeviceGetComputeRunningProcesses_v2, 0, sizeof(struct nvml_process))
+PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, 1, sizeof(struct nvml_process))
+PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v2, 2, sizeof(struct nvml_process))
+PROCESS_CALL(nvmlDeviceGetComputeRunningProcesses, 0, sizeof(struct nvml_process_v1))
+PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses, 1, sizeof(struct nvml_process_v1))
+PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses, 2, sizeof(struct nvml_process_v1))
 
 /* A new sample of every process each second. */
 DEVICE_CALL(nvmlDeviceGetProcessUtilization,

@@ -54,6 +54,9 @@ struct process {
     int32_t decoder_percent;
 };
 
+/* nvlink_error_fields: which field values report errors of NVLinks. 0: the totals (38, 45, 52, 59),
+   whatever their scope. 1: the totals, of the link that is their scope. 2: 161 to 163, of the link
+   that is their scope. 3: only 215, likewise. The errors are spread over the links. */
 struct device {
     int32_t present;
     uint32_t generation;
@@ -166,6 +169,8 @@ struct device {
     int64_t nvlink_crc_data_errors;
     int64_t nvlink_replay_errors;
     int64_t nvlink_recovery_errors;
+    int32_t nvlink_error_fields;
+    int32_t nvlink_sleep_mask;
     struct counter nvlink_transmit_kib;
     struct counter nvlink_receive_kib;
     int32_t recovery_action;
@@ -184,7 +189,16 @@ struct device {
     struct process processes[PROCESS_LIMIT];
 };
 
-/* epoch grows with each load of the driver. A process keeps the library_version it found on disk
+/* process_entry_bytes: of the third version of the process lists; 0 for 24, and 32 for some drivers
+   of release 535.
+
+   loss_comes: when a wait for events says that a device of the set is lost. 0: once the set has no
+   event left; 1: also once before that; 2: always, so that no event comes out of the set.
+
+   hl_smi_prints: what other versions of hl-smi print, added up. 1: a header in spite of noheader;
+   2: units in spite of nounits; 4: the table for people, whatever was asked for; 8: a remark first.
+
+   epoch grows with each load of the driver. A process keeps the library_version it found on disk
    when it loaded the library; where that is not kernel_version, every call answers a mismatch. */
 struct driver {
     int32_t loaded;
@@ -194,7 +208,9 @@ struct driver {
     int32_t unloaded_code;
     int32_t cuda_version;
     int32_t added_seen_at_once;
-    int32_t reserved;
+    int32_t process_entry_bytes;
+    int32_t loss_comes;
+    int32_t hl_smi_prints;
     char version[96];
     char library_version_text[96];
     struct device devices[DEVICE_LIMIT];

@@ -66,7 +66,7 @@ FUNCTIONS = {
 
 
 def create_scenario(path: Path) -> ctypes.Structure:
-    """Make the file anew, all zero but for its mark, and map it."""
+    """Make the file again, all zero but for its mark, and map it."""
     size = ctypes.sizeof(SCENARIO)
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(bytes(size))

@@ -25,7 +25,7 @@ monitor = TrainingMonitor("traced")
 
 
 def wait_for_word(seconds):
-    """Tell whether standard input has ended, within so many seconds."""
+    """Return whether standard input has ended, within so many seconds."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(ready)
 

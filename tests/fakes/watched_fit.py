@@ -22,14 +22,14 @@ class Model(pl.LightningModule):
         self.pauses = pauses
 
     def training_step(self, batch, batch_idx):
-        """Give a loss."""
+        """Return a loss."""
         if batch_idx in self.pauses:
             print(f"at {batch_idx}", flush=True)
             sys.stdin.readline()
         return (self.linear(batch[0]) - batch[1]).square().mean()
 
     def configure_optimizers(self):
-        """Give an optimizer."""
+        """Return an optimizer."""
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 

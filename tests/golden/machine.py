@@ -21,23 +21,23 @@ from typing import Any
 from tests.fakes.machine import FakeMachine
 from tests.golden.containers import GoldenContainers
 from tests.golden.runs import UPTIME_SECONDS, GoldenRuns
-from trainvitals.collectors import COLLECTORS, Parts
-from trainvitals.collectors.collector import Collector
-from trainvitals.collectors.container import ContainerCollector
-from trainvitals.collectors.cpu import CpuCollector
-from trainvitals.collectors.filesystem import FilesystemCollector
-from trainvitals.collectors.kernel import KernelCollector
-from trainvitals.collectors.kernel_log import KernelLogCollector
-from trainvitals.collectors.process import ProcessCollector
-from trainvitals.collectors.training import TrainingCollector
-from trainvitals.exposition import Exposition
-from trainvitals.scrape import REUSE_SECONDS, Runner, Snapshot
+from trainvitals.metrics.collectors import COLLECTORS, Parts
+from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.container import ContainerCollector
+from trainvitals.metrics.collectors.cpu import CpuCollector
+from trainvitals.metrics.collectors.filesystem import FilesystemCollector
+from trainvitals.metrics.collectors.kernel import KernelCollector
+from trainvitals.metrics.collectors.kernel_log import KernelLogCollector
+from trainvitals.metrics.collectors.process import ProcessCollector
+from trainvitals.metrics.collectors.training import TrainingCollector
+from trainvitals.metrics.exposition import Exposition
+from trainvitals.metrics.runner import REUSE_SECONDS, Runner, Snapshot
 from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.accelerators.vendors import VENDORS
 from trainvitals.sources.files import Roots
-from trainvitals.sources.kernel import ClockState
-from trainvitals.sources.training.source import TrainingSource
-from trainvitals.sources.training.surroundings import Surroundings
+from trainvitals.sources.host.kernel import ClockState
+from trainvitals.sources.runs.machine_state import MachineState
+from trainvitals.sources.runs.source import TrainingSource
 
 HERE = Path(__file__).parent
 HOST = HERE.parent / "fixtures/machine"
@@ -108,6 +108,7 @@ class GoldenMachine:
             ],
             expected={kind: count for kind, count in self._counts.items() if count},  # type: ignore[misc]
             memory_limit_bytes=72 * GIB,
+            temperature_limit_celsius=80.0,
             roots=self.roots,
             is_isolated=True,
             environ=environ,
@@ -140,7 +141,7 @@ class GoldenMachine:
                 TrainingSource(
                     parts.training,
                     roots=parts.roots,
-                    surroundings=Surroundings(parts.accelerators, roots=parts.roots),
+                    machine=MachineState(parts.accelerators, roots=parts.roots),
                     clock=lambda: self.now,
                     monotonic_ns=lambda: int((UPTIME_SECONDS + self.now - NOON) * 1e9),
                 )
@@ -148,7 +149,7 @@ class GoldenMachine:
         }
 
     def scrape(self, names: Sequence[str] | None = None) -> Snapshot:
-        """Read everything, or these collectors, anew."""
+        """Read everything, or these collectors, again."""
         time.sleep(1.5 * REUSE_SECONDS)
         return self.runner.snapshot(names, seconds=20.0)
 
@@ -202,7 +203,7 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
         _spend_cpu_time(machine.roots.procfs / "stat")
         with (machine.host / "dev/kmsg").open("a", encoding="ascii") as log:
             log.write(KERNEL_LOG)
-        _wait_until(lambda: machine.fake.calls("nvmlEventSetWait") > 0)
+        _wait_until(lambda: machine.fake.calls("nvmlEventSetWait_v2") >= 2)
         machine.fake.deliver_xid(0, XID)
         _wait_until(lambda: b"accelerator_xid_errors_total{" in _write(machine.scrape()))
         for _ in range(3):  # so many windows make a straggler
@@ -278,12 +279,13 @@ def _load_h100(fake: FakeMachine) -> None:
     gpu.recovery_action = 1
     gpu.pcie_replays = 7
     gpu.nvlink_transmit_kib, gpu.nvlink_receive_kib = 4_000_000, 5_000_000
+    gpu.nvlink_error_fields = 2  # each link's own
     gpu.nvlink_crc_flit_errors, gpu.nvlink_replay_errors = 5, 2
     gpu.set_processes([(4242, 40 * GIB), (4243, 21 * GIB), (4244, -1)])
 
 
 def _load_turing(fake: FakeMachine) -> None:
-    """Make the second GPU an older one: it has a fan and retired pages, and no NVLink."""
+    """Make the second GPU an older one: it has a fan and retired pages, and two NVLinks."""
     gpu = fake.gpu(1)
     gpu.configure(
         {
@@ -313,9 +315,10 @@ def _load_turing(fake: FakeMachine) -> None:
             "uncorrected_remapped_rows": None,
             "remapping_pending": None,
             "remapping_failed": None,
-            "nvlink_count": 0,
+            "nvlink_count": 2,
             "nvlink_transmit_kib": None,
             "nvlink_receive_kib": None,
+            "nvlink_crc_data_errors": 1,
         }
     )
 

@@ -30,10 +30,9 @@ from trainvitals.runfile import (
     STEP_SLOT_BYTES,
     Identity,
     Phase,
-    encode_header,
-    encode_name,
 )
-from trainvitals.sources.training.source import TrainingOptions
+from trainvitals.runfile.codec import encode_header, encode_name
+from trainvitals.sources.runs.source import TrainingOptions
 
 BOOT_ID = "6d0f2a4e-8a55-4f2c-9a62-1f7f0a3c5b11"
 UPTIME_SECONDS = 49_600.0
@@ -41,6 +40,10 @@ START_TICKS = 4_600_000
 # Their last record is a quarter of a second old when the page is read, 2.5 s after noon.
 TOLD_AT = 2.25
 LINE = "Epoch 12: val_loss: 0.9075 | val_iou: 0.0902 | val_dice: 0.1623\n"
+BASELINES = """\
+baselines:
+  - {run: "llama-*", epochs_per_hour: 4, memory_by_batch_size: {16: 30GiB, 32: 50GiB}}
+"""
 NAMES = (("val_iou", "validation"), ("val_dice", "validation"))
 _HOLD = (
     "import fcntl, os, sys\n"
@@ -163,7 +166,9 @@ class GoldenRuns:
         log = directory / "train.log"
         log.write_text(LINE, encoding="utf-8")
         os.utime(log, (noon - 20, noon - 20))
-        self.options = TrainingOptions(self._directory, globs=(str(log),))
+        baselines = directory / "baselines.yml"
+        baselines.write_text(BASELINES, encoding="utf-8")
+        self.options = TrainingOptions(self._directory, globs=(str(log),), baselines=baselines)
         for rank, path in enumerate(self._paths):
             path.write_bytes(self._compose(rank))
         self.train(0)

@@ -1,1 +1,1 @@
-"""The commands that have a room of their own: flags in, exit code out."""
+"""The subcommands of `trainvitals`, one module each."""

@@ -5,36 +5,45 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainvitals.commands.parsing import (
+    CANNOT_RUN,
     FINE,
     FOUND_A_PROBLEM,
-    add_command,
+    add_engine,
+    add_journal,
+    add_json,
     add_run_dir,
     say,
 )
-from trainvitals.errors import ConfigurationError
+from trainvitals.errors import ConfigurationError, SourceError
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
 
-    from trainvitals.commands.parsing import Commands
-    from trainvitals.diagnosis.diagnosis import Diagnosis
-    from trainvitals.diagnosis.scene import Scene
+    from trainvitals.sources.containers.evidence import Evidence
+    from trainvitals.sources.containers.survey import Survey
+    from trainvitals.sources.runs.past_runs import Run
+    from trainvitals.verdicts.causes.diagnosis import Diagnosis
 
 _EXAMPLES = """\
 Examples:
-  trainvitals diagnose                      the container that last ended badly
+  trainvitals diagnose                      the container or run that last failed
   trainvitals diagnose train                a container by name, ID or Compose service, or a run
-  trainvitals diagnose --since 24h          all that ended in the last 24 hours, a line each
+  trainvitals diagnose --since 24h          all deaths of the last 24 hours, one line each
   trainvitals diagnose --pid 4242           a process of this machine
-  trainvitals diagnose train --save DIR     evidence to send to somebody
-  trainvitals diagnose --evidence DIR       what somebody sent, or was collected by hand
+  trainvitals diagnose train --save DIR     write the evidence into a folder, to share it
+  trainvitals diagnose --evidence DIR       read such a folder instead of this machine
+  trainvitals diagnose train.log            a log, a kernel log or `kubectl describe pod`
+  ssh host cat train.log | trainvitals diagnose -
+  trainvitals diagnose train.log --kernel-log dmesg.txt --exit-code 137
   trainvitals diagnose train --json | jq -r .reason
 
-Exit codes: 0 it ended or runs well, 1 it died badly or is in trouble, 2 nothing is known of it.
+Exit codes: 0 it ended regularly or runs well, 1 it failed or has a fault, 2 there is no evidence,
+or that of a file shows neither a fault nor an end.
 """
 _DEFAULT_SINCE = "24h"
 _DEFAULT_LINES = 50
@@ -44,65 +53,73 @@ _WEEK = _UNITS["w"]
 _EVER = 10 * 365 * 86400.0
 
 
-def add_diagnose(commands: Commands) -> None:
-    """Declare the command."""
-    parser = add_command(
-        commands, "diagnose", "tell why a container, run or process died", _EXAMPLES
-    )
+def add_diagnose(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = _EXAMPLES
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "name",
         metavar="NAME",
         nargs="?",
-        help="a container's name, the beginning of its ID or its Compose service; else a run's name",
+        help="a container's name, ID prefix or Compose service; else the name of a run, or a file: a log,"
+        " a kernel log or the output of `kubectl describe pod`; - for standard input",
     )
     what.add_argument(
-        "--last", action="store_true", help="the container that last ended badly (the default)"
+        "--last", action="store_true", help="the container or run that last failed (the default)"
     )
     what.add_argument("--pid", metavar="N", type=int, help="a process of this machine")
     what.add_argument(
-        "--evidence", metavar="DIR", type=Path, help="judge a folder of evidence, and nothing here"
+        "--evidence", metavar="DIR", type=Path, help="a folder of evidence, instead of this machine"
+    )
+    parser.add_argument(
+        "--kernel-log",
+        metavar="FILE",
+        type=Path,
+        help="a kernel log (dmesg, journalctl -k, syslog) instead of this machine's, or alone",
+    )
+    fate = parser.add_mutually_exclusive_group()
+    fate.add_argument(
+        "--ended", action="store_true", help="what the file or folder is about has ended"
+    )
+    fate.add_argument(
+        "--running", action="store_true", help="what the file or folder is about still runs"
+    )
+    fate.add_argument(
+        "--exit-code",
+        metavar="N",
+        type=int,
+        choices=range(256),
+        help="it ended with this exit code",
     )
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="how long ago it may have ended, as 90m, 24h or 7d (default 24h); alone: list all",
+        help="the time to look back, as 90m, 24h or 7d (default 24h); without NAME: list all deaths",
     )
     parser.add_argument(
         "--save", metavar="DIR", type=Path, help="write the evidence into a new folder"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="for programs")
+    add_json(form)
     form.add_argument("--markdown", action="store_true", help="for a report in an issue tracker")
     parser.add_argument(
         "--lines",
         metavar="N",
         type=int,
         default=_DEFAULT_LINES,
-        help="how many of the last lines of its log are shown (default 50)",
+        help="the number of log lines to show (default 50)",
     )
-    parser.add_argument(
-        "--engine",
-        metavar="ADDRESS",
-        help="the engine, as unix:///PATH, tcp://HOST:PORT or none (default $DOCKER_HOST, or the "
-        "usual sockets of Docker and Podman)",
-    )
-    parser.add_argument(
-        "--journal",
-        metavar="DIR",
-        type=Path,
-        help="where the exporter keeps its records of deaths (default $TRAINVITALS_JOURNAL_DIR, "
-        "/var/lib/trainvitals/deaths for root, or ~/.local/state/trainvitals/deaths)",
-    )
+    add_engine(parser)
+    add_journal(parser)
     add_run_dir(parser)
     parser.set_defaults(run=_diagnose)
 
 
 def parse_duration(text: str) -> float:
-    """Read a duration such as `24h`, in seconds.
+    """Return the seconds of a duration such as `24h`.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is not a duration.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not int(found[1]):
@@ -112,114 +129,180 @@ def parse_duration(text: str) -> float:
 
 def _diagnose(options: argparse.Namespace) -> int:
     since_seconds = parse_duration(options.since or _DEFAULT_SINCE)
-    if options.evidence is not None:
-        return _tell(_judge_folder(options.evidence), options)
-    from trainvitals.diagnosis.scene import survey  # noqa: PLC0415 - only this command needs it
+    evidence = _read_evidence(options)
+    if evidence is not None:
+        return _write(_judge_evidence(evidence, options), options)
+    if options.ended or options.running or options.exit_code is not None:
+        raise ConfigurationError(
+            "--ended, --running and --exit-code describe a file or a folder of evidence; name one"
+        )
+    from trainvitals.sources.containers.survey import survey_machine  # noqa: PLC0415 - only this command needs it
 
-    scene = survey(
+    survey = survey_machine(
         engine=options.engine, journal=options.journal, since_seconds=max(since_seconds, _WEEK)
     )
+    if options.kernel_log is not None:
+        survey = _replace_kernel_log(survey, options.kernel_log)
     if options.pid is not None:
-        return _tell(_find_process(scene, options), options)
+        return _write(_find_process(survey, options), options)
     if options.name is not None:
-        return _tell(_find_named(scene, options, since_seconds), options)
+        return _write(_find_named(survey, options, since_seconds), options)
     if options.since is not None and not options.last:
-        return _list(scene, options, since_seconds)
-    return _tell(_find_last(scene, since_seconds), options)
+        return _list(survey, options, since_seconds)
+    return _write(_find_last(survey, options, since_seconds), options)
 
 
-def _judge_folder(path: Path) -> Diagnosis:
-    from trainvitals.diagnosis.diagnosis import diagnose  # noqa: PLC0415
-    from trainvitals.diagnosis.folder import read_folder  # noqa: PLC0415
+def _read_evidence(options: argparse.Namespace) -> Evidence | None:
+    """Return the evidence of a folder or of files; None if this machine is to be examined."""
+    if options.evidence is not None:
+        from trainvitals.sources.containers.evidence_folder import read_folder  # noqa: PLC0415
 
-    return diagnose(read_folder(path), asked=time.time(), origin=str(path))
+        if options.kernel_log is not None:
+            raise ConfigurationError(
+                "put the kernel log into the folder of evidence, as kernel.txt"
+            )
+        return read_folder(options.evidence)
+    if options.name is None and (
+        options.kernel_log is None or options.pid is not None or options.last
+    ):
+        return None
+    if options.name is not None and not _is_file(options.name):
+        return None
+    from trainvitals.sources.containers.evidence_files import read_files  # noqa: PLC0415
+
+    path = None if options.name is None else Path(options.name)
+    if path is not None and path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; read it with --evidence {path}")
+    return read_files(path, options.kernel_log)
 
 
-def _find_named(scene: Scene, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
-    from trainvitals.diagnosis.choosing import find_container, suggest_names  # noqa: PLC0415
-    from trainvitals.diagnosis.investigation import investigate, investigate_run  # noqa: PLC0415
-    from trainvitals.postmortem import read_findings  # noqa: PLC0415
+def _is_file(name: str) -> bool:
+    """Return whether a name is that of a file: a plain word is a container's or a run's."""
+    return name == "-" or "/" in name or ("." in name and Path(name).is_file())
 
-    known = find_container(scene, options.name)
+
+def _judge_evidence(evidence: Evidence, options: argparse.Namespace) -> Diagnosis:
+    from trainvitals.verdicts.causes.diagnosis import diagnose_evidence  # noqa: PLC0415
+
+    if options.exit_code is not None:
+        evidence = replace(evidence, exit_code=options.exit_code)
+    elif options.ended or options.running:
+        evidence = replace(evidence, is_ended=options.ended)
+    sources = (options.evidence, options.name, options.kernel_log)
+    names = ["standard input" if str(each) == "-" else str(each) for each in sources if each]
+    origin = " and ".join(names)
+    return diagnose_evidence(evidence, asked=time.time(), origin=origin)
+
+
+def _replace_kernel_log(survey: Survey, path: Path) -> Survey:
+    from trainvitals.sources.containers.evidence_files import read_text  # noqa: PLC0415
+    from trainvitals.sources.host.kernel_text import parse_kernel_text  # noqa: PLC0415
+
+    kernel = parse_kernel_text(read_text(path), now=survey.time)
+    gaps = tuple(gap for gap in survey.gaps if gap.what != "the kernel log")
+    return replace(survey, kernel=kernel, gaps=gaps)
+
+
+def _find_named(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
+    from trainvitals.sources.containers.lookup import find_container, suggest_names  # noqa: PLC0415
+    from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
+    from trainvitals.verdicts.causes.diagnosis import diagnose_container, diagnose_run  # noqa: PLC0415
+
+    known = find_container(survey, options.name)
     if known is not None:
-        return investigate(scene, known, since_seconds=since_seconds)
-    runs = read_findings(options.run_dir).runs
+        return diagnose_container(survey, known, since_seconds=since_seconds)
+    runs = read_run_history(options.run_dir).runs
     for run in runs:
         if run.name == options.name:
-            return investigate_run(scene, run)
-    names = suggest_names(scene, options.name, [run.name for run in runs])
-    there = f"there is {names}" if names else "nobody here knows of any"
+            return diagnose_run(survey, run)
+    if Path(options.name).is_file():
+        from trainvitals.sources.containers.evidence_files import read_files  # noqa: PLC0415
+
+        return _judge_evidence(read_files(Path(options.name), options.kernel_log), options)
+    names = suggest_names(survey, options.name, [run.name for run in runs])
+    known_names = f"known: {names}" if names else "none is known on this machine"
     raise ConfigurationError(
-        f"no container or run {options.name!r}; {there}{_tell_blindness(scene)}"
+        f"no container or run {options.name!r}; {known_names}{_describe_missing(survey)}"
     )
 
 
-def _find_process(scene: Scene, options: argparse.Namespace) -> Diagnosis:
-    from trainvitals.diagnosis.choosing import Known  # noqa: PLC0415
-    from trainvitals.diagnosis.investigation import (  # noqa: PLC0415
-        investigate,
-        investigate_process,
-        investigate_run,
+def _find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
+    from trainvitals.sources.containers.cgrouppaths import find_container  # noqa: PLC0415
+    from trainvitals.sources.containers.lookup import Candidate  # noqa: PLC0415
+    from trainvitals.sources.runs.evidence import find_run  # noqa: PLC0415
+    from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
+    from trainvitals.verdicts.causes.diagnosis import (  # noqa: PLC0415
+        diagnose_container,
+        diagnose_process,
+        diagnose_run,
     )
-    from trainvitals.diagnosis.runs import find_run  # noqa: PLC0415
-    from trainvitals.postmortem import read_findings  # noqa: PLC0415
-    from trainvitals.sources.containers.cgroups import find_container  # noqa: PLC0415
 
-    run = find_run(read_findings(options.run_dir), options.pid)
+    run = find_run(read_run_history(options.run_dir), options.pid)
     if run is not None:
-        return investigate_run(scene, run)
-    container = find_container(options.pid, scene.roots)
+        return diagnose_run(survey, run)
+    container = find_container(options.pid, survey.roots)
     if container is not None:
-        return investigate(scene, Known(container, ""), since_seconds=_WEEK)
-    found = investigate_process(scene, options.pid)
+        return diagnose_container(survey, Candidate(container, ""), since_seconds=_WEEK)
+    found = diagnose_process(survey, options.pid)
     if found is None:
-        blindness = _tell_blindness(scene, needs_kernel=True)
+        missing = _describe_missing(survey, needs_kernel=True)
         raise ConfigurationError(
-            f"nothing is known of a process {options.pid}: it is gone, no run file is of it, and "
-            f"the kernel log does not name it{blindness}"
+            f"no evidence of process {options.pid}: it does not exist, has no run file, and the "
+            f"kernel log does not name it{missing}"
         )
     return found
 
 
-def _find_last(scene: Scene, since_seconds: float) -> Diagnosis:
-    from trainvitals.diagnosis.investigation import investigate_last  # noqa: PLC0415
+def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
+    from trainvitals.verdicts.causes.diagnosis import diagnose_last  # noqa: PLC0415
 
-    found = investigate_last(scene, since_seconds=since_seconds) or investigate_last(
-        scene, since_seconds=_EVER
+    runs = _read_runs(options.run_dir)
+    found = diagnose_last(survey, runs, since_seconds=since_seconds) or diagnose_last(
+        survey, runs, since_seconds=_EVER
     )
     if found is None:
-        raise ConfigurationError(
-            f"no container is known to have ended{_tell_blindness(scene) or '; name one that runs'}"
-        )
+        missing = _describe_missing(survey) or "; name a running one"
+        raise ConfigurationError(f"no container or run is known to have ended{missing}")
     return found
 
 
-def _list(scene: Scene, options: argparse.Namespace, since_seconds: float) -> int:
-    from trainvitals.diagnosis.diagnosis import is_well  # noqa: PLC0415
-    from trainvitals.diagnosis.document import format_deaths_document  # noqa: PLC0415
-    from trainvitals.diagnosis.investigation import list_deaths  # noqa: PLC0415
-    from trainvitals.diagnosis.report import format_deaths  # noqa: PLC0415
+def _read_runs(directory: Path) -> tuple[Run, ...]:
+    """Return the runs of the run directory; none where it cannot be read."""
+    from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
 
-    deaths = list_deaths(scene, since_seconds=since_seconds)
-    blindness = _tell_blindness(scene)
-    if not deaths and blindness:
-        raise ConfigurationError(f"no container is known to have ended{blindness}")
+    try:
+        return read_run_history(directory).runs
+    except SourceError:
+        return ()
+
+
+def _list(survey: Survey, options: argparse.Namespace, since_seconds: float) -> int:
+    from trainvitals.verdicts.causes.diagnosis import is_well, list_deaths  # noqa: PLC0415
+    from trainvitals.views.death.document import format_deaths_document  # noqa: PLC0415
+    from trainvitals.views.death.report import format_deaths  # noqa: PLC0415
+
+    deaths = list_deaths(survey, _read_runs(options.run_dir), since_seconds=since_seconds)
+    missing = _describe_missing(survey)
+    if not deaths and missing:
+        raise ConfigurationError(f"no container or run is known to have ended{missing}")
     if options.json:
-        say(format_deaths_document(deaths, scene.time - since_seconds))
+        say(format_deaths_document(deaths, survey.time - since_seconds))
     else:
         width = shutil.get_terminal_size().columns
-        say(format_deaths(deaths, width=width, asked=scene.time, since_seconds=since_seconds))
+        say(format_deaths(deaths, width=width, asked=survey.time, since_seconds=since_seconds))
     return FINE if all(is_well(death.verdict) for death in deaths) else FOUND_A_PROBLEM
 
 
-def _tell(diagnosis: Diagnosis, options: argparse.Namespace) -> int:
-    from trainvitals.diagnosis.document import format_document  # noqa: PLC0415
-    from trainvitals.diagnosis.markdown import format_markdown  # noqa: PLC0415
-    from trainvitals.diagnosis.report import format_report  # noqa: PLC0415
-    from trainvitals.diagnosis.saving import save_folder  # noqa: PLC0415
+def _write(diagnosis: Diagnosis, options: argparse.Namespace) -> int:
+    from trainvitals.views.death.document import format_document  # noqa: PLC0415
+    from trainvitals.views.death.markdown import format_markdown  # noqa: PLC0415
+    from trainvitals.views.death.report import format_report  # noqa: PLC0415
 
     if options.save is not None:
-        save_folder(diagnosis, options.save)
+        from trainvitals.sources.containers.evidence_folder import save_folder  # noqa: PLC0415
+
+        report = format_markdown(diagnosis)
+        save_folder(options.save, diagnosis.evidence, diagnosis.verdict, report)
     if options.json:
         say(format_document(diagnosis))
     elif options.markdown:
@@ -227,13 +310,17 @@ def _tell(diagnosis: Diagnosis, options: argparse.Namespace) -> int:
     else:
         width = shutil.get_terminal_size().columns
         say(format_report(diagnosis, width=width, lines=options.lines))
+    if diagnosis.is_inconclusive:
+        return CANNOT_RUN
     return FINE if diagnosis.is_well else FOUND_A_PROBLEM
 
 
-def _tell_blindness(scene: Scene, *, needs_kernel: bool = False) -> str:
-    """Say why so little is known, where the engine or the kernel log could not be asked."""
-    if scene.client is not None and not (needs_kernel and scene.kernel is None):
+def _describe_missing(survey: Survey, *, needs_kernel: bool = False) -> str:
+    """Return why the engine or the kernel log could not be read; empty where both could."""
+    if survey.client is not None and not (needs_kernel and survey.kernel is None):
         return ""
-    gaps = [gap for gap in scene.gaps if gap.what == "the engine" or needs_kernel]
-    told = "; ".join(f"{gap.what}: {gap.why}; {gap.remedy}" for gap in gaps)
-    return f"; {told} ({scene.reach.words})"
+    from trainvitals.views.death.report import describe_step  # noqa: PLC0415
+
+    gaps = [gap for gap in survey.gaps if gap.what == "the engine" or needs_kernel]
+    sentences = "; ".join(f"{gap.what}: {gap.why}; {gap.remedy}" for gap in gaps)
+    return f"; {sentences} ({describe_step(survey.step)})"

@@ -9,60 +9,56 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_command, say
+from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_engine, add_json, say
 from trainvitals.errors import ConfigurationError
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
 
-    from trainvitals.commands.parsing import Commands
-    from trainvitals.doctor import Check, Wishes
-    from trainvitals.listen import Address
+    from trainvitals.doctor import Check, Options
+    from trainvitals.http.listen import Address
 
 _EXAMPLES = """\
 Examples:
-  trainvitals doctor                              everything, in less than 5 s
-  trainvitals doctor --quick                      accelerators, containers, disks, network: 1 s
+  trainvitals doctor                              all checks, in less than 5 s
+  trainvitals doctor --quick                      in 1 s: accelerators, containers, disks, network
   trainvitals doctor --python .venv/bin/python --requirements requirements.txt
   trainvitals doctor --checkpoints /data/runs --checkpoint-size 14GB --reach gpu-07:29500
-  trainvitals doctor --checks                     what is checked, and what for
+  trainvitals doctor --checks                     list the checks, and why they matter
   trainvitals doctor --checks ports,disks --json | jq -r '.checks[] | .status + " " + .name'
 
-It changes nothing, and imports no PyTorch.
+It changes nothing, and does not import PyTorch.
 
-Exit codes: 0 no problem (there may be warnings), 1 a problem, 2 it cannot run.
+Exit codes: 0 no problem (there may be warnings), 1 a problem, 2 the command cannot run.
 """
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def add_doctor(commands: Commands) -> None:
-    """Declare the command."""
-    parser = add_command(
-        commands, "doctor", "tell what is wrong with this machine before a run starts", _EXAMPLES
-    )
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="accelerators, containers, disks and network alone, in less than a second",
+        help="check only accelerators, containers, disks and network, in less than a second",
     )
     parser.add_argument(
         "--checks",
         metavar="NAMES",
         nargs="?",
         const=True,
-        help="make these checks alone, by name or subject, with commas between; without NAMES: "
-        "list them",
+        help="run only these checks, by name or subject, separated by commas; without NAMES, list "
+        "them",
     )
-    parser.add_argument(
-        "--all", action="store_true", help="say of each check that does not apply why that is"
-    )
-    parser.add_argument("--json", action="store_true", help="for programs")
-    run = parser.add_argument_group("the run that is to come")
+    parser.add_argument("--all", action="store_true", help="show why a check does not apply")
+    add_json(parser)
+    run = parser.add_argument_group("what the run needs")
     run.add_argument(
         "--python",
         metavar="PATH",
         type=Path,
-        help="the Python that trains (default that of $VIRTUAL_ENV or $CONDA_PREFIX, or this one)",
+        help="its Python interpreter (default that of $VIRTUAL_ENV or $CONDA_PREFIX, that of your "
+        "living run that was last seen, or this one)",
     )
     run.add_argument(
         "--requirements",
@@ -70,17 +66,17 @@ def add_doctor(commands: Commands) -> None:
         type=Path,
         action="append",
         default=[],
-        help="what must be installed for it, as pip reads it; repeatable",
+        help="a requirements file that its packages must satisfy; repeatable",
     )
     run.add_argument(
         "--checkpoints",
         metavar="DIR",
         type=Path,
         default=Path(),
-        help="where checkpoints go (default this folder)",
+        help="the directory of checkpoints (default the current one)",
     )
     run.add_argument(
-        "--checkpoint-size", metavar="SIZE", help="how large one is, as 14GB, 3GiB or bytes"
+        "--checkpoint-size", metavar="SIZE", help="the size of a checkpoint, as 14GB, 3GiB or bytes"
     )
     run.add_argument(
         "--port",
@@ -95,50 +91,43 @@ def add_doctor(commands: Commands) -> None:
         metavar="HOST:PORT",
         action="append",
         default=[],
-        help="what must be reached; repeatable",
+        help="an address that must accept connections; repeatable",
     )
     run.add_argument(
         "--need",
         metavar="NAME",
         action="append",
         default=[],
-        help="a variable that must be set, as HF_TOKEN; repeatable; its value is not shown",
+        help="a variable that must be set, as HF_TOKEN, whose value is not shown; repeatable",
     )
-    parser.add_argument(
-        "--engine",
-        metavar="ADDRESS",
-        help="the container engine, as unix:///PATH, tcp://HOST:PORT or none (default "
-        "$DOCKER_HOST, or the usual sockets of Docker and Podman)",
-    )
+    add_engine(parser)
     parser.set_defaults(run=_doctor)
 
 
 def _doctor(options: argparse.Namespace) -> int:
     from trainvitals.doctor import (  # noqa: PLC0415 - only this command needs it
         CHECKS,
-        PATIENCE_SECONDS,
-        QUICK_SECONDS,
-        examine,
+        QUICK_TIMEOUT_SECONDS,
+        TIMEOUT_SECONDS,
         format_json,
         format_list,
         format_report,
+        run_checks,
     )
 
     if options.checks is True:
         say(format_list(CHECKS))
         return FINE
-    wishes = _read_wishes(options)
-    checks = _choose(options)
-    examination = examine(
-        wishes, checks, patience_seconds=QUICK_SECONDS if options.quick else PATIENCE_SECONDS
-    )
+    run_options = _read_options(options)
+    timeout_seconds = QUICK_TIMEOUT_SECONDS if options.quick else TIMEOUT_SECONDS
+    results = run_checks(run_options, _choose(options), timeout_seconds=timeout_seconds)
     if options.json:
-        say(format_json(examination))
+        say(format_json(results))
     else:
         width = shutil.get_terminal_size().columns
-        look = {"has_colour": _has_colour(), "is_plain": _is_plain(), "has_all": options.all}
-        say(format_report(examination, width=width, **look))
-    return FOUND_A_PROBLEM if examination.status == "problem" else FINE
+        style = {"has_colour": _has_colour(), "is_plain": _is_plain(), "has_all": options.all}
+        say(format_report(results, width=width, **style))
+    return FOUND_A_PROBLEM if results.status == "problem" else FINE
 
 
 def _choose(options: argparse.Namespace) -> tuple[Check, ...]:
@@ -146,13 +135,13 @@ def _choose(options: argparse.Namespace) -> tuple[Check, ...]:
 
     names = [name.strip() for name in (options.checks or "").split(",") if name.strip()]
     if options.checks is not None and not names:
-        raise ConfigurationError(f"--checks={options.checks}: write names with commas between")
+        raise ConfigurationError(f"--checks={options.checks}: separate names by commas")
     return choose_checks(names, is_quick=options.quick)
 
 
-def _read_wishes(options: argparse.Namespace) -> Wishes:
-    from trainvitals.doctor import Wishes  # noqa: PLC0415
-    from trainvitals.sources.accelerators.memory_limit import parse_size  # noqa: PLC0415
+def _read_options(options: argparse.Namespace) -> Options:
+    from trainvitals.doctor import Options  # noqa: PLC0415
+    from trainvitals.sources.accelerators.limits import parse_size  # noqa: PLC0415
     from trainvitals.sources.containers.address import parse_address  # noqa: PLC0415
 
     size = None
@@ -167,13 +156,13 @@ def _read_wishes(options: argparse.Namespace) -> Wishes:
     _check_files(options)
     for port in options.port:
         if not 0 < port < 1 << 16:
-            raise ConfigurationError(f"--port={port}: write a number from 1 to 65535")
+            raise ConfigurationError(f"--port={port}: write a port from 1 to 65535")
     for name in options.need:
-        if not _NAME.fullmatch(name):  # what stands there may be a secret
+        if not _NAME.fullmatch(name):  # the text may be a secret
             raise ConfigurationError(
-                "--need: write the name of a variable alone, as HF_TOKEN, without its value"
+                "--need: not the name of a variable; write it without its value, as HF_TOKEN"
             )
-    return Wishes(
+    return Options(
         python=options.python,
         requirements=tuple(options.requirements),
         checkpoints=options.checkpoints,
@@ -188,16 +177,15 @@ def _read_wishes(options: argparse.Namespace) -> Wishes:
 def _check_files(options: argparse.Namespace) -> None:
     python = options.python
     if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
-        raise ConfigurationError(f"--python={python}: there is no such program")
+        raise ConfigurationError(f"--python={python}: there is no program that can be run")
     for file in options.requirements:
         if not os.access(file, os.R_OK) or file.is_dir():
-            raise ConfigurationError(f"--requirements={file}: there is no such file to read")
+            raise ConfigurationError(f"--requirements={file}: there is no file that can be read")
     try:
         options.checkpoints.expanduser().absolute()
-    except (OSError, RuntimeError) as error:  # RuntimeError: nobody has the home directory
+    except (OSError, RuntimeError) as error:  # RuntimeError: no such home directory
         raise ConfigurationError(
-            f"--checkpoints={options.checkpoints}: there is no such place to start from ({error}); "
-            "write the whole path"
+            f"--checkpoints={options.checkpoints}: cannot resolve this path ({error}); write an absolute path"
         ) from error
 
 
@@ -216,7 +204,7 @@ def _is_plain() -> bool:
 
 
 def _parse_target(text: str) -> Address:
-    from trainvitals.listen import parse_address  # noqa: PLC0415
+    from trainvitals.http.listen import parse_address  # noqa: PLC0415
 
     try:
         address = parse_address(text)

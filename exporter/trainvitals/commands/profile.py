@@ -7,21 +7,14 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from trainvitals.commands.parsing import (
-    FINE,
-    FOUND_A_PROBLEM,
-    add_command,
-    add_run_dir,
-    say,
-)
+from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_json, add_run_dir, say
 from trainvitals.errors import ConfigurationError
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
 
-    from trainvitals.commands.parsing import Commands
-    from trainvitals.profiling import Target
-    from trainvitals.runfile import TraceAnswer
+    from trainvitals.record.profiling import Target
+    from trainvitals.runfile.traces import TraceAnswer
 
 _EXAMPLES = """\
 Examples:
@@ -30,50 +23,52 @@ Examples:
   trainvitals profile bert --with-stack --record-shapes
   trainvitals profile bert --json | jq -r .trace    the file for Perfetto or chrome://tracing
 
-The run writes the files, into $TRAINVITALS_PROFILE_DIR as it was for the run, or
-trainvitals-profiles where it was started.
+The run writes the files into $TRAINVITALS_PROFILE_DIR of its environment, or into
+trainvitals-profiles in the directory in which it was started.
 
-Exit codes: 0 the trace is there, 1 the run could take none, 2 it cannot be asked.
+Exit codes: 0 a trace was written, 1 the run could not take one, 2 it cannot be asked.
 """
 _MOST_STEPS = 100
 
 
-def add_profile(commands: Commands) -> None:
-    """Declare the command."""
-    parser = add_command(
-        commands, "profile", "have a live PyTorch run trace its next steps", _EXAMPLES
-    )
-    parser.add_argument("name", metavar="RUN", help="the run's name, or the beginning of it")
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("name", metavar="RUN", help="the run's name, or its beginning")
     parser.add_argument(
-        "--steps", metavar="N", type=int, default=5, help="how many, 1 to 100 (default 5)"
-    )
-    parser.add_argument(
-        "--rank", metavar="N", type=int, help="which rank (default the lowest on this machine)"
-    )
-    parser.add_argument(
-        "--record-shapes", action="store_true", help="with the shapes of operators' inputs"
+        "--steps",
+        metavar="N",
+        type=int,
+        default=5,
+        help="the number of steps, 1 to 100 (default 5)",
     )
     parser.add_argument(
-        "--with-stack", action="store_true", help="with the source lines that called them; costly"
+        "--rank", metavar="N", type=int, help="the rank (default the lowest on this machine)"
     )
     parser.add_argument(
-        "--no-memory", action="store_true", help="without what operators allocate; quicker"
+        "--record-shapes", action="store_true", help="record the shapes of operators' inputs"
+    )
+    parser.add_argument(
+        "--with-stack", action="store_true", help="record the source lines that called them; slow"
+    )
+    parser.add_argument(
+        "--no-memory", action="store_true", help="do not record allocations; faster"
     )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=float,
         default=120.0,
-        help="how long to wait while nothing gets on (default 120)",
+        help="how long to wait without progress (default 120)",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json(parser)
     add_run_dir(parser)
     parser.set_defaults(run=_profile)
 
 
 def _profile(options: argparse.Namespace) -> int:
-    from trainvitals.profiling import ask, find_target, follow  # noqa: PLC0415 - only this needs it
-    from trainvitals.runfile import TraceRequest  # noqa: PLC0415
+    from trainvitals.record.profiling import ask, find_target, follow  # noqa: PLC0415 - only this needs it
+    from trainvitals.runfile.traces import TraceRequest  # noqa: PLC0415
 
     if not 1 <= options.steps <= _MOST_STEPS:
         raise ConfigurationError(f"--steps={options.steps}: write a number from 1 to 100")
@@ -95,15 +90,15 @@ def _profile(options: argparse.Namespace) -> int:
             timeout_seconds=options.timeout,
             report=(lambda _: None) if options.json else _report,
         )
-    return _tell(target, answer, as_json=options.json)
+    return _show(target, answer, as_json=options.json)
 
 
 def _report(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _tell(target: Target, answer: TraceAnswer, *, as_json: bool) -> int:
-    from trainvitals.runfile import TraceStage  # noqa: PLC0415
+def _show(target: Target, answer: TraceAnswer, *, as_json: bool) -> int:
+    from trainvitals.runfile.traces import TraceStage  # noqa: PLC0415
 
     is_done = answer.stage is TraceStage.DONE
     path, _, note = answer.text.partition("\t")

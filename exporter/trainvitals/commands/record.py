@@ -7,28 +7,27 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainvitals.commands.parsing import FINE, add_command, add_roots, say
+from trainvitals.commands.parsing import FINE, add_engine, add_roots, add_run_dir, say
 from trainvitals.errors import ConfigurationError
 from trainvitals.homes import expand_home
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
 
-    from trainvitals.commands.parsing import Commands
-    from trainvitals.machine import MachineOptions
+    from trainvitals.metrics.machine import MachineOptions
 
 _EXAMPLES = """\
 Examples:
   trainvitals record                              every 30 s, below ~/runner-monitoring
   trainvitals record --interval 5 --output run.csv    numbers, for `trainvitals plot`
-  trainvitals record --once --output -            one look, at the terminal
+  trainvitals record --once --output -            one snapshot, on the terminal
   */5 * * * * trainvitals record --once --output /var/log/vitals.jsonl    by cron
 
-Of processes only names, users and numbers are written, never command lines.
-SIGTERM, SIGINT or SIGHUP end it after a whole snapshot; SIGUSR1 lets go of the drivers of
+Of processes, names, users and PIDs are written, never command lines.
+SIGTERM, SIGINT and SIGHUP end it after a complete snapshot; SIGUSR1 closes the drivers of
 accelerators for a minute.
 
-Exit codes: 0 it ended as it was told to, 2 it cannot run, or the last snapshots of --once or
+Exit codes: 0 stopped by a signal or finished, 2 it cannot run, or the last snapshots of --once or
 --count could not be written.
 """
 FORMATS = ("text", "csv", "jsonl")
@@ -36,33 +35,31 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86_400.0
 _LONGEST_PATIENCE_SECONDS = 10.0
 
 
-def add_record(commands: Commands) -> None:
-    """Declare the command."""
-    parser = add_command(
-        commands, "record", "write down what the machine looks like, at an interval", _EXAMPLES
-    )
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
         type=float,
         default=30.0,
-        help="how far snapshots are apart (default 30)",
+        help="the time between snapshots, 0.1 to 86400 (default 30)",
     )
     much = parser.add_mutually_exclusive_group()
-    much.add_argument("--once", action="store_true", help="take one snapshot and end")
+    much.add_argument("--once", action="store_true", help="take one snapshot and exit")
     much.add_argument(
-        "--count", metavar="N", type=int, help="take so many and end (default: go on)"
+        "--count", metavar="N", type=int, help="take N snapshots and exit (default: no limit)"
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--output", metavar="FILE", help="the file to append to; - for the standard output"
+        "--output", metavar="FILE", help="the file to append to; - for standard output"
     )
     where.add_argument(
         "--directory",
         metavar="DIR",
         type=Path,
         default=Path("~/runner-monitoring"),
-        help="where a file runner-HOST-TIME.log, .csv or .jsonl is made (default ~/runner-monitoring)",
+        help="the directory of a new file runner-HOST-TIME.log, .csv or .jsonl (default ~/runner-monitoring)",
     )
     parser.add_argument(
         "--format",
@@ -74,48 +71,46 @@ def add_record(commands: Commands) -> None:
         "--no-fsync",
         dest="fsync",
         action="store_false",
-        help="leave it to the kernel when a snapshot reaches the disk; those of the last half "
-        "minute may go with a machine that dies",
+        help="let the kernel decide when a snapshot is written to disk; those of the last half "
+        "minute may be lost when the machine crashes",
     )
     parser.add_argument(
         "--max-size",
         metavar="SIZE",
         default="100MB",
-        help="how large the file may get, as 100MB, 1GiB or bytes; then it is compressed and a new "
-        "one begun (default 100MB)",
+        help="the size at which the file is compressed and a new one is begun, as 100MB, 1GiB or "
+        "bytes (default 100MB)",
     )
     parser.add_argument(
-        "--keep", metavar="N", type=int, default=5, help="how many old ones to keep (default 5)"
+        "--keep",
+        metavar="N",
+        type=int,
+        default=5,
+        help="the number of compressed files to keep (default 5)",
     )
     machine = parser.add_argument_group("machine")
-    machine.add_argument(
-        "--containers.engine",
-        dest="engine",
-        metavar="ADDRESS",
-        help="the container engine: unix:///run/podman/podman.sock, tcp://HOST:PORT or none "
-        "(default $DOCKER_HOST, or the socket that is there)",
-    )
+    add_engine(machine)
     add_roots(machine)
+    add_run_dir(machine)
     parser.set_defaults(run=_record)
 
 
 def _record(options: argparse.Namespace) -> int:
-    from trainvitals.allocator import use_one_arena  # noqa: PLC0415 - only this command needs them
-    from trainvitals.diagnosis.enginelog import parse_engine_log  # noqa: PLC0415
     from trainvitals.logs import set_up_logging  # noqa: PLC0415
+    from trainvitals.metrics.malloc import use_one_arena  # noqa: PLC0415 - only this command needs them
     from trainvitals.record import (  # noqa: PLC0415
         Console,
         LogFile,
         RecordOptions,
         Watcher,
-        find_engine_log,
         make_format,
         name_format,
         record,
     )
+    from trainvitals.sources.host.engine_log import find_engine_log  # noqa: PLC0415
 
     use_one_arena()
-    set_up_logging("error", "text")  # what fails or dies stands in the snapshots
+    set_up_logging("error", "text")  # the snapshots have failures and deaths
     _check(options)
     how = RecordOptions(
         interval_seconds=options.interval, count=1 if options.once else options.count
@@ -137,23 +132,24 @@ def _record(options: argparse.Namespace) -> int:
         machine,
         patience_seconds=min(_LONGEST_PATIENCE_SECONDS, 0.8 * options.interval),
         engine_log=find_engine_log(machine.roots.rootfs),
-        parse=lambda text: [(line.time, line.text) for line in parse_engine_log(text)],
     )
     if options.output != "-":
-        say(f"records to {file.path}")
+        say(f"recording to {file.path}")
     record(watcher, file, how, format_=format_)
     return FINE
 
 
 def _make_options(options: argparse.Namespace) -> MachineOptions:
-    from trainvitals.machine import MachineOptions  # noqa: PLC0415
+    from trainvitals.metrics.machine import MachineOptions  # noqa: PLC0415
     from trainvitals.record import leave_out_the_rest  # noqa: PLC0415
     from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
+    from trainvitals.sources.runs.source import TrainingOptions  # noqa: PLC0415
 
     return MachineOptions(
         roots=Roots(options.procfs, options.sysfs, options.rootfs),
         disabled=leave_out_the_rest(),
+        training=TrainingOptions(run_dir=options.run_dir),
         containers=ContainerOptions(engine=options.engine),
     )
 
@@ -165,12 +161,12 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.count is not None and options.count < 1:
         raise ConfigurationError(f"--count={options.count}: write a number of 1 or more")
-    if not 0 <= options.keep <= 1000:  # noqa: PLR2004 - a bound that nobody meets
+    if not 0 <= options.keep <= 1000:  # noqa: PLR2004 - a generous bound
         raise ConfigurationError(f"--keep={options.keep}: write a number from 0 to 1000")
 
 
 def _parse_size(text: str) -> int:
-    from trainvitals.sources.accelerators.memory_limit import parse_size  # noqa: PLC0415
+    from trainvitals.sources.accelerators.limits import parse_size  # noqa: PLC0415
 
     size = parse_size(text)
     if size is None:

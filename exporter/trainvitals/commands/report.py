@@ -9,42 +9,44 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_command, say
-from trainvitals.errors import ConfigurationError
+from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, say
+from trainvitals.errors import ConfigurationError, StackError
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
     from collections.abc import Mapping
 
-    from trainvitals.commands.parsing import Commands
-    from trainvitals.report import Period, Report, Wishes
+    from trainvitals.report import Period, Report, ReportOptions
 
 _EXAMPLES = """\
 Examples:
   trainvitals report daily                                     today so far
-  trainvitals report daily --date yesterday --send             to everybody who hears of alerts
+  trainvitals report daily --date yesterday --send             to the channels of alerts
   trainvitals report weekly --format html --output week.html --price 0.31
-  trainvitals report daily --json --output day.json            to be rendered again:
+  trainvitals report daily --json --output day.json            to be rendered later:
   trainvitals report --input day.json --format markdown
 
-Exit codes: 0 it was made, and sent where it should be, 1 somebody did not get it, 2 it cannot be
+Exit codes: 0 made, and delivered if it is sent, 1 not delivered to every channel, 2 it cannot be
 made.
 """
 _FORMATS = ("text", "markdown", "html", "json")
 _SECONDS_FOR_SENDING = 60.0
+_ADVICE = {
+    "unreachable": "; start it with `trainvitals up`, or name another with --prometheus URL",
+    "timeout": ": choose machines with --instance, or allow more time with --timeout",
+    "unauthorized": "; set --login-file or --token-file",
+}
 
 
-def add_report(commands: Commands) -> None:
-    """Declare the command."""
-    parser = add_command(
-        commands, "report", "report on a day or a week from what Prometheus keeps", _EXAMPLES
-    )
+def add_report(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "kind",
         metavar="daily|weekly",
         nargs="?",
         choices=("daily", "weekly"),
-        help="of a day or a week",
+        help="a report on a day or a week",
     )
     _add_period(parser)
     _add_source(parser)
@@ -63,12 +65,12 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
     period.add_argument(
         "--until",
         metavar="TIME",
-        help="the day or seven days that end then: 2026-11-21T14:00 or now",
+        help="the end of the day or seven days: 2026-11-21T14:00 or now",
     )
     period.add_argument(
         "--timezone",
         metavar="ZONE",
-        help="where days begin, as Europe/Berlin (default this machine's)",
+        help="the time zone of days, as Europe/Berlin (default this machine's)",
     )
 
 
@@ -78,30 +80,45 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--prometheus",
         metavar="URL",
-        help="whom to ask (default that of `trainvitals up`: http://127.0.0.1:9090)",
+        help="the Prometheus to ask (default $TRAINVITALS_PROMETHEUS_URL, else that of "
+        "`trainvitals up`: http://127.0.0.1:9090)",
     )
     where.add_argument(
-        "--input", metavar="FILE", type=Path, help="a report that --json wrote; asks nobody"
+        "--input",
+        metavar="FILE",
+        type=Path,
+        help="a report that --json wrote, instead of asking Prometheus",
     )
     source.add_argument(
-        "--token-file", metavar="FILE", type=Path, help="a bearer token for Prometheus"
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help="a file with a bearer token for Prometheus "
+        "(default $TRAINVITALS_PROMETHEUS_TOKEN_FILE, else none)",
     )
     source.add_argument(
-        "--login-file", metavar="FILE", type=Path, help="USER:PASSWORD for Prometheus"
+        "--login-file",
+        metavar="FILE",
+        type=Path,
+        help="a file with USER:PASSWORD for Prometheus (default $TRAINVITALS_PROMETHEUS_LOGIN_FILE, else none)",
     )
     source.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=float,
         default=60.0,
-        help="how long Prometheus may take for one answer (default 60)",
+        help="how long to wait for one answer of Prometheus (default 60)",
     )
 
 
 def _add_contents(parser: argparse.ArgumentParser) -> None:
     contents = parser.add_argument_group("contents")
     contents.add_argument(
-        "--instance", metavar="HOST", action="append", default=[], help="this machine; repeatable"
+        "--instance",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="only this machine; repeatable",
     )
     contents.add_argument(
         "--run",
@@ -109,37 +126,41 @@ def _add_contents(parser: argparse.ArgumentParser) -> None:
         dest="only_runs",
         action="append",
         default=[],
-        help="this run, and the machines it was on; repeatable",
+        help="only this run, and the machines that it was on; repeatable",
     )
     contents.add_argument(
         "--target",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="what a metric should reach, as iou=0.75; repeatable",
+        help="the target of a metric, as iou=0.75; repeatable",
     )
-    contents.add_argument("--price", metavar="PRICE", type=float, help="of a kilowatt hour")
     contents.add_argument(
-        "--currency", metavar="NAME", default="EUR", help="of the price (default EUR)"
+        "--price", metavar="PRICE", type=float, help="the price of a kilowatt hour"
+    )
+    contents.add_argument(
+        "--currency", metavar="NAME", default="EUR", help="the currency of the price (default EUR)"
     )
 
 
 def _add_ways(parser: argparse.ArgumentParser) -> None:
-    ways = parser.add_argument_group("where it goes")
-    ways.add_argument("--format", choices=_FORMATS, help="what it is written as (default text)")
-    ways.add_argument("--json", action="store_true", help="for programs: --format json")
-    ways.add_argument("--output", metavar="FILE", type=Path, help="a file, readable by you alone")
+    ways = parser.add_argument_group("output")
+    ways.add_argument("--format", choices=_FORMATS, help="the format (default text)")
+    ways.add_argument("--json", action="store_true", help="the same as --format json")
+    ways.add_argument(
+        "--output", metavar="FILE", type=Path, help="the file to write, readable by its owner only"
+    )
     ways.add_argument(
         "--send",
         action="store_true",
-        help="to the Slack, Discord, e-mail and webhook of .env, as alerts",
+        help="send it to the Slack, Discord, e-mail and webhook of .env, as alerts are",
     )
 
 
 def _report(options: argparse.Namespace) -> int:
     form = _choose_format(options)
     if options.send:
-        _check_destinations()  # before minutes are spent on figures
+        _check_destinations()  # Fail early: the queries may take minutes.
     report = _read(options) if options.input is not None else _make(options)
     if options.output is not None:
         from trainvitals.report import write_file  # noqa: PLC0415 - only this command needs them
@@ -152,12 +173,12 @@ def _report(options: argparse.Namespace) -> int:
 
 def _choose_format(options: argparse.Namespace) -> str:
     if options.json and options.format not in {None, "json"}:
-        raise ConfigurationError(f"--json and --format={options.format}: give one of them")
+        raise ConfigurationError(f"--json and --format={options.format}: use one of them")
     return "json" if options.json else options.format or "text"
 
 
 def _read(options: argparse.Namespace) -> Report:
-    """Read a report that was made before; what made it cannot be changed any more."""
+    """Read a stored report; the flags that select its data are refused."""
     from trainvitals.report import read_document  # noqa: PLC0415
 
     fixed = {
@@ -171,7 +192,9 @@ def _read(options: argparse.Namespace) -> Report:
     }
     for flag, value in fixed.items():
         if value:
-            raise ConfigurationError(f"--input and {flag}: the report was made without; ask again")
+            raise ConfigurationError(
+                f"--input and {flag}: the stored report was made without it; make it again from Prometheus"
+            )
     report = read_document(options.input)
     if options.kind not in {None, report.kind}:
         raise ConfigurationError(f"--input={options.input}: is a {report.kind} report")
@@ -179,28 +202,35 @@ def _read(options: argparse.Namespace) -> Report:
 
 
 def _make(options: argparse.Namespace) -> Report:
-    from trainvitals.report import find_prometheus, make_report  # noqa: PLC0415
+    from trainvitals.report import make_report  # noqa: PLC0415
+    from trainvitals.sources.prometheus import PrometheusError, find_prometheus  # noqa: PLC0415
 
     if options.kind is None:
-        raise ConfigurationError("say daily or weekly, or give --input FILE")
+        raise ConfigurationError("write `report daily`, `report weekly`, or --input FILE")
     if not 0 < options.timeout < math.inf:
         raise ConfigurationError(f"--timeout={options.timeout:g}: write a number of seconds")
     now = time.time()
-    wishes, period = _read_wishes(options), _choose_period(options, now)
+    wanted, period = _read_report_options(options), _choose_period(options, now)
     prometheus = find_prometheus(
-        options.prometheus or _find_stack(),
+        options.prometheus or _find_url(),
         timeout_seconds=options.timeout,
         token_file=options.token_file,
         login_file=options.login_file,
+        uses_proxy=True,
     )
-    return make_report(prometheus, period, wishes, now=now)
+    try:
+        return make_report(prometheus, period, wanted, now=now)
+    except PrometheusError as error:
+        raise StackError(f"{error}{_ADVICE.get(error.problem, '')}") from error
 
 
-def _find_stack() -> str:
-    """Give the address of the Prometheus that `trainvitals up` starts."""
+def _find_url() -> str:
+    """Return the address that the environment or `.env` names, else that of the stack."""
+    from trainvitals.sources.prometheus_address import URL_VARIABLE  # noqa: PLC0415
     from trainvitals.stack import read_settings  # noqa: PLC0415
 
-    return f"http://127.0.0.1:{read_settings().prometheus_port}"
+    settings = read_settings()
+    return settings.variables.get(URL_VARIABLE) or f"http://127.0.0.1:{settings.prometheus_port}"
 
 
 def _choose_period(options: argparse.Namespace, now: float) -> Period:
@@ -210,13 +240,13 @@ def _choose_period(options: argparse.Namespace, now: float) -> Period:
     return choose_period(options.kind, now=now, zone=zone, day=options.date, until=options.until)
 
 
-def _read_wishes(options: argparse.Namespace) -> Wishes:
-    from trainvitals.report import Filters, Price, Wishes, read_targets  # noqa: PLC0415
+def _read_report_options(options: argparse.Namespace) -> ReportOptions:
+    from trainvitals.report import Filters, Price, ReportOptions, read_targets  # noqa: PLC0415
 
     price = options.price
     if price is not None and not 0 <= price < math.inf:
         raise ConfigurationError(f"--price={price:g}: write a price of a kilowatt hour, as 0.31")
-    return Wishes(
+    return ReportOptions(
         Filters(tuple(options.instance), tuple(options.only_runs)),
         read_targets(options.target),
         None if price is None else Price(price, options.currency),
@@ -240,34 +270,39 @@ def _format(report: Report, form: str) -> str:
 
 
 def _read_variables() -> Mapping[str, str]:
-    """Give what the environment and `.env` say, as for alerts."""
+    """Return the variables of the environment and `.env`, as for alerts."""
     from trainvitals.stack import read_settings  # noqa: PLC0415
 
     return read_settings(os.environ).variables
 
 
 def _check_destinations() -> None:
-    from trainvitals.courier import read_destinations  # noqa: PLC0415
+    from trainvitals.alerting.channels import (  # noqa: PLC0415
+        DIRECT_CHANNELS,
+        advise_variables,
+        read_direct_channels,
+    )
 
-    if not read_destinations(_read_variables()):
+    if not read_direct_channels(_read_variables()):
         raise ConfigurationError(
-            "--send: nobody is named; set SLACK_WEBHOOK_URL, DISCORD_WEBHOOK_URL, SMTP_SMARTHOST "
-            "or WEBHOOK_URL in .env (docs/alerting.md)"
+            f"--send: no receiver is set; {advise_variables(DIRECT_CHANNELS)} in .env "
+            "(docs/alerting.md)"
         )
 
 
 def _send(report: Report) -> int:
-    from trainvitals.courier import deliver, read_destinations  # noqa: PLC0415
+    from trainvitals.alerting.channels import read_direct_channels  # noqa: PLC0415
+    from trainvitals.alerting.notifier import deliver  # noqa: PLC0415
     from trainvitals.report import make_message  # noqa: PLC0415
 
     outcomes = deliver(
         make_message(report),
-        read_destinations(_read_variables()),
+        read_direct_channels(_read_variables()),
         timeout_seconds=_SECONDS_FOR_SENDING,
     )
     for outcome in outcomes:
         if outcome.is_delivered:
-            say(f"sent to {outcome.destination}")
+            say(f"sent to {outcome.channel}")
         else:
-            sys.stderr.write(f"trainvitals: not sent to {outcome.destination}: {outcome.reason}\n")
+            sys.stderr.write(f"trainvitals: not sent to {outcome.channel}: {outcome.reason}\n")
     return FINE if all(each.is_delivered for each in outcomes) else FOUND_A_PROBLEM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import shutil
@@ -12,57 +13,58 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainvitals.commands.parsing import FINE, add_command, add_roots, say
+from trainvitals.commands.parsing import FINE, add_engine, add_roots, add_run_dir, say
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
-    from trainvitals.commands.parsing import Commands
-    from trainvitals.machine import MachineOptions
-    from trainvitals.top.origin import Origin
-    from trainvitals.top.view import View
+    from trainvitals.metrics.machine import MachineOptions
+    from trainvitals.views.terminal.origin import Origin
+    from trainvitals.views.terminal.view import View
 
 _EXAMPLES = """\
 Examples:
-  trainvitals top                            this machine; q quits, h tells the keys
-  trainvitals top --url http://gpu-07:9200   another one, by its exporter
+  trainvitals top                            this machine; q quits, h lists the keys
+  trainvitals top --url http://gpu-07:9200   another machine, by its exporter
   trainvitals top --url https://gpu-07:9200 --user ann --password-file FILE --ca-file ca.pem
   trainvitals top --sort memory --interval 2
-  trainvitals top --once >> top.log          all of it once, as plain lines
+  trainvitals top --once >> top.log          everything once, as plain lines
   trainvitals top --json | jq .accelerators
 
-Where an exporter runs here it is asked, because it remembers the last 15 minutes.
+An exporter of this machine is asked where one runs, because it has the last 15 minutes.
 
-Exit codes: 0 it was shown, whatever it shows, 2 it cannot run.
+Exit codes: 0 shown, whatever the state of the machine, 2 it cannot run.
 """
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 3600.0
 _RATES_TAKE_SECONDS = 1.1
 _NARROWEST_COLUMNS = 40
 
 
-def add_top(commands: Commands) -> None:
-    """Declare the command."""
-    parser = add_command(
-        commands, "top", "show accelerators, runs, containers and the host, live", _EXAMPLES
-    )
+def add_top(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
         type=float,
         default=5.0,
-        help="how long to wait between two looks, 0.5 to 3600 (default 5)",
+        help="the time between two updates, 0.5 to 3600 (default 5)",
     )
     parser.add_argument(
-        "--sort", metavar="COLUMN", help="sort by a column, as memory, util or last-death"
+        "--sort",
+        metavar="COLUMN",
+        help="sort every section that has this column by it, as memory, util or last-death",
     )
-    parser.add_argument("--reverse", action="store_true", help="sort the other way round")
+    parser.add_argument("--reverse", action="store_true", help="reverse the order")
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
         help="auto: on a terminal, unless $NO_COLOR is set or $TERM is dumb (default)",
     )
-    parser.add_argument("--once", action="store_true", help="print all of it once and end")
-    parser.add_argument("--json", action="store_true", help="for programs: /api/v1/overview")
+    parser.add_argument("--once", action="store_true", help="print everything once and exit")
+    parser.add_argument(
+        "--json", action="store_true", help="print the document of /api/v1/overview and exit"
+    )
     _add_remote(parser)
     _add_local(parser)
     parser.set_defaults(run=_top)
@@ -76,49 +78,39 @@ def _add_remote(parser: argparse.ArgumentParser) -> None:
         help="the exporter to ask, as http://HOST:9200 or HOST (default http://127.0.0.1:9200 where "
         "one runs, else the machine is read here)",
     )
-    remote.add_argument("--user", metavar="NAME", help="who asks (default: of ~/.netrc)")
+    remote.add_argument("--user", metavar="NAME", help="the user name (default: from ~/.netrc)")
     remote.add_argument(
         "--password-file",
         metavar="FILE",
         type=Path,
-        help="their password, in its first line (default $TRAINVITALS_PASSWORD)",
+        help="a file with the password in its first line (default $TRAINVITALS_PASSWORD)",
     )
     remote.add_argument(
-        "--ca-file", metavar="FILE", type=Path, help="who signed its certificate, in PEM"
+        "--ca-file", metavar="FILE", type=Path, help="the CA of its certificate, in PEM"
     )
 
 
 def _add_local(parser: argparse.ArgumentParser) -> None:
-    local = parser.add_argument_group("this machine; each of these has it read here")
-    local.add_argument("--local", action="store_true", help="read it here, even beside an exporter")
+    local = parser.add_argument_group("this machine, read without an exporter")
     local.add_argument(
-        "--containers.engine",
-        dest="engine",
-        metavar="ADDRESS",
-        help="the container engine: unix:///run/podman/podman.sock, tcp://HOST:PORT or none "
-        "(default $DOCKER_HOST, or the socket that is there)",
+        "--local", action="store_true", help="read it directly, even where an exporter runs"
     )
+    add_engine(local)
     add_roots(local, has_defaults=False)
-    local.add_argument(
-        "--run-dir",
-        metavar="DIR",
-        type=Path,
-        help="where training runs leave their files (default $TRAINVITALS_RUN_DIR or "
-        "/dev/shm/trainvitals)",
-    )
+    add_run_dir(local, has_default=False)
     local.add_argument(
         "--prometheus",
         metavar="URL",
-        help="the Prometheus that knows what fires, as http://localhost:9090 (default "
+        help="the Prometheus to ask for alerts, as http://localhost:9090 (default "
         "$TRAINVITALS_PROMETHEUS_URL, else none)",
     )
 
 
 def _top(options: argparse.Namespace) -> int:
-    from trainvitals.allocator import use_one_arena  # noqa: PLC0415 - only this command needs them
     from trainvitals.logs import set_up_logging  # noqa: PLC0415
-    from trainvitals.top.choosing import choose_sorting  # noqa: PLC0415
-    from trainvitals.top.view import View  # noqa: PLC0415
+    from trainvitals.metrics.malloc import use_one_arena  # noqa: PLC0415 - only this command needs them
+    from trainvitals.views.terminal.frame import choose_sorting  # noqa: PLC0415
+    from trainvitals.views.terminal.view import View  # noqa: PLC0415
 
     use_one_arena()
     set_up_logging("error", "text")
@@ -137,24 +129,24 @@ def _top(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from trainvitals.top.choosing import is_dumb  # noqa: PLC0415
+    from trainvitals.views.terminal.terminal import is_dumb  # noqa: PLC0415
 
     if not _SHORTEST_SECONDS <= options.interval <= _LONGEST_SECONDS:
         raise ConfigurationError(
             f"--interval={options.interval:g}: write a number of seconds from 0.5 to 3600"
         )
     if options.url is not None and _is_about_here(options):
-        raise ConfigurationError("--url asks an exporter, and the other flags read this machine")
+        raise ConfigurationError(
+            "--url is for an exporter, and the other flags are for this machine: use one of them"
+        )
     if options.url is None and (options.user or options.password_file or options.ca_file):
         raise ConfigurationError("--user, --password-file and --ca-file are for --url")
     if options.once or options.json:
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigurationError(
-            "this is no terminal to draw on: --once prints all of it, or --json"
-        )
+        raise ConfigurationError("input and output must be a terminal: use --once or --json")
     if is_dumb(os.environ):
-        raise ConfigurationError("a terminal with TERM=dumb cannot be drawn on: --once prints all")
+        raise ConfigurationError("a terminal with TERM=dumb cannot be drawn on: use --once")
 
 
 def _is_about_here(options: argparse.Namespace) -> bool:
@@ -164,8 +156,7 @@ def _is_about_here(options: argparse.Namespace) -> bool:
 
 
 def _choose_origin(options: argparse.Namespace) -> Origin:
-    from trainvitals.top.choosing import HERE, listens  # noqa: PLC0415
-    from trainvitals.top.remote import RemoteOrigin  # noqa: PLC0415
+    from trainvitals.views.terminal.remote import HERE, RemoteOrigin, listens  # noqa: PLC0415
 
     if options.url is not None:
         return _find_exporter(options)
@@ -177,19 +168,29 @@ def _choose_origin(options: argparse.Namespace) -> Origin:
     with suppress(TrainvitalsError):
         exporter.look()
         return exporter
-    return _read_here(options, words=f"read here, and not by what is at {HERE}")
+    return _read_here(options, words=f"read here, no exporter of trainvitals at {HERE}")
 
 
 def _read_here(options: argparse.Namespace, *, words: str = "read here") -> Origin:
-    from trainvitals.top.local import LocalOrigin  # noqa: PLC0415
+    from trainvitals.sources.alerts import TIMEOUT_SECONDS  # noqa: PLC0415
+    from trainvitals.sources.prometheus_address import URL_VARIABLE  # noqa: PLC0415
+    from trainvitals.views.terminal.origin import LocalOrigin  # noqa: PLC0415
 
-    prometheus = options.prometheus or os.environ.get("TRAINVITALS_PROMETHEUS_URL")
-    return LocalOrigin(_make_options(options), words=words, prometheus=prometheus)
+    return LocalOrigin(
+        _make_options(options),
+        words=words,
+        prometheus=options.prometheus or os.environ.get(URL_VARIABLE),
+        alerts_wait_seconds=TIMEOUT_SECONDS if options.once or options.json else 0.0,
+    )
 
 
 def _find_exporter(options: argparse.Namespace) -> Origin:
-    from trainvitals.top.address import find_credentials, parse_url  # noqa: PLC0415
-    from trainvitals.top.remote import RemoteOrigin, make_context  # noqa: PLC0415
+    from trainvitals.views.terminal.remote import (  # noqa: PLC0415
+        RemoteOrigin,
+        find_credentials,
+        make_context,
+        parse_url,
+    )
 
     address = parse_url(options.url)
     credentials = find_credentials(
@@ -208,15 +209,21 @@ def _find_exporter(options: argparse.Namespace) -> Origin:
 def _find_netrc() -> Path:
     try:
         return Path("~/.netrc").expanduser()
-    except RuntimeError:  # $HOME is not set, and nobody has this number
+    except RuntimeError:  # $HOME is not set, and no user has this number
         return Path(os.devnull)
 
 
 def _make_options(options: argparse.Namespace) -> MachineOptions:
-    from trainvitals.machine import MachineOptions  # noqa: PLC0415
+    from trainvitals.metrics.machine import MachineOptions  # noqa: PLC0415
+    from trainvitals.sources.accelerators.limits import (  # noqa: PLC0415
+        MEMORY_LIMIT_VARIABLE,
+        TEMPERATURE_LIMIT_VARIABLE,
+        parse_memory_limit,
+        parse_temperature_limit,
+    )
     from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
-    from trainvitals.sources.training.source import TrainingOptions  # noqa: PLC0415
+    from trainvitals.sources.runs.source import TrainingOptions  # noqa: PLC0415
 
     here = Roots()
     run_dir = options.run_dir or os.environ.get("TRAINVITALS_RUN_DIR")
@@ -226,46 +233,58 @@ def _make_options(options: argparse.Namespace) -> MachineOptions:
             options.sysfs or here.sysfs,
             options.rootfs or here.rootfs,
         ),
+        memory_limit_bytes=parse_memory_limit(os.environ.get(MEMORY_LIMIT_VARIABLE, "")),
+        temperature_limit_celsius=parse_temperature_limit(
+            os.environ.get(TEMPERATURE_LIMIT_VARIABLE, "")
+        ),
         training=TrainingOptions(run_dir=Path(run_dir)) if run_dir else TrainingOptions(),
         containers=ContainerOptions(engine=options.engine),
     )
 
 
 def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
-    """Look, and give what is printed."""
-    from trainvitals.overview.document import write_document  # noqa: PLC0415
-    from trainvitals.top.choosing import choose_colors, is_ascii  # noqa: PLC0415
-    from trainvitals.top.local import LocalOrigin  # noqa: PLC0415
-    from trainvitals.top.once import write_once  # noqa: PLC0415
+    """Return the text to print."""
+    from trainvitals.views.machine.document import write_document  # noqa: PLC0415
+    from trainvitals.views.terminal.frame import Source, write_all  # noqa: PLC0415
+    from trainvitals.views.terminal.origin import LocalOrigin  # noqa: PLC0415
+    from trainvitals.views.terminal.table import NO_LIMIT  # noqa: PLC0415
+    from trainvitals.views.terminal.terminal import (  # noqa: PLC0415
+        choose_colors,
+        is_ascii,
+        make_console,
+        to_ascii,
+    )
 
     picture = origin.look()
     if isinstance(origin, LocalOrigin):
-        time.sleep(_RATES_TAKE_SECONDS)
+        time.sleep(_RATES_TAKE_SECONDS)  # a rate needs two readings, at least a second apart
         picture = origin.look()
     if options.json:
         return write_document(picture).decode().rstrip()
-    return write_once(
-        picture,
-        view,
-        origin.words,
-        width=max(_NARROWEST_COLUMNS, shutil.get_terminal_size((80, 24)).columns),
-        colors=choose_colors(options.color, sys.stdout, os.environ),
-        is_ascii=is_ascii(sys.stdout, os.environ),
+    width, text = _choose_width(), io.StringIO()
+    console = make_console(
+        text, choose_colors(options.color, sys.stdout, os.environ), width=width or NO_LIMIT
     )
+    write_all(console, picture, view, Source(origin.words), width=width)
+    written = text.getvalue().removesuffix("\n")
+    return to_ascii(written) if is_ascii(sys.stdout, os.environ) else written
+
+
+def _choose_width() -> int | None:
+    """Return the width from $COLUMNS or the terminal; None for no limit."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    return max(_NARROWEST_COLUMNS, columns) if columns else None
 
 
 def _watch(origin: Origin, view: View, options: argparse.Namespace) -> None:
-    """Draw until the person has seen enough."""
-    from trainvitals.top.choosing import choose_colors, is_ascii  # noqa: PLC0415
-    from trainvitals.top.screen import Look, Screen  # noqa: PLC0415
-    from trainvitals.top.terminal import Terminal  # noqa: PLC0415
+    """Redraw until the user quits."""
+    from trainvitals.views.terminal.screen import Look, Screen  # noqa: PLC0415
+    from trainvitals.views.terminal.terminal import Terminal, choose_colors, is_ascii  # noqa: PLC0415
 
-    # What fails stands on the screen; a line of a log would stand across it.
+    # Failures are shown on the screen, which log lines would overwrite.
     logging.getLogger("trainvitals").handlers[:] = [logging.NullHandler()]
-    look = Look(
-        colors=choose_colors(options.color, sys.stdout, os.environ),
-        is_ascii=is_ascii(sys.stdout, os.environ),
-        interval_seconds=options.interval,
+    look = Look(choose_colors(options.color, sys.stdout, os.environ), options.interval)
+    terminal = Terminal(
+        sys.stdin.fileno(), sys.stdout.fileno(), is_ascii=is_ascii(sys.stdout, os.environ)
     )
-    terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno())
     Screen(origin, origin.look(), view, look, terminal=terminal).run()

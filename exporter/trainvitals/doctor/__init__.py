@@ -1,29 +1,29 @@
-"""What is wrong with this machine before a run starts: checks, what they found, how it is told."""
+"""Checks of this machine before a run starts, and their report."""
 
-from trainvitals.doctor.checks import CHECKS
-from trainvitals.doctor.examination import (
-    PATIENCE_SECONDS,
-    QUICK_SECONDS,
-    Examination,
+from trainvitals.doctor.checks import (
+    CHECKS,
+    QUICK_TIMEOUT_SECONDS,
+    TIMEOUT_SECONDS,
+    CheckRun,
     choose_checks,
-    examine,
+    run_checks,
 )
 from trainvitals.doctor.finding import Check, Finding
+from trainvitals.doctor.machine import Machine, Options
 from trainvitals.doctor.report import format_json, format_list, format_report
-from trainvitals.doctor.surroundings import Surroundings, Wishes
 
 __all__ = [
     "CHECKS",
-    "PATIENCE_SECONDS",
-    "QUICK_SECONDS",
+    "QUICK_TIMEOUT_SECONDS",
+    "TIMEOUT_SECONDS",
     "Check",
-    "Examination",
+    "CheckRun",
     "Finding",
-    "Surroundings",
-    "Wishes",
+    "Machine",
+    "Options",
     "choose_checks",
-    "examine",
     "format_json",
     "format_list",
     "format_report",
+    "run_checks",
 ]

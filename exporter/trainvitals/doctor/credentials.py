@@ -1,8 +1,7 @@
-"""Whether keys and tokens are there and accepted by who gave them out.
+"""Checks of API keys and tokens with their issuers.
 
-Each is shown to its issuer alone, over a connection that follows no redirection to anybody else,
-and is never printed. What passes by itself (a busy server, a lost connection) is tried again, with
-growing pauses.
+A token is sent only to its issuer, without following redirects, and is never printed. Temporary
+failures (a busy server, a lost connection) are retried with backoff.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,10 +24,10 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop
 from tenacity.wait import wait_exponential, wait_random
 
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, approve, complain, pass_over, warn
-from trainvitals.doctor.issuers import GITHUB, HUGGING_FACE, WANDB, Issuer
+from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
+from trainvitals.sources.http_client import build_opener
 
-_PATIENCE_SECONDS = 1.5
+_TIMEOUT_SECONDS = 1.5
 _TRIES = 3
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 0.5
 _REFUSED = frozenset({401, 403})
@@ -35,50 +35,124 @@ _MOST_BYTES = 1 << 16
 _YES = frozenset({"1", "on", "true", "yes"})
 
 
-class _PassingError(Exception):
-    """It may go better the next time."""
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """A service that issues tokens.
+
+    Attributes:
+        name: Its name.
+        variables: The environment variables with the token, in order of precedence.
+        base: The base URL.
+        base_variable: The environment variable that overrides the URL, as for a mirror.
+        path: The path that returns the owner of a token.
+        has_password: Whether the token is sent as the password of the user `api` instead of as a
+            bearer token.
+        body: The body of the request; a GET if empty.
+        find_name: Returns the owner from the response; empty if the token is not accepted.
+        login: The command that creates a new token.
+        offline: Environment variables that turn the service off.
+    """
+
+    name: str
+    variables: tuple[str, ...]
+    base: str
+    base_variable: str
+    path: str
+    has_password: bool
+    body: str
+    find_name: Callable[[Mapping[str, object]], str]
+    login: str
+    offline: tuple[str, ...] = ()
+
+
+def _find_hub_user(answer: Mapping[str, object]) -> str:
+    return str(answer.get("name") or "")
+
+
+def _find_viewer(answer: Mapping[str, object]) -> str:
+    data = answer.get("data")
+    viewer = data.get("viewer") if isinstance(data, dict) else None
+    return str(viewer.get("username") or viewer.get("id") or "") if isinstance(viewer, dict) else ""
+
+
+def _find_rate(answer: Mapping[str, object]) -> str:
+    return "GitHub user" if "rate" in answer else ""
+
+
+HUGGING_FACE = Issuer(
+    "Hugging Face",
+    ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+    "https://huggingface.co",
+    "HF_ENDPOINT",
+    "/api/whoami-v2",
+    has_password=False,
+    body="",
+    find_name=_find_hub_user,
+    login="hf auth login",
+    offline=("HF_HUB_OFFLINE",),
+)
+WANDB = Issuer(
+    "Weights & Biases",
+    ("WANDB_API_KEY",),
+    "https://api.wandb.ai",
+    "WANDB_BASE_URL",
+    "/graphql",
+    has_password=True,
+    body='{"query": "query { viewer { id username } }"}',
+    find_name=_find_viewer,
+    login="wandb login --relogin",
+    offline=("WANDB_DISABLED",),
+)
+GITHUB = Issuer(
+    "GitHub",
+    ("GH_TOKEN", "GITHUB_TOKEN"),
+    "https://api.github.com",
+    "GITHUB_API_URL",
+    "/rate_limit",
+    has_password=False,
+    body="",
+    find_name=_find_rate,
+    login="gh auth login",
+)
+
+
+class _TemporaryError(Exception):
+    """A temporary failure."""
 
 
 class _RefusedError(Exception):
-    """The issuer does not accept it."""
-
-
-class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: whoever the issuer sends us to is not to see the token."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Refuse."""
+    """The issuer does not accept the token."""
 
 
 def _examine(issuer: Issuer, facts: Facts) -> Finding:
-    environ = facts.world.environ
+    environ = facts.machine.environ
     if any(environ.get(name, "").lower() in _YES for name in issuer.offline) or (
         issuer is WANDB and environ.get("WANDB_MODE") in {"offline", "disabled", "dryrun"}
     ):
-        return pass_over("the environment says that the run stays offline")
+        return skip("the environment sets the run offline")
     where, token = _find_token(issuer, facts)
     if not token:
-        return pass_over(f"{issuer.variables[0]} is not set")
+        return skip(f"{issuer.variables[0]} is not set")
     if not token.isascii() or not token.isprintable() or " " in token:
-        return complain(
-            f"{where} holds a blank, a line break or a letter that no token has",
+        return fail(
+            f"{where} contains a space, a line break or a character that no token has",
             issuer.login,
-            advice="it was pasted with something beside it",
+            advice="something else was pasted with it",
         )
     base = (environ.get(issuer.base_variable) or issuer.base).rstrip("/")
     host = urlsplit(base).hostname or base
     try:
         name = _ask(issuer, base, token, facts)
     except _RefusedError as error:
-        return complain(f"{where} is not accepted by {host} ({error})", issuer.login)
-    except _PassingError as error:
-        return warn(f"{where} is set, and was not checked; {host}: {error}")
-    return approve(f"{where} is accepted by {host} as {name}'s")
+        return fail(f"{host} does not accept {where} ({error})", issuer.login)
+    except _TemporaryError as error:
+        return warn(f"{where} was not checked; {host}: {error}")
+    return ok(f"{host} accepts {where}, of {name}")
 
 
 def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
-    """Find a token where the libraries of its issuer do; empty for none."""
-    environ = facts.world.environ
+    """Return the token that the issuer's libraries would use; empty if there is none."""
+    environ = facts.machine.environ
     for variable in issuer.variables:
         if token := environ.get(variable, "").strip("\r\n"):
             return variable, token
@@ -97,7 +171,7 @@ def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
 def _find_home(environ: Mapping[str, str]) -> Path:
     try:
         return Path(environ.get("HOME") or "~").expanduser()
-    except RuntimeError:  # nobody has this number
+    except RuntimeError:  # there is no entry for this user
         return Path(os.devnull)
 
 
@@ -117,28 +191,28 @@ def _read_netrc(file: Path, base: str) -> str:
 
 
 def _ask(issuer: Issuer, base: str, token: str, facts: Facts) -> str:
-    """Ask whose token it is, a few times where that may help.
+    """Return the owner of a token, with retries.
 
     Raises:
-        _RefusedError: It is not accepted.
-        _PassingError: The issuer was not reached, or did not answer as it does.
+        _RefusedError: The token is not accepted.
+        _TemporaryError: The issuer cannot be reached, or its response is invalid.
     """
     budget = facts.seconds_left
     for attempt in Retrying(
-        retry=retry_if_exception_type(_PassingError),
-        stop=stop_after_attempt(_TRIES) | stop_after_delay(max(budget - _PATIENCE_SECONDS, 0)),
+        retry=retry_if_exception_type(_TemporaryError),
+        stop=stop_after_attempt(_TRIES) | stop_after_delay(max(budget - _TIMEOUT_SECONDS, 0)),
         wait=wait_exponential(multiplier=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS)
         + wait_random(0, _FIRST_PAUSE_SECONDS),
         reraise=True,
     ):
         with attempt:
-            return _ask_once(issuer, base, token, min(_PATIENCE_SECONDS, budget))
-    raise AssertionError  # a retrying without a try does not exist
+            return _ask_once(issuer, base, token, min(_TIMEOUT_SECONDS, budget))
+    raise AssertionError  # not reached: the last error is raised
 
 
-def _ask_once(issuer: Issuer, base: str, token: str, patience: float) -> str:
+def _ask_once(issuer: Issuer, base: str, token: str, timeout_seconds: float) -> str:
     secret = base64.b64encode(f"api:{token}".encode()).decode() if issuer.has_password else token
-    request = urllib.request.Request(  # noqa: S310 - an address of the issuer's, or of the user's
+    request = urllib.request.Request(  # noqa: S310 - the URL of the issuer, or one that the user set
         base + issuer.path,
         data=issuer.body.encode() or None,
         headers={
@@ -148,17 +222,17 @@ def _ask_once(issuer: Issuer, base: str, token: str, patience: float) -> str:
             "User-Agent": "trainvitals",
         },
     )
-    opener = urllib.request.build_opener(_NoRedirection)
+    opener = build_opener(uses_proxy=True)
     try:
-        with opener.open(request, timeout=patience) as answer:
+        with opener.open(request, timeout=timeout_seconds) as answer:
             body = answer.read(_MOST_BYTES)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in _REFUSED:
             raise _RefusedError(f"status {error.code}") from None
-        raise _PassingError(f"status {error.code}") from None
+        raise _TemporaryError(f"status {error.code}") from None
     except (OSError, ValueError) as error:
-        raise _PassingError(_explain(error)) from None
+        raise _TemporaryError(_explain(error)) from None
     return _understand(issuer, body)
 
 
@@ -166,39 +240,39 @@ def _understand(issuer: Issuer, body: bytes) -> str:
     try:
         answer = json.loads(body)
     except ValueError:
-        raise _PassingError("the answer is not JSON; is there a proxy in between?") from None
+        raise _TemporaryError("the response is not JSON, as if from a proxy") from None
     name = issuer.find_name(answer) if isinstance(answer, dict) else ""
     if not name:
-        raise _RefusedError("it names no user")
+        raise _RefusedError("the response names no user")
     return name
 
 
 def _explain(error: OSError | ValueError) -> str:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({reason.verify_message}); look at the clock"
+        return f"its certificate is not trusted ({reason.verify_message}); check the clock"
     if isinstance(reason, socket.gaierror):
-        return "nobody knows the name"
+        return "the name cannot be resolved"
     if isinstance(reason, TimeoutError):
         return "no answer"
     if isinstance(reason, OSError) and reason.strerror:
         return reason.strerror.lower()
-    return type(reason).__name__  # what it says may hold what was sent
+    return type(reason).__name__  # its text may contain the token
 
 
-def _examine_needed(facts: Facts) -> Finding:
-    needed = facts.wishes.needed
+def _check_needed(facts: Facts) -> Finding:
+    needed = facts.options.needed
     if not needed:
-        return pass_over("nothing was named with --need")
-    environ = facts.world.environ
+        return skip("no variable in --need")
+    environ = facts.machine.environ
     missing = [name for name in needed if not environ.get(name, "").strip()]
     if missing:
-        return complain(
+        return fail(
             f"not set: {', '.join(missing)}",
             f"read -rs {missing[0]} && export {missing[0]}",
-            advice="typed so, it is in no history of commands",
+            advice="typed this way, it is not in the shell's history",
         )
-    return approve(f"set: {', '.join(needed)}")
+    return ok(f"set: {', '.join(needed)}")
 
 
 _SUBJECT = "credentials"
@@ -206,32 +280,32 @@ CHECKS = (
     Check(
         "needed-variables",
         _SUBJECT,
-        "a variable of `--need` that is not set or empty",
-        "the run fails when it wants it, which may be hours from now",
-        _examine_needed,
+        "a variable of `--need` that is not set, or empty",
+        "the run fails when it reads it, which may be hours from now",
+        _check_needed,
     ),
     Check(
         "huggingface-token",
         _SUBJECT,
         "an `HF_TOKEN` (or the token that `hf auth login` saved) that huggingface.co does not "
-        "accept; a warning where it cannot be asked",
-        "gated and private models and data sets are refused with 401",
+        "accept; a warning if that cannot be checked",
+        "gated and private models and data sets are refused (401)",
         partial(_examine, HUGGING_FACE),
     ),
     Check(
         "wandb-key",
         _SUBJECT,
         "a `WANDB_API_KEY` (or the key that `wandb login` saved) that api.wandb.ai does not "
-        "accept; a warning where it cannot be asked",
-        "wandb.init ends the run, or waits for somebody to type a key",
+        "accept; a warning if that cannot be checked",
+        "wandb.init ends the run, or waits for input",
         partial(_examine, WANDB),
     ),
     Check(
         "github-token",
         _SUBJECT,
-        "a `GH_TOKEN` or `GITHUB_TOKEN` that api.github.com does not accept; a warning where it "
-        "cannot be asked",
-        "private repositories cannot be installed from",
+        "a `GH_TOKEN` or `GITHUB_TOKEN` that api.github.com does not accept; a warning if that "
+        "cannot be checked",
+        "packages in private repositories cannot be installed",
         partial(_examine, GITHUB),
     ),
 )

@@ -1,70 +1,108 @@
-"""What checks look at, read once for all of them when the first one asks."""
+"""The facts that checks use, each read lazily and only once."""
 
 from __future__ import annotations
 
 import shlex
+import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from trainvitals.doctor.interpreter import (
     Distribution,
     Interpreter,
-    ask_python,
     choose_python,
+    inspect_python,
     list_distributions,
 )
-from trainvitals.doctor.once import Once
-from trainvitals.doctor.pci import PciDevice, list_pci
-from trainvitals.doctor.surroundings import Surroundings, Wishes
+from trainvitals.doctor.lastrun import LastRun, find_last_run
+from trainvitals.doctor.machine import Machine, Options
 from trainvitals.doctor.torchwheel import Torch, find_torch
+from trainvitals.sources.accelerators.limits import (
+    TEMPERATURE_LIMIT_VARIABLE,
+    parse_temperature_limit,
+)
+from trainvitals.sources.accelerators.pci import PciDevice, list_pci
 from trainvitals.sources.accelerators.reading import AcceleratorReading, AcceleratorsReading
-from trainvitals.sources.accelerators.settings import GpuSettings, NvidiaSettings, read_settings
+from trainvitals.sources.accelerators.settings import NvidiaSettings, read_settings
 from trainvitals.sources.accelerators.source import AcceleratorSource
+from trainvitals.sources.containers.address import find_engine
 from trainvitals.sources.containers.documents import Document
-from trainvitals.sources.containers.engine import EngineClient, find_engine
+from trainvitals.sources.containers.engine import EngineClient
+from trainvitals.verdicts.thresholds import Thresholds, find_thresholds, read_thresholds
+from trainvitals.workers import Outcome, attempt
 
-# What a check still needs when a reading that it waited for has come.
+# What a check needs after a reading.
 _MARGIN_SECONDS = 0.3
 _PYTHON_SECONDS = 2.5
 _ENGINE_SECONDS = 1.0
 
+Fact = TypeVar("Fact")
+
+
+class Once(Generic[Fact]):
+    """A thread-safe lazy value: read at the first call, while other callers wait.
+
+    Args:
+        read: Returns it; an exception is raised at each call.
+    """
+
+    def __init__(self, read: Callable[[], Fact]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._outcome: Outcome[Fact] | None = None
+
+    def __call__(self) -> Fact:
+        """Return the value."""
+        with self._lock:
+            if self._outcome is None:
+                self._outcome = attempt("", self._read)
+        if self._outcome.error is not None:
+            raise self._outcome.error
+        return self._outcome.value  # type: ignore[return-value]  # it returned, as there is no error
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts.
+    """The facts that checks use.
 
     Attributes:
-        wishes: What the user said.
-        world: What is examined.
-        deadline: When everything is to be told, by `time.monotonic`.
-        pci: What is plugged in.
-        accelerators: What the exporter reads of accelerators.
-        settings: How NVIDIA GPUs are set up.
-        interpreter: The Python that trains.
-        distributions: What is installed for it.
-        torch: Its PyTorch.
-        engine: The container engine; None where there is none.
-        engine_info: What it says of itself; None where there is none.
+        options: The user's options.
+        machine: The machine that is checked.
+        deadline: The time by which all checks must have ended, by `time.monotonic`.
+        pci: The accelerators that are plugged in.
+        accelerators: The readings of the exporter's readers.
+        settings: The settings of NVIDIA GPUs.
+        last_run: The training run that was last seen; None without one.
+        interpreter: The Python interpreter of the run.
+        distributions: Its packages.
+        torch: Its PyTorch; None if there is none.
+        engine: The container engine; None if there is none.
+        engine_info: Its response to `/info`; None without an engine.
+        thresholds: The thresholds of the alerts.
     """
 
-    wishes: Wishes
-    world: Surroundings
+    options: Options
+    machine: Machine
     deadline: float
     pci: Once[tuple[PciDevice, ...]]
     accelerators: Once[AcceleratorsReading]
     settings: Once[NvidiaSettings]
+    last_run: Once[LastRun | None]
     interpreter: Once[Interpreter]
     distributions: Once[dict[str, Distribution]]
     torch: Once[Torch | None]
     engine: Once[EngineClient | None]
     engine_info: Once[Document | None]
+    thresholds: Once[Thresholds]
 
     @property
     def seconds_left(self) -> float:
-        """How much time a check has."""
+        """The time until the deadline, in seconds."""
         return max(self.deadline - time.monotonic() - _MARGIN_SECONDS, 0.1)
 
     @property
@@ -78,89 +116,96 @@ class Facts:
     @property
     def has_hpus(self) -> bool:
         """Whether there is a Gaudi card, with or without a driver."""
-        return any(device.is_hpu for device in self.pci()) or bool(self.list_read("hpu"))
+        return any(device.is_hpu for device in self.pci()) or bool(self.list_accelerators("hpu"))
 
     @property
     def is_in_container(self) -> bool:
-        """Whether this runs in a container, which sees less than the machine has."""
-        root = self.world.roots.rootfs
-        marks = (root / ".dockerenv", root / "run/.containerenv")
-        return any(mark.exists() for mark in marks) or (
-            "KUBERNETES_SERVICE_HOST" in self.world.environ
+        """Whether this is a container, in which less is visible than the machine has."""
+        root = self.machine.roots.rootfs
+        markers = (root / ".dockerenv", root / "run/.containerenv")
+        return any(marker.exists() for marker in markers) or (
+            "KUBERNETES_SERVICE_HOST" in self.machine.environ
         )
 
-    def write_install(self, packages: str) -> str:
-        """Write the command that installs packages for the Python that trains."""
+    def write_install_command(self, packages: str) -> str:
+        """Return the command that installs packages for the interpreter of the run."""
         python = shlex.quote(str(self.interpreter().executable))
         if "pip" in self.distributions():
             return f"{python} -m pip install {packages}"
         return f"uv pip install --python {python} {packages}"
 
-    def write_control(self, act: str, unit: str) -> str:
-        """Write the command that acts on a system service here."""
-        has_systemd = (self.world.roots.rootfs / "run/systemd/system").exists()
-        return f"sudo systemctl {act} {unit}" if has_systemd else f"sudo service {unit} {act}"
+    def write_service_command(self, action: str, unit: str) -> str:
+        """Return the command for an action such as `restart` on a system service."""
+        has_systemd = (self.machine.roots.rootfs / "run/systemd/system").exists()
+        return f"sudo systemctl {action} {unit}" if has_systemd else f"sudo service {unit} {action}"
 
-    def list_read(self, kind: str) -> list[AcceleratorReading]:
-        """Give the accelerators of a kind that a driver knows."""
+    def list_accelerators(self, kind: str) -> list[AcceleratorReading]:
+        """Return the readings of one kind of accelerator."""
         return [each for each in self.accelerators().devices if each.identity.kind == kind]
 
-    def find_settings(self, uuid: str) -> GpuSettings | None:
-        """Give how a GPU is set up; None where it did not say."""
-        return next((gpu for gpu in self.settings().gpus if gpu.uuid == uuid), None)
-
     def run(self, *command: str) -> tuple[int, str] | None:
-        """Run a program that only tells something, within the time that is left."""
-        return self.world.run(command, self.seconds_left, self.world.environ)
+        """Run a read-only program within the time that is left; None if it fails to start or end."""
+        return self.machine.run(command, self.seconds_left, self.machine.environ)
 
 
-def gather(wishes: Wishes, world: Surroundings, deadline: float) -> Facts:
-    """Make ready to read; nothing is read yet."""
-    interpreter = Once(partial(_ask_python, wishes, world))
-    engine = Once(partial(_find_engine, wishes, world))
+def gather(options: Options, machine: Machine, deadline: float) -> Facts:
+    """Return the facts; nothing is read yet."""
+    last_run = Once(partial(find_last_run, machine))
+    interpreter = Once(partial(_inspect_python, options, machine, last_run))
+    engine = Once(partial(_find_engine, options, machine))
     return Facts(
-        wishes=wishes,
-        world=world,
+        options=options,
+        machine=machine,
         deadline=deadline,
-        pci=Once(partial(list_pci, world.roots.sysfs)),
-        accelerators=Once(partial(_read_accelerators, world, deadline)),
-        settings=Once(partial(_read_settings, world, deadline)),
+        pci=Once(partial(list_pci, machine.roots.sysfs)),
+        accelerators=Once(partial(_read_accelerators, machine, deadline)),
+        settings=Once(partial(_read_settings, machine, deadline)),
+        last_run=last_run,
         interpreter=interpreter,
         distributions=Once(lambda: list_distributions(interpreter().paths)),
         torch=Once(lambda: find_torch(interpreter().paths)),
         engine=engine,
-        engine_info=Once(partial(_ask_engine, engine)),
+        engine_info=Once(partial(_read_engine_info, engine)),
+        thresholds=Once(lambda: read_thresholds(find_thresholds(machine.environ))),
     )
 
 
-def _ask_python(wishes: Wishes, world: Surroundings) -> Interpreter:
-    executable = choose_python(wishes.python, world.environ)
-    return ask_python(executable, world.run, world.environ, _PYTHON_SECONDS)
+def _inspect_python(
+    options: Options, machine: Machine, last_run: Once[LastRun | None]
+) -> Interpreter:
+    executable, origin = choose_python(options.python, machine.environ, last_run)
+    return inspect_python(executable, machine.run, machine.environ, _PYTHON_SECONDS, origin=origin)
 
 
-def _read_accelerators(world: Surroundings, deadline: float) -> AcceleratorsReading:
+def _read_accelerators(machine: Machine, deadline: float) -> AcceleratorsReading:
     source = AcceleratorSource(
-        vendors=world.vendors, roots=world.roots, is_isolated=True, environ=world.environ
+        vendors=machine.vendors,
+        temperature_limit_celsius=parse_temperature_limit(
+            machine.environ.get(TEMPERATURE_LIMIT_VARIABLE, "")
+        ),
+        roots=machine.roots,
+        is_isolated=True,
+        environ=machine.environ,
     )
     with closing(source):
         return source.read(deadline - _MARGIN_SECONDS)
 
 
-def _read_settings(world: Surroundings, deadline: float) -> NvidiaSettings:
-    nvidia = next((vendor for vendor in world.vendors if vendor.name == "nvidia"), None)
+def _read_settings(machine: Machine, deadline: float) -> NvidiaSettings:
+    nvidia = next((vendor for vendor in machine.vendors if vendor.name == "nvidia"), None)
     if nvidia is None or not nvidia.is_installed():
         return NvidiaSettings(absent="library not found")
     seconds = max(deadline - time.monotonic() - _MARGIN_SECONDS, 0.1)
-    return read_settings(timeout_seconds=seconds, environ=world.environ)
+    return read_settings(timeout_seconds=seconds, environ=machine.environ)
 
 
-def _find_engine(wishes: Wishes, world: Surroundings) -> EngineClient | None:
-    address = find_engine(wishes.engine, environ=world.environ, rootfs=Path("/"))
+def _find_engine(options: Options, machine: Machine) -> EngineClient | None:
+    address = find_engine(options.engine, environ=machine.environ, rootfs=Path("/"))
     if address is None:
         return None
-    return EngineClient(address, timeout_seconds=_ENGINE_SECONDS, environ=world.environ)
+    return EngineClient(address, timeout_seconds=_ENGINE_SECONDS, environ=machine.environ)
 
 
-def _ask_engine(engine: Once[EngineClient | None]) -> Document | None:
+def _read_engine_info(engine: Once[EngineClient | None]) -> Document | None:
     client = engine()
     return None if client is None else client.info()

@@ -1,4 +1,4 @@
-"""What a check finds, and what a check is."""
+"""A check, and its finding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:  # facts are gathered for checks, and know of none
+if TYPE_CHECKING:  # facts import no checks
     from trainvitals.doctor.facts import Facts
 
 Status = Literal["ok", "warning", "problem", "not applicable"]
@@ -14,20 +14,22 @@ Status = Literal["ok", "warning", "problem", "not applicable"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        status: `ok`; `warning` (a run works, and worse than it could, or may fail later);
-            `problem` (a run fails or is in danger); `not applicable`.
-        what: What is so, with names and numbers.
-        mend: The command that mends it, to be copied to a shell; empty where there is none.
-        advice: What goes with the command, or stands in its place.
+        status: `ok`; `warning` (a run works, but slower than it could, or may fail later);
+            `problem` (a run fails, or may fail at any time); `not applicable`.
+        what: The state, with names and numbers.
+        command: A shell command that fixes it or shows more; empty if there is none.
+        advice: A remedy besides the command, or instead of it.
+        details: A line for each thing that was examined.
     """
 
     status: Status
     what: str
-    mend: str = ""
+    command: str = ""
     advice: str = ""
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,39 +37,39 @@ class Check:
     """A check.
 
     Attributes:
-        name: Its name, as `--checks` takes it.
-        subject: What kind of thing it looks at.
-        finds: What it complains of, for the list of checks.
-        why: Why that matters.
-        examine: Looks, and tells what it found.
-        is_quick: Whether `--quick` has it.
-        silence: What it means when it does not come back in time.
+        name: Its name, as in `--checks`.
+        subject: The group that it belongs to.
+        reports: Its description, for the list of checks.
+        why: The reason why it matters.
+        run: Does the check and returns its finding.
+        is_quick: Whether it is part of `--quick`.
+        on_timeout: Its status if it does not finish in time.
     """
 
     name: str
     subject: str
-    finds: str
+    reports: str
     why: str
-    examine: Callable[[Facts], Finding]
+    run: Callable[[Facts], Finding]
     is_quick: bool = False
-    silence: Status = "warning"
+    on_timeout: Status = "warning"
 
 
-def approve(what: str) -> Finding:
-    """Tell that all is well."""
+def ok(what: str) -> Finding:
+    """Return a finding without a fault."""
     return Finding("ok", what)
 
 
-def warn(what: str, mend: str = "", *, advice: str = "") -> Finding:
-    """Tell what is worse than it could be."""
-    return Finding("warning", what, mend, advice)
+def warn(what: str, command: str = "", *, advice: str = "") -> Finding:
+    """Return a warning: a run works, but slower than it could, or may fail later."""
+    return Finding("warning", what, command, advice)
 
 
-def complain(what: str, mend: str = "", *, advice: str = "") -> Finding:
-    """Tell what a run fails of."""
-    return Finding("problem", what, mend, advice)
+def fail(what: str, command: str = "", *, advice: str = "") -> Finding:
+    """Return a problem: a run fails, or may fail at any time."""
+    return Finding("problem", what, command, advice)
 
 
-def pass_over(why: str) -> Finding:
-    """Tell why there is nothing to check."""
+def skip(why: str) -> Finding:
+    """Return that there is nothing to check, and why."""
     return Finding("not applicable", why)

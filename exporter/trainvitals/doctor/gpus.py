@@ -1,15 +1,16 @@
-"""How NVIDIA's GPUs are set up, and in what state they are before a run."""
+"""Checks of NVIDIA GPUs: their settings, memory errors, PCIe link and temperature."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, approve, complain, pass_over, warn
+from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
 from trainvitals.sources.accelerators.reading import AcceleratorReading, Measurements
 from trainvitals.sources.accelerators.settings import GpuSettings
+from trainvitals.verdicts.accelerators import judge_temperature, name_device
 
-_NONE = "no NVIDIA GPU answers"
+_NONE = "no NVIDIA GPU can be read"
 _WARM_CELSIUS, _HOT_CELSIUS = 60, 75
 _NARROW_RATIO = 0.25
 _LIMIT_TOLERANCE = 0.99
@@ -26,36 +27,36 @@ def _judge_settings(
     facts: Facts, is_known: Callable[[GpuSettings], bool]
 ) -> tuple[tuple[GpuSettings, ...], Finding | None]:
     gpus = tuple(gpu for gpu in facts.settings().gpus if is_known(gpu))
-    return gpus, None if gpus else pass_over(
-        "no GPU reports it" if facts.settings().gpus else _NONE
-    )
+    return gpus, None if gpus else skip("no GPU reports it" if facts.settings().gpus else _NONE)
 
 
-def _examine_persistence(facts: Facts) -> Finding:
+def _check_persistence(facts: Facts) -> Finding:
     gpus, nothing = _judge_settings(facts, lambda gpu: gpu.has_persistence is not None)
     if nothing:
         return nothing
     off = [gpu for gpu in gpus if not gpu.has_persistence]
     if not off:
-        return approve(f"on for {len(gpus)} of {len(gpus)}")
+        return ok(f"on for {len(gpus)} of {len(gpus)}")
     return warn(
         f"off for GPU {_list_indices(off)}",
         "sudo nvidia-smi -pm 1",
-        advice="to keep it over a reboot: `sudo systemctl enable --now nvidia-persistenced`",
+        advice="to keep it after a reboot: `sudo systemctl enable --now nvidia-persistenced`",
     )
 
 
-def _examine_ecc(facts: Facts) -> Finding:
+def _check_ecc(facts: Facts) -> Finding:
     gpus, nothing = _judge_settings(facts, lambda gpu: gpu.has_ecc is not None)
-    counts = {each.identity.index: _count_uncorrected(each) for each in facts.list_read("gpu")}
+    counts = {
+        each.identity.index: _count_uncorrected(each) for each in facts.list_accelerators("gpu")
+    }
     broken = {index: count for index, count in counts.items() if count}
     if broken:
-        told = ", ".join(f"GPU {index} {count}" for index, count in broken.items())
+        counts_text = ", ".join(f"GPU {index} {count}" for index, count in broken.items())
         index = next(iter(broken))
-        return complain(
-            f"uncorrected memory errors: {told}",
+        return fail(
+            f"uncorrected memory errors: {counts_text}",
             f"sudo nvidia-smi --gpu-reset -i {index}",
-            advice="a GPU where they come back is to be replaced",
+            advice="replace the GPU if they recur",
         )
     if nothing:
         return nothing
@@ -71,7 +72,7 @@ def _examine_ecc(facts: Facts) -> Finding:
             f"will be off for GPU {_list_indices(waiting)} after the next reset",
             f"sudo nvidia-smi -e 1 -i {_list_indices(waiting)}",
         )
-    return approve(f"on for {len(gpus)} of {len(gpus)}, no uncorrected error")
+    return ok(f"on for {len(gpus)} of {len(gpus)}, no uncorrected error")
 
 
 def _count_uncorrected(reading: AcceleratorReading) -> int:
@@ -79,64 +80,64 @@ def _count_uncorrected(reading: AcceleratorReading) -> int:
     return (numbers.ecc_uncorrected_errors_total or 0) if numbers is not None else 0
 
 
-def _examine_repairs(facts: Facts) -> Finding:
-    read = [each for each in facts.list_read("gpu") if each.measurements is not None]
+def _check_repairs(facts: Facts) -> Finding:
+    read = [each for each in facts.list_accelerators("gpu") if each.measurements is not None]
     if not read:
-        return pass_over(_NONE)
+        return skip(_NONE)
     for reading in read:
-        told = reading.measurements and _tell_repair(reading.measurements)
-        if told:
-            what, is_final = told
+        repair = reading.measurements and _find_repair(reading.measurements)
+        if repair:
+            what, is_final = repair
             index = reading.identity.index
-            return complain(
+            return fail(
                 f"GPU {index}: {what}",
                 f"sudo nvidia-smi --gpu-reset -i {index}",
-                advice="it is to be replaced: take it out of service"
+                advice="take the GPU out of service: it must be replaced"
                 if is_final
-                else "end what uses it first; where a reset is refused: `sudo reboot`",
+                else "end the programs that use it first; if the reset is refused: `sudo reboot`",
             )
-    return approve(f"none waits on {len(read)} of {len(read)}")
+    return ok(f"none pending on {len(read)} of {len(read)}")
 
 
-def _tell_repair(numbers: Measurements) -> tuple[str, bool] | None:
+def _find_repair(numbers: Measurements) -> tuple[str, bool] | None:
     if numbers.row_remap_failed:
-        return "memory that can no longer be repaired", True
+        return "its memory can no longer be repaired", True
     if numbers.row_remap_pending:
-        return "a repair of its memory (row remap) waits for a reset", False
+        return "a repair of its memory (row remap) needs a reset", False
     if numbers.pages_retired_pending:
-        return "a page of its memory waits for a reset to be retired", False
+        return "retiring a page of its memory needs a reset", False
     if numbers.recovery_action:
-        return f"the driver asks for a recovery (action {numbers.recovery_action})", False
+        return f"the driver requests a recovery (action {numbers.recovery_action})", False
     return None
 
 
-def _examine_width(facts: Facts) -> Finding:
+def _check_width(facts: Facts) -> Finding:
     links = [
         (each.identity.index, numbers.pcie_link_width, numbers.pcie_link_width_max)
-        for each in facts.list_read("gpu")
+        for each in facts.list_accelerators("gpu")
         if (numbers := each.measurements) is not None
         and numbers.pcie_link_width
         and numbers.pcie_link_width_max
     ]
     if not links:
-        return pass_over("no GPU reports it" if facts.list_read("gpu") else _NONE)
+        return skip("no GPU reports it" if facts.list_accelerators("gpu") else _NONE)
     narrow = [link for link in links if (link[1] or 0) < (link[2] or 0)]
     if not narrow:
-        return approve(f"x{links[0][2]} on {len(links)} of {len(links)}")
-    told = ", ".join(f"GPU {index} x{width} of x{most}" for index, width, most in narrow)
-    say = complain if any((w or 0) <= (m or 0) * _NARROW_RATIO for _, w, m in narrow) else warn
-    return say(
-        told,
+        return ok(f"x{links[0][2]} on {len(links)} of {len(links)}")
+    what = ", ".join(f"GPU {index} x{width} of x{most}" for index, width, most in narrow)
+    report = fail if any((w or 0) <= (m or 0) * _NARROW_RATIO for _, w, m in narrow) else warn
+    return report(
+        what,
         "sudo lspci -vv -d 10de: | grep -E 'VGA|3D|LnkCap:|LnkSta:'",
-        advice="seat the card and its riser anew, or give it a slot with all lanes",
+        advice="reseat the card and its riser, or move it to a slot with all lanes",
     )
 
 
-def _examine_power(facts: Facts) -> Finding:
+def _check_power(facts: Facts) -> Finding:
     gpus, nothing = _judge_settings(facts, lambda gpu: gpu.power_default_watts is not None)
     if nothing:
         return nothing
-    limits = {each.identity.uuid: each.measurements for each in facts.list_read("gpu")}
+    limits = {each.identity.uuid: each.measurements for each in facts.list_accelerators("gpu")}
     low: list[tuple[GpuSettings, float, float]] = []
     for gpu in gpus:
         numbers, default = limits.get(gpu.uuid), gpu.power_default_watts or 0.0
@@ -144,45 +145,60 @@ def _examine_power(facts: Facts) -> Finding:
         if limit is not None and limit < default * _LIMIT_TOLERANCE:
             low.append((gpu, limit, default))
     if not low:
-        return approve(
+        return ok(
             f"the default of {gpus[0].power_default_watts:.0f} W on {len(gpus)} of {len(gpus)}"
         )
-    told = ", ".join(f"GPU {gpu.index} {limit:.0f} W of {most:.0f} W" for gpu, limit, most in low)
-    say = complain if any(limit < most * _LOW_LIMIT_RATIO for _, limit, most in low) else warn
+    what = ", ".join(f"GPU {gpu.index} {limit:.0f} W of {most:.0f} W" for gpu, limit, most in low)
+    report = fail if any(limit < most * _LOW_LIMIT_RATIO for _, limit, most in low) else warn
     gpu, _, most = low[0]
-    return say(
-        told, f"sudo nvidia-smi -i {_list_indices(each for each, _, _ in low)} -pl {most:.0f}"
+    return report(
+        what, f"sudo nvidia-smi -i {_list_indices(each for each, _, _ in low)} -pl {most:.0f}"
     )
 
 
-def _examine_temperature(facts: Facts) -> Finding:
+def _check_temperature(facts: Facts) -> Finding:
+    hot = [
+        trouble
+        for each in facts.accelerators().devices
+        if each.measurements is not None
+        for trouble in judge_temperature(
+            each.identity,
+            each.measurements,
+            facts.thresholds(),
+            limit=facts.accelerators().temperature_limit_celsius,
+        )
+    ]
+    if hot:
+        found = ", ".join(dict.fromkeys(f"{each.subject}: {each.summary}" for each in hot))
+        report = fail if any(each.severity == "critical" for each in hot) else warn
+        return report(found, advice="check the fans, the filters and the temperature of the room")
     idle = [
         (each.identity, numbers.temperature_core_celsius)
-        for each in [*facts.list_read("gpu"), *facts.list_read("hpu")]
+        for each in [*facts.list_accelerators("gpu"), *facts.list_accelerators("hpu")]
         if (numbers := each.measurements) is not None
         and numbers.temperature_core_celsius is not None
         and (numbers.utilization_ratio or 0.0) <= _BUSY_RATIO
     ]
     if not idle:
-        return pass_over(
+        return skip(
             "no accelerator is idle" if facts.accelerators().devices else "no accelerator here"
         )
     hottest = max(celsius for _, celsius in idle)
     warm = [(who, celsius) for who, celsius in idle if celsius >= _WARM_CELSIUS]
     if not warm:
-        return approve(f"at most {hottest:.0f} °C on {len(idle)} that are idle")
-    told = ", ".join(f"{who.kind} {who.index} {celsius:.0f} °C" for who, celsius in warm)
-    say = complain if hottest >= _HOT_CELSIUS else warn
-    return say(
-        f"{told}, and nothing runs there",
+        return ok(f"at most {hottest:.0f} °C on {len(idle)} idle ones")
+    what = ", ".join(f"{name_device(who)} {celsius:.0f} °C" for who, celsius in warm)
+    report = fail if hottest >= _HOT_CELSIUS else warn
+    return report(
+        f"{what}, although idle",
         "nvidia-smi --query-gpu=index,temperature.gpu,fan.speed,clocks_throttle_reasons.active --format=csv -l 5"
         if warm[0][0].kind == "gpu"
         else "hl-smi -l 5",
-        advice="if it does not cool down, look at fans, filters and the temperature of the room",
+        advice="if it does not cool down, check the fans, the filters and the temperature of the room",
     )
 
 
-def _examine_mode(facts: Facts) -> Finding:
+def _check_mode(facts: Facts) -> Finding:
     gpus, nothing = _judge_settings(facts, lambda gpu: gpu.compute_mode is not None)
     if nothing:
         return nothing
@@ -190,13 +206,17 @@ def _examine_mode(facts: Facts) -> Finding:
     single = [gpu for gpu in gpus if gpu.compute_mode == _EXCLUSIVE]
     if closed:
         indices = _list_indices(closed)
-        return complain(
-            f"GPU {indices}: closed to all programs", f"sudo nvidia-smi -i {indices} -c 0"
+        return fail(
+            f"GPU {indices}: no program may use it (compute mode prohibited)",
+            f"sudo nvidia-smi -i {indices} -c 0",
         )
     if single:
         indices = _list_indices(single)
-        return warn(f"GPU {indices}: one process at a time", f"sudo nvidia-smi -i {indices} -c 0")
-    return approve(f"open to all programs on {len(gpus)} of {len(gpus)}")
+        return warn(
+            f"GPU {indices}: only one process may use it (compute mode exclusive)",
+            f"sudo nvidia-smi -i {indices} -c 0",
+        )
+    return ok(f"default on {len(gpus)} of {len(gpus)}")
 
 
 _SUBJECT = "accelerators"
@@ -204,53 +224,54 @@ CHECKS = (
     Check(
         "memory-repairs",
         _SUBJECT,
-        "a row remap or a retired page that waits for a reset, memory that cannot be repaired, a "
-        "recovery that the driver asks for",
-        "the next uncorrected error ends the run, and a reset now costs nothing",
-        _examine_repairs,
+        "a row remap or retired page that needs a reset, memory that cannot be repaired, a recovery "
+        "that the driver requests",
+        "the next uncorrected error ends the run, whereas a reset now costs nothing",
+        _check_repairs,
     ),
     Check(
         "ecc",
         _SUBJECT,
-        "uncorrected errors since the driver was loaded; ECC that is off or will be",
+        "uncorrected errors since the driver was loaded; ECC that is off, or will be after a reset",
         "a flipped bit becomes a NaN, or a model that is subtly wrong",
-        _examine_ecc,
+        _check_ecc,
     ),
     Check(
         "pcie-width",
         _SUBJECT,
-        "a link with fewer lanes than card and slot have (their speed sinks at rest and is not "
-        "looked at)",
-        "batches come to the GPU at half the speed or less",
-        _examine_width,
+        "a link with fewer lanes than the card and the slot have (its speed, which is lower at idle, "
+        "is not checked)",
+        "batches reach the GPU at half the speed or less",
+        _check_width,
     ),
     Check(
         "persistence-mode",
         _SUBJECT,
         "persistence mode that is off",
-        "the driver wakes the GPU for each program anew: seconds at each start, and settings such "
+        "the driver initialises the GPU again for each program: seconds at each start, and settings such "
         "as power limits are forgotten",
-        _examine_persistence,
+        _check_persistence,
     ),
     Check(
         "power-limit",
         _SUBJECT,
         "a power limit below the card's default; a problem below 60 % of it",
-        "every step is slower than it was measured to be",
-        _examine_power,
+        "every step is slower than the card allows",
+        _check_power,
     ),
     Check(
         "compute-mode",
         _SUBJECT,
-        "a GPU that is closed to programs, or lets in one at a time",
+        "a GPU that no program, or only one at a time, may use",
         'CUDA says "all CUDA-capable devices are busy or unavailable"',
-        _examine_mode,
+        _check_mode,
     ),
     Check(
         "idle-temperature",
         _SUBJECT,
-        "60 °C and more where nothing runs; a problem from 75 °C on",
-        "under load it slows down or switches itself off",
-        _examine_temperature,
+        "a card near the temperature at which it throttles, by the thresholds of the alerts; an idle "
+        "card at 60 °C or more, a problem from 75 °C on",
+        "under load it throttles or shuts down",
+        _check_temperature,
     ),
 )

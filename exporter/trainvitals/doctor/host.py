@@ -1,120 +1,287 @@
-"""Memory, swap and the clock."""
+"""Memory, swap, the clock, and the limits of the system: files, locked memory, processes."""
 
 from __future__ import annotations
 
+import resource
 from contextlib import closing
 from pathlib import Path
 
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, approve, complain, pass_over, warn
-from trainvitals.doctor.quantities import write_bytes
+from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
+from trainvitals.foreign_numbers import read_digits
 from trainvitals.sources.files import read_small
-from trainvitals.sources.kernel import KernelSource
-from trainvitals.sources.memory import MemoryReading, MemorySource
+from trainvitals.sources.host.kernel import KernelSource
+from trainvitals.sources.host.memory import read_memory
+from trainvitals.units import format_bytes
 
 _GIB = 1 << 30
-_LEAST_BYTES, _GOOD_RATIO = 2 * _GIB, 0.15
+_MOST_NUMBER = (1 << 64) - 1  # of the kernel
+_SHARED = "dev/shm"
+_LEAST_SHARED_BYTES, _GOOD_SHARED_BYTES = _GIB, 4 * _GIB
+_ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # for no problem, and for no warning
+_UNLIMITED = resource.RLIM_INFINITY
+_LEAST_BYTES = 2 * _GIB
 _SWAPPED_RATIO, _FULL_RATIO = 0.25, 0.9
 _WRONG_SECONDS, _OFF_SECONDS = 86_400.0, 0.5
-_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
-_USES = ("memory.current", "memory/memory.usage_in_bytes")
+_MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+_MEMORY_USES = ("memory.current", "memory/memory.usage_in_bytes")
 
 
-def _read_memory(facts: Facts) -> MemoryReading:
-    with closing(MemorySource(roots=facts.world.roots)) as source:
-        return source.read()
+def _check_shared_memory(facts: Facts) -> Finding:
+    place = facts.machine.roots.rootfs / _SHARED
+    try:
+        answer = facts.machine.statvfs(place)
+    except OSError as error:
+        return fail(
+            f"/{_SHARED}: {(error.strerror or 'cannot be read').lower()}",
+            "sudo mount -t tmpfs -o rw,nosuid,nodev,mode=1777 tmpfs /dev/shm",
+        )
+    size, free = answer.f_blocks * answer.f_frsize, answer.f_bavail * answer.f_frsize
+    what = f"/{_SHARED} has {format_bytes(size)}, {format_bytes(free)} of it free"
+    if facts.is_in_container:
+        command, advice = (
+            "docker run --shm-size=16g …",
+            "or `--ipc=host`; `shm_size: 16g` in Compose",
+        )
+    else:
+        command, advice = (
+            "sudo mount -o remount,size=16G /dev/shm",
+            "to keep it after a reboot, add it to /etc/fstab",
+        )
+    if size < _LEAST_SHARED_BYTES:
+        return fail(what, command, advice=advice)
+    if free < size * facts.thresholds()["host_shared_memory_low:avail_ratio"]:
+        return fail(what, "ls -lhS /dev/shm", advice="remove files that earlier runs left there")
+    if size < _GOOD_SHARED_BYTES:
+        return warn(what, command, advice=advice)
+    return ok(what)
 
 
-def _examine_memory(facts: Facts) -> Finding:
-    reading = _read_memory(facts)
+def _write_limit(limit: int) -> str:
+    return "no limit" if limit in {_UNLIMITED, -1} else str(limit)
+
+
+def _is_below(limit: int, bound: int) -> bool:
+    return limit not in {_UNLIMITED, -1} and limit < bound
+
+
+def _raise(flag: str, name: str, wanted: int | str, hard: int, bound: int) -> tuple[str, str]:
+    """Return a command that raises a limit, for this shell if the hard limit allows it, and advice."""
+    lasting = (
+        f'echo "$USER - {name} {wanted}" | sudo tee -a /etc/security/limits.d/90-training.conf'
+    )
+    if _is_below(hard, bound):
+        return (
+            lasting,
+            f"then log in again; in a container: `docker run --ulimit {name}={wanted} …`",
+        )
+    most = hard if isinstance(wanted, int) and _is_below(hard, wanted) else wanted
+    return f"ulimit -{flag} {most}", f"in the shell that starts the run; permanently: `{lasting}`"
+
+
+def _judge_limit(what: str, soft: int, enough: tuple[int, int], remedy: tuple[str, str]) -> Finding:
+    """Return a problem below the first bound, and a warning below the second."""
+    command, advice = remedy
+    if _is_below(soft, enough[0]):
+        return fail(what, command, advice=advice)
+    return warn(what, command, advice=advice) if _is_below(soft, enough[1]) else ok(what)
+
+
+def _check_files(facts: Facts) -> Finding:
+    soft, hard = facts.machine.get_limit(resource.RLIMIT_NOFILE)
+    what = f"{_write_limit(soft)} open files (hard limit {_write_limit(hard)})"
+    return _judge_limit(
+        what, soft, _ENOUGH_FILES, _raise("n", "nofile", 65536, hard, _ENOUGH_FILES[1])
+    )
+
+
+def _check_locked(facts: Facts) -> Finding:
+    has_rdma = any(_list(facts.machine.roots.sysfs / "class/infiniband"))
+    if not has_rdma and not facts.has_hpus:
+        return skip("neither InfiniBand nor Gaudi")
+    soft, hard = facts.machine.get_limit(resource.RLIMIT_MEMLOCK)
+    if not _is_below(soft, 64 * _GIB):
+        return ok("no limit" if soft in {_UNLIMITED, -1} else format_bytes(soft))
+    command, advice = _raise("l", "memlock", "unlimited", hard, 64 * _GIB)
+    return fail(
+        f"{format_bytes(soft)} (hard limit {'none' if hard in {_UNLIMITED, -1} else format_bytes(hard)})",
+        command,
+        advice=advice,
+    )
+
+
+def _list(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _check_processes(facts: Facts) -> Finding:
+    soft, hard = facts.machine.get_limit(resource.RLIMIT_NPROC)
+    left = _find_pids_left(facts)
+    if left is not None and left < _ENOUGH_PROCESSES[0]:
+        return fail(
+            f"the control group of this shell allows only {left} more processes and threads",
+            "docker run --pids-limit=-1 …"
+            if facts.is_in_container
+            else 'sudo systemctl set-property "user-$(id -u).slice" TasksMax=infinity',
+        )
+    if facts.machine.user == 0:
+        return ok("no limit for root")
+    what = f"{_write_limit(soft)} processes and threads (hard limit {_write_limit(hard)})"
+    return _judge_limit(
+        what, soft, _ENOUGH_PROCESSES, _raise("u", "nproc", 65536, hard, _ENOUGH_PROCESSES[1])
+    )
+
+
+def _find_pids_left(facts: Facts) -> int | None:
+    """Return how many more processes the control groups of this process allow; None for no limit."""
+    base = facts.machine.roots.sysfs / "fs/cgroup"
+    left = []
+    for line in (read_small(facts.machine.roots.procfs / "self/cgroup") or "").splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if controllers and "pids" not in controllers.split(","):
+            continue
+        folder = base / "pids" if controllers else base
+        for place in [folder / path.lstrip("/"), *(folder / path.lstrip("/")).parents]:
+            bound = _read_number(place / "pids.max")
+            used = _read_number(place / "pids.current")
+            if bound is not None and used is not None:
+                left.append(max(bound - used, 0))
+            if place == folder:
+                break
+    return min(left, default=None)
+
+
+def _read_number(path: Path) -> int | None:
+    text = (read_small(path) or "").strip()
+    return read_digits(text, _MOST_NUMBER)
+
+
+def _check_memory(facts: Facts) -> Finding:
+    reading = read_memory(facts.machine.roots)
     free, total = reading.available_bytes, reading.total_bytes
     where = ""
-    limit = _read_group(facts, _LIMITS)
+    limit = _read_group(facts, _MEMORY_LIMITS)
     if facts.is_in_container and limit is not None and limit < total:
         total, where = limit, " of this container"
-        free = min(free, max(limit - (_read_group(facts, _USES) or 0), 0))
-    what = f"{write_bytes(free)} of {write_bytes(total)}{where} available"
-    mend = "ps -eo pid,user,rss,comm --sort=-rss | head"
+        left = max(limit - (_read_group(facts, _MEMORY_USES) or 0), 0)
+        free = left if free is None else min(free, left)
+    if free is None:
+        return skip("the kernel does not report how much memory is available")
+    what = f"{format_bytes(free)} of {format_bytes(total)}{where} available"
+    command = "ps -eo pid,user,rss,comm --sort=-rss | head"
     if free < _LEAST_BYTES:
-        return complain(what, mend, advice="end what is not needed, or raise the limit")
-    if free < total * _GOOD_RATIO:
-        return warn(what, mend, advice="end what is not needed")
-    return approve(what)
+        return fail(what, command, advice="end programs that are not needed, or raise the limit")
+    if total - free > total * facts.thresholds()["host_high_memory_usage:used_ratio"]:
+        return warn(what, command, advice="end programs that are not needed")
+    return ok(what)
 
 
 def _read_group(facts: Facts, names: tuple[str, ...]) -> int | None:
-    base = facts.world.roots.sysfs / "fs/cgroup"
-    for name in names:
-        text = (read_small(base / name) or "").strip()
-        if text.isascii() and text.isdecimal():
-            return int(text)
-    return None
+    base = facts.machine.roots.sysfs / "fs/cgroup"
+    found = (_read_number(base / name) for name in names)
+    return next((number for number in found if number is not None), None)
 
 
-def _examine_swap(facts: Facts) -> Finding:
-    reading = _read_memory(facts)
+def _check_swap(facts: Facts) -> Finding:
+    reading = read_memory(facts.machine.roots)
     total, used = reading.swap_total_bytes, reading.swap_used_bytes
-    if not total:
-        return approve("none: a run that needs more than the memory is killed at once")
-    what = f"{write_bytes(used)} of {write_bytes(total)} used"
-    mend = "sudo swapoff -a && sudo swapon -a"
-    advice = "while enough memory is free to take it back"
+    if total == 0:
+        return ok("none, so a run that needs more memory than there is is killed at once")
+    if total is None or used is None:
+        return skip("the kernel does not report how much swap is used")
+    what = f"{format_bytes(used)} of {format_bytes(total)} used"
+    command = "sudo swapoff -a && sudo swapon -a"
+    advice = "if enough memory is free for what is swapped out"
     if used > total * _FULL_RATIO:
-        return complain(what, mend, advice=advice)
+        return fail(what, command, advice=advice)
     if used > total * _SWAPPED_RATIO:
-        return warn(what, mend, advice=advice)
-    return approve(what)
+        return warn(what, command, advice=advice)
+    return ok(what)
 
 
-def _examine_clock(facts: Facts) -> Finding:
+def _check_clock(facts: Facts) -> Finding:
     with closing(
         KernelSource(
-            roots=facts.world.roots, clock=facts.world.clock, adjtimex=facts.world.adjtimex
+            roots=facts.machine.roots, clock=facts.machine.clock, adjtimex=facts.machine.adjtimex
         )
     ) as source:
         reading = source.read()
-    has_systemd = (facts.world.roots.rootfs / "run/systemd/system").exists()
+    has_systemd = (facts.machine.roots.rootfs / "run/systemd/system").exists()
     start = "sudo timedatectl set-ntp true"
-    mend = start if has_systemd else "sudo apt-get install -y chrony && sudo service chrony start"
+    command = (
+        start if has_systemd else "sudo apt-get install -y chrony && sudo service chrony start"
+    )
     installed = Path(__file__).stat().st_mtime
     if reading.time_seconds < installed - _WRONG_SECONDS:
-        return complain("the clock shows a time before this program was installed", mend)
+        return fail("the clock shows a time before this program was installed", command)
     if reading.clock is None:
-        return pass_over("asking the kernel is not permitted")
+        return skip("this user may not read the state of the kernel's clock")
     offset = reading.clock.offset_seconds
     if not reading.clock.synchronized:
         return warn(
-            "nothing keeps the clock right",
-            mend,
-            advice="a virtual machine or container may have the time of its host, which then must be right",
+            "the clock is not synchronized",
+            command,
+            advice="ignore this in a virtual machine or container that gets its time from a synchronized host",
         )
     if abs(offset) > _OFF_SECONDS:
         return warn(f"the clock is {abs(offset):.1f} s off", "sudo chronyc makestep")
-    return approve(f"kept right, {abs(offset) * 1000:.1f} ms off")
+    return ok(f"synchronized, {abs(offset) * 1000:.1f} ms off")
 
 
-_SUBJECT = "host"
 CHECKS = (
     Check(
+        "shared-memory",
+        "limits",
+        "a `/dev/shm` that is missing, below 1 GiB (Docker's is 64 MB), or full; a warning below "
+        "4 GiB",
+        "workers of a DataLoader die with a bus error, and NCCL cannot start",
+        _check_shared_memory,
+    ),
+    Check(
+        "open-files",
+        "limits",
+        "a limit below 1024; a warning below 4096",
+        'workers fail with "Too many open files", or "received 0 items of ancdata"',
+        _check_files,
+    ),
+    Check(
+        "locked-memory",
+        "limits",
+        "a limit below 64 GiB on a machine with InfiniBand or Gaudi",
+        "memory for RDMA cannot be pinned: NCCL falls back to slow sockets or fails",
+        _check_locked,
+    ),
+    Check(
+        "processes",
+        "limits",
+        "a limit of the user or the control group below 1024; a warning below 4096",
+        '"Resource temporarily unavailable" when workers and their threads start',
+        _check_processes,
+    ),
+    Check(
         "memory",
-        _SUBJECT,
-        "less than 2 GiB available, of the container's limit in a container; a warning below 15 %",
+        "host",
+        "less than 2 GiB available, within the limit of a container; a warning by the threshold of "
+        "the alert HostHighMemoryUsage",
         "the kernel kills the run, or its DataLoader workers one by one",
-        _examine_memory,
+        _check_memory,
     ),
     Check(
         "swap",
-        _SUBJECT,
-        "more than 90 % of it used; a warning from a quarter on",
-        "what is swapped out is read back in the middle of a step, and steps stall",
-        _examine_swap,
+        "host",
+        "more than 90 % used; a warning above 25 %",
+        "steps stall while swapped memory is read back",
+        _check_swap,
     ),
     Check(
         "clock",
-        _SUBJECT,
-        "a clock that is before the day this program was installed; a warning where no time daemon "
-        "keeps it right",
-        "certificates and tokens are refused, and logs of several machines do not fit together",
-        _examine_clock,
+        "host",
+        "a clock that is earlier than the installation of this program; a warning if it is not "
+        "synchronized, or off by more than 0.5 s",
+        "certificates and tokens are rejected, and the logs of several machines cannot be compared",
+        _check_clock,
     ),
 )

@@ -1,4 +1,4 @@
-"""The Python that trains, and what is installed for it, found without importing any of it."""
+"""The Python interpreter of the run and its packages, read from files without importing any."""
 
 from __future__ import annotations
 
@@ -6,37 +6,41 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainvitals.doctor.surroundings import Run
+from trainvitals.doctor.lastrun import LastRun
+from trainvitals.doctor.machine import Run
 from trainvitals.errors import SourceError
+from trainvitals.sources.foreign_files import read_regular
 
-_SAYS = (
+_PROGRAM = (
     "import sys;print((sys.version_info[:3],sys.maxsize>2**32,"
     "[path for path in sys.path if path],sys.implementation.name))"
 )
 _METADATA = (("*.dist-info", "METADATA"), ("*.egg-info", "PKG-INFO"))
 _LONGEST_REASON = 160
-_LEFTOVERS = ("~", "-")  # what an uninstallation by pip that was broken off leaves
+_MOST_BYTES = 1 << 20
+_LEFTOVERS = ("~", "-")  # left by an interrupted uninstallation of pip
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
 class InterpreterError(SourceError):
-    """The Python that trains cannot be asked."""
+    """The Python interpreter of the run does not work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python.
+    """A Python interpreter.
 
     Attributes:
         executable: The program.
-        version: Its version, as 3, 11 and 4.
+        version: Its version, such as 3, 11 and 4.
         has_64_bits: Whether it is a 64-bit program.
-        paths: Where it looks for packages, in its order.
-        implementation: Such as `cpython`.
+        paths: Its `sys.path`.
+        implementation: Its name in `sys.implementation`, such as `cpython`.
+        origin: Why this one is examined, as text.
     """
 
     executable: Path
@@ -44,10 +48,11 @@ class Interpreter:
     has_64_bits: bool
     paths: tuple[Path, ...]
     implementation: str
+    origin: str = ""
 
     @property
     def version_text(self) -> str:
-        """Its version as it is written."""
+        """The version as text, such as `3.11.4`."""
         return ".".join(map(str, self.version))
 
 
@@ -56,9 +61,9 @@ class Distribution:
     """An installed package.
 
     Attributes:
-        name: Its name as it writes it.
+        name: Its name, not normalized.
         version: Its version.
-        requires: What it requires, as `Requires-Dist` writes it.
+        requires: Its requirements, as in `Requires-Dist`.
     """
 
     name: str
@@ -66,58 +71,78 @@ class Distribution:
     requires: tuple[str, ...]
 
 
-def choose_python(wanted: Path | None, environ: Mapping[str, str]) -> Path:
-    """Choose the Python that trains.
+def choose_python(
+    wanted: Path | None, environ: Mapping[str, str], find_run: Callable[[], LastRun | None]
+) -> tuple[Path, str]:
+    """Return the Python interpreter of the run, and why it is taken for that one.
+
+    An activated environment decides only if it is not the one that this command is installed in:
+    that one was perhaps activated for this command.
 
     Args:
-        wanted: The one that was named.
-        environ: Has `VIRTUAL_ENV` and `CONDA_PREFIX`, which an activated environment sets.
-
-    Returns:
-        That one, that of the activated environment, or the one that runs this.
+        wanted: The one in `--python`; None for that of the activated environment, else that of the
+            run that was last seen, else the one that runs this command.
+        environ: The environment: `VIRTUAL_ENV` and `CONDA_PREFIX`.
+        find_run: Returns the run that was last seen.
     """
     if wanted is not None:
-        return wanted
+        return wanted, "named by --python"
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        python = Path(environ.get(variable) or os.devnull) / "bin/python"
-        if os.access(python, os.X_OK):
-            return python
-    return Path(sys.executable)
+        folder = Path(environ.get(variable) or os.devnull)
+        python = folder / "bin/python"
+        if os.access(python, os.X_OK) and folder.resolve() != Path(sys.prefix).resolve():
+            return python, f"of ${variable}"
+    run = find_run()
+    if run is not None and run.python is not None:
+        return run.python, f"of the run {run.name}"
+    return Path(sys.executable), "which runs this command; --python names another"
 
 
-def ask_python(
-    executable: Path, run: Run, environ: Mapping[str, str], patience: float
+def inspect_python(
+    executable: Path,
+    run: Run,
+    environ: Mapping[str, str],
+    timeout_seconds: float,
+    *,
+    origin: str = "",
 ) -> Interpreter:
-    """Ask a Python who it is.
+    """Run a Python interpreter and return its version and paths.
+
+    Args:
+        executable: The interpreter.
+        run: Runs a program.
+        environ: The environment that it is run in.
+        timeout_seconds: The time that it may take.
+        origin: Why this one is examined.
 
     Raises:
-        InterpreterError: It does not run, or is no Python.
+        InterpreterError: The program does not run, or is not Python.
     """
-    said = run((str(executable), "-c", _SAYS), patience, environ)
-    if said is None or said[0] != 0:
-        told = said[1].strip().splitlines()[-1:] if said is not None else []
-        reason = told[0][:_LONGEST_REASON] if told else "it does not start or does not answer"
-        raise InterpreterError(f"cannot run {executable}: {reason}; name another with --python")
+    ran = run((str(executable), "-c", _PROGRAM), timeout_seconds, environ)
+    if ran is None or ran[0] != 0:
+        lines = ran[1].strip().splitlines()[-1:] if ran is not None else []
+        reason = lines[0][:_LONGEST_REASON] if lines else "it does not start or does not end"
+        raise InterpreterError(f"cannot run {executable}: {reason}; set --python to another")
     try:
-        version, has_64_bits, paths, implementation = ast.literal_eval(said[1].splitlines()[-1])
+        version, has_64_bits, paths, implementation = ast.literal_eval(ran[1].splitlines()[-1])
         return Interpreter(
-            executable, version, has_64_bits, tuple(map(Path, paths)), implementation
+            executable, version, has_64_bits, tuple(map(Path, paths)), implementation, origin
         )
     except (ValueError, SyntaxError, TypeError, IndexError) as error:
-        raise InterpreterError(f"{executable} is no Python; name one with --python") from error
+        raise InterpreterError(f"{executable} is not Python; set --python to another") from error
 
 
 def list_distributions(paths: tuple[Path, ...]) -> dict[str, Distribution]:
-    """List what is installed, by canonical name; of two of one name the first is imported."""
+    """Return the installed packages by normalized name; the first of two is the one imported."""
     found: dict[str, Distribution] = {}
     for path in paths:
         for distribution in _list_folder(path):
-            found.setdefault(canonical(distribution.name), distribution)
+            found.setdefault(normalize_name(distribution.name), distribution)
     return found
 
 
-def canonical(name: str) -> str:
-    """Write a package's name as indexes compare it."""
+def normalize_name(name: str) -> str:
+    """Return a package's name as PEP 503 normalizes it."""
     return _SEPARATORS.sub("-", name).lower()
 
 
@@ -128,8 +153,8 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
                 continue
             try:
                 file = folder / name if folder.is_dir() else folder
-                text = file.read_text(encoding="utf-8", errors="replace")
-            except OSError:  # it is removed at this moment, or is another user's
+                text = read_regular(file, _MOST_BYTES).decode(errors="replace")
+            except OSError:  # it is being removed, or this user may not read it
                 continue
             distribution = parse_metadata(text)
             if distribution is not None:
@@ -137,7 +162,7 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
 
 
 def parse_metadata(text: str) -> Distribution | None:
-    """Read the head of a `METADATA` or `PKG-INFO`; None where it has no name or version."""
+    """Parse the head of a `METADATA` or `PKG-INFO`; None without a name or a version."""
     head, _, _ = text.partition("\n\n")
     values: dict[str, list[str]] = {}
     for line in head.splitlines():

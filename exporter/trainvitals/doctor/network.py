@@ -1,27 +1,58 @@
-"""Whether there is a way out, names are found, and what the run needs is reached."""
+"""Checks of the network: the default route, host names, addresses and ports."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from trainvitals.crew import Crew, Outcome
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, approve, complain, pass_over, warn
-from trainvitals.listen import Address
+from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
+from trainvitals.doctor.machine import name_user
+from trainvitals.foreign_numbers import read_digits
+from trainvitals.http.listen import Address
 from trainvitals.sources.files import read_small
+from trainvitals.workers import Outcome, WorkerPool
 
-_PATIENCE_SECONDS = 2.0
+_TIMEOUT_SECONDS = 2.0
 _GRACE_SECONDS = 0.2
-_UNKNOWN = "nobody knows the name"
+_UNKNOWN = "the name cannot be resolved"
+_PAGE_SECONDS = 0.5
+_LISTENING = "0A"
+_LOCAL, _STATE, _USER = 1, 3, 7  # columns of /proc/net/tcp
+_LAST_PORT = 65535
 _ANYWHERE, _ANYWHERE_6 = "0" * 8, "0" * 32
 _COLUMNS = 10  # of ipv6_route; the last is the interface
 
 
+class _Program(NamedTuple):
+    """A program of the stack.
+
+    Attributes:
+        name: Its name in messages.
+        path: The path of the page that it is known by.
+        words: Text that the page contains.
+        variable: The variable that moves it to another port.
+    """
+
+    name: str
+    path: str
+    words: str
+    variable: str
+
+
+_STACK = {
+    9200: _Program("the exporter", "/-/healthy", "trainvitals", "EXPORTER_PORT"),
+    9090: _Program("Prometheus", "/-/healthy", "Prometheus", "PROMETHEUS_PORT"),
+    9093: _Program("Alertmanager", "/-/healthy", "OK", "ALERTMANAGER_PORT"),
+    3000: _Program("Grafana", "/api/health", '"database"', "GRAFANA_PORT"),
+}
+
+
 def _find_route(procfs: Path) -> str:
-    """Give the interface of a default route; empty where there is none."""
+    """Return the interface of a default route; empty if there is none."""
     for line in (read_small(procfs / "net/route") or "").splitlines()[1:]:
         name, destination, *_ = (*line.split(), "", "")
         if destination == _ANYWHERE:
@@ -33,64 +64,64 @@ def _find_route(procfs: Path) -> str:
     return ""
 
 
-def _examine_route(facts: Facts) -> Finding:
-    interface = _find_route(facts.world.roots.procfs)
+def _check_route(facts: Facts) -> Finding:
+    interface = _find_route(facts.machine.roots.procfs)
     if interface:
-        return approve(f"default route by {interface}")
+        return ok(f"default route through {interface}")
     return warn(
-        "there is no default route: nothing outside is reached",
+        "no default route, so nothing outside the local network can be reached",
         "ip route; ip -brief address",
-        advice="fine where the machine is meant to be alone",
+        advice="ignore this on a machine without internet access",
     )
 
 
 def _list_names(facts: Facts) -> list[str]:
-    names = [address.host for address in facts.wishes.reach]
-    if master := facts.world.environ.get("MASTER_ADDR"):
+    names = [address.host for address in facts.options.reach]
+    if master := facts.machine.environ.get("MASTER_ADDR"):
         names.append(master)
-    return list(dict.fromkeys([facts.world.hostname, *names]))
+    return list(dict.fromkeys([facts.machine.hostname, *names]))
 
 
-def _examine_names(facts: Facts) -> Finding:
+def _check_names(facts: Facts) -> Finding:
     names = _list_names(facts)
-    tasks = {name: partial(facts.world.resolve, name, None) for name in names}
+    tasks = {name: partial(facts.machine.resolve, name, None) for name in names}
     outcomes = _gather(tasks, facts)
     unknown = [name for name in names if outcomes[name].late or outcomes[name].error]
     if not unknown:
-        return approve(f"{', '.join(names)} found")
-    own = facts.world.hostname
+        return ok(f"resolved {', '.join(names)}")
+    own = facts.machine.hostname
     if unknown == [own]:
         return warn(
-            f"nobody knows {own}, which is this machine",
+            f"{own}, the name of this machine, cannot be resolved",
             f'echo "127.0.1.1 {own}" | sudo tee -a /etc/hosts',
         )
-    told, name = ", ".join(unknown), next(name for name in unknown if name != own)
+    listed, name = ", ".join(unknown), next(name for name in unknown if name != own)
     if outcomes[name].late:
-        return complain(
-            f"the name server does not answer for {told}",
+        return fail(
+            f"the name server does not answer for {listed}",
             "cat /etc/resolv.conf",
-            advice="it is down, or there is no way to it",
+            advice="it is down, or not reachable from here",
         )
-    return complain(
-        f"nobody knows {told}",
+    return fail(
+        f"{listed} cannot be resolved",
         f"getent ahosts {name} || cat /etc/resolv.conf",
-        advice="correct the name, or the name server",
+        advice="correct the name, or the name servers in /etc/resolv.conf",
     )
 
 
-def _examine_reach(facts: Facts) -> Finding:
-    wanted = facts.wishes.reach
+def _check_reach(facts: Facts) -> Finding:
+    wanted = facts.options.reach
     if not wanted:
-        return pass_over("nothing was named with --reach")
+        return skip("no address in --reach")
     outcomes = _gather({str(each): partial(_connect, each, facts) for each in wanted}, facts)
     failed = [each for each in wanted if outcomes[str(each)].late or outcomes[str(each)].error]
     if not failed:
-        return approve(
+        return ok(
             ", ".join(f"{each} in {outcomes[str(each)].seconds * 1000:.0f} ms" for each in wanted)
         )
     reasons = {each: _explain(outcomes[str(each)]) for each in failed}
     first = failed[0]
-    return complain(
+    return fail(
         ", ".join(f"{each}: {reason}" for each, reason in reasons.items()),
         f"getent ahosts {first.host}"
         if reasons[first] == _UNKNOWN
@@ -100,16 +131,16 @@ def _examine_reach(facts: Facts) -> Finding:
 
 
 def _connect(address: Address, facts: Facts) -> None:
-    facts.world.connect((address.host, address.port), _PATIENCE_SECONDS).close()
+    facts.machine.connect((address.host, address.port), _TIMEOUT_SECONDS).close()
 
 
 def _gather(tasks: Mapping[str, Callable[[], object]], facts: Facts) -> dict[str, Outcome[object]]:
-    """Ask all at the same time: one that does not answer must not keep the others."""
-    crew = Crew(name="network", limit=len(tasks))
+    """Run tasks in parallel, so that one without an answer does not delay the others."""
+    pool = WorkerPool(name="network", limit=len(tasks))
     try:
-        return crew.gather(tasks, min(_PATIENCE_SECONDS + _GRACE_SECONDS, facts.seconds_left))
+        return pool.gather(tasks, min(_TIMEOUT_SECONDS + _GRACE_SECONDS, facts.seconds_left))
     finally:
-        crew.close()
+        pool.close()
 
 
 def _explain(outcome: Outcome[object]) -> str:
@@ -123,10 +154,77 @@ def _explain(outcome: Outcome[object]) -> str:
 
 def _advise(reason: str) -> str:
     if "refused" in reason:
-        return "the host is there, and nothing listens on that port: start it, or correct the port"
+        return "the host answers, but nothing listens on that port: start the program, or correct the port"
     if "no answer" in reason:
-        return "a firewall drops it, or the host is down"
+        return "a firewall drops the packets, or the host is down"
     return ""
+
+
+def list_listening(procfs: Path) -> dict[int, int]:
+    """Return the TCP ports that are listened on, each with the user ID of the socket's owner."""
+    found: dict[int, int] = {}
+    for name in ("tcp", "tcp6"):
+        try:
+            text = (procfs / "net" / name).read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue
+        for line in text.splitlines()[1:]:
+            columns = line.split()
+            if len(columns) > _USER and columns[_STATE] == _LISTENING:
+                found[int(columns[_LOCAL].rpartition(":")[2], 16)] = int(columns[_USER])
+    return found
+
+
+def _check_ports(facts: Facts) -> Finding:
+    taken = list_listening(facts.machine.roots.procfs)
+    wanted = list(facts.options.ports)
+    master = read_digits(facts.machine.environ.get("MASTER_PORT", ""), _LAST_PORT)
+    if master is not None:
+        wanted.append(master)
+    if held := [port for port in wanted if port in taken]:
+        return _report_held(held, taken, facts)
+    stack = [port for port in _STACK if port in taken and port not in wanted]
+    if foreign := [port for port in stack if not _is_stack(port, facts)]:
+        return _report_foreign(foreign, taken, facts)
+    free = ", ".join(str(port) for port in (*wanted, *_STACK) if port not in taken)
+    used = ", ".join(f"{port} used by {_STACK[port].name}" for port in stack)
+    return ok("; ".join(filter(None, (free and f"{free} free", used))))
+
+
+def _report_held(held: Sequence[int], taken: Mapping[int, int], facts: Facts) -> Finding:
+    holder = facts.machine.find_holder(held[0])
+    return fail(
+        "; ".join(_describe(port, taken, facts) for port in held),
+        f"kill {holder.pid}" if holder else f"sudo ss -ltnp 'sport = :{held[0]}'",
+        advice=f"or use {_find_free(taken, held[0])}, the next free port",
+    )
+
+
+def _report_foreign(foreign: Sequence[int], taken: Mapping[int, int], facts: Facts) -> Finding:
+    program = _STACK[foreign[0]]
+    return warn(
+        "; ".join(
+            f"{_describe(port, taken, facts)}; {_STACK[port].name} needs it" for port in foreign
+        ),
+        f"{program.variable}={_find_free(taken, foreign[0])} trainvitals up",
+        advice=f"starts the stack with {program.name} on the next free port",
+    )
+
+
+def _is_stack(port: int, facts: Facts) -> bool:
+    # By its page, as the process that holds the port of a container is Docker's.
+    program = _STACK[port]
+    page = facts.machine.fetch_page(port, program.path, timeout_seconds=_PAGE_SECONDS)
+    return page is not None and program.words.encode() in page
+
+
+def _find_free(taken: Mapping[int, int], port: int) -> int | None:
+    return next((each for each in range(port + 1, _LAST_PORT + 1) if each not in taken), None)
+
+
+def _describe(port: int, taken: Mapping[int, int], facts: Facts) -> str:
+    holder = facts.machine.find_holder(port) or f"a process of {name_user(taken[port])}"
+    return f"{port} is in use by {holder}"
 
 
 _SUBJECT = "network"
@@ -135,26 +233,34 @@ CHECKS = (
         "route",
         _SUBJECT,
         "a machine without a default route",
-        "neither data sets nor models can be fetched, and other machines are not reached",
-        _examine_route,
+        "data sets and models cannot be downloaded, and other machines cannot be reached",
+        _check_route,
         is_quick=True,
     ),
     Check(
         "names",
         _SUBJECT,
-        "a `MASTER_ADDR` or a host of `--reach` that nobody knows; a warning for this machine's own "
-        "name",
-        "torchrun and Gloo look up both ends by name, and give up or wait for minutes",
-        _examine_names,
-        silence="problem",
+        "a `MASTER_ADDR` or host of `--reach` that cannot be resolved; a warning for the name of "
+        "this machine",
+        "torchrun and Gloo resolve both ends, and fail or wait for minutes",
+        _check_names,
+        on_timeout="problem",
     ),
     Check(
         "reach",
         _SUBJECT,
-        "a HOST:PORT of `--reach` to which no connection can be made",
-        "the run fails when it wants it: at its start, or at the end of the first epoch",
-        _examine_reach,
+        "an address of `--reach` that does not accept connections",
+        "the run fails when it connects: at its start, or at the end of the first epoch",
+        _check_reach,
         is_quick=True,
-        silence="problem",
+        on_timeout="problem",
+    ),
+    Check(
+        "ports",
+        _SUBJECT,
+        "a port of `--port` or `MASTER_PORT` that is in use; a warning for a port of the stack (9200, "
+        "9090, 9093, 3000) that another program uses",
+        'the program that needs it ends with "Address already in use"',
+        _check_ports,
     ),
 )

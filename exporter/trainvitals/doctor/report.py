@@ -1,4 +1,4 @@
-"""What was found, as text for a person and as JSON for a program."""
+"""The results of checks as text and as JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from trainvitals.causes.lines import clean
-from trainvitals.doctor.examination import Examination, Result
+from trainvitals.doctor.checks import CheckRun, Result
 from trainvitals.doctor.finding import Check, Status
+from trainvitals.foreign_text import clean_text
+from trainvitals.units import count_noun
 
 _NARROWEST, _WIDEST = 60, 110
 _LIST_COLUMNS = 100
@@ -28,35 +29,35 @@ _WORDS: dict[Status, str] = {
 
 
 def format_report(
-    examination: Examination,
+    run: CheckRun,
     *,
     width: int,
     has_colour: bool = False,
     is_plain: bool = False,
     has_all: bool = False,
 ) -> str:
-    """Write what was found, a line for each check, the worst first.
+    """Return the results as text, the worst first.
 
     Args:
-        examination: What was found.
-        width: How many columns there are.
-        has_colour: Whether the terminal shows colours; they say nothing that words do not.
-        is_plain: Whether it knows ASCII alone.
-        has_all: Whether it is said of each check why it does not apply; else they are only named.
+        run: The results.
+        width: The number of columns of the terminal.
+        has_colour: Whether to use colours, in addition to words.
+        is_plain: Whether to use only ASCII.
+        has_all: Whether to show why a check does not apply; otherwise these are only named.
     """
     width = min(max(width, _NARROWEST), _WIDEST)
-    column = max((len(result.check.name) for result in examination.results), default=0) + 2
+    column = max((len(result.check.name) for result in run.results), default=0) + 2
     lines: list[str] = []
     left_out = []
-    for result in examination.results:
+    for result in run.results:
         if result.finding.status == "not applicable" and not has_all:
             left_out.append(result.check.name)
         else:
             lines += _write(result, width, column, has_colour=has_colour, is_plain=is_plain)
     if left_out:
-        words = f"not applicable here (--all says why): {', '.join(left_out)}"
+        words = f"not applicable here (--all shows why): {', '.join(left_out)}"
         lines += _wrap(words, width, "- n/a      ", " " * 11)
-    return "\n".join([*lines, "", _summarise(examination)])
+    return "\n".join([*lines, "", _summarise(run)])
 
 
 def _write(
@@ -70,18 +71,20 @@ def _write(
         first = f"\033[{_COLOURS[finding.status]}m{mark}\033[0m{first[len(mark) :]}"
     yield first
     yield from rest
+    for line in finding.details:
+        yield from _wrap(line, width, indent, indent + "  ")
     if finding.status not in {"problem", "warning"}:
         return
     yield from _wrap(f"why: {result.check.why}", width, indent, indent + "     ")
-    if finding.mend:
-        yield f"{indent}$ {_make_harmless(finding.mend)}"
+    if finding.command:
+        yield f"{indent}$ {clean_text(finding.command)}"
     if finding.advice:
         yield from _wrap(finding.advice, width, indent, indent)
 
 
 def _wrap(text: str, width: int, first: str, rest: str) -> list[str]:
     return textwrap.wrap(
-        _make_harmless(text),
+        clean_text(text),
         width,
         initial_indent=first,
         subsequent_indent=rest,
@@ -90,32 +93,22 @@ def _wrap(text: str, width: int, first: str, rest: str) -> list[str]:
     ) or [first]
 
 
-def _make_harmless(text: str) -> str:
-    """Take out what would move the cursor or colour the screen: names come from anywhere."""
-    plain = " ".join(clean((text.replace("\t", " "),)))
-    return "".join(letter if letter.isprintable() else "?" for letter in plain)
-
-
-def _summarise(examination: Examination) -> str:
-    count = examination.count
+def _summarise(run: CheckRun) -> str:
+    count = run.count
     return (
-        f"{_number(count('problem'), 'problem')}, {_number(count('warning'), 'warning')}, "
+        f"{count_noun(count('problem'), 'problem')}, {count_noun(count('warning'), 'warning')}, "
         f"{count('ok')} ok, {count('not applicable')} not applicable; "
-        f"{examination.seconds:.1f} s"
+        f"{run.seconds:.1f} s"
     )
 
 
-def _number(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def format_json(examination: Examination) -> str:
-    """Write what was found for a program."""
-    told = {
-        "status": examination.status,
-        "seconds": round(examination.seconds, 3),
-        "problems": examination.count("problem"),
-        "warnings": examination.count("warning"),
+def format_json(run: CheckRun) -> str:
+    """Return the results as JSON; docs/doctor.md has its keys."""
+    document = {
+        "status": run.status,
+        "seconds": round(run.seconds, 3),
+        "problems": run.count("problem"),
+        "warnings": run.count("warning"),
         "checks": [
             {
                 "name": result.check.name,
@@ -123,18 +116,19 @@ def format_json(examination: Examination) -> str:
                 "status": result.finding.status,
                 "what": result.finding.what,
                 "why": result.check.why,
-                "mend": result.finding.mend,
+                "mend": result.finding.command,
                 "advice": result.finding.advice,
+                "details": list(result.finding.details),
                 "seconds": round(result.seconds, 3),
             }
-            for result in examination.results
+            for result in run.results
         ],
     }
-    return json.dumps(told, indent=2)
+    return json.dumps(document, indent=2)
 
 
 def format_list(checks: Sequence[Check]) -> str:
-    """List the checks by their subjects, with what each complains of."""
+    """Return the checks by subject, with their descriptions."""
     column = max(len(check.name) for check in checks) + 4
     lines: list[str] = []
     subject = ""
@@ -143,7 +137,7 @@ def format_list(checks: Sequence[Check]) -> str:
             subject = check.subject
             lines.append(subject)
         lines += _wrap(
-            check.finds.replace("`", ""),
+            check.reports.replace("`", ""),
             _LIST_COLUMNS,
             f"  {check.name:<{column - 2}}",
             " " * column,

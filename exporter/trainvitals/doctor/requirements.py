@@ -1,12 +1,13 @@
-"""Whether what is installed for the Python that trains is what is required.
+"""Checks of the Python interpreter of the run and of its packages.
 
-A file of requirements is read as pip does: comments, lines that go on, `-r` and `-c` for more
-files, markers. What is named by an address (`git+https://…`, `-e .`) has no version to compare;
-there it is only looked at whether something of that name is installed.
+A requirements file is read as pip reads it: comments, continued lines, `-r` and `-c`, markers. A
+requirement with an address (`git+https://…`) has no version to compare, so any version satisfies it;
+`-e .` is skipped.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,17 +19,22 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, approve, complain, pass_over, warn
-from trainvitals.doctor.interpreter import Distribution, Interpreter, canonical
+from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
+from trainvitals.doctor.interpreter import Distribution, Interpreter, normalize_name
+from trainvitals.doctor.lastrun import LastRun
 from trainvitals.errors import SourceError
+from trainvitals.foreign_text import join_names
+from trainvitals.sources.foreign_files import read_whole
+from trainvitals.units import format_age
 
-PYTHON = "python"  # the check that tells of a Python that does not run
+PYTHON = "python"  # the check that reports an interpreter that does not run
 _OLDEST_PYTHON = (3, 10)
-_COMMENT = re.compile(r"(^|\s)#.*$")
-_MORE = re.compile(r"(?:-r|--requirement|-c|--constraint)(?:\s+|=)?(.+)")
+_COMMENT = re.compile(r"(^|\s)#.*")
+_MORE = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]?(.+)")
 _HASHES = re.compile(r"\s--hash[= ]\S+")
-_MOST_TOLD = 4
-_MOST_DEPTH = 8
+_MOST_SHOWN = 4
+_MOST_BYTES = 1 << 20
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")  # of a version such as 2.6.0+cu124 or 3.13.0rc1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,8 @@ class Unmet:
     """A requirement that is not met.
 
     Attributes:
-        requirement: As it would be given to pip.
-        words: What is so instead.
+        requirement: The requirement, as for pip.
+        words: The installed version, as text.
     """
 
     requirement: str
@@ -47,7 +53,7 @@ class Unmet:
 def find_unmet(
     requirements: Iterable[str], installed: Mapping[str, Distribution], python: Interpreter
 ) -> tuple[Unmet, ...]:
-    """Find those that are not met; what cannot be read and what is for other machines is left out."""
+    """Return the unmet requirements; invalid ones and those for other machines are skipped."""
     found = []
     for text in requirements:
         try:
@@ -76,13 +82,13 @@ def _applies(requirement: Requirement, python: Interpreter) -> bool:
 
 
 def _compare(requirement: Requirement, installed: Mapping[str, Distribution]) -> Unmet | None:
-    distribution = installed.get(canonical(requirement.name))
+    distribution = installed.get(normalize_name(requirement.name))
     wanted = f"{requirement.name}{requirement.specifier}"
     if distribution is None:
         return Unmet(wanted, f"{requirement.name} is not installed")
     try:
         version = Version(distribution.version)
-    except InvalidVersion:  # from before versions had rules: nobody can compare it
+    except InvalidVersion:  # older than PEP 440: it cannot be compared
         return None
     if requirement.url or requirement.specifier.contains(version, prereleases=True):
         return None
@@ -91,16 +97,23 @@ def _compare(requirement: Requirement, installed: Mapping[str, Distribution]) ->
     )
 
 
-def read_requirements(path: Path, *, depth: int = 0) -> Iterator[str]:
-    """Read a file of requirements and those that it names.
+def read_requirements(path: Path) -> Iterator[str]:
+    """Yield the requirements of a file and of the files that it includes, each read once.
 
     Raises:
-        SourceError: One cannot be read, or names itself.
+        SourceError: A file cannot be read, or includes itself.
     """
-    if depth > _MOST_DEPTH:
-        raise SourceError(f"{path}: files of requirements name each other in a circle")
+    yield from _read(path, (), set())
+
+
+def _read(path: Path, within: tuple[Path, ...], known: set[Path]) -> Iterator[str]:
+    if path in within:
+        raise SourceError(f"{path}: this requirements file includes itself")
+    if path in known:
+        return
+    known.add(path)
     try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        text = read_whole(path, _MOST_BYTES).decode("utf-8-sig", errors="replace")
     except OSError as error:
         raise SourceError(
             f"cannot read {path}: {error.strerror}; correct --requirements"
@@ -108,42 +121,75 @@ def read_requirements(path: Path, *, depth: int = 0) -> Iterator[str]:
     for line in re.sub(r"\\\r?\n", "", text).splitlines():
         plain = _HASHES.sub("", _COMMENT.sub("", line)).strip()
         if more := _MORE.fullmatch(plain):
-            yield from read_requirements(path.parent / more[1].strip(), depth=depth + 1)
+            # Normalised, for `a/../a/../b` names the same file as `b`.
+            included = Path(os.path.normpath(path.parent / more[1].strip()))
+            yield from _read(included, (*within, path), known)
         elif plain and not plain.startswith("-"):
             yield plain
 
 
-def _examine_python(facts: Facts) -> Finding:
+def _check_python(facts: Facts) -> Finding:
     python = facts.interpreter()
-    what = f"Python {python.version_text}, {python.executable}"
+    what = f"Python {python.version_text}, {python.executable}, {python.origin}"
     if python.version[:2] < _OLDEST_PYTHON:
-        return complain(
-            f"{what}: older than 3.10",
+        return fail(
+            f"{what} is older than 3.10",
             "uv venv --python 3.12 .venv",
-            advice="make a new environment",
+            advice="create a new environment",
         )
     if not python.has_64_bits:
-        return complain(f"{what}: a 32-bit program", "uv venv --python 3.12 .venv")
-    return approve(what)
+        return fail(f"{what} is a 32-bit program", "uv venv --python 3.12 .venv")
+    return _compare_run(what, facts)
 
 
-def _examine_requirements(facts: Facts) -> Finding:
-    files = facts.wishes.requirements
+def _compare_run(what: str, facts: Facts) -> Finding:
+    """Return a warning if the run that was last seen had another framework than this Python."""
+    run, python = facts.last_run(), facts.interpreter()
+    if facts.options.python is not None or run is None or run.python == python.executable:
+        return ok(what)
+    age = format_age(run.time, facts.machine.clock())
+    name = f"the run {run.name}, {'which runs now' if run.is_alive else f'last seen {age}'},"
+    if run.python is not None:
+        return ok(f"{what}; {name} uses {run.python}")
+    if difference := _find_difference(run, facts):
+        return warn(
+            f"{what}, but {name} {difference}", advice="name the Python of the run with --python"
+        )
+    return ok(f"{what}; {name} may have another: {run.reason}")
+
+
+def _find_difference(run: LastRun, facts: Facts) -> str:
+    """Return how the framework of a run differs from the installed one; empty if it does not."""
+    if run.framework == PYTHON:
+        installed = [facts.interpreter().version_text]
+    else:
+        names = (normalize_name(run.framework), f"pytorch-{run.framework}")
+        known = facts.distributions()
+        installed = [known[name].version for name in names if name in known]
+    wanted = _RELEASE.match(run.framework_version)
+    releases = [found[0] for each in installed if (found := _RELEASE.match(each))]
+    if wanted is None or wanted[0] in releases:
+        return ""
+    return f"had {run.framework} {run.framework_version}, and this one has {', '.join(installed) or 'none'}"
+
+
+def _check_requirements(facts: Facts) -> Finding:
+    files = facts.options.requirements
     if not files:
-        return pass_over("no file was named with --requirements")
+        return skip("no file in --requirements")
     wanted = [line for file in files for line in read_requirements(file)]
     broken = [line for line in wanted if not _is_readable(line)]
     unmet = find_unmet(wanted, facts.distributions(), facts.interpreter())
     names = ", ".join(map(str, files))
     if unmet:
         flags = " ".join(f"-r {shlex.quote(str(file))}" for file in files)
-        return complain(
+        return fail(
             f"{names}: {list_unmet(unmet)}",
-            facts.write_install(flags),
+            facts.write_install_command(flags),
         )
     if broken:
-        return warn(f"{names}: cannot read {broken[0]!r}", advice="it was not compared")
-    return approve(f"{names}: all {len(wanted)} are met")
+        return warn(f"{names}: cannot read {broken[0]!r}", advice="this line was not compared")
+    return ok(f"{names}: all {len(wanted)} are satisfied")
 
 
 def _is_readable(line: str) -> bool:
@@ -155,13 +201,11 @@ def _is_readable(line: str) -> bool:
 
 
 def list_unmet(unmet: tuple[Unmet, ...]) -> str:
-    """Write what is so instead, the first few of them."""
-    told = [each.words for each in unmet[:_MOST_TOLD]]
-    rest = len(unmet) - len(told)
-    return ", ".join(told) + (f" and {rest} more" if rest else "")
+    """Return the installed versions of the first few."""
+    return join_names([each.words for each in unmet], most=_MOST_SHOWN)
 
 
-def _examine_conflicts(facts: Facts) -> Finding:
+def _check_conflicts(facts: Facts) -> Finding:
     distributions = facts.distributions()
     python = facts.interpreter()
     found = [
@@ -170,9 +214,9 @@ def _examine_conflicts(facts: Facts) -> Finding:
         for unmet in find_unmet(each.requires, distributions, python)
     ]
     if not found:
-        return approve(f"{len(distributions)} packages agree with each other")
-    needs = " ".join(dict.fromkeys(f"'{each.requirement}'" for each in found[:_MOST_TOLD]))
-    return warn(list_unmet(tuple(found)), facts.write_install(needs))
+        return ok(f"{len(distributions)} packages are compatible")
+    needs = " ".join(dict.fromkeys(f"'{each.requirement}'" for each in found[:_MOST_SHOWN]))
+    return warn(list_unmet(tuple(found)), facts.write_install_command(needs))
 
 
 _SUBJECT = "Python"
@@ -180,22 +224,22 @@ CHECKS = (
     Check(
         PYTHON,
         _SUBJECT,
-        "one before 3.10, a 32-bit one, or one that does not run",
+        "a Python before 3.10, a 32-bit one, or one that does not run",
         "current releases of PyTorch and Lightning have no wheels for it",
-        _examine_python,
+        _check_python,
     ),
     Check(
         "requirements",
         _SUBJECT,
-        "packages that are missing or of another version than `--requirements` says",
-        "a run fails at an import, or trains otherwise than the last one did",
-        _examine_requirements,
+        "packages that are missing, or have another version than `--requirements` asks for",
+        "a run fails at an import, or trains differently from the last one",
+        _check_requirements,
     ),
     Check(
         "package-conflicts",
         _SUBJECT,
-        "installed packages that want other versions of each other",
-        "an import fails, or a function is not there, when the run comes to it",
-        _examine_conflicts,
+        "installed packages that need other versions of each other",
+        "the run fails at an import, or at a function that does not exist",
+        _check_conflicts,
     ),
 )

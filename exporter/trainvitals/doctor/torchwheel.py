@@ -1,8 +1,8 @@
-"""What the PyTorch that is installed was built for, read from its files.
+"""The CUDA version and the GPU architectures that PyTorch was built for, read from its files.
 
 `torch/version.py` has the versions of PyTorch, CUDA and HIP. The GPU architectures that it has
 kernels for are compiled into `torch/lib/libtorch_python.so` as one string, such as
-`sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90`: that which `torch.cuda.get_arch_list()` splits.
+`sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90`, which `torch.cuda.get_arch_list()` splits.
 Importing torch would take seconds and open the driver.
 """
 
@@ -13,12 +13,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainvitals.sources.foreign_files import open_named, read_regular
+
 _VERSION = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)
 _HIP = re.compile(r"^hip\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)
 _NAME = rb"(?:sm|compute)_[0-9]{2,3}[a-z]?"
 _NAMES = re.compile(rb"\0(" + _NAME + rb"(?: " + _NAME + rb")*)\0")
 _ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])([a-z]?)")
+_MOST_BYTES = 1 << 16
 _BEFORE_BYTES, _BEHIND_BYTES = 64, 1024
 
 
@@ -27,11 +30,11 @@ class Torch:
     """An installed PyTorch.
 
     Attributes:
-        folder: Where it is.
-        version: Its version, as `2.6.0+cu124`.
-        cuda: The CUDA that it was built with, as `12.4`; None for none.
-        hip: The HIP that it was built with; None for none.
-        architectures: What it has kernels for, as `sm_90`; empty where not known.
+        folder: Its directory.
+        version: Its version, such as `2.6.0+cu124`.
+        cuda: The CUDA version that it was built with, such as `12.4`; None without CUDA.
+        hip: The HIP version that it was built with; None without HIP.
+        architectures: The architectures that it has kernels for, such as `sm_90`; empty if unknown.
     """
 
     folder: Path
@@ -42,10 +45,10 @@ class Torch:
 
 
 def find_torch(paths: tuple[Path, ...]) -> Torch | None:
-    """Find the PyTorch that would be imported; None where there is none."""
+    """Return the PyTorch that would be imported; None if there is none."""
     for path in paths:
         try:
-            text = (path / "torch/version.py").read_text(encoding="utf-8", errors="replace")
+            text = read_regular(path / "torch/version.py", _MOST_BYTES).decode(errors="replace")
         except OSError:
             continue
         cuda = _CUDA.search(text)
@@ -64,7 +67,7 @@ def find_torch(paths: tuple[Path, ...]) -> Torch | None:
 def _find_architectures(folder: Path) -> tuple[str, ...]:
     try:
         with (
-            (folder / "lib/libtorch_python.so").open("rb") as file,
+            open_named(folder / "lib/libtorch_python.so") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
             return _search(data)
@@ -83,11 +86,11 @@ def _search(data: mmap.mmap) -> tuple[str, ...]:
 
 
 def can_run(architectures: tuple[str, ...], capability: tuple[int, int]) -> bool:
-    """Tell whether a GPU of this compute capability has a kernel among these.
+    """Return whether a GPU of this compute capability has a kernel among these.
 
-    A kernel for 8.0 runs on 8.6 and not on 9.0; PTX (`compute_90`) is compiled for every newer
-    GPU when it is loaded; one whose name ends in a letter runs on its own GPU alone (`a`), or on
-    those of its family (`f`).
+    A kernel for 8.0 runs on 8.6 and not on 9.0; PTX (`compute_90`) is compiled for every newer GPU
+    when it is loaded; a name that ends in a letter is limited to that GPU (`a`), or to its family
+    (`f`).
     """
     return any(_fits(architecture, capability) for architecture in architectures)
 

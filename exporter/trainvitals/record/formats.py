@@ -1,13 +1,13 @@
-"""What a snapshot looks like in a file: text for people, CSV and JSON lines for programs.
+"""The formats of a recording: text for people, CSV and JSON lines for programs.
 
-CSV: the first line names the columns, `timestamp` first; each other line is a snapshot. A number
-that is not known is an empty cell. A file that is there is continued under its own header; where
-a column is missing in it (a device has come), it is put away and a new one is begun.
+CSV: the first line has the names of the columns, `timestamp` first; each other line is a snapshot. An
+unknown value is an empty cell. An existing file is continued with its own header; if it lacks a
+column, because a device was added, it is rotated and a new one is started.
 
-    timestamp,uptime_seconds,cpu_percent,…,gpu_0_up,gpu_0_util,…,disk_/_used_pct
-    2025-11-13T03:13:20.250+01:00,86400.2,12,…,1,97,…,75
+    timestamp,uptime_seconds,cpu_percent,…,gpu_0_up,gpu_0_util,…,disk_/_used_pct,…,gpu_0_name
+    2025-11-13T03:13:20.250+01:00,86400.2,12,…,1,97,…,75,…,NVIDIA H100 80GB HBM3
 
-`timestamp` is local time with its offset; names and units stand in `numbers.py`. Numbers have at
+`timestamp` is local time with its offset; names and units are listed in `numbers.py`. Numbers have at
 most three decimals. JSON lines are described in `jsonlines.py`.
 """
 
@@ -22,7 +22,7 @@ from typing import Protocol
 
 from trainvitals.errors import ConfigurationError
 from trainvitals.record.jsonlines import write_json_line
-from trainvitals.record.numbers import list_numbers
+from trainvitals.record.numbers import list_names, list_numbers
 from trainvitals.record.snapshot import Snapshot
 from trainvitals.record.text import write_end, write_text
 
@@ -33,11 +33,11 @@ _FIRST = "timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is appended to a file.
+    """A piece of a recording, appended to its file in one write.
 
     Attributes:
         text: Whole lines.
-        head: What the file begins with; empty where nothing must stand there.
+        head: The header of the file; empty if it has none.
     """
 
     text: str
@@ -45,26 +45,26 @@ class Piece:
 
 
 class Format(Protocol):
-    """Makes pieces of a file."""
+    """The format of a recording."""
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Write a snapshot."""
+        """Format a snapshot."""
         ...
 
     def write_end(self, now: float, written: int) -> Piece | None:
-        """Write that the recording ends, with the Unix time; None where the format has no word."""
+        """Format the end of the recording at a Unix time; None if the format has no such line."""
         ...
 
 
 class TextFormat:
-    """Text that a person reads."""
+    """Text for people."""
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Write a snapshot."""
+        """Format a snapshot."""
         return Piece(write_text(snapshot))
 
     def write_end(self, now: float, written: int) -> Piece | None:
-        """Write the last line."""
+        """Format the last line."""
         return Piece(write_end(now, written))
 
 
@@ -72,11 +72,11 @@ class JsonFormat:
     """One JSON object in each line."""
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Write a snapshot."""
+        """Format a snapshot."""
         return Piece(write_json_line(snapshot, write_timestamp(snapshot.time)))
 
     def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as others have it
-        """Give None: every line is a snapshot."""
+        """Return None: every line is a snapshot."""
         return None
 
 
@@ -84,33 +84,34 @@ class CsvFormat:
     """A table of numbers.
 
     Args:
-        columns: Those that the file has already, without `timestamp`.
+        columns: The columns of the existing file, without `timestamp`.
     """
 
     def __init__(self, columns: Sequence[str] = ()) -> None:
         self._columns = list(columns)
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Write a snapshot; columns that were never seen before join the header."""
-        numbers = list_numbers(snapshot)
-        self._columns += [name for name in numbers if name not in self._columns]
-        cells = [_write_number(numbers.get(name)) for name in self._columns]
+        """Format a snapshot; new columns are added to the header."""
+        cells = {name: _write_number(value) for name, value in list_numbers(snapshot).items()}
+        cells |= list_names(snapshot)
+        self._columns += [name for name in cells if name not in self._columns]
+        row = [cells.get(name, "") for name in self._columns]
         return Piece(
-            _write_row([write_timestamp(snapshot.time), *cells]),
+            _write_row([write_timestamp(snapshot.time), *row]),
             _write_row([_FIRST, *self._columns]),
         )
 
     def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as others have it
-        """Give None: every line is a snapshot."""
+        """Return None: every line is a snapshot."""
         return None
 
 
 def name_format(wanted: str | None, path: str | None) -> str:
-    """Choose the format: that which is wanted, else by the end of the file's name.
+    """Return the format that was asked for, else the one of the file's suffix.
 
     Args:
-        wanted: One of `FORMATS`; None where nobody said.
-        path: The file; None for one that gets its name here.
+        wanted: One of `FORMATS`; None if none was requested.
+        path: The file; None if it is named later.
     """
     if wanted is not None:
         return wanted
@@ -119,15 +120,15 @@ def name_format(wanted: str | None, path: str | None) -> str:
 
 
 def make_format(name: str, first_line: str, path: str) -> Format:
-    """Make a format that goes on where a file has ended.
+    """Return a format that continues an existing file.
 
     Args:
         name: One of `FORMATS`.
-        first_line: How the file begins; empty for one without lines.
-        path: What the file is called in messages.
+        first_line: The first line of the file; empty if it has none.
+        path: The name of the file in messages.
 
     Raises:
-        ConfigurationError: The file is none of that format.
+        ConfigurationError: The file has another format.
     """
     if name == "text":
         return TextFormat()
@@ -141,13 +142,11 @@ def make_format(name: str, first_line: str, path: str) -> Format:
 
 
 def write_timestamp(seconds: float, zone: tzinfo | None = None) -> str:
-    """Write Unix time as local time with its offset; the machine's zone when None."""
+    """Return a Unix time as local time with its offset; None for the machine's zone."""
     return datetime.fromtimestamp(seconds, zone).astimezone(zone).isoformat(timespec="milliseconds")
 
 
-def _write_number(value: float | None) -> str:
-    if value is None:
-        return ""
+def _write_number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") if value % 1 else str(int(value))
 
 

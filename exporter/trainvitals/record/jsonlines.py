@@ -1,20 +1,24 @@
 """A snapshot as one line of JSON.
 
-Each line is an object that ends with a line break. Beside `timestamp` (ISO 8601 with the offset)
-it has the numbers of `numbers.py` under their names, and
+Each line is an object. It has the numbers of `numbers.py` under their names, of which unknown ones are
+left out, and these keys, which are null if unknown:
 
-| key | tells |
-| --- | --- |
-| `hostname`, `snapshot`, `seconds` | the machine, the snapshot's number from 1, and how long the look took |
-| `skipped`, `unwritten` | beats without a snapshot, and snapshots that could not be written, before this one |
-| `accelerators` | `kind`, `device`, `uuid`, `model`, `state`, and in `holders` who holds memory: `pid`, `name`, `container`, `used_bytes` |
-| `runs` | of each rank `run`, `rank`, `source`, `alive`, `stalled`, `samples_per_second`, `progress_ratio`, `loss` and `steps` |
-| `top_processes` | `pid`, `name`, `user`, `cpu_percent`, `resident_bytes`: the busiest and the largest |
-| `container_list` | `name`, `id`, `image`, `status`, `health`, `restarts`, `deaths`, `oom_kills`, `cpu_percent`, `memory_bytes`, `memory_limit_bytes` and `last_death` with `time`, `exit_code`, `reason`, `signal`, `confidence`, `summary` |
-| `kernel`, `engine` | lines of the kernel log and of the container engine that are new and tell of trouble, masked |
-| `not_read` | what could not be read, and why |
-
-A key of the numbers is left out where nothing is known, every other one is null.
+timestamp       ISO 8601 with the offset
+hostname        the machine
+snapshot        the snapshot's number, from 1
+seconds         how long the snapshot took
+skipped         intervals without a snapshot before this one
+unwritten       snapshots before this one that could not be written
+accelerators    [{kind, device, uuid, model, state, holders: [{pid, name, container, used_bytes}]}]
+runs            a list with an object for each rank: {run, rank, source, alive, stalled,
+                samples_per_second, progress_ratio, loss, steps}
+top_processes   [{pid, name, user, cpu_percent, resident_bytes}]: the busiest and the largest
+container_list  [{name, id, image, status, health, restarts, deaths, oom_kills, cpu_percent,
+                memory_bytes, memory_limit_bytes, last_death: {time, exit_code, reason, signal,
+                confidence, summary}}]
+kernel, engine  new lines of the kernel log and of the engine's log that report problems, with
+                secrets masked
+not_read        what could not be read, and why
 """
 
 from __future__ import annotations
@@ -27,18 +31,18 @@ from trainvitals.record.numbers import list_numbers
 from trainvitals.record.snapshot import Holder, Kernel, Snapshot
 from trainvitals.runfile import ABSENT, STEP
 from trainvitals.sources.containers.reading import ContainerReading, Death
-from trainvitals.sources.processes import Process
-from trainvitals.sources.training.reading import RankReading
+from trainvitals.sources.host.processes import Process
+from trainvitals.sources.runs.reading import RankReading
 
 _LOSS, _STEPS = STEP["loss"], STEP["steps"]
 
 
 def write_json_line(snapshot: Snapshot, timestamp: str) -> str:
-    """Write a snapshot.
+    """Return a snapshot as one line of JSON.
 
     Args:
-        snapshot: What was seen.
-        timestamp: When, as text.
+        snapshot: The snapshot.
+        timestamp: Its time, as text.
     """
     document: dict[str, object] = {
         "timestamp": timestamp,

@@ -1,9 +1,8 @@
-"""The file that snapshots are written to: whole or not at all, and never too large.
+"""The file of a recording: atomic appends, and rotation by size.
 
-`NAME` is written to; when it would grow past its bound it becomes `NAME.1.gz`, what was `NAME.1.gz`
-becomes `NAME.2.gz`, and so on up to the number that is kept. Where there is no room to compress it,
-it stays as `NAME.1`. A file that must begin with a line of its own and begins otherwise is put away
-likewise.
+`NAME` is written to. Before it exceeds its maximum size it becomes `NAME.1.gz`, the old `NAME.1.gz`
+becomes `NAME.2.gz`, and so on up to the number that is kept. If there is no room to compress it, it
+stays as `NAME.1`. A file whose header differs from the required one is rotated too.
 """
 
 from __future__ import annotations
@@ -15,15 +14,17 @@ import os
 import shutil
 import stat
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.sources.foreign_files import open_regular
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 _STANDARD_OUTPUT = 1
-_FASTEST = 1  # the beat must not wait for the last percent
+_FASTEST = 1  # A low level: compression delays the next snapshot.
 _CHUNK_BYTES = 1 << 16
 
 
@@ -31,7 +32,7 @@ class Console:
     """The standard output.
 
     Attributes:
-        path: What it is called in messages.
+        path: Its name in messages.
     """
 
     path = Path("the standard output")
@@ -40,14 +41,14 @@ class Console:
         self._head = ""
 
     def read_first_line(self) -> str:
-        """Give an empty line: nothing was written yet."""
+        """Return an empty string: the stream has no earlier content."""
         return ""
 
     def append(self, text: str, head: str = "") -> None:
-        """Write a piece, after the head where that is new.
+        """Write a piece, after the header if that changed.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The write failed.
         """
         if head != self._head:
             text = head + text
@@ -59,19 +60,19 @@ class Console:
 
 
 class LogFile:
-    """A file that is appended to in whole pieces.
+    """A file that is written in complete records.
 
     Args:
-        path: Where; folders that are missing are made, for the owner alone.
-        max_bytes: How large it may get; 0 for no bound.
-        keep: How many old ones are kept, compressed.
-        is_durable: Have each piece on the disk before going on, so that a machine that dies
-            leaves it.
-        cuts_torn_line: Take away the last line of a file that is there already where it has no
-            end; else it is given one.
+        path: The file; missing parent directories are created with mode 0700.
+        max_bytes: The maximum size; 0 for no limit.
+        keep: The number of compressed old files to keep.
+        is_durable: Whether each piece is synced to the disk, so that it survives a crash of the
+            machine.
+        cuts_torn_line: Whether an unterminated last line of an existing file is removed; otherwise
+            it is terminated.
 
     Raises:
-        ConfigurationError: It cannot be written there, or another recording writes to it.
+        ConfigurationError: The file cannot be written, or another recording writes to it.
     """
 
     def __init__(
@@ -96,21 +97,21 @@ class LogFile:
             raise ConfigurationError(_say_why_not(path, error)) from error
 
     def read_first_line(self) -> str:
-        """Read how the file begins, up to 64 KiB; empty where it is empty or no regular file."""
+        """Return the first line, up to 64 KiB; empty if the file is empty or not a regular file."""
         if not self._is_regular:
             return ""
-        with self.path.open(encoding="utf-8", errors="replace") as file:
-            return file.readline(_CHUNK_BYTES)
+        with _read(self.path) as file:
+            return file.readline(_CHUNK_BYTES).decode(errors="replace")
 
     def append(self, text: str, head: str = "") -> None:
-        """Write a piece; where that fails, nothing of it stays.
+        """Append a piece, or nothing if that fails.
 
         Args:
             text: Whole lines.
-            head: What the file begins with.
+            head: The header of the file.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The write failed.
         """
         data, first = text.encode(errors="replace"), head.encode(errors="replace")
         descriptor = self._open()
@@ -135,9 +136,9 @@ class LogFile:
         return self._descriptor is not None and stat.S_ISREG(os.fstat(self._descriptor).st_mode)
 
     def _open(self) -> int:
-        """Give the open file, that which has the name now."""
+        """Return the descriptor of the file that has the name now."""
         if self._descriptor is not None and not self._is_named():
-            self.close()  # somebody moved or removed it
+            self.close()  # The file was moved or removed, as by logrotate.
         if self._descriptor is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self.path, flags, _FILE_MODE)
@@ -147,13 +148,13 @@ class LogFile:
         return self._descriptor
 
     def _begins_with(self, head: bytes) -> bool:
-        with self.path.open("rb") as file:
+        with _read(self.path) as file:
             return file.read(len(head)) == head
 
     def _end_last_line(self, descriptor: int) -> None:
-        """Deal with a line that a recording which was killed, or a machine that died, left torn."""
+        """Remove or terminate the partial line that a killed recording or a crash left behind."""
         size = os.fstat(descriptor).st_size
-        with self.path.open("rb") as file:
+        with _read(self.path) as file:
             end = _find_end_of_lines(file, size)
         if end == size:
             return
@@ -166,7 +167,7 @@ class LogFile:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            # A file system without locks cannot be asked.
+            # Some network file systems do not support locks.
             if error.errno == errno.EWOULDBLOCK:
                 self.close()
                 raise
@@ -180,14 +181,15 @@ class LogFile:
             return False
 
     def _write_whole(self, descriptor: int, data: bytes, size: int) -> None:
-        # One write, so that who reads along sees a piece whole; what a full disk cut off, goes.
+        # One write, so that `tail -f` sees a piece whole; a piece that a full disk cut short is
+        # removed.
         try:
             rest = data[os.write(descriptor, data) :]
-            _write_on(descriptor, rest)  # says why the disk did not take all of it at once
+            _write_on(descriptor, rest)  # Write the rest to get the error of the short write.
             if self._is_durable:
                 os.fdatasync(descriptor)
         except OSError:
-            with suppress(OSError):  # as it stood on a disk that fails
+            with suppress(OSError):  # The disk fails: leave the file as it is.
                 os.ftruncate(descriptor, size)
             raise
 
@@ -214,7 +216,7 @@ class LogFile:
 
 
 def _find_end_of_lines(file: BinaryIO, size: int) -> int:
-    """Find where the last whole line ends; 0 where there is none."""
+    """Return the offset after the last complete line; 0 if there is none."""
     at = size
     while at > 0:
         begin = max(0, at - _CHUNK_BYTES)
@@ -231,21 +233,29 @@ def _write_on(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
+def _read(path: Path) -> BufferedReader:
+    # Others may write in its folder.
+    return open(open_regular(str(path), follows=False), "rb")  # noqa: PTH123 - of a descriptor
+
+
 def _compress(plain: Path, packed: Path) -> None:
     part = packed.with_name(f"{packed.name}.part")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+        # What an interrupted compression left, or another program put there, is not written to.
+        part.unlink(missing_ok=True)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
         with (
-            plain.open("rb") as source,
+            _read(plain) as source,
             os.fdopen(descriptor, "wb") as raw,
             gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=_FASTEST) as target,
         ):
             shutil.copyfileobj(source, target, _CHUNK_BYTES)
             target.close()
-            os.fsync(descriptor)  # the plain one goes only when this one stays
+            # The original is removed only after the compressed file is complete.
+            os.fsync(descriptor)
         part.rename(packed)
         plain.unlink()
-    except OSError:  # no room: it stays as it is
+    except OSError:  # No space left: keep it uncompressed.
         with suppress(OSError):
             part.unlink()
 

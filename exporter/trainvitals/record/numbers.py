@@ -1,37 +1,47 @@
-"""The numbers of a snapshot, under the names that CSV files and JSON lines share.
+"""The numbers of a snapshot, under the names that CSV files and JSON lines share, and the names in CSV.
 
-`trainvitals.lightning.ResourceMonitorCallback` writes the same names for the same things, so that
-`trainvitals plot` draws both. Sizes are MiB, rates MiB/s, shares percent.
+`trainvitals.lightning.ResourceMonitorCallback` uses the same names, so that `trainvitals plot` draws
+both. Sizes are in MiB, rates in MiB/s, shares in percent; unknown values are left out.
 
-| name | tells |
-| --- | --- |
-| `uptime_seconds` | since the machine was started; it goes on evenly when the clock is set |
-| `cpu_percent`, `io_wait_pct` | CPU time of all cores that was used, that waited for I/O |
-| `load_1m` | the load average of a minute |
-| `memory_percent`, `memory_used_mb`, `memory_available_mb`, `memory_system_mb` | RAM in use, what can be had without swapping, and what there is |
-| `swap_percent`, `swap_used_mb` | swap in use; left out where there is none |
-| `io_read_rate_mbps`, `io_write_rate_mbps` | all disks, since the snapshot before |
-| `net_recv_mbps`, `net_sent_mbps` | all physical interfaces, since the snapshot before |
-| `processes` | how many there are |
-| `oom_kills` | kills for want of memory since the snapshot before |
-| `containers`, `containers_running`, `container_deaths` | how many are known, how many run, and how many died since the snapshot before |
-| `gpu_0_up` | 1 where the device can be read, 0 where it is lost, hung or without a driver |
-| `gpu_0_util` | use |
-| `gpu_0_memory_pct`, `gpu_0_memory_used_mb`, `gpu_0_memory_total_mb` | memory that programs hold |
-| `gpu_0_temp_c`, `gpu_0_power_w` | temperature of the chip in degrees Celsius, power draw |
-| `disk_/data_used_pct`, `disk_/data_free_mb` | the file system that is mounted there |
+uptime_seconds          since boot; monotonic, so that setting the clock does not change it
+cpu_percent             CPU time used, of all cores
+io_wait_pct             CPU time waiting for I/O
+load_1m                 the load average of a minute
+memory_percent, memory_used_mb, memory_available_mb, memory_system_mb
+                        RAM in use, available without swapping, and in total
+swap_percent, swap_used_mb
+                        swap in use; left out if there is no swap
+io_read_rate_mbps, io_write_rate_mbps
+                        all disks, since the last snapshot
+net_recv_mbps, net_sent_mbps
+                        all physical interfaces, since the last snapshot
+processes               the number of processes
+oom_kills               OOM kills since the last snapshot
+containers, containers_running, container_deaths
+                        existing, running, and died since the last snapshot
+gpu_0_up                1 if the device can be read, 0 if it is lost, hung or without a driver
+gpu_0_util              utilization
+gpu_0_memory_util       the share of time in which memory of the device was read or written
+gpu_0_memory_pct, gpu_0_memory_used_mb, gpu_0_memory_free_mb, gpu_0_memory_total_mb
+                        memory of the device
+gpu_0_temp_c            temperature of the chip in degrees Celsius
+gpu_0_power_w           power draw in watts
+disk_/data_used_pct, disk_/data_free_mb
+                        the file system mounted at /data
+gpu_0_name              the model of the device; in CSV only, last in the header
 
-Gaudi cards are `hpu_0_…`. What is not known has no number.
+The names of Gaudi cards begin with `hpu_0_`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainvitals.foreign_text import clean_text
 from trainvitals.record.snapshot import Snapshot
 from trainvitals.sources.accelerators.reading import AcceleratorReading
-from trainvitals.sources.filesystem import Filesystem
-from trainvitals.sources.memory import MemoryReading
+from trainvitals.sources.host.filesystem import Filesystem
+from trainvitals.sources.host.memory import MemoryReading
 
 _MIB = 1 << 20
 
@@ -39,7 +49,7 @@ Number = tuple[str, float | None]
 
 
 def list_numbers(snapshot: Snapshot) -> dict[str, float]:
-    """Give what is known, in the order in which files have it."""
+    """Return the known numbers, in the order of the columns."""
     numbers: list[Number] = [
         *_count_machine(snapshot),
         *_count_containers(snapshot),
@@ -49,6 +59,12 @@ def list_numbers(snapshot: Snapshot) -> dict[str, float]:
     for one in snapshot.filesystems.filesystems if snapshot.filesystems else ():
         numbers += _count_filesystem(one)
     return {name: value for name, value in numbers if value is not None}
+
+
+def list_names(snapshot: Snapshot) -> dict[str, str]:
+    """Return the models of the devices, by column."""
+    devices = snapshot.accelerators.devices if snapshot.accelerators else ()
+    return {f"{_prefix(one)}_name": clean_text(one.identity.model) for one in devices}
 
 
 def _count_machine(snapshot: Snapshot) -> Iterator[Number]:
@@ -66,19 +82,19 @@ def _count_machine(snapshot: Snapshot) -> Iterator[Number]:
         ("net_recv_mbps", flows.received),
         ("net_sent_mbps", flows.transmitted),
     ):
-        yield name, None if rate is None else rate / _MIB
+        yield name, _mebibytes(rate)
     yield "processes", None if snapshot.processes is None else snapshot.processes.count
     yield "oom_kills", snapshot.oom_kills
 
 
 def _count_memory(memory: MemoryReading) -> Iterator[Number]:
     yield "memory_percent", _percent(memory.used_bytes, memory.total_bytes)
-    yield "memory_used_mb", memory.used_bytes / _MIB
-    yield "memory_available_mb", memory.available_bytes / _MIB
-    yield "memory_system_mb", memory.total_bytes / _MIB
+    yield "memory_used_mb", _mebibytes(memory.used_bytes)
+    yield "memory_available_mb", _mebibytes(memory.available_bytes)
+    yield "memory_system_mb", _mebibytes(memory.total_bytes)
     if memory.swap_total_bytes:
         yield "swap_percent", _percent(memory.swap_used_bytes, memory.swap_total_bytes)
-        yield "swap_used_mb", memory.swap_used_bytes / _MIB
+        yield "swap_used_mb", _mebibytes(memory.swap_used_bytes)
 
 
 def _count_containers(snapshot: Snapshot) -> Iterator[Number]:
@@ -91,26 +107,30 @@ def _count_containers(snapshot: Snapshot) -> Iterator[Number]:
 
 
 def _count_device(device: AcceleratorReading) -> Iterator[Number]:
-    name = f"{device.identity.kind}_{device.identity.index}"
+    name = _prefix(device)
     now = device.measurements
     yield f"{name}_up", float(now is not None)
     if now is None:
         return
     used, total = now.memory_used_bytes, now.memory_total_bytes
-    utilization = now.utilization_ratio
-    yield f"{name}_util", None if utilization is None else 100 * utilization
+    yield f"{name}_util", _percent(now.utilization_ratio, 1.0)
+    yield f"{name}_memory_util", _percent(now.memory_utilization_ratio, 1.0)
     yield f"{name}_memory_pct", _percent(used, total)
-    yield f"{name}_memory_used_mb", None if used is None else used / _MIB
-    yield f"{name}_memory_total_mb", None if total is None else total / _MIB
+    yield f"{name}_memory_used_mb", _mebibytes(used)
+    yield f"{name}_memory_free_mb", _mebibytes(now.memory_free_bytes)
+    yield f"{name}_memory_total_mb", _mebibytes(total)
     yield f"{name}_temp_c", now.temperature_core_celsius
     yield f"{name}_power_w", now.power_watts
+
+
+def _prefix(device: AcceleratorReading) -> str:
+    return f"{device.identity.kind}_{device.identity.index}"
 
 
 def _count_filesystem(one: Filesystem) -> Iterator[Number]:
     if one.space is None:
         return
-    # A line of a CSV file must not end inside a name.
-    where = "".join(letter if letter.isprintable() else "?" for letter in one.mountpoint)
+    where = clean_text(one.mountpoint)  # A line break in a name would end the CSV line.
     size, free = one.space.size_bytes, one.space.avail_bytes
     yield f"disk_{where}_used_pct", _percent(size - free, size)
     yield f"disk_{where}_free_mb", free / _MIB
@@ -118,3 +138,7 @@ def _count_filesystem(one: Filesystem) -> Iterator[Number]:
 
 def _percent(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else 100 * part / whole
+
+
+def _mebibytes(size: float | None) -> float | None:
+    return None if size is None else size / _MIB

@@ -1,37 +1,100 @@
-"""The loop: look, write, wait for the next beat."""
+"""The main loop of `trainvitals record`, its schedule, and the signals that end it."""
 
 from __future__ import annotations
 
 import gc
+import os
+import select
+import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from types import FrameType
 
-from trainvitals.allocator import give_back_free_memory
 from trainvitals.errors import TrainvitalsError
-from trainvitals.record.beat import Beat, Ending
+from trainvitals.metrics.malloc import trim_heap
 from trainvitals.record.formats import Format, Piece, TextFormat
 from trainvitals.record.logfile import Console, LogFile
 from trainvitals.record.snapshot import Snapshot
 from trainvitals.record.watcher import Watcher
 
 _PREPARE_SECONDS = 1.0
+_ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """How to record.
+    """Options of a recording.
 
     Attributes:
-        interval_seconds: How far snapshots are apart.
-        count: How many to take; None for no end.
-        prepare_seconds: How long the machine is watched before the first.
+        interval_seconds: The interval between snapshots.
+        count: The number of snapshots; None for no limit.
+        prepare_seconds: The time between the first readings and the first snapshot, for rates.
     """
 
     interval_seconds: float = 30.0
     count: int | None = None
     prepare_seconds: float = _PREPARE_SECONDS
+
+
+class Schedule:
+    """A fixed-rate schedule: a slow snapshot does not delay those after the next.
+
+    Args:
+        interval_seconds: The interval.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, interval_seconds: float, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._interval_seconds = interval_seconds
+        self._clock = clock
+        self._start = clock()
+        self._number = 0
+
+    def advance(self) -> tuple[float, int]:
+        """Return the seconds until the next snapshot, and the number of snapshots skipped before it."""
+        passed = (self._clock() - self._start) / self._interval_seconds
+        number = max(self._number + 1, -int(-passed // 1))
+        missed = number - self._number - 1
+        self._number = number
+        return max(0.0, self._start + number * self._interval_seconds - self._clock()), missed
+
+
+class EndSignals:
+    """Handlers of SIGTERM, SIGINT and SIGHUP that end a recording between two snapshots.
+
+    The handlers stay installed until `close`; only the main thread can install them.
+
+    Args:
+        on_user_signal: Called at SIGUSR1.
+    """
+
+    def __init__(self, on_user_signal: Callable[[], None] = lambda: None) -> None:
+        self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._before = [(number, signal.signal(number, self._end)) for number in _ENDINGS]
+        before = signal.signal(signal.SIGUSR1, lambda *_: on_user_signal())
+        self._before.append((signal.SIGUSR1, before))
+
+    def close(self) -> None:
+        """Restore the previous signal handlers."""
+        for number, handler in self._before:
+            signal.signal(number, handler)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until a signal or the timeout; return whether a signal arrived."""
+        ready, _, _ = select.select([self._reader], [], [], max(0.0, seconds))
+        return bool(ready)
+
+    def _end(self, number: int, _: FrameType | None) -> None:
+        # The pipe is full of earlier signals, so the reader is awake anyway.
+        with suppress(BlockingIOError):
+            os.write(self._writer, bytes([number]))
 
 
 def _complain(text: str) -> None:
@@ -40,11 +103,11 @@ def _complain(text: str) -> None:
 
 
 def _keep_quiet(_: str) -> None:
-    """Leave it to the error at the end."""
+    """Print nothing: the error at the end has the same words."""
 
 
 class _Scribe:
-    """Writes pieces, and goes on after those that cannot be written."""
+    """Writes pieces, and continues after failures."""
 
     def __init__(
         self, file: Console | LogFile, format_: Format, complain: Callable[[str], None]
@@ -74,7 +137,7 @@ class _Scribe:
     def _append(self, piece: Piece) -> bool:
         try:
             self._file.append(piece.text, piece.head)
-        except BrokenPipeError:  # who read along has had enough
+        except BrokenPipeError:  # The reader of the pipe, such as head, has exited.
             self.is_over = True
             return False
         except OSError as error:
@@ -83,7 +146,7 @@ class _Scribe:
                 self._said = error.errno
                 self._complain(
                     f"cannot write {self._file.path}: {error.strerror}; "
-                    "the recording goes on when that is over"
+                    "the recording continues when that is over"
                 )
             return False
         if self._said is not None:
@@ -100,35 +163,36 @@ def record(
     format_: Format | None = None,
     complain: Callable[[str], None] = _complain,
 ) -> int:
-    """Record until the count is reached, or SIGTERM, SIGINT or SIGHUP; SIGUSR1 lets go of drivers.
+    """Record until the count is reached, or SIGTERM, SIGINT or SIGHUP; SIGUSR1 releases drivers.
 
     Args:
-        watcher: Looks at the machine; it is closed at the end.
-        file: Where to write; it is closed at the end.
-        options: How.
-        format_: What a snapshot looks like; text for people when None.
-        complain: Takes what a person should hear of.
+        watcher: The source of snapshots; closed at the end.
+        file: The destination; closed at the end.
+        options: The options.
+        format_: The format; None for text.
+        complain: Called with each warning, one line.
 
     Returns:
-        How many snapshots were written.
+        The number of snapshots that were written.
 
     Raises:
         TrainvitalsError: The last snapshots of a count could not be written.
     """
-    # Where nothing comes after the first there is nothing to say before the end.
-    tell = _keep_quiet if options.count == 1 else complain
-    scribe = _Scribe(file, format_ or TextFormat(), tell)
-    ending = Ending(watcher.machine.let_go)
+    # With --once the only failure is the error at the end.
+    warn = _keep_quiet if options.count == 1 else complain
+    scribe = _Scribe(file, format_ or TextFormat(), warn)
+    signals = EndSignals(watcher.machine.release)
     try:
         watcher.prepare()
         gc.collect()
-        gc.freeze()  # what is here now stays; the collector need not look at it again
-        give_back_free_memory()
-        if not ending.wait(options.prepare_seconds):
-            _go_on(watcher, scribe, options, ending)
+        # Objects created so far live until the end; exclude them from garbage collection.
+        gc.freeze()
+        trim_heap()
+        if not signals.wait(options.prepare_seconds):
+            _take_snapshots(watcher, scribe, options, signals)
         scribe.end(time.time())
     finally:
-        ending.close()
+        signals.close()
         watcher.close()
         file.close()
     if options.count is not None and scribe.unwritten and not scribe.is_over:
@@ -139,14 +203,16 @@ def record(
     return scribe.written
 
 
-def _go_on(watcher: Watcher, scribe: _Scribe, options: RecordOptions, ending: Ending) -> None:
-    beat = Beat(options.interval_seconds)
+def _take_snapshots(
+    watcher: Watcher, scribe: _Scribe, options: RecordOptions, signals: EndSignals
+) -> None:
+    schedule = Schedule(options.interval_seconds)
     number = skipped = 0
     while True:
         number += 1
-        scribe.write(watcher.look(number, skipped=skipped, unwritten=scribe.unwritten))
+        scribe.write(watcher.take_snapshot(number, skipped=skipped, unwritten=scribe.unwritten))
         if scribe.is_over or (options.count is not None and number >= options.count):
             return
-        wait_seconds, skipped = beat.advance()
-        if ending.wait(wait_seconds):
+        wait_seconds, skipped = schedule.advance()
+        if signals.wait(wait_seconds):
             return

@@ -1,19 +1,18 @@
-"""What one look at the machine gives, to be written down in whatever format."""
+"""A snapshot of the machine, independent of the format."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainvitals.causes.evidence import OomKill, XidError
-from trainvitals.record.flows import Flows
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
+from trainvitals.sources.containers.evidence import OomKill, XidError
 from trainvitals.sources.containers.reading import ContainersReading
-from trainvitals.sources.cpu import CpuReading
-from trainvitals.sources.filesystem import FilesystemReading
-from trainvitals.sources.kernel_log import KernelLine
-from trainvitals.sources.memory import MemoryReading
-from trainvitals.sources.processes import ProcessesReading
-from trainvitals.sources.training.reading import RunsReading
+from trainvitals.sources.host.cpu import CpuReading
+from trainvitals.sources.host.filesystem import FilesystemReading
+from trainvitals.sources.host.kernel_lines import DatedLine
+from trainvitals.sources.host.memory import MemoryReading
+from trainvitals.sources.host.processes import ProcessesReading
+from trainvitals.sources.runs.reading import RunsReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +22,9 @@ class Holder:
     Attributes:
         uuid: The accelerator's.
         pid: The process.
-        name: Its name; None where it is not among the processes that we see.
-        container: The name of its container; None where it runs in none, or that is not known.
-        used_bytes: What it holds.
+        name: Its name; None if it is in another PID namespace.
+        container: The name of its container; None if it runs in none, or if that is unknown.
+        used_bytes: The memory that it holds.
     """
 
     uuid: str
@@ -37,54 +36,71 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What the kernel log had that is new.
+    """New records of the kernel log.
 
     Attributes:
-        oom_kills: Kills for want of memory, the oldest first.
+        oom_kills: OOM kills, the oldest first.
         xids: Errors of NVIDIA GPUs.
-        lines: Other telling lines, masked.
-        lost: How many records were overwritten before they were read.
+        lines: Other lines about problems, with secrets masked.
+        lost: The number of records that were overwritten before they were read.
     """
 
     oom_kills: tuple[OomKill, ...] = ()
     xids: tuple[XidError, ...] = ()
-    lines: tuple[KernelLine, ...] = ()
+    lines: tuple[DatedLine, ...] = ()
     lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """Bytes per second since the last measurement; None at the first, and if unknown.
+
+    Attributes:
+        read: Read from all disks, each byte counted once.
+        written: Written to them.
+        received: Received by all physical interfaces.
+        transmitted: Bytes transmitted by them.
+    """
+
+    read: float | None = None
+    written: float | None = None
+    received: float | None = None
+    transmitted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The machine at one time.
 
-    A reading that is None could not be had; `troubles` says why.
+    A reading that is None could not be read; `troubles` has the reason.
 
     Attributes:
-        time: When, seconds since 1970.
+        time: Unix seconds.
         hostname: The machine's name.
-        number: Its place in this recording, from 1.
-        seconds: How long the look took.
-        skipped: How many beats had no snapshot since the one before, because one took too long.
-        unwritten: How many snapshots before this one could not be written.
+        number: Its number in this recording, from 1.
+        seconds: The duration of the reading.
+        skipped: The number of snapshots skipped before this one because one took too long.
+        unwritten: The number of snapshots before this one that could not be written.
         memory: Memory and swap.
         cpu: Processors.
         filesystems: Disk space.
-        processes: Those that use the most.
+        processes: The busiest and the largest processes.
         accelerators: GPUs and Gaudi cards.
-        holders: Who holds the memory of accelerators, the largest first for each.
-        containers: Containers; None also where there are none to be had.
-        cpu_percents: How much of one core each running container used since the snapshot before, by
-            name; only where that is known.
-        new_deaths: The names of the containers whose last death is new since the snapshot before; at
-            the first those of all that died.
-        oom_kills: By how much the host's count of OOM kills rose since the snapshot before; None
-            at the first, and where the kernel does not count them.
-        kernel: What is new in the kernel log; None where it cannot be read.
-        engine_errors: What is new in the engine's log and tells of trouble, masked; None where it
-            cannot be read.
-        uptime_seconds: Since the machine was started; it does not jump when the clock is set.
-        flows: What disks and interfaces move.
+        holders: The processes that hold memory of accelerators, the largest first for each.
+        containers: Containers; None also if there is no container engine.
+        cpu_percents: CPU usage of each running container since the last snapshot, in percent of one
+            core, by name; without those for which it is unknown.
+        new_deaths: The names of the containers that died since the last snapshot; in the first one,
+            of all that died.
+        oom_kills: OOM kills on the host since the last snapshot; None in the first one, and if the
+            kernel does not count them.
+        kernel: New records of the kernel log; None if it cannot be read.
+        engine_errors: New lines of the engine's log that report problems, with secrets masked; None
+            if it cannot be read.
+        uptime_seconds: Seconds since the machine was started; monotonic.
+        flows: Disk and network throughput.
         runs: Training runs.
-        troubles: What could not be read, and why.
+        troubles: The sources that could not be read, with the reasons.
     """
 
     time: float
@@ -106,6 +122,6 @@ class Snapshot:
     kernel: Kernel | None = None
     engine_errors: tuple[str, ...] | None = None
     uptime_seconds: float | None = None
-    flows: Flows = Flows()  # noqa: RUF009 - immutable
+    flows: Flows = Flows()
     runs: RunsReading | None = None
     troubles: tuple[str, ...] = ()

@@ -1,29 +1,38 @@
-"""A snapshot as text that a person reads and `grep` finds its way in."""
+"""A snapshot as text, for a person and for `grep`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import tzinfo
 
-from trainvitals.postmortem.quantities import write_bytes, write_clock, write_time
+from trainvitals.foreign_text import clean_text
 from trainvitals.record.snapshot import Holder, Kernel, Snapshot
 from trainvitals.sources.accelerators.reading import AcceleratorReading
 from trainvitals.sources.containers.reading import ContainerReading, Death
-from trainvitals.sources.filesystem import Filesystem
-from trainvitals.sources.memory import MemoryReading
-from trainvitals.sources.processes import Process
+from trainvitals.sources.host.filesystem import Filesystem
+from trainvitals.sources.host.memory import MemoryReading
+from trainvitals.sources.host.processes import Process
+from trainvitals.units import (
+    UNKNOWN,
+    format_bytes,
+    format_bytes_of,
+    format_clock,
+    format_duration,
+    format_limited,
+    format_percent,
+    format_time,
+)
 
-_UNKNOWN = "-"
 _LONGEST_LINE = 400
 _MANY = 64
 
 
 def write_text(snapshot: Snapshot, zone: tzinfo | None = None) -> str:
-    """Write a snapshot; an empty line ends it.
+    """Return a snapshot as text that ends with an empty line.
 
     Args:
-        snapshot: What was seen.
-        zone: The time zone of its times; the machine's when None.
+        snapshot: The snapshot.
+        zone: The time zone; None for the machine's.
     """
     sections = (
         _write_head(snapshot, zone),
@@ -36,20 +45,20 @@ def write_text(snapshot: Snapshot, zone: tzinfo | None = None) -> str:
         _write_engine(snapshot),
         [f"not read   {trouble}" for trouble in snapshot.troubles],
     )
-    lines = [_make_harmless(line) for section in sections for line in section]
+    lines = [clean_text(line, most=_LONGEST_LINE) for section in sections for line in section]
     return "\n".join(lines) + "\n\n"
 
 
 def write_end(now: float, written: int, zone: tzinfo | None = None) -> str:
-    """Write the last line of a recording that ended as it was told to."""
-    return f"=== {write_time(now, zone)} | the recording ends, snapshots: {written} ===\n"
+    """Return the last line of a recording that ended normally."""
+    return f"=== {format_time(now, zone)} | the recording ends, snapshots: {written} ===\n"
 
 
 def _write_head(snapshot: Snapshot, zone: tzinfo | None) -> Iterable[str]:
     head = (
-        f"=== {write_time(snapshot.time, zone)} | {snapshot.hostname} | snapshot {snapshot.number}"
+        f"=== {format_time(snapshot.time, zone)} | {snapshot.hostname} | snapshot {snapshot.number}"
     )
-    yield f"{head} | {snapshot.seconds:.2f} s ==="
+    yield f"{head} | {format_duration(snapshot.seconds)} ==="
     if snapshot.skipped:
         yield f"skipped    {snapshot.skipped} snapshots, because one took longer than the interval"
     if snapshot.unwritten:
@@ -59,29 +68,37 @@ def _write_head(snapshot: Snapshot, zone: tzinfo | None) -> Iterable[str]:
 def _write_memory(snapshot: Snapshot) -> Iterable[str]:
     if snapshot.memory is not None:
         yield f"memory     {_describe_memory(snapshot.memory)}"
-        swap = snapshot.memory
-        size = write_bytes(swap.swap_total_bytes)
-        used = _share(swap.swap_used_bytes, swap.swap_total_bytes)
-        yield f"swap       {used} of {size} used" if swap.swap_total_bytes else "swap       none"
+        yield f"swap       {_describe_swap(snapshot.memory)}"
     if snapshot.cpu is not None:
         cpu = snapshot.cpu
-        busy = "?" if cpu.utilization_percent is None else f"{cpu.utilization_percent:.0f} %"
-        waits = "?" if cpu.io_wait_ratio is None else f"{100 * cpu.io_wait_ratio:.0f} %"
+        busy = format_percent(
+            None if cpu.utilization_percent is None else cpu.utilization_percent / 100
+        )
+        waits = format_percent(cpu.io_wait_ratio)
         load = f"load {cpu.load1:.2f} {cpu.load5:.2f} {cpu.load15:.2f}"
         yield f"cpu        {busy} busy, {waits} waiting for I/O, {load}, {cpu.logical} cores"
 
 
 def _describe_memory(memory: MemoryReading) -> str:
-    used, total = write_bytes(memory.used_bytes), write_bytes(memory.total_bytes)
+    used, total = format_bytes(memory.used_bytes), format_bytes(memory.total_bytes)
     percent = _share(memory.used_bytes, memory.total_bytes)
-    rest = f"{write_bytes(memory.available_bytes)} available, {write_bytes(memory.shared_bytes)} shared"
+    rest = f"{format_bytes(memory.available_bytes)} available, {format_bytes(memory.shared_bytes)} shared"
     return f"{used} of {total} used ({percent}), {rest}"
+
+
+def _describe_swap(memory: MemoryReading) -> str:
+    size = memory.swap_total_bytes
+    if size == 0:
+        return "none"
+    return f"{_share(memory.swap_used_bytes, size)} of {format_bytes(size)} used"
 
 
 def _write_processes(snapshot: Snapshot) -> Iterable[str]:
     if snapshot.processes is None:
         return
-    yield f"processes  {snapshot.processes.count}"
+    count = snapshot.processes.count
+    hidden = f"{UNKNOWN} (/proc hides those of other users)"
+    yield f"processes  {hidden if count is None else count}"
     head = ("", "PID", "USER", "CPU%", "RSS", "NAME")
     rows: list[tuple[str, ...]] = [head]
     for title, processes in (
@@ -93,9 +110,9 @@ def _write_processes(snapshot: Snapshot) -> Iterable[str]:
 
 
 def _describe_process(title: str, process: Process) -> tuple[str, ...]:
-    cpu = _UNKNOWN if process.cpu_percent is None else f"{process.cpu_percent:.1f}"
-    size = write_bytes(process.resident_bytes)
-    return (title, str(process.pid), process.user or _UNKNOWN, cpu, size, process.name)
+    cpu = UNKNOWN if process.cpu_percent is None else f"{process.cpu_percent:.1f}"
+    size = format_bytes(process.resident_bytes)
+    return (title, str(process.pid), process.user or UNKNOWN, cpu, size, process.name)
 
 
 def _write_accelerators(snapshot: Snapshot) -> Iterable[str]:
@@ -118,34 +135,22 @@ def _write_accelerators(snapshot: Snapshot) -> Iterable[str]:
 
 def _describe_device(device: AcceleratorReading) -> tuple[str, ...]:
     identity, values = device.identity, device.measurements
-    utilization = memory = temperature = power = _UNKNOWN
-    if values is not None:
-        if values.utilization_ratio is not None:
-            utilization = f"{100 * values.utilization_ratio:.0f}%"
-        if values.memory_used_bytes is not None and values.memory_total_bytes is not None:
-            total = write_bytes(values.memory_total_bytes)
-            memory = f"{write_bytes(values.memory_used_bytes)} of {total}"
-        if values.temperature_core_celsius is not None:
-            temperature = f"{values.temperature_core_celsius:.0f} C"
-        if values.power_watts is not None:
-            power = f"{values.power_watts:.0f} W"
     name = f"{identity.kind} {identity.index}"
-    return (
-        name,
-        device.state,
-        utilization,
-        memory,
-        temperature,
-        power,
-        identity.model,
-        identity.uuid,
-    )
+    figures = (UNKNOWN,) * 4
+    if values is not None:
+        figures = (
+            format_percent(values.utilization_ratio),
+            format_bytes_of(values.memory_used_bytes, values.memory_total_bytes),
+            format_limited(values.temperature_core_celsius, None, "°C"),
+            format_limited(values.power_watts, None, "W"),
+        )
+    return (name, device.state, *figures, identity.model, identity.uuid)
 
 
 def _describe_holder(holder: Holder) -> str:
     where = "" if holder.container is None else f", container {holder.container}"
     return (
-        f"{write_bytes(holder.used_bytes)} held by {holder.name or '?'} (pid {holder.pid}{where})"
+        f"{format_bytes(holder.used_bytes)} held by {holder.name or '?'} (pid {holder.pid}{where})"
     )
 
 
@@ -182,34 +187,34 @@ def _write_containers(snapshot: Snapshot, zone: tzinfo | None) -> Iterable[str]:
 
 
 def _describe_container(one: ContainerReading, share: float | None) -> tuple[str, ...]:
-    memory = limit = _UNKNOWN
+    memory = limit = UNKNOWN
     if one.usage is not None:
-        # What counts before the kernel kills, not what it could drop.
+        # The working set, without the page cache that the kernel can drop before it kills.
         used = one.usage.memory_working_set_bytes
-        memory = _UNKNOWN if used is None else write_bytes(used)
+        memory = format_bytes(used)
         most = one.usage.memory_limit_bytes
         if most is not None:
-            limit = f"{write_bytes(most)}" if most else "none"
+            limit = format_bytes(most) if most else "none"
         if used is not None and most:
             memory += f" ({_share(used, most)})"
     return (
         one.name,
-        one.status or _UNKNOWN,
-        one.health or _UNKNOWN,
-        _UNKNOWN if share is None else f"{share:.1f}",
+        one.status or UNKNOWN,
+        one.health or UNKNOWN,
+        UNKNOWN if share is None else f"{share:.1f}",
         memory,
         limit,
-        _UNKNOWN if one.restarts is None else str(one.restarts),
+        UNKNOWN if one.restarts is None else str(one.restarts),
         str(sum(one.deaths.values())),
         str(max(one.oom_kills.values(), default=0)),
-        _UNKNOWN if one.last_death is None else one.last_death.reason,
+        UNKNOWN if one.last_death is None else one.last_death.reason,
         one.id[:12],
     )
 
 
 def _describe_death(death: Death, now: float, zone: tzinfo | None) -> str:
     code = "?" if death.exit_code is None else str(death.exit_code)
-    when = write_clock(death.time, now, zone)
+    when = format_clock(death.time, now, zone)
     words = f"died at {when} with exit code {code}: {death.reason} ({death.confidence} confidence)"
     return f"{words}. {death.summary}" if death.summary else words
 
@@ -228,15 +233,15 @@ def _describe_filesystem(one: Filesystem) -> tuple[str, ...]:
     space = one.space
     if space is None:
         trouble = one.trouble or "not permitted"
-        return (one.mountpoint, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN, trouble, one.device)
-    inodes = _UNKNOWN
+        return (one.mountpoint, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, trouble, one.device)
+    inodes = UNKNOWN
     if space.files and space.files_free is not None:
         inodes = _share(space.files - space.files_free, space.files)
     return (
         one.mountpoint,
         _share(space.size_bytes - space.avail_bytes, space.size_bytes),
-        write_bytes(space.avail_bytes),
-        write_bytes(space.size_bytes),
+        format_bytes(space.avail_bytes),
+        format_bytes(space.size_bytes),
         inodes,
         "read-only" if space.readonly else "",
         one.device,
@@ -253,13 +258,13 @@ def _write_kernel(snapshot: Snapshot, zone: tzinfo | None) -> Iterable[str]:
 
 def _list_kernel(kernel: Kernel, now: float, zone: tzinfo | None) -> Iterable[str]:
     for kill in kernel.oom_kills[-_MANY:]:
-        held = "" if kill.anon_rss_bytes is None else f", held {write_bytes(kill.anon_rss_bytes)}"
-        when = write_clock(kill.time, now, zone)
+        held = "" if kill.anon_rss_bytes is None else f", held {format_bytes(kill.anon_rss_bytes)}"
+        when = format_clock(kill.time, now, zone)
         yield f"{when} killed {kill.task} (pid {kill.pid}{held}): {kill.constraint} {kill.task_memcg}"
     for xid in kernel.xids[-_MANY:]:
-        yield f"{write_clock(xid.time, now, zone)} Xid {xid.code} of {xid.bus_id} {xid.text}"
+        yield f"{format_clock(xid.time, now, zone)} Xid {xid.code} of {xid.bus_id} {xid.text}"
     for line in kernel.lines[-_MANY:]:
-        yield f"{write_clock(line.time, now, zone)} {line.text}"
+        yield f"{format_clock(line.time, now, zone)} {line.text}"
     if kernel.lost:
         yield f"{kernel.lost} lines of the kernel log were overwritten before they were read"
 
@@ -271,24 +276,18 @@ def _write_engine(snapshot: Snapshot) -> Iterable[str]:
             yield f"  {line}"
 
 
-def _share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f}%" if whole else "0%"
+def _share(part: float | None, whole: float | None) -> str:
+    if part is None or whole is None:
+        return UNKNOWN
+    return format_percent(part / whole if whole else 0.0)
 
 
 def _tabulate(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    """Write rows in columns, each as wide as its widest; the last one as it is."""
+    """Yield rows in aligned columns; the last column is not padded."""
     if len(rows) < 2:  # noqa: PLR2004 - a head alone
         return
-    plain = [tuple(_make_harmless(cell) for cell in row) for row in rows]
+    plain = [tuple(clean_text(cell, most=_LONGEST_LINE) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*plain, strict=True)]
     for row in plain:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
         yield f"  {'  '.join(cells)}".rstrip()
-
-
-def _make_harmless(line: str) -> str:
-    """Take out what would begin another line, move the cursor or colour, and cut what is long."""
-    plain = line
-    if not line.isprintable():
-        plain = "".join(letter if letter.isprintable() else "?" for letter in line)
-    return plain if len(plain) <= _LONGEST_LINE else f"{plain[:_LONGEST_LINE]}..."

@@ -1,4 +1,4 @@
-"""Looking at the machine with the readings that the exporter has too."""
+"""Take snapshots of the machine with the exporter's collectors."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trainvitals.collectors import COLLECTORS
 from trainvitals.errors import SourceError
-from trainvitals.machine import Machine, MachineOptions
-from trainvitals.record.enginelog import EngineLog, Parse
-from trainvitals.record.flows import FlowMeter
-from trainvitals.record.snapshot import Holder, Kernel, Snapshot
-from trainvitals.scrape import Snapshot as Scraped
+from trainvitals.metrics.collectors import COLLECTORS
+from trainvitals.metrics.machine import Machine, MachineOptions
+from trainvitals.metrics.runner import Snapshot as Scraped
+from trainvitals.record.snapshot import Flows, Holder, Kernel, Snapshot
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
-from trainvitals.sources.containers.cgroups import find_container
+from trainvitals.sources.containers.cgrouppaths import find_container
 from trainvitals.sources.containers.reading import ContainerReading, ContainersReading
-from trainvitals.sources.cpu import CpuReading
-from trainvitals.sources.disk import DiskReading
 from trainvitals.sources.files import Roots
-from trainvitals.sources.filesystem import FilesystemReading
-from trainvitals.sources.kernel_log import KernelLog
-from trainvitals.sources.memory import MemoryReading
-from trainvitals.sources.network import NetworkReading
-from trainvitals.sources.processes import ProcessesReading, ProcessesSource, read_process_name
-from trainvitals.sources.training.reading import RunsReading
+from trainvitals.sources.host.cpu import CpuReading
+from trainvitals.sources.host.disk import DiskReading
+from trainvitals.sources.host.engine_log import EngineLog, parse_engine_log
+from trainvitals.sources.host.filesystem import FilesystemReading
+from trainvitals.sources.host.kernel_log import KernelLog
+from trainvitals.sources.host.memory import MemoryReading
+from trainvitals.sources.host.network import NetworkReading
+from trainvitals.sources.host.processes import ProcessesReading, ProcessesSource, read_process_name
+from trainvitals.sources.runs.reading import RunsReading
 
-# What is looked at; the exporter's other collectors rest.
+# The collectors that a recording needs; the others are turned off.
 WANTED = (
     "cpu",
     "memory",
@@ -46,7 +45,7 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """What a container had used at a time, and its share of a core until then."""
+    """The CPU time of a container at a time, and its usage until then."""
 
     time: float
     cpu_seconds: float
@@ -54,20 +53,19 @@ class _Spent:
 
 
 def leave_out_the_rest() -> tuple[str, ...]:
-    """Give the names of the collectors that a recording does not need."""
+    """Return the names of the collectors that a recording does not need."""
     return tuple(entry.name for entry in COLLECTORS if entry.name not in WANTED)
 
 
 class Watcher:
-    """Looks at the machine, again and again.
+    """Takes snapshots of the machine.
 
     Args:
-        options: What to look at, and where; the collectors that are not needed are turned off.
-        patience_seconds: How long one look waits for what does not answer.
-        engine_log: The engine's log; None where there is none.
-        parse: Finds the telling lines of the engine's log.
+        options: The options of the collectors; those that are not needed are turned off.
+        patience_seconds: The timeout of one snapshot's readings.
+        engine_log: The engine's log; None if there is none.
         kernel_log: The kernel's log.
-        clock: The time of day, in seconds since 1970.
+        clock: Unix seconds.
     """
 
     def __init__(
@@ -76,7 +74,6 @@ class Watcher:
         *,
         patience_seconds: float = 10.0,
         engine_log: EngineLog | None = None,
-        parse: Parse = lambda _: (),
         kernel_log: KernelLog | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -85,7 +82,6 @@ class Watcher:
         self._processes = ProcessesSource(roots=options.roots)
         self._kernel_log = kernel_log or KernelLog(options.roots.rootfs / "dev/kmsg")
         self._engine_log = engine_log
-        self._parse = parse
         self._patience_seconds = patience_seconds
         self._clock = clock
         self._hostname = socket.gethostname()
@@ -95,23 +91,23 @@ class Watcher:
         self._deaths: dict[str, float] = {}
 
     def prepare(self) -> None:
-        """Look once for what only two looks together tell, such as the use of the CPU."""
-        self.look(0)
+        """Take the first readings of values that need two, such as CPU usage."""
+        self.take_snapshot(0)
         self._deaths = {}
 
-    def look(self, number: int, *, skipped: int = 0, unwritten: int = 0) -> Snapshot:
-        """Look at the machine.
+    def take_snapshot(self, number: int, *, skipped: int = 0, unwritten: int = 0) -> Snapshot:
+        """Take a snapshot.
 
         Args:
-            number: The snapshot's place in the recording.
-            skipped: How many beats were missed before it.
-            unwritten: How many snapshots before it were not written.
+            number: The snapshot's number.
+            skipped: The number of snapshots skipped before it.
+            unwritten: The number of snapshots before it that were not written.
         """
         began = time.monotonic()
         now = self._clock()
         troubles: list[str] = []
-        # Before the host's count, so that no line is taken for one of before the recording whose
-        # kill is counted.
+        # Read before the host's counter, so that each kill that is counted has its line in this
+        # snapshot or the next.
         kernel = self._read_kernel_log(troubles)
         scraped = self.machine.runner.snapshot(seconds=self._patience_seconds)
         troubles += [
@@ -147,7 +143,7 @@ class Watcher:
         )
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release the collectors and the logs."""
         self.machine.close()
         self._processes.close()
         self._kernel_log.close()
@@ -173,7 +169,7 @@ class Watcher:
         data = None if self._engine_log is None else self._engine_log.read()
         if data is None:
             return None
-        lines = [line for _, line in self._parse(data.decode(errors="replace"))]
+        lines = [line.text for line in parse_engine_log(data.decode(errors="replace"))]
         more = len(lines) - _MOST_ENGINE_ERRORS
         left_out = (f"({more} lines before these)",) if more > 0 else ()
         return (*left_out, *lines[-_MOST_ENGINE_ERRORS:])
@@ -207,12 +203,54 @@ class Watcher:
             return None
         time_, seconds = one.usage.time, one.usage.cpu_seconds
         before = self._spent.get(one.id)
-        if before is None or seconds < before.cpu_seconds:  # new, or started again
+        # The container is new or was restarted: there is no difference yet.
+        if before is None or seconds < before.cpu_seconds:
             return _Spent(time_, seconds)
-        if time_ <= before.time:  # not sampled since
+        if time_ <= before.time:  # No newer sample: keep the last rate.
             return before
         percent = 100 * (seconds - before.cpu_seconds) / (time_ - before.time)
         return _Spent(time_, seconds, percent)
+
+
+class FlowMeter:
+    """Computes rates from successive values of counters.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._time: float | None = None
+        self._counts: tuple[int | None, ...] = (None,) * 4
+
+    def measure(self, disk: DiskReading | None, network: NetworkReading | None) -> Flows:
+        """Return the rates since the previous call.
+
+        Args:
+            disk: The counters of disks; None if they could not be read.
+            network: The counters of interfaces; None if they could not be read.
+        """
+        now = self._clock()
+        counts = (
+            None if disk is None else disk.read_bytes,
+            None if disk is None else disk.written_bytes,
+            None if network is None else network.receive_bytes,
+            None if network is None else network.transmit_bytes,
+        )
+        seconds = 0.0 if self._time is None else now - self._time
+        rates = [
+            _compare(before, after, seconds)
+            for before, after in zip(self._counts, counts, strict=True)
+        ]
+        self._time, self._counts = now, counts
+        return Flows(*rates)
+
+
+def _compare(before: int | None, after: int | None, seconds: float) -> float | None:
+    if before is None or after is None or seconds <= 0 or after < before:
+        return None
+    return (after - before) / seconds
 
 
 def _pick(scraped: Scraped, kind: type[Reading]) -> Reading | None:

@@ -1,9 +1,9 @@
-"""What Prometheus keeps of a period: whole hours, moments and the changes between them.
+"""Queries of Prometheus about a period: hours, steps, and changes of values.
 
-No question asks for more than an hour of samples at a time, so that a week of many machines stays
-below Prometheus' limit of 50 million samples for one question. Ranges are a millisecond short: a
-sample that lies on the border between two hours then counts once, for versions before 3 as well,
-which take both ends of a range.
+No query covers more than an hour of samples at a time, so that a week of many machines stays below
+Prometheus' limit of 50 million samples for one query. Ranges are a millisecond short: a sample on
+the border between two hours then counts once, in versions before 3 as well, which include both ends
+of a range.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from trainvitals.foreign_numbers import read_time
 from trainvitals.report.figures import Gap
 from trainvitals.report.period import Period
-from trainvitals.report.promapi import Prometheus, RefusedError, Series
+from trainvitals.sources.prometheus import Prometheus, QueryError, Series
+from trainvitals.verdicts.thresholds import Thresholds, read_thresholds
 
 HOUR = 3600
 MINUTE = 60
 _STEP_SECONDS = {"daily": MINUTE, "weekly": 5 * MINUTE}
 _MOST_SERIES = 20_000
-# For one question: with a thousand accelerators it then takes half a minute.
+# In one query: with a thousand accelerators it then takes half a minute.
 _MOST_STEPS_AT_ONCE = 720
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What the report is limited to.
+    """Filters of a report.
 
     Attributes:
-        instances: Machines; empty for all.
-        runs: Runs; empty for all.
+        instances: The machines; empty for all.
+        runs: The runs; empty for all.
     """
 
     instances: tuple[str, ...] = ()
@@ -40,37 +42,39 @@ class Filters:
 
 @dataclass(slots=True)
 class Archive:
-    """Prometheus, asked about one period.
+    """A Prometheus server, queried about one period.
 
-    In a question `@host` stands for the matchers of machines, `@run` for those of machines and
-    runs; `[@hour]` is the range of the hour that ends at a moment, `[@hour:@step]` the moments in
-    it, and `@step` how far they are apart.
+    In a query, `@host` stands for the matchers of machines and `@run` for those of machines and
+    runs; `[@hour]` is the range of one hour, `[@hour:@step]` the subquery of the steps in it, and
+    `@step` the distance between two steps.
 
     Attributes:
-        prometheus: Whom to ask.
-        period: About what.
-        filters: What it is limited to.
-        gaps: What could not be asked.
+        prometheus: The server.
+        period: The period.
+        filters: The machines and runs that queries are limited to.
+        gaps: The queries that were refused; methods append to it and return no series.
+        thresholds: The thresholds that the alerts compare with.
     """
 
     prometheus: Prometheus
     period: Period
     filters: Filters = Filters()
     gaps: list[Gap] = field(default_factory=list)
+    thresholds: Thresholds = field(default_factory=read_thresholds)
 
     @property
     def step_seconds(self) -> int:
-        """How far the moments are apart at which states are looked at."""
+        """The distance between two steps: a minute of a day, five minutes of a week."""
         return _STEP_SECONDS[self.period.kind]
 
     def ask_hours(self, what: str, query: str) -> tuple[Series, ...]:
-        """Ask for a value of each hour; a point stands at the end of its hour.
+        """Return a value of each hour, at the end of the hour.
 
-        Where the period ends within an hour, the last point is of that part of one.
+        If the period ends within an hour, the last point covers that part of it.
 
         Args:
-            what: What is asked for, in words, for where it cannot be told.
-            query: The question, with `[@hour]`.
+            what: A description of the figure, for `gaps`.
+            query: The query, with `[@hour]`.
         """
         begin, end = self.period.begin, self.period.end
         whole, rest = divmod(end - begin, HOUR)
@@ -86,7 +90,7 @@ class Archive:
         return _join(series) if len(self.gaps) == gaps else ()
 
     def ask_moments(self, what: str, query: str) -> tuple[Series, ...]:
-        """Ask for a value of each step."""
+        """Return the value at each step."""
         step, gaps, series = self.step_seconds, len(self.gaps), list[Series]()
         moments = range(self.period.begin + step, self.period.end + 1, step)
         for first in range(0, len(moments), _MOST_STEPS_AT_ONCE):
@@ -95,13 +99,13 @@ class Archive:
         return _join(series) if len(self.gaps) == gaps else ()
 
     def ask_changes(self, what: str, metric: str) -> tuple[Series, ...]:
-        """Ask for the values at the beginning and those that were new in a minute.
+        """Return the value at the begin and each value that differs from that a minute before.
 
-        That is little to tell of what changes seldom.
+        The answer is small for values that seldom change.
 
         Args:
-            what: What is asked for, in words.
-            metric: An expression with `%s` where ` offset 1m` may stand.
+            what: A description of the figure, for `gaps`.
+            metric: An expression with `%s` in the place of an offset.
         """
         now, before = metric.replace("%s", ""), metric.replace("%s", " offset 1m")
         query = f"({now} != {before}) or ({now} unless {before})"
@@ -109,16 +113,16 @@ class Archive:
         return _join((*first, *self.ask_minutes(what, query)))
 
     def ask_minutes(self, what: str, query: str) -> tuple[Series, ...]:
-        """Ask for each minute but the first moment."""
+        """Return the value at each minute after the begin."""
         begin, end = self.period.begin + MINUTE, self.period.end
         return self._ask(what, self._fill(query, MINUTE), begin, end, MINUTE)
 
     def ask_end(self, what: str, query: str) -> tuple[Series, ...]:
-        """Ask for the end of the period."""
+        """Return the value at the end of the period."""
         return self.ask_at(what, query, self.period.end)
 
     def ask_at(self, what: str, query: str, moment: float) -> tuple[Series, ...]:
-        """Ask for one moment."""
+        """Return the value at one time."""
         return self._ask(what, self._fill(query, HOUR), moment, moment, HOUR)
 
     def _ask(
@@ -126,17 +130,19 @@ class Archive:
     ) -> tuple[Series, ...]:
         try:
             if begin == end:
-                found = self.prometheus.ask(query, begin)
+                found = self.prometheus.query(query, begin)
             else:
-                found = self.prometheus.ask_over(query, begin, end, step)
-        except RefusedError as error:
-            self.gaps.append(Gap(what, f"Prometheus refused the question: {error}"))
+                found = self.prometheus.query_range(query, begin, end, step)
+        except QueryError as error:
+            self.gaps.append(Gap(what, f"Prometheus refused the query: {error}"))
             return ()
         if len(found) > _MOST_SERIES:
-            why = f"{len(found)} series are more than a report can tell; choose with --instance"
+            why = (
+                f"{len(found)} series are too many for one report; select machines with --instance"
+            )
             self.gaps.append(Gap(what, why))
             return ()
-        return found
+        return tuple(_drop_unknown(found))
 
     def _fill(self, query: str, seconds: int) -> str:
         host = f'instance=~"{_list(self.filters.instances)}"' if self.filters.instances else ""
@@ -153,30 +159,27 @@ class Archive:
 
 
 def write_rise(counter: str) -> str:
-    """Write a query for what a counter gained in each step; after a reset what it has since.
+    """Return a query for the increase of a counter in each step; after a reset, its value since.
 
-    Steps that lie end to end lose nothing between them, as the increase of ranges does.
+    Unlike `increase`, adjacent steps lose nothing between them.
     """
     before = f"{counter} offset @step"
-    # What is added takes the name away: both sides must be without one, or with.
+    # Arithmetic drops the metric name; `or` joins series only if both sides have it, or neither.
     return f"(({counter} - {before}) >= 0 or 0 + ({counter} < {before}))"
 
 
 def count_seconds(series: Iterable[Series]) -> float:
-    """Add all finite values."""
-    return math.fsum(value for each in series for _, value in each.points if math.isfinite(value))
+    """Return the sum of all values."""
+    return math.fsum(value for each in series for _, value in each.points)
 
 
 def find_extreme(series: Series, *, is_highest: bool) -> tuple[float, float] | None:
-    """Give the moment and value of the highest or lowest; None where none is finite."""
-    finite = [point for point in series.points if math.isfinite(point[1])]
-    if not finite:
-        return None
-    return (max if is_highest else min)(finite, key=lambda point: point[1])
+    """Return time and value of the highest or lowest sample; None if there is none."""
+    return (max if is_highest else min)(series.points, key=lambda point: point[1], default=None)
 
 
 def list_changes(series: Series) -> Iterator[tuple[float, float]]:
-    """Give each new value once, with the moment at which it was first seen."""
+    """Yield each distinct value once, with the time at which it was first seen."""
     seen: set[float] = set()
     for moment, value in series.points:
         if value not in seen:
@@ -184,8 +187,21 @@ def list_changes(series: Series) -> Iterator[tuple[float, float]]:
             yield moment, value
 
 
+def list_times(series: Series) -> list[float]:
+    """Return the distinct values of a series that are Unix times."""
+    return [time for _, value in list_changes(series) if (time := read_time(value)) is not None]
+
+
+def _drop_unknown(series: Iterable[Series]) -> Iterator[Series]:
+    """Yield series without the points that are NaN or infinite: nothing is known of that time."""
+    for each in series:
+        points = tuple(point for point in each.points if math.isfinite(point[1]))
+        if points:
+            yield Series(each.labels, points)
+
+
 def _join(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Put the points of the same labels into one series."""
+    """Join series of the same labels."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     for each in series:
         found.setdefault(tuple(sorted(each.labels.items())), []).extend(each.points)
@@ -193,6 +209,6 @@ def _join(series: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def _list(names: Iterable[str]) -> str:
-    """Write names as a pattern, in a string of PromQL."""
+    """Return names as a regular expression within a string of PromQL."""
     pattern = "|".join(re.escape(name) for name in names)
     return pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

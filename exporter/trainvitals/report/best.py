@@ -1,4 +1,4 @@
-"""The best values of the metrics that runs told in a period."""
+"""The best values of the metrics that runs reported in a period."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from trainvitals.errors import ConfigurationError
 from trainvitals.report.archive import Archive, find_extreme
-from trainvitals.report.promapi import Series
 from trainvitals.report.training import Best
+from trainvitals.sources.prometheus import Series
 
-# Metrics of which less is better, by a word of their name.
+# A metric with one of these words in its name is better if it is lower.
 _LOWER_IS_BETTER = frozenset(
     {
         *("loss", "losses", "nll", "bce", "error", "err", "mae", "mse", "rmse", "brier", "ece"),
@@ -24,7 +24,7 @@ _LOWER_IS_BETTER = frozenset(
 _WORDS = re.compile(r"[a-z]+[0-9]*|[0-9]+")
 _TRAINING = frozenset({"train", "training"})
 _MOST_METRICS = 200
-# What has a metric of its own on the page.
+# Values that the exporter reports as metrics, with the name and the split that they stand for.
 _OWN: Mapping[str, tuple[str, str]] = {
     "validation_accuracy": ("accuracy", "validation"),
     "validation_loss": ("loss", "validation"),
@@ -34,10 +34,10 @@ _OWN: Mapping[str, tuple[str, str]] = {
 
 
 def read_targets(texts: Sequence[str]) -> dict[str, float]:
-    """Read `--target`, as `iou=0.75`.
+    """Return the values of `--target`, such as `iou=0.75`, by name.
 
     Raises:
-        ConfigurationError: One is not of the form NAME=NUMBER.
+        ConfigurationError: A target is not of the form NAME=NUMBER.
     """
     targets = {}
     for text in texts:
@@ -53,18 +53,18 @@ def read_targets(texts: Sequence[str]) -> dict[str, float]:
 
 
 def is_lower_better(name: str) -> bool:
-    """Whether of a metric of this name the lowest value is the best."""
+    """Return whether lower values of this metric are better."""
     return not _LOWER_IS_BETTER.isdisjoint(_WORDS.findall(name.lower()))
 
 
 def has_word(name: str, word: str) -> bool:
-    """Whether a metric is one of a kind: `val_iou`, `IoU/mean` and `mIoU` are all `iou`."""
+    """Return whether a metric's name has a word: `val_iou`, `IoU/mean` and `mIoU` all have `iou`."""
     words = _WORDS.findall(name.lower())
     return any(each in {word, f"m{word}"} for each in words)
 
 
 def find_best(archive: Archive, targets: Mapping[str, float]) -> tuple[Best, ...]:
-    """Ask for the best value of each metric of each run; those that were validated come first."""
+    """Return the best value of each metric of each run, with targets and validation first."""
     by = "instance, run, name, split"
     found: dict[tuple[str, str, str, str], Best] = {}
     for operation in ("max", "min"):
@@ -87,15 +87,14 @@ def _keep(
     if is_lower != (operation == "min") or highest is None:
         return
     run, instance = one.labels.get("run", ""), one.labels.get("instance", "")
-    finite = tuple(point for point in one.points if math.isfinite(point[1]))
     found.setdefault(
         (run, instance, name, split),
-        Best(name, split, run, instance, highest[1], is_lower, by_hour=finite),
+        Best(name, split, run, instance, highest[1], is_lower, by_hour=one.points),
     )
 
 
 def _aim(best: Best, targets: Mapping[str, float]) -> Best:
-    """Add what somebody wants it to be; of names, an equal one goes before a like one."""
+    """Return it with its target, if there is one; an equal name has precedence over one with the word."""
     wanted = targets.get(best.name)
     if wanted is None:
         wanted = next((value for name, value in targets.items() if has_word(best.name, name)), None)

@@ -1,190 +1,319 @@
-"""Pictures of a report as SVG.
+"""Charts of a report as SVG: by matplotlib if it is installed, else a sparkline for each series.
 
-Colours are classes of the page around them, which has one set for light and one for dark.
+Colours are CSS variables of the page, which has a light and a dark set; matplotlib draws with
+placeholders that are replaced afterwards. Titles of bars and points are shown as tooltips.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
-from trainvitals.report.amounts import (
-    make_harmless,
-    write_energy,
-    write_hours,
-    write_ratio,
-    write_value,
-)
 from trainvitals.report.best import has_word
-from trainvitals.report.blocks import Chart
-from trainvitals.report.canvas import (
-    DEPTH,
-    LEFT,
-    LINES,
-    ROOM,
-    TOP,
-    Scale,
-    connect,
-    dot_spots,
-    find_values,
-    frame,
-    gather,
-    list_slots,
-    mark_axis,
-    name_slot,
-    place_slot,
-    rise,
-    round_up,
-)
-from trainvitals.report.figures import Report
-from trainvitals.report.points import Points
-from trainvitals.report.waste import CAUSES
+from trainvitals.report.figures import CAUSES, Report
+from trainvitals.report.wording import FIGURES, Chart, clean_name, name_metric, read_clock
+from trainvitals.sources.prometheus import Points
+from trainvitals.units import format_energy, format_hours, format_percent, format_value
+from trainvitals.views.sparkline import sparkline_svg
 
-_GAP = 0.15
+if TYPE_CHECKING:  # an optional package
+    from matplotlib.axes import Axes
+
 _FIRST_METRICS = ("loss", "iou", "dice", "accuracy")
-_MOST_PICTURES, _MOST_RUNS = 6, 6
+_MOST_PICTURES, _MOST_RUNS, _MOST_LABELS = 6, 6, 8
+# The colours of causes that differ the most.
+_RUN_COLORS = (1, 3, 6, 5, 7, 9)
+_INK, _LINE = "#0102f0", "#0102f1"
+_GIB = float(1 << 30)
+_WIDTH_INCHES, _HEIGHT_INCHES = 4.4, 2.1
+_DOT_POINTS = 4
+
+_Join = Callable[[Sequence[float]], float]
 
 
-def _write_celsius(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.0f} °C"
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A line, or one part of each bar.
+
+    Attributes:
+        name: The name in the legend; empty if it is the only course.
+        color: The number of its colour, from 1.
+        values: A value in base units for each slot; None for a gap.
+    """
+
+    name: str
+    color: int
+    values: tuple[float | None, ...]
 
 
-_HOURS = Scale(3600.0, "hours", write_hours)
-_KILOWATT_HOURS = Scale(3.6e6, "kWh", write_energy)
-_PERCENT = Scale(0.01, "%", write_ratio)
-_CELSIUS = Scale(1.0, "°C", _write_celsius)
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart.
+
+    Attributes:
+        title: Its heading.
+        slots: The label on the time axis and the full name of each hour or day.
+        courses: The lines, or the parts of bars.
+        unit: The unit of the value axis, in base units.
+        write: Formats a value.
+        is_stacked: Whether courses are the parts of bars.
+        has_zero: Whether the value axis begins at 0.
+        top: The top of the value axis in base units; None for automatic.
+        target: A value that is drawn as a dashed line, in base units; None for none.
+    """
+
+    title: str
+    slots: tuple[tuple[str, str], ...]
+    courses: tuple[Course, ...]
+    unit: float
+    write: Callable[[float | None], str]
+    is_stacked: bool = False
+    has_zero: bool = True
+    top: float | None = None
+    target: float | None = None
 
 
-def draw(chart: Chart, report: Report) -> str:
-    """Draw one picture; empty where there is nothing to be drawn."""
-    found = report.accelerators
+def list_pictures(charts: Sequence[Chart], report: Report) -> list[Picture]:
+    """Return the charts of a section that have a value to show."""
+    found = [picture for chart in charts for picture in _choose(chart, report)]
+    return [
+        picture
+        for picture in found
+        if any(value for course in picture.courses for value in course.values)
+    ]
+
+
+def _choose(chart: Chart, report: Report) -> list[Picture]:
+    slots = _list_slots(report)
+    shown, found = tuple(slots.values()), report.accelerators
+    each = "hour" if report.kind == "daily" else "day"
+
+    def lay(points: Points, join: _Join) -> tuple[float | None, ...]:
+        return _lay_out(report, points, list(slots), join)
+
     if chart == "uses":
-        parts = {use.cause: use.by_hour for use in found.uses}
-        return _draw_bars(
-            report,
-            f"Accelerator time in each {name_slot(report)} by what it went to",
-            parts,
-            _HOURS,
+        numbers = {cause: number for number, cause in enumerate(CAUSES, 1)}
+        parts = tuple(
+            Course(CAUSES[use.cause], numbers[use.cause], lay(use.by_hour, math.fsum))
+            for use in found.uses
+            if use.cause in CAUSES
         )
-    if chart == "busy":
-        return _draw_means(report, "Busy accelerators", found.busy_by_hour, _PERCENT, most=1.0)
-    if chart == "metrics":
-        return "".join(_draw_metric(report, name) for name in _choose_metrics(report))
+        title = f"Accelerator time in each {each} by what it went to, hours"
+        return [Picture(title, shown, parts, 3600.0, format_hours, is_stacked=True)]
     if chart == "energy":
-        parts = {"energy": found.joules_by_hour}
-        return _draw_bars(report, f"Energy in each {name_slot(report)}", parts, _KILOWATT_HOURS)
-    return _draw_means(report, "Hottest accelerator", found.celsius_by_hour, _CELSIUS, join=max)
+        course = Course("", 1, lay(found.joules_by_hour, math.fsum))
+        title = f"Energy in each {each}, kWh"
+        return [Picture(title, shown, (course,), 3.6e6, format_energy, is_stacked=True)]
+    if chart == "busy":
+        course = Course("", 1, lay(found.busy_by_hour, _average))
+        return [Picture("Busy accelerators, %", shown, (course,), 0.01, format_percent, top=1.0)]
+    if chart == "heat":
+        course = Course("", 1, lay(found.celsius_by_hour, max))
+        return [Picture("Hottest accelerator, °C", shown, (course,), 1.0, _format_celsius)]
+    if chart == "expected":
+        return _list_expected(report, shown, lay)
+    return _list_metrics(report, shown, lay)
 
 
-def _draw_bars(
+def _list_metrics(
     report: Report,
-    title: str,
-    parts: Mapping[str, Points],
-    scale: Scale,
-) -> str:
-    slots = list_slots(report)
-    sums = {
-        name: {key: math.fsum(values) for key, values in gather(report, points).items()}
-        for name, points in parts.items()
-    }
-    totals = [math.fsum(part.get(slot.key, 0.0) for part in sums.values()) for slot in slots]
-    top = round_up(max(totals, default=0.0), scale)
-    if not top:
-        return ""
-    step = ROOM / max(len(slots), 1)
-    bars = []
-    for place, slot in enumerate(slots):
-        height = 0.0
-        for name, part in sums.items():
-            value = part.get(slot.key, 0.0)
-            if value <= 0:
-                continue
-            size = DEPTH * value / top
-            height += size
-            left = LEFT + (place + _GAP / 2) * step
-            words = f"{slot.name}: {scale.write(value)}" + (
-                f" {CAUSES[name]}" if name in CAUSES else ""
-            )
-            bars.append(
-                f'<rect class="c-{escape(name)}" x="{left:.1f}" y="{TOP + DEPTH - height:.1f}"'
-                f' width="{step * (1 - _GAP):.1f}" height="{size:.2f}"><title>{escape(words)}'
-                "</title></rect>"
-            )
-    return frame(f"{title}, {scale.name}", slots, mark_axis(top, scale), "".join(bars))
-
-
-def _draw_means(
-    report: Report,
-    title: str,
-    points: Points,
-    scale: Scale,
-    *,
-    most: float | None = None,
-    join: Callable[[Sequence[float]], float] | None = None,
-) -> str:
-    slots = list_slots(report)
-    means = find_values(report, slots, points, join or _average)
-    known = [value for value in means if value is not None]
-    top = most or round_up(max(known, default=0.0), scale)
-    if not known or not top:
-        return ""
-    spots = [
-        None if value is None else (place_slot(slots, place), rise(value / top))
-        for place, value in enumerate(means)
-    ]
-    words = [None if value is None else scale.write(value) for value in means]
-    content = f"{connect(spots)}{dot_spots(slots, spots, words)}"
-    return frame(f"{title}, {scale.name}", slots, mark_axis(top, scale), content)
-
-
-def _choose_metrics(report: Report) -> list[tuple[str, str]]:
-    """Give names and splits of the metrics that are drawn: losses, IoU and Dice before others."""
+    slots: tuple[tuple[str, str], ...],
+    lay: Callable[[Points, _Join], tuple[float | None, ...]],
+) -> list[Picture]:
+    """Return a chart for each metric, with a line for each of its best runs."""
     every = dict.fromkeys((best.name, best.split) for best in report.runs.best)
-    wanted = [key for word in _FIRST_METRICS for key in every if has_word(key[0], word)]
-    return list(dict.fromkeys([*wanted, *every]))[:_MOST_PICTURES]
-
-
-def _draw_metric(report: Report, metric: tuple[str, str]) -> str:
-    """Draw the best of each hour of a metric, a line for each of the best runs."""
-    drawn = [best for best in report.runs.best if (best.name, best.split) == metric][:_MOST_RUNS]
-    values = [value for best in drawn for _, value in best.by_hour]
-    if not values:
-        return ""
-    slots = list_slots(report)
-    least, most = _widen(min(values), max(values))
-    lines = []
-    for number, best in enumerate(drawn, 1):
-        means = find_values(report, slots, best.by_hour, min if best.is_lower_better else max)
-        spots = [
-            None
-            if value is None
-            else (place_slot(slots, place), rise((value - least) / (most - least)))
-            for place, value in enumerate(means)
-        ]
-        words = [
-            None if value is None else f"{make_harmless(best.run)}, {write_value(value)}"
-            for value in means
-        ]
-        lines.append(
-            f'<g class="run-{number}">{connect(spots)}{dot_spots(slots, spots, words)}</g>'
+    first = [key for word in _FIRST_METRICS for key in every if has_word(key[0], word)]
+    pictures = []
+    for metric in list(dict.fromkeys([*first, *every]))[:_MOST_PICTURES]:
+        drawn = [best for best in report.runs.best if (best.name, best.split) == metric]
+        courses = tuple(
+            Course(
+                clean_name(best.run), color, lay(best.by_hour, min if best.is_lower_better else max)
+            )
+            for best, color in zip(drawn, _RUN_COLORS, strict=False)
         )
-    title = make_harmless(" ".join(each for each in metric if each))
-    names = "".join(
-        f'<span class="name"><span class="key run-{number}"></span>{escape(make_harmless(best.run, 40))}</span>'
-        for number, best in enumerate(drawn, 1)
-    )
-    marks = [
-        (part / LINES, f"{least + (most - least) * part / LINES:.3g}") for part in range(LINES + 1)
-    ]
-    return frame(title, slots, marks, "".join(lines), names)
+        pictures.append(
+            Picture(
+                name_metric(*metric),
+                slots,
+                courses,
+                1.0,
+                format_value,
+                has_zero=False,
+                target=drawn[0].target,
+            )
+        )
+    return pictures
 
 
-def _widen(least: float, most: float) -> tuple[float, float]:
-    """Give an axis some room around what is drawn."""
-    room = max(0.08 * (most - least), 0.02 * abs(most)) or 1.0
-    return least - room, most + room
+def _list_expected(
+    report: Report,
+    slots: tuple[tuple[str, str], ...],
+    lay: Callable[[Points, _Join], tuple[float | None, ...]],
+) -> list[Picture]:
+    """Return a chart for each figure of a run, with what is expected as its target."""
+    pictures = []
+    for each in report.runs.expected[:_MOST_PICTURES]:
+        name, write = FIGURES[each.figure]
+        unit, sign, join = (_GIB, ", GiB", max) if each.figure == "memory" else (1.0, "", _average)
+        course = Course("", 1, lay(each.by_hour, join))
+        title = f"{name} of {clean_name(each.run)} on {clean_name(each.instance)}{sign}"
+        pictures.append(Picture(title, slots, (course,), unit, write, target=each.expected))
+    return pictures
+
+
+def _list_slots(report: Report) -> dict[str, tuple[str, str]]:
+    """Return the hours of a day or the days of a week, by a key that is unique in the period."""
+    slots = dict[str, tuple[str, str]]()
+    for moment in range(int(report.begin), int(report.planned_end), 3600):
+        when = read_clock(report, moment)
+        names = (f"{when:%H}", f"{when:%H:%M}")
+        if report.kind == "weekly":
+            names = (f"{when:%a}", f"{when:%A, %Y-%m-%d}")
+        slots.setdefault(_name_slot(report, moment), names)
+    return slots
+
+
+def _name_slot(report: Report, moment: float) -> str:
+    # With the offset, as the clock shows an hour twice at the end of daylight saving time.
+    return read_clock(report, moment).strftime("%d %H %z" if report.kind == "daily" else "%m-%d")
+
+
+def _lay_out(
+    report: Report, points: Points, slots: Sequence[str], join: _Join
+) -> tuple[float | None, ...]:
+    """Return one value for each slot; None if it has none."""
+    found: dict[str, list[float]] = {}
+    for moment, value in points:
+        found.setdefault(_name_slot(report, moment - 1), []).append(value)
+    return tuple(join(found[slot]) if slot in found else None for slot in slots)
 
 
 def _average(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def _format_celsius(value: float | None) -> str:
+    return f"{value or 0.0:.0f} °C"
+
+
+def draw(picture: Picture, key: str) -> str:
+    """Return a chart as SVG elements.
+
+    Args:
+        picture: The chart.
+        key: A prefix that makes its identifiers unique on the page.
+    """
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
+    except ImportError:
+        return "".join(map(_draw_sparkline, picture.courses, [picture] * len(picture.courses)))
+    from matplotlib import rc_context  # noqa: PLC0415
+
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": key, "text.parse_math": False}):
+        figure = Figure((_WIDTH_INCHES, _HEIGHT_INCHES), layout="constrained")
+        axes = figure.subplots()
+        titles = (_draw_bars if picture.is_stacked else _draw_lines)(axes, picture)
+        if picture.target is not None:
+            line = axes.axhline(picture.target / picture.unit, color=_INK, ls="--", linewidth=1)
+            line.set_gid(f"title{len(titles)}")
+            titles.append(f"target: {picture.write(picture.target)}")
+        _draw_frame(axes, picture)
+        page = io.StringIO()
+        figure.savefig(page, format="svg", transparent=True, metadata={"Date": None})
+    return _adapt(page.getvalue(), titles, picture.title, key)
+
+
+def _draw_sparkline(course: Course, picture: Picture) -> str:
+    known = [value for value in course.values if value is not None]
+    if not known:
+        return ""
+    label = f"{course.name or picture.title}, at most {picture.write(max(known))}"
+    if picture.target is not None:
+        label += f", target {picture.write(picture.target)}"
+    low = 0.0 if picture.has_zero else min(known)
+    svg = sparkline_svg(course.values, label, low=low, high=picture.top or max(known))
+    return f'<p class="small">{escape(label)}</p>{svg}'
+
+
+def _draw_bars(axes: Axes, picture: Picture) -> list[str]:
+    bases, titles = [0.0] * len(picture.slots), list[str]()
+    for course in picture.courses:
+        for place, value in enumerate(course.values):
+            if not value:
+                continue
+            height = value / picture.unit
+            (bar,) = axes.bar(place, height, 0.85, bases[place], color=_stand_in(course.color))
+            bar.set_gid(f"title{len(titles)}")
+            words = f"{picture.write(value)} {course.name}".strip()
+            titles.append(f"{picture.slots[place][1]}: {words}")
+            bases[place] += height
+    return titles
+
+
+def _draw_lines(axes: Axes, picture: Picture) -> list[str]:
+    titles = list[str]()
+    for course in picture.courses:
+        color = _stand_in(course.color)
+        heights = [math.nan if v is None else v / picture.unit for v in course.values]
+        axes.plot(range(len(heights)), heights, color=color, linewidth=1.5)
+        for place, value in enumerate(course.values):
+            if value is None:
+                continue
+            (dot,) = axes.plot([place], [heights[place]], ".", color=color, markersize=_DOT_POINTS)
+            dot.set_gid(f"title{len(titles)}")
+            words = ", ".join(filter(None, (course.name, picture.write(value))))
+            titles.append(f"{picture.slots[place][1]}: {words}")
+    return titles
+
+
+def _draw_frame(axes: Axes, picture: Picture) -> None:
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter  # noqa: PLC0415
+
+    step = max(1, math.ceil(len(picture.slots) / _MOST_LABELS))
+    places = range(0, len(picture.slots), step)
+    axes.set_xticks(places, [picture.slots[place][0] for place in places])
+    axes.set_xlim(-0.6, len(picture.slots) - 0.4)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=(1, 2, 2.5, 5, 10)))
+    axes.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+    if picture.has_zero:
+        axes.set_ylim(0, None if picture.top is None else picture.top / picture.unit)
+    axes.grid(visible=True, axis="y", color=_LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(left=False, bottom=False, labelcolor=_INK, labelsize=9)
+    axes.spines[:].set_visible(False)
+
+
+def _stand_in(color: int) -> str:
+    return f"#0101{color:02x}"
+
+
+def _remove(page: str, begin: str, end: str) -> str:
+    """Return a page without what lies between two texts, and without them."""
+    first, *parts = page.split(begin)
+    return "".join((first, *(part.partition(end)[2] for part in parts)))
+
+
+def _adapt(page: str, titles: Sequence[str], title: str, key: str) -> str:
+    """Return matplotlib's SVG without metadata and styles, in the page's colours."""
+    box = re.search(r'viewBox="([\d. ]+)"', page)
+    body = page[page.index("<defs>", page.index("<svg")) :] if box else ""
+    for begin, end in (("<metadata>", "</metadata>"), ("<style", "</style>"), ("<!--", "-->")):
+        body = _remove(body, begin, end)
+    body = re.sub(r' clip-path="[^"]*"', "", body)
+    body = re.sub(
+        r'<g id="title(\d+)">', lambda m: f"<g><title>{escape(titles[int(m[1])])}</title>", body
+    )
+    body = re.sub(r'<g id="[^"]*">', "<g>", body)
+    body = re.sub(r'(id="|href="#)(?=m)', rf"\1{key}", body)
+    body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font: \1px system-ui, sans-serif", body)
+    body = re.sub(r"#0101([0-9a-f]{2})", lambda m: f"var(--c{int(m[1], 16)})", body)
+    body = body.replace(_INK, "var(--dim)").replace(_LINE, "var(--line)")
+    size = box[1] if box else "0 0 1 1"
+    name = escape(title)
+    return f'<svg viewBox="{size}" role="img" aria-label="{name}"><title>{name}</title>{body}'

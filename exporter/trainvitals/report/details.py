@@ -1,161 +1,176 @@
-"""The parts that go beyond the templates: accelerators, metrics, runs, incidents, gaps."""
+"""The sections with tables: accelerators, waste, metrics, runs, incidents, containers, gaps."""
 
 from __future__ import annotations
 
-from trainvitals.postmortem.quantities import write_duration
-from trainvitals.report.amounts import (
-    LONGEST_SENTENCE,
+from collections.abc import Sequence
+
+from trainvitals.report.figures import CAUSES, Report
+from trainvitals.report.training import BAD, Attempt, Expectation, group_attempts
+from trainvitals.report.wording import (
+    FIGURES,
     UNKNOWN,
-    count,
-    join,
-    make_harmless,
-    tell_unknown,
-    write_cost,
-    write_energy,
-    write_hours,
-    write_moment,
-    write_ratio,
-    write_value,
+    Chart,
+    Point,
+    Section,
+    Table,
+    clean_name,
+    clean_sentence,
+    describe_outcome,
+    describe_spans,
+    explain_unknown,
+    format_cost,
+    format_moment,
+    join_names,
+    name_metric,
 )
-from trainvitals.report.blocks import Point, Section, Table
-from trainvitals.report.counting import find_wasted_ratio, find_wasted_seconds, group_attempts
-from trainvitals.report.figures import Report
-from trainvitals.report.parts import describe_outcome, describe_spans
-from trainvitals.report.training import BAD, Attempt
-from trainvitals.report.waste import CAUSES, is_waste
+from trainvitals.units import (
+    count_noun,
+    format_duration,
+    format_energy,
+    format_hours,
+    format_percent,
+    format_value,
+)
 
 _MOST_ROWS = 50
 
 
-def tell_accelerators(report: Report) -> Section:
-    """Tell how accelerators were used and what that cost."""
+def list_details(report: Report) -> tuple[Section, ...]:
+    """Return the sections that have content."""
+    found = (
+        _list_accelerators(report),
+        _list_uses(report),
+        _list_metrics(report),
+        _list_expected(report),
+        _list_runs(report),
+        _list_incidents(report),
+        _list_deaths(report),
+        _list_gaps(report),
+    )
+    return tuple(section for section in found if section is not None)
+
+
+def describe_busy(report: Report) -> str:
+    """Return the busy share of accelerator time."""
+    found = report.accelerators
+    if found.busy_ratio is None:
+        return explain_unknown(report, "no accelerator reports how busy it is")
+    return f"{format_percent(found.busy_ratio)} of the time, {format_hours(found.busy_seconds)}"
+
+
+def describe_energy(report: Report) -> str:
+    """Return the energy of accelerators, and its cost if a price is set."""
+    found = report.accelerators
+    if found.energy_joules is None:
+        return explain_unknown(report, "no accelerator counts its energy or reports its power")
+    energy = format_energy(found.energy_joules)
+    if found.is_energy_estimated:
+        energy += ", in part estimated from power"
+    if report.price is None:
+        return f"{energy}; give --price for its cost"
+    price = f"{report.price.per_kwh:g} {clean_name(report.price.currency)} a kWh"
+    return f"{energy}, {format_cost(found.energy_joules, report.price)} at {price}"
+
+
+def _list_accelerators(report: Report) -> Section:
     found = report.accelerators
     if not found.count:
-        return Section(
-            "Accelerators", (Point("", tell_unknown(report, "no accelerator was seen")),)
-        )
+        why = explain_unknown(report, "no accelerator was seen")
+        return Section("Accelerators", (Point("", why),))
+    power = explain_unknown(report, "no accelerator reports its power")
+    if found.power_watts is not None:
+        power = f"{found.power_watts:,.0f} W, the mean of all together"
+    seen = f"{count_noun(found.count, 'accelerator')}, {format_hours(found.seconds)} in all"
     return Section(
         "Accelerators",
         (
-            Point(
-                "Seen", f"{count(found.count, 'accelerator')}, {write_hours(found.seconds)} in all"
-            ),
-            Point("Busy", tell_busy(report)),
-            Point("Power", _tell_power(report)),
-            Point("Energy", tell_energy(report)),
+            Point("Seen", seen),
+            Point("Busy", describe_busy(report)),
+            Point("Power", power),
+            Point("Energy", describe_energy(report)),
         ),
         charts=("busy", "energy", "heat"),
     )
 
 
-def tell_busy(report: Report) -> str:
-    """Tell for which share of the time something ran on accelerators."""
-    found = report.accelerators
-    if found.busy_ratio is None:
-        return tell_unknown(report, "no accelerator tells how busy it is")
-    return f"{write_ratio(found.busy_ratio)} of the time, {write_hours(found.busy_seconds)}"
-
-
-def _tell_power(report: Report) -> str:
-    watts = report.accelerators.power_watts
-    if watts is None:
-        return tell_unknown(report, "no accelerator tells its power")
-    return f"{watts:,.0f} W, the mean of all together"
-
-
-def tell_energy(report: Report) -> str:
-    """Tell what accelerators used, and its price where there is one."""
-    found = report.accelerators
-    if found.energy_joules is None:
-        return tell_unknown(report, "no accelerator counts its energy or tells its power")
-    told = write_energy(found.energy_joules)
-    if found.is_energy_estimated:
-        told += ", in part estimated from power"
-    if report.price is None:
-        return f"{told}; give --price for its cost"
-    price = f"{report.price.per_kwh:g} {make_harmless(report.price.currency)} a kWh"
-    return f"{told}, {write_cost(found.energy_joules, report.price)} at {price}"
-
-
-def tell_uses(report: Report) -> Section:
-    """Tell what the time of accelerators went to."""
-    title = "Wasted Accelerator-Hours"
-    found = report.accelerators
-    ratio = find_wasted_ratio(found)
+def _list_uses(report: Report) -> Section:
+    title, found = "Wasted Accelerator-Hours", report.accelerators
+    every, ratio = found.known_seconds, found.wasted_ratio
     if ratio is None:
-        words = (
-            "no accelerator was seen" if not found.count else "their time could not be told apart"
-        )
-        return Section(title, (Point("", tell_unknown(report, words)),))
-    every = sum(use.seconds for use in found.uses)
+        why = "its uses could not be determined" if found.count else "no accelerator was seen"
+        return Section(title, (Point("", explain_unknown(report, why)),))
+    uses = sorted(found.uses, key=lambda use: (use.is_waste, -use.seconds))
     rows = tuple(
         (
             CAUSES.get(use.cause, use.cause),
-            write_hours(use.seconds),
-            write_ratio(use.seconds / every),
+            format_hours(use.seconds),
+            format_percent(use.seconds / every),
         )
-        for use in sorted(found.uses, key=lambda use: (is_waste(use.cause), -use.seconds))
+        for use in uses
     )
-    wasted = find_wasted_seconds(found)
+    wasted = f"{format_hours(found.wasted_seconds)} of {format_hours(every)}"
+    table = Table(("What it went to", "Time", "Share"), rows, frozenset({1, 2}))
     return Section(
-        title,
-        (
-            Point(
-                "Wasted", f"{write_hours(wasted)} of {write_hours(every)} ({write_ratio(ratio)})"
-            ),
-            Table(("What it went to", "Time", "Share"), rows, frozenset({1, 2})),
-        ),
-        charts=("uses",),
+        title, (Point("Wasted", f"{wasted} ({format_percent(ratio)})"), table), charts=("uses",)
     )
 
 
-def tell_metrics(report: Report) -> tuple[Section, ...]:
-    """Tell the best value of each metric of each run; nothing where there are none."""
+def _list_metrics(report: Report) -> Section | None:
+    best = report.runs.best
     rows: tuple[tuple[str, ...], ...] = tuple(
         (
-            make_harmless(f"{best.name} {best.split}".strip()),
-            make_harmless(best.run),
-            make_harmless(best.instance),
-            write_value(best.value),
-            "" if best.target is None else f"{best.target:g}",
-            "" if best.is_reached is None else ("reached" if best.is_reached else "not reached"),
+            name_metric(each.name, each.split),
+            clean_name(each.run),
+            clean_name(each.instance),
+            format_value(each.value),
+            "" if each.target is None else f"{each.target:g}",
+            "" if each.is_reached is None else ("reached" if each.is_reached else "not reached"),
         )
-        for best in report.runs.best[:_MOST_ROWS]
+        for each in best[:_MOST_ROWS]
     )
-    if not rows:
-        return ()
-    if not any(best.target is not None for best in report.runs.best):
-        rows = tuple(row[:4] for row in rows)
-    head = ("Metric", "Run", "Host", "Best", "Target", "")[: len(rows[0])]
+    columns = 6 if any(each.target is not None for each in best) else 4
+    head = ("Metric", "Run", "Host", "Best", "Target", "")[:columns]
+    rows = tuple(row[:columns] for row in rows)
+    return _tabulate("Best Metrics", head, rows, best, {3, 4}, charts=("metrics",))
+
+
+def _list_expected(report: Report) -> Section | None:
+    expected = report.runs.expected
+    rows = tuple(_describe_expectation(each) for each in expected[:_MOST_ROWS])
+    head = ("Run", "Host", "Figure", "Measured", "Expected", "Share")
+    title = "Expected Pace and Memory"
+    return _tabulate(title, head, rows, expected, {3, 4, 5}, charts=("expected",))
+
+
+def _describe_expectation(one: Expectation) -> tuple[str, ...]:
+    name, write = FIGURES[one.figure]
     return (
-        Section(
-            "Best Metrics",
-            (Table(head, rows, frozenset({3, 4})), *_tell_rest(len(report.runs.best))),
-            charts=("metrics",),
-        ),
+        clean_name(one.run),
+        clean_name(one.instance),
+        name,
+        write(one.measured) if one.measured is not None else UNKNOWN,
+        write(one.expected),
+        format_percent(one.measured / one.expected) if one.measured is not None else "",
     )
 
 
-def tell_runs(report: Report) -> tuple[Section, ...]:
-    """Tell of each run; nothing where there were none."""
-    grouped = group_attempts(report.runs.attempts)
-    if not grouped:
-        return ()
+def _list_runs(report: Report) -> Section | None:
+    grouped = list(group_attempts(report.runs.attempts).items())
     rows = tuple(
-        _tell_run(report, run, instances, attempts)
-        for (run, instances), attempts in list(grouped.items())[:_MOST_ROWS]
+        _describe_run(report, run, instances, attempts)
+        for (run, instances), attempts in grouped[:_MOST_ROWS]
     )
     head = ("Run", "Host", "Starts", "Completed", "Failed", "Took, mean", "At the end")
-    lost: tuple[Point, ...] = ()
+    lost = None
     if report.runs.lost_seconds:
-        steps = report.runs.lost_steps or 0.0
-        words = f"{write_hours(report.runs.lost_seconds)}, {steps:,.0f} steps, done in vain"
-        lost = (Point("Lost to restarts", words),)
-    table = Table(head, rows, frozenset({2, 3, 4, 5}))
-    return (Section("Runs", (*lost, table, *_tell_rest(len(grouped)))),)
+        steps = f"{report.runs.lost_steps or 0:,.0f} steps"
+        lost = Point(
+            "Lost to restarts", f"{format_hours(report.runs.lost_seconds)} of work, {steps}"
+        )
+    return _tabulate("Runs", head, rows, grouped, {2, 3, 4, 5}, first=lost)
 
 
-def _tell_run(
+def _describe_run(
     report: Report, run: str, instances: tuple[str, ...], attempts: list[Attempt]
 ) -> tuple[str, ...]:
     last = attempts[0]
@@ -165,64 +180,68 @@ def _tell_run(
     moment = last.started if last.ended is None else last.ended
     word = {"active": "since ", "vanished": "started "}.get(last.outcome, "")
     return (
-        make_harmless(run),
-        join(instances, 4),
+        clean_name(run),
+        join_names(instances, 4),
         str(len(attempts)),
         str(sum(each.outcome == "completed" for each in attempts)),
         str(sum(each.outcome in BAD for each in attempts)),
-        write_duration(sum(lengths) / len(lengths)),
-        f"{describe_outcome(last)} {word}{write_moment(report, moment)}",
+        format_duration(sum(lengths) / len(lengths)),
+        f"{describe_outcome(last)} {word}{format_moment(report, moment)}",
     )
 
 
-def _tell_rest(number: int) -> tuple[Point, ...]:
-    rest = number - _MOST_ROWS
-    return (Point("", f"and {rest} more: --format json has all"),) if rest > 0 else ()
-
-
-def tell_incidents(report: Report) -> tuple[Section, ...]:
-    """Tell of each alert that fired; nothing where none did."""
-    if not report.incidents:
-        return ()
+def _list_incidents(report: Report) -> Section | None:
     rows = tuple(
         (
             each.severity,
-            make_harmless(each.alert),
-            make_harmless(f"{each.instance} {each.subject}".strip()),
-            make_harmless(each.verdict, LONGEST_SENTENCE),
+            clean_name(each.alert),
+            clean_name(f"{each.instance} {each.subject}".strip()),
+            clean_sentence(each.verdict),
             describe_spans(report, each),
             each.resolution,
         )
         for each in report.incidents[:_MOST_ROWS]
     )
     head = ("Severity", "Alert", "Where", "Verdict", "When", "Ended")
-    return (Section("Incidents", (Table(head, rows), *_tell_rest(len(report.incidents)))),)
+    return _tabulate("Incidents", head, rows, report.incidents)
 
 
-def tell_deaths(report: Report) -> tuple[Section, ...]:
-    """Tell which containers died of what; nothing where none did."""
-    if not report.deaths:
-        return ()
+def _list_deaths(report: Report) -> Section | None:
     states = {True: "runs", False: "does not run", None: UNKNOWN}
     rows = tuple(
         (
-            make_harmless(each.name),
-            make_harmless(each.instance),
-            make_harmless(each.reason),
+            clean_name(each.name),
+            clean_name(each.instance),
+            clean_name(each.reason),
             str(each.count),
-            write_moment(report, each.last),
+            format_moment(report, each.last),
             states[each.is_running],
         )
         for each in report.deaths[:_MOST_ROWS]
     )
     head = ("Container", "Host", "Died of", "Times", "Last", "At the end")
-    return (Section("Containers That Died", (Table(head, rows, frozenset({3})),)),)
+    return _tabulate("Containers That Died", head, rows, report.deaths, {3})
 
 
-def tell_gaps(report: Report) -> tuple[Section, ...]:
-    """Tell what is not known and why; nothing where all is."""
-    points = [
-        Point(make_harmless(gap.what), make_harmless(gap.why, LONGEST_SENTENCE))
-        for gap in report.gaps
-    ]
-    return (Section("What Is Not Known", tuple(points)),) if points else ()
+def _list_gaps(report: Report) -> Section | None:
+    points = tuple(Point(clean_name(gap.what), clean_sentence(gap.why)) for gap in report.gaps)
+    return Section("What Is Not Known", points) if points else None
+
+
+def _tabulate(
+    title: str,
+    head: tuple[str, ...],
+    rows: tuple[tuple[str, ...], ...],
+    every: Sequence[object],
+    numbers: set[int] | None = None,
+    *,
+    first: Point | None = None,
+    charts: tuple[Chart, ...] = (),
+) -> Section | None:
+    """Return a section with a table and the number of rows left out; None if there are no rows."""
+    if not rows:
+        return None
+    rest = len(every) - len(rows)
+    more = (Point("", f"and {rest} more: --format json has all"),) if rest else ()
+    table = Table(head, rows, frozenset(numbers or ()))
+    return Section(title, (*((first,) if first else ()), table, *more), charts)

@@ -1,21 +1,20 @@
-"""A report as JSON, and back.
+"""The JSON document of a report.
 
 The document is one object in UTF-8:
 
     {"format": "trainvitals report", "version": 1, "report": {…}}
 
 `report` has the attributes of `figures.Report` under their names, in base units: seconds, bytes,
-joules, watts, degrees Celsius, ratios from 0 to 1; moments are seconds since 1970. What is not
-known is null. Records in it have the attributes of their classes in `training`, `hardware`,
-`troubles` and `figures`, lists keep their order, and a point of a course is a pair
-`[moment, value]`, whose moment is the end of its hour.
+joules, watts, degrees Celsius, ratios from 0 to 1; times are Unix seconds, and null is unknown.
+Objects in it have the attributes of their classes in `figures` and `training`, lists are ordered as
+there, and a point of a time series is a pair `[time, value]`, at the end of its hour.
 
     kind                daily or weekly
-    begin, planned_end  the period; end is earlier than planned_end where it is not over
+    begin, planned_end  the period; end is earlier than planned_end if it is not over
     zone                the name of the time zone
-    utc_offset_seconds  [[since, seconds]]: how far its clock is ahead of UTC, from when on
-    asked, source       when and whom was asked; the address holds no password
-    instances, only_runs  what it is limited to; empty for all
+    utc_offset_seconds  [[since, seconds]]: the offset from UTC, and since when
+    asked, source       the time of the query and the URL of Prometheus, without its password
+    instances, only_runs  the machines and runs that it is limited to; empty for all
     coverage            {first, last, seconds, holes: [[begin, end]]}
     hosts               {names, environments, memory_used_bytes, memory_total_bytes,
                         memory_peak_ratio, memory_peak_instance,
@@ -24,7 +23,9 @@ known is null. Records in it have the attributes of their classes in `training`,
                         attempts: [{run, instances, started, ended, outcome, exit_code, is_resumed}],
                         observed: [{run, instance, source, progressed}],
                         best: [{name, split, run, instance, value, is_lower_better, target,
-                        by_hour}]}
+                        by_hour}],
+                        expected: [{run, instance, figure, expected, measured, by_hour}]}
+                        figure: pace, in epochs per hour, or memory, in bytes
                         outcome: active, completed, failed, out of memory, killed, terminated,
                         interrupted, vanished, unknown
     accelerators        {count, seconds, busy_seconds, memory_used_bytes, memory_total_bytes,
@@ -42,7 +43,7 @@ known is null. Records in it have the attributes of their classes in `training`,
     advice              [{urgency, what, because}]: urgency 0 now, 1 soon, 2 when there is time
     gaps                [{what, why}]
 
-A reader of version 1 refuses other versions, records that lack an attribute or have one too many,
+A reader of version 1 refuses other versions, unknown attributes, missing ones that have no default,
 values of another type, and numbers that are not finite.
 """
 
@@ -50,7 +51,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import os
+import tempfile
 import types
 import typing
 from collections.abc import Mapping
@@ -58,26 +60,30 @@ from pathlib import Path
 from typing import cast
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_numbers import LATEST_TIME, MOST_VALUE
 from trainvitals.report.figures import Report
+from trainvitals.sources.foreign_files import open_named
 
 _FORMAT, _VERSION = "trainvitals report", 1
 _MOST_BYTES = 64_000_000
+_DAY_SECONDS = 86_400
+_LONGEST_SECONDS = 8 * _DAY_SECONDS
 
 
 def format_document(report: Report) -> str:
-    """Write a report as JSON."""
+    """Return a report as JSON."""
     document = {"format": _FORMAT, "version": _VERSION, "report": dataclasses.asdict(report)}
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
 
 
 def read_document(path: Path) -> Report:
-    """Read a report that `format_document` wrote.
+    """Read a file that `format_document` wrote.
 
     Raises:
-        ConfigurationError: The file cannot be read or is something else.
+        ConfigurationError: The file cannot be read, or is not such a document.
     """
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             page = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"--input={path}: cannot be read: {error.strerror}") from error
@@ -86,32 +92,74 @@ def read_document(path: Path) -> Report:
     try:
         return parse_document(page.decode())
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"--input={path}: is no text") from error
+        raise ConfigurationError(f"--input={path}: is not UTF-8 text") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"--input={path}: {error}") from error
 
 
 def parse_document(text: str) -> Report:
-    """Read a report from JSON.
+    """Return the report in a JSON document.
 
     Raises:
-        ConfigurationError: It is something else; the message names the place.
+        ConfigurationError: The text is not such a document; the message names the place.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"is no JSON: {str(error).partition(':')[0]}") from error
+        raise ConfigurationError(f"is not JSON: {str(error).partition(':')[0]}") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ConfigurationError("is no report: make one with `trainvitals report daily --json`")
+        raise ConfigurationError("is not a report: make one with `trainvitals report daily --json`")
     if document.get("version") != _VERSION:
         raise ConfigurationError(
-            f"is of version {document.get('version')!r}, and this program reads {_VERSION}"
+            f"has version {document.get('version')!r}, but this program reads {_VERSION}"
         )
-    return cast("Report", _read(Report, document.get("report"), "report"))
+    report = cast("Report", _read(Report, document.get("report"), "report"))
+    _check(report)
+    return report
+
+
+def _check(report: Report) -> None:
+    """Raise for a period that is no day or week, and for a whole of which there is nothing."""
+    last = min(LATEST_TIME, report.begin + _LONGEST_SECONDS)
+    if not 0 <= report.begin <= report.end <= report.planned_end <= last:
+        raise ConfigurationError("report.begin, end and planned_end are not those of a day or week")
+    for place, (_, seconds) in enumerate(report.utc_offset_seconds):
+        if abs(seconds) >= _DAY_SECONDS:
+            raise _refuse(f"report.utc_offset_seconds[{place}]", "less than a day", seconds)
+    for place, disk in enumerate(report.hosts.disks):
+        if disk.size_bytes <= 0:
+            raise _refuse(f"report.hosts.disks[{place}].size_bytes", "a size", disk.size_bytes)
+    for place, each in enumerate(report.runs.expected):
+        if each.expected <= 0:
+            raise _refuse(
+                f"report.runs.expected[{place}].expected", "a pace or size", each.expected
+            )
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file atomically, with mode 0600.
+
+    Raises:
+        ConfigurationError: The file cannot be written.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe or /dev/stdout stays what it is
+            path.write_text(text, encoding="utf-8")
+            return
+        number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        draft = Path(name)
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(text)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--output={path}: cannot be written: {error.strerror}") from error
 
 
 def _read(wanted: object, value: object, place: str) -> object:
-    """Read a value of a type: a record, a tuple, a choice, a number, a text, yes or no."""
+    """Return a value of JSON as a type: a dataclass, tuple, literal, number, string or boolean."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in parts:
@@ -146,25 +194,29 @@ def _read_record(wanted: type, value: object, place: str) -> object:
         raise _refuse(place, "an object", value)
     hints = typing.get_type_hints(wanted)
     named = cast("Mapping[str, object]", value)
-    for name in named.keys() ^ hints.keys():
-        word = "is missing" if name in hints else "is not known"
+    optional = {
+        field.name
+        for field in dataclasses.fields(wanted)
+        if field.default is not dataclasses.MISSING
+    }
+    for name in (named.keys() ^ hints.keys()) - (optional - named.keys()):
+        word = "is missing" if name in hints else "is unknown"
         raise ConfigurationError(f"{place}.{name[:40]} {word}")
     return wanted(
-        **{name: _read(hint, named[name], f"{place}.{name}") for name, hint in hints.items()}
+        **{name: _read(hints[name], each, f"{place}.{name}") for name, each in named.items()}
     )
 
 
 def _read_plain(wanted: object, value: object, place: str) -> object:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if wanted is float and is_number and math.isfinite(cast("float", value)):
-        return value
-    if wanted is int and is_number and isinstance(value, int):
+    is_shown = is_number and abs(cast("float", value)) <= MOST_VALUE
+    if is_shown and (wanted is float or (wanted is int and isinstance(value, int))):
         return value
     if wanted in (str, bool) and type(value) is wanted:
         return value
-    names = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
+    names = {float: "a number", int: "a whole number", str: "a string", bool: "true or false"}
     raise _refuse(place, names.get(cast("type", wanted), str(wanted)), value)
 
 
 def _refuse(place: str, wanted: str, value: object) -> ConfigurationError:
-    return ConfigurationError(f"{place}: {wanted} is wanted, and there is {str(value)[:40]!r}")
+    return ConfigurationError(f"{place}: expected {wanted}, found {str(value)[:40]!r}")

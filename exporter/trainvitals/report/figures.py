@@ -1,26 +1,187 @@
-"""All that a report tells, as it was found: seconds, bytes, joules and ratios.
+"""The figures of a report in base units: seconds, bytes, joules, watts, degrees Celsius, ratios 0 to 1.
 
-None is unknown, which is never 0. Moments are seconds since 1970.
+Times are Unix seconds. None is unknown, which is never 0; sums cover the time for which Prometheus
+has data. "At the end" is the last sample at the end of the period.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
-from trainvitals.report.hardware import Accelerators, Hosts
 from trainvitals.report.period import Kind
-from trainvitals.report.points import Points
-from trainvitals.report.training import Runs
-from trainvitals.report.troubles import Deaths, Incident
+from trainvitals.report.training import Deaths, Incident, Runs
+from trainvitals.sources.prometheus import Points
+
+TRAINING, OTHERS = "training", "others"
+
+CAUSES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        TRAINING: "training at full speed",
+        OTHERS: "busy without a known run",
+        "data_wait": "input-bound: waiting for data",
+        "stalled": "stalled: held by a run without progress",
+        "throttled": "throttled by heat or the power brake",
+        "evaluation": "validation or checkpoint",
+        "starting": "init or compile",
+        "paused": "idle on purpose: held by a run that waits",
+        "held": "held idle: memory held by no run",
+        "idle": "idle: held by no process",
+        "lost": "lost: no answer",
+    }
+)
+"""Uses of accelerator time in words; all but the first two are waste. `docs/report.md` defines them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The accelerator time with one use.
+
+    Attributes:
+        cause: A key of `CAUSES`.
+        seconds: The sum over all accelerators.
+        by_hour: The sum of each hour, at the end of the hour.
+    """
+
+    cause: str
+    seconds: float
+    by_hour: Points = ()
+
+    @property
+    def is_waste(self) -> bool:
+        """Whether the time counts as wasted."""
+        return self.cause not in {TRAINING, OTHERS}
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """The highest temperature of one accelerator.
+
+    Attributes:
+        instance: The machine.
+        device: The kind and the index, such as `gpu 3`.
+        celsius: The temperature. Source: accelerator_temperature_celsius, sensor core.
+        time: Unix seconds of the end of the hour in which it was reached.
+    """
+
+    instance: str
+    device: str
+    celsius: float
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """The accelerators of the period.
+
+    Attributes:
+        count: The number of accelerators seen, by UUID; 0 if there were none.
+        seconds: The time for which they were seen, summed over all. Source: accelerator_up.
+        busy_seconds: The part of it in which they computed, summed over all.
+            Source: accelerator_busy_seconds_total, else accelerator_utilization_ratio.
+        memory_used_bytes: Memory in use by all, at the end. Source: accelerator_memory_used_bytes.
+        memory_total_bytes: Memory of all, at the end. Source: accelerator_memory_total_bytes.
+        memory_peak_bytes: The highest sum of memory in use.
+        celsius: The temperature of the hottest one at the end.
+        hottest: The highest temperature of the period.
+        power_watts: The mean of the summed power. Source: accelerator_power_watts.
+        energy_joules: The energy of all. Source: accelerator_energy_joules_total, else power.
+        is_energy_estimated: Whether part of the energy was computed from power.
+        uses: The time of each cause, in the order of `CAUSES`; empty if a query was refused.
+        busy_by_hour: The busy share of each hour, at the end of the hour.
+        joules_by_hour: The energy of each hour, at the end of the hour.
+        celsius_by_hour: The highest temperature of each hour, at the end of the hour.
+    """
+
+    count: int = 0
+    seconds: float | None = None
+    busy_seconds: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    memory_peak_bytes: float | None = None
+    celsius: float | None = None
+    hottest: Heat | None = None
+    power_watts: float | None = None
+    energy_joules: float | None = None
+    is_energy_estimated: bool = False
+    uses: tuple[Use, ...] = ()
+    busy_by_hour: Points = ()
+    joules_by_hour: Points = ()
+    celsius_by_hour: Points = ()
+
+    @property
+    def busy_ratio(self) -> float | None:
+        """The busy share of the time; None if unknown."""
+        if not self.seconds or self.busy_seconds is None:
+            return None
+        return self.busy_seconds / self.seconds
+
+    @property
+    def known_seconds(self) -> float:
+        """The sum of the time of all causes."""
+        return sum(use.seconds for use in self.uses)
+
+    @property
+    def wasted_seconds(self) -> float:
+        """The sum of the time of the causes that are waste."""
+        return sum(use.seconds for use in self.uses if use.is_waste)
+
+    @property
+    def wasted_ratio(self) -> float | None:
+        """The wasted share of the attributed time; None if there is none."""
+        return self.wasted_seconds / self.known_seconds if self.known_seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system at the end of the period.
+
+    Attributes:
+        instance: The machine.
+        mountpoint: The mount point.
+        avail_bytes: Space for unprivileged users. Source: host_filesystem_avail_bytes.
+        size_bytes: The size. Source: host_filesystem_size_bytes.
+    """
+
+    instance: str
+    mountpoint: str
+    avail_bytes: float
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The machines of the period.
+
+    Attributes:
+        names: The machines seen, sorted. Source: the label instance.
+        environments: The labels `environment` or `env` of their targets, sorted; empty if none.
+        memory_used_bytes: Total minus available memory of all, at the end.
+        memory_total_bytes: Memory of all that report what is available, at the end. Source:
+            memory_total_bytes.
+        memory_peak_ratio: The highest share of memory in use on one machine.
+        memory_peak_instance: The machine with the peak; empty if unknown.
+        disks: The fullest file systems, the fullest first, without small and read-only ones.
+    """
+
+    names: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    memory_peak_ratio: float | None = None
+    memory_peak_instance: str = ""
+    disks: tuple[Disk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that cannot be told.
+    """A figure that is unknown.
 
     Attributes:
-        what: What it is.
-        why: Why not, and what makes it known.
+        what: The figure.
+        why: The reason, and the step that would make it known.
     """
 
     what: str
@@ -29,11 +190,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something to do next.
+    """A recommendation.
 
     Attributes:
         urgency: 0 now, 1 soon, 2 when there is time.
-        what: What to do.
+        what: The action, as an imperative.
         because: The figure that it follows from.
     """
 
@@ -44,15 +205,15 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A few figures of the period before, to compare with; None is unknown.
+    """A few figures of the previous period, for comparison; None is unknown.
 
     Attributes:
-        begin: When it began.
-        end: When it ended.
-        completed: Runs that finished.
-        failed: Runs that died.
-        busy_ratio: Share of the time in which accelerators were busy.
-        wasted_ratio: Share of accelerator time that was wasted.
+        begin: Unix seconds of its begin.
+        end: Unix seconds of its end.
+        completed: The number of starts that finished.
+        failed: The number of starts that failed.
+        busy_ratio: The busy share of accelerator time.
+        wasted_ratio: The wasted share of accelerator time.
         energy_joules: The energy of all accelerators.
     """
 
@@ -67,13 +228,13 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """For which part of the period Prometheus has figures.
+    """The part of the period for which Prometheus has data.
 
     Attributes:
-        first: The first moment with figures.
-        last: The last one.
-        seconds: How long there are figures.
-        holes: From when until when there were none, the borders of the period included.
+        first: Unix seconds of the first data.
+        last: Unix seconds of the last data.
+        seconds: The duration of the time with data.
+        holes: Begin and end of each time without data, up to the borders of the period.
     """
 
     first: float
@@ -84,11 +245,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What energy costs.
+    """The price of energy.
 
     Attributes:
         per_kwh: The price of a kilowatt hour.
-        currency: In which currency, as `EUR`.
+        currency: The name of the currency, such as `EUR`.
     """
 
     per_kwh: float
@@ -101,25 +262,26 @@ class Report:
 
     Attributes:
         kind: `daily` or `weekly`.
-        begin: When the period begins.
-        planned_end: When it is over.
-        end: Until when there can be figures.
-        zone: The name of its time zone.
-        utc_offset_seconds: What its clock was ahead of UTC at each change, from when on.
-        asked: When it was made.
-        source: The Prometheus that was asked.
+        begin: Unix seconds of the period's begin.
+        planned_end: Unix seconds of the period's end.
+        end: The end of the data: `planned_end`, or the time of the query if that is earlier.
+        zone: The name of the time zone.
+        utc_offset_seconds: The zone's offset from UTC at the begin and after each change, as pairs
+            of Unix seconds and offset.
+        asked: Unix seconds of the query.
+        source: The URL of the Prometheus server, without its password.
         instances: The machines that it is limited to; empty for all.
         only_runs: The runs that it is limited to; empty for all.
-        coverage: For which part there are figures.
+        coverage: The part of the period for which there is data.
         hosts: The machines.
-        runs: The training.
+        runs: The training runs.
         accelerators: The accelerators.
-        incidents: The worst first.
-        deaths: Of containers, the most first.
-        before: The period before; None where nothing of it is known.
-        price: What energy costs; None where nobody said.
-        advice: What to do, the most urgent first.
-        gaps: What cannot be told.
+        incidents: Alerts that fired, the most severe first.
+        deaths: Deaths of containers, the most frequent first.
+        before: The previous period; None if too little of it is known.
+        price: The price of energy; None if not set.
+        advice: Recommendations, the most urgent first.
+        gaps: Figures whose query was refused.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Making a report: asking for everything, comparing with the period before, and advising."""
+"""Make a report: run the queries, compare with the previous period, and derive advice."""
 
 from __future__ import annotations
 
@@ -6,30 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from trainvitals.errors import StackError
-from trainvitals.report.accelerators import find_accelerators
 from trainvitals.report.advice import advise
 from trainvitals.report.archive import HOUR, Archive, Filters
-from trainvitals.report.counting import count_completed, count_failed, find_wasted_ratio
+from trainvitals.report.expected import find_expectations
 from trainvitals.report.figures import Price, Report, Totals
-from trainvitals.report.hosts import find_coverage, find_hosts
+from trainvitals.report.hardware import find_accelerators, find_coverage, find_hosts
 from trainvitals.report.incidents import find_deaths, find_incidents
 from trainvitals.report.period import Period
-from trainvitals.report.points import Points
-from trainvitals.report.promapi import Prometheus
 from trainvitals.report.runs import find_runs
+from trainvitals.sources.prometheus import Points, Prometheus
 
-# Sums over a part of a week say nothing beside those over a whole one.
+# Sums over part of a period cannot be compared with those over a whole one.
 _ENOUGH_TO_COMPARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a person wants of a report.
+class ReportOptions:
+    """Options of a report.
 
     Attributes:
-        filters: What it is limited to.
-        targets: What metrics should reach, by name.
-        price: What energy costs; None where nobody says.
+        filters: The machines and runs that it is limited to.
+        targets: Target values of metrics, by name.
+        price: The price of energy; None if not set.
     """
 
     filters: Filters = Filters()  # noqa: RUF009 - immutable
@@ -38,28 +36,29 @@ class Wishes:
 
 
 def make_report(
-    prometheus: Prometheus, period: Period, wishes: Wishes | None = None, *, now: float
+    prometheus: Prometheus, period: Period, options: ReportOptions | None = None, *, now: float
 ) -> Report:
     """Make the report of a period.
 
     Args:
-        prometheus: Whom to ask.
-        period: About what.
-        wishes: What a person wants of it.
-        now: The moment of asking.
+        prometheus: The server.
+        period: The period.
+        options: The options; None for the defaults.
+        now: The time of the query, Unix seconds.
 
     Raises:
-        StackError: Prometheus does not answer, or has nothing of the period.
+        PrometheusError: Prometheus does not answer.
+        StackError: Prometheus has no data of the period, or of the selected runs.
     """
-    wishes = wishes or Wishes()
-    archive = Archive(prometheus, period, wishes.filters)
+    options = options or ReportOptions()
+    archive = Archive(prometheus, period, options.filters)
     coverage = find_coverage(archive)
     if coverage is None:
-        raise StackError(_tell_emptiness(archive))
-    if wishes.filters.runs and not wishes.filters.instances:
-        archive.filters = replace(wishes.filters, instances=_find_machines(archive))
-    runs = find_runs(archive, wishes.targets)
-    deaths = find_deaths(archive) if not wishes.filters.runs else ()
+        raise StackError(_explain_emptiness(archive))
+    if options.filters.runs and not options.filters.instances:
+        archive.filters = replace(options.filters, instances=_find_machines(archive))
+    runs = replace(find_runs(archive, options.targets), expected=find_expectations(archive))
+    deaths = find_deaths(archive) if not options.filters.runs else ()
     report = Report(
         kind=period.kind,
         begin=period.begin,
@@ -69,8 +68,8 @@ def make_report(
         utc_offset_seconds=_list_offsets(period),
         asked=now,
         source=prometheus.url,
-        instances=wishes.filters.instances,
-        only_runs=wishes.filters.runs,
+        instances=options.filters.instances,
+        only_runs=options.filters.runs,
         coverage=coverage,
         hosts=find_hosts(archive),
         runs=runs,
@@ -78,32 +77,32 @@ def make_report(
         incidents=find_incidents(archive, runs, deaths),
         deaths=deaths,
         before=_look_back(archive),
-        price=wishes.price,
+        price=options.price,
     )
     gaps = tuple(dict.fromkeys(archive.gaps))
-    return replace(report, gaps=gaps, advice=advise(report))
+    return replace(report, gaps=gaps, advice=advise(report, archive.thresholds))
 
 
 def _find_machines(archive: Archive) -> tuple[str, ...]:
-    """Name the machines on which the chosen runs were.
+    """Return the machines of the selected runs.
 
     Raises:
-        StackError: There was none of them.
+        StackError: Prometheus has no data of the selected runs in the period.
     """
     seen = archive.ask_hours(
-        "the machines of the runs",
+        "machines of the selected runs",
         "group by (instance) (last_over_time(training_run_info{@run}[@hour]))",
     )
     names = tuple(sorted({each.labels.get("instance", "") for each in seen}))
     if not names:
         raise StackError(
-            f"no run {' or '.join(archive.filters.runs)} was seen in that time; "
+            f"no run {' or '.join(archive.filters.runs)} was seen in this period; "
             "`trainvitals report` without --run lists those that were"
         )
     return names
 
 
-def _tell_emptiness(archive: Archive) -> str:
+def _explain_emptiness(archive: Archive) -> str:
     period, prometheus = archive.period, archive.prometheus
     if archive.gaps:
         return f"{prometheus.url}: {archive.gaps[0].why}"
@@ -112,13 +111,13 @@ def _tell_emptiness(archive: Archive) -> str:
     )
     chosen = f" of {' or '.join(archive.filters.instances)}" if archive.filters.instances else ""
     return (
-        f"{prometheus.url} has nothing{chosen} from {begin} to {end}: it did not run, it scrapes no "
-        "trainvitals, or it has forgotten; see `trainvitals status`, or give another --date"
+        f"{prometheus.url} has no data{chosen} from {begin} to {end}: it was not running, does not scrape "
+        "trainvitals, or no longer keeps that time; see `trainvitals status`, or give another --date"
     )
 
 
 def _look_back(archive: Archive) -> Totals | None:
-    """Ask for a few figures of the period before; None where too little is known."""
+    """Return a few figures of the previous period; None if too little of it is known."""
     period = archive.period.step_back()
     before = Archive(archive.prometheus, period, archive.filters)
     coverage = find_coverage(before) if period.end > period.begin else None
@@ -128,10 +127,10 @@ def _look_back(archive: Archive) -> Totals | None:
     return Totals(
         begin=period.begin,
         end=period.end,
-        completed=count_completed(runs),
-        failed=count_failed(runs),
+        completed=runs.completed,
+        failed=runs.failed,
         busy_ratio=accelerators.busy_ratio,
-        wasted_ratio=find_wasted_ratio(accelerators),
+        wasted_ratio=accelerators.wasted_ratio,
         energy_joules=accelerators.energy_joules,
     )
 

@@ -1,125 +1,222 @@
-"""What is told of accelerators and machines."""
+"""The figures of accelerators and machines: utilization, memory, energy, heat and disks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from trainvitals.report.points import Points
+from trainvitals.report.archive import Archive, count_seconds, find_extreme, write_rise
+from trainvitals.report.figures import Accelerators, Coverage, Disk, Heat, Hosts
+from trainvitals.report.period import Period
+from trainvitals.report.waste import find_uses
+from trainvitals.sources.prometheus import Points, Series
 
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What the time of accelerators went to.
-
-    Attributes:
-        cause: One of `waste.CAUSES`.
-        seconds: Of all accelerators together.
-        by_hour: The same in each hour; a point stands at the end of its hour.
-    """
-
-    cause: str
-    seconds: float
-    by_hour: Points = ()
+_MOST_DISKS = 20
+_ANY = '{__name__=~"memory_total_bytes|accelerator_up|training_run_info|ALERTS", @host}'
+_BY = "job, instance, kind, device, uuid"
+_CORE = 'accelerator_temperature_celsius{@host, sensor="core"}'
 
 
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """The highest temperature of one accelerator.
-
-    Attributes:
-        instance: Its machine.
-        device: As `gpu 3`.
-        celsius: The temperature.
-        time: The end of the hour in which it was reached.
-    """
-
-    instance: str
-    device: str
-    celsius: float
-    time: float
-
-
-@dataclass(frozen=True, slots=True)
-class Accelerators:
-    """The accelerators of the period.
-
-    Attributes:
-        count: How many there were.
-        seconds: How long they were there, all together.
-        busy_seconds: For how long of that something ran.
-        memory_used_bytes: At the end.
-        memory_total_bytes: At the end.
-        memory_peak_bytes: The most that was used at a time.
-        celsius: The hottest at the end.
-        hottest: The hottest of the period.
-        power_watts: The mean of all together.
-        energy_joules: What they used.
-        is_energy_estimated: Whether some of it was estimated from power.
-        uses: What their time went to, in the order of `waste.CAUSES`.
-        busy_by_hour: The busy share of each hour.
-        joules_by_hour: The energy of each hour.
-        celsius_by_hour: The hottest in each hour.
-    """
-
-    count: int = 0
-    seconds: float | None = None
-    busy_seconds: float | None = None
-    memory_used_bytes: float | None = None
-    memory_total_bytes: float | None = None
-    memory_peak_bytes: float | None = None
-    celsius: float | None = None
-    hottest: Heat | None = None
-    power_watts: float | None = None
-    energy_joules: float | None = None
-    is_energy_estimated: bool = False
-    uses: tuple[Use, ...] = ()
-    busy_by_hour: Points = ()
-    joules_by_hour: Points = ()
-    celsius_by_hour: Points = ()
-
-    @property
-    def busy_ratio(self) -> float | None:
-        """The busy share; None unknown."""
-        if not self.seconds or self.busy_seconds is None:
-            return None
-        return self.busy_seconds / self.seconds
+def find_accelerators(archive: Archive) -> Accelerators:
+    """Return the figures of the accelerators; `count` is 0 if there were none."""
+    there = archive.ask_hours(
+        "how long accelerators were seen",
+        f"{archive.step_seconds} * count_over_time((group by ({_BY})"
+        " (accelerator_up{@host}))[@hour:@step])",
+    )
+    if not there:
+        return Accelerators()
+    found = Accelerators(
+        count=len({each.labels.get("uuid", "") for each in there}), seconds=count_seconds(there)
+    )
+    found = _add_busy(archive, found, there)
+    found = _add_memory(archive, found)
+    found = _add_energy(archive, found)
+    found = _add_heat(archive, found)
+    return replace(found, uses=find_uses(archive))
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """One file system at the end.
-
-    Attributes:
-        instance: Its machine.
-        mountpoint: Where it is mounted.
-        avail_bytes: What can still be written.
-        size_bytes: How large it is.
-    """
-
-    instance: str
-    mountpoint: str
-    avail_bytes: float
-    size_bytes: float
+def _add_busy(archive: Archive, found: Accelerators, there: Iterable[Series]) -> Accelerators:
+    counted = _gain("accelerator_busy_seconds_total{@host}")
+    shown = f"{archive.step_seconds} * sum_over_time(accelerator_utilization_ratio{{@host}}[@hour:@step])"
+    busy = archive.ask_hours("how busy accelerators were", f"sum ({counted} or {shown})")
+    if not busy:
+        return found
+    seconds = dict(_add_up(there))
+    shares = tuple(
+        (time, min(value / seconds[time], 1.0))
+        for time, value in _add_up(busy)
+        if seconds.get(time)
+    )
+    return replace(found, busy_seconds=count_seconds(busy), busy_by_hour=shares)
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
-    """The machines of the period.
+def _add_memory(archive: Archive, found: Accelerators) -> Accelerators:
+    used = "sum(accelerator_memory_used_bytes{@host})"
+    peak = archive.ask_hours("the peak of device memory", f"max_over_time(({used})[@hour:@step])")
+    highest = [each[1] for one in peak if (each := find_extreme(one, is_highest=True))]
+    return replace(
+        found,
+        memory_used_bytes=_take_one(archive.ask_end("device memory in use", used)),
+        memory_total_bytes=_take_one(
+            archive.ask_end("device memory", "sum(accelerator_memory_total_bytes{@host})")
+        ),
+        memory_peak_bytes=max(highest, default=None),
+    )
 
-    Attributes:
-        names: All that were seen.
-        environments: What their targets call their environment.
-        memory_used_bytes: RAM of all, at the end.
-        memory_total_bytes: The same.
-        memory_peak_ratio: The fullest that one of them was.
-        memory_peak_instance: Which.
-        disks: The fullest first.
-    """
 
-    names: tuple[str, ...] = ()
-    environments: tuple[str, ...] = ()
-    memory_used_bytes: float | None = None
-    memory_total_bytes: float | None = None
-    memory_peak_ratio: float | None = None
-    memory_peak_instance: str = ""
-    disks: tuple[Disk, ...] = ()
+def _add_energy(archive: Archive, found: Accelerators) -> Accelerators:
+    counted = _gain("accelerator_energy_joules_total{@host}")
+    drawn = f"{archive.step_seconds} * sum_over_time(accelerator_power_watts{{@host}}[@hour:@step])"
+    gaps = len(archive.gaps)
+    known = archive.ask_hours("the energy of accelerators", f"sum({counted})")
+    estimated = archive.ask_hours(
+        "the energy of accelerators without a counter",
+        f"sum({drawn} unless on (job, instance, uuid) {counted})",
+    )
+    points = _add_up((*known, *estimated))
+    if not points or len(archive.gaps) > gaps:
+        return found
+    joules = math.fsum(value for _, value in points)
+    return replace(
+        found,
+        energy_joules=joules,
+        is_energy_estimated=bool(estimated),
+        joules_by_hour=points,
+        power_watts=_find_power(archive),
+    )
+
+
+def _gain(counter: str) -> str:
+    return f"sum_over_time({write_rise(counter)}[@hour:@step])"
+
+
+def _find_power(archive: Archive) -> float | None:
+    """Return the mean of the summed power, over the steps at which it is known."""
+    drawn = "sum(accelerator_power_watts{@host})"
+    sums = archive.ask_hours("power", f"sum_over_time(({drawn})[@hour:@step])")
+    counts = archive.ask_hours("power", f"count_over_time(({drawn})[@hour:@step])")
+    moments = count_seconds(counts)
+    return count_seconds(sums) / moments if moments else None
+
+
+def _add_heat(archive: Archive, found: Accelerators) -> Accelerators:
+    now = archive.ask_end("temperature", f"max({_CORE})")
+    hours = archive.ask_hours(
+        "the highest temperature",
+        f"topk(1, max by (instance, kind, device) (max_over_time({_CORE}[@hour])))",
+    )
+    hottest = None
+    for one in hours:
+        highest = find_extreme(one, is_highest=True)
+        if highest is not None and (hottest is None or highest[1] > hottest.celsius):
+            device = f"{one.labels.get('kind', '')} {one.labels.get('device', '')}".strip()
+            hottest = Heat(one.labels.get("instance", ""), device, highest[1], highest[0])
+    return replace(
+        found, celsius=_take_one(now), hottest=hottest, celsius_by_hour=_add_up(hours, max)
+    )
+
+
+def _add_up(series: Iterable[Series], join: Callable[[list[float]], float] = math.fsum) -> Points:
+    """Join the values at each time, the oldest first."""
+    values: dict[float, list[float]] = {}
+    for each in series:
+        for moment, value in each.points:
+            values.setdefault(moment, []).append(value)
+    return tuple((moment, join(values[moment])) for moment in sorted(values))
+
+
+def _take_one(series: tuple[Series, ...]) -> float | None:
+    return series[0].last if series else None
+
+
+def find_coverage(archive: Archive) -> Coverage | None:
+    """Return the times with data; None if there is none."""
+    found = archive.ask_moments("when there was data", f"count({_ANY}) > 0")
+    if not found or not found[0].points:
+        return None
+    step = archive.step_seconds
+    moments = [moment for moment, _ in found[0].points]
+    return Coverage(
+        first=moments[0] - step,
+        last=moments[-1],
+        seconds=len(moments) * step,
+        holes=_find_holes(moments, archive.period, step),
+    )
+
+
+def _find_holes(moments: list[float], period: Period, step: int) -> tuple[tuple[float, float], ...]:
+    """Return the times without data; a single missing step is ignored."""
+    ends = [*moments, period.end + step]
+    begins = [period.begin, *moments]
+    return tuple(
+        (begin, end - step)
+        for begin, end in zip(begins, ends, strict=True)
+        if end - begin > 2 * step
+    )
+
+
+def find_hosts(archive: Archive) -> Hosts:
+    """Return the figures of the machines."""
+    seen = archive.ask_hours(
+        "the machines", f"group by (instance, environment, env) (last_over_time({_ANY}[@hour]))"
+    )
+    # A machine that does not report what is available must not count as one that uses all it has.
+    total = "sum(memory_total_bytes{@host} and on (job, instance) memory_available_bytes{@host})"
+    available = "sum(memory_available_bytes{@host})"
+    all_bytes = archive.ask_end("memory", total)
+    free_bytes = archive.ask_end("memory", available)
+    size = all_bytes[0].last if all_bytes else None
+    used = size - free_bytes[0].last if size is not None and free_bytes else None
+    ratio, instance = _find_fullest(archive)
+    environments = {each.labels.get("environment") or each.labels.get("env") for each in seen}
+    return Hosts(
+        names=tuple(sorted({each.labels.get("instance", "") for each in seen} - {""})),
+        environments=tuple(sorted(each for each in environments if each)),
+        memory_used_bytes=used,
+        memory_total_bytes=size,
+        memory_peak_ratio=ratio,
+        memory_peak_instance=instance,
+        disks=_find_disks(archive),
+    )
+
+
+def _find_fullest(archive: Archive) -> tuple[float | None, str]:
+    used = "1 - memory_available_bytes{@host} / memory_total_bytes{@host}"
+    hours = archive.ask_hours(
+        "the peak of memory",
+        f"topk(1, max by (instance) (max_over_time(({used})[@hour:@step])))",
+    )
+    found: tuple[float | None, str] = (None, "")
+    for one in hours:
+        highest = find_extreme(one, is_highest=True)
+        if highest is not None and (found[0] is None or highest[1] > found[0]):
+            found = highest[1], one.labels.get("instance", "")
+    return found
+
+
+def _find_disks(archive: Archive) -> tuple[Disk, ...]:
+    by = "instance, mountpoint"
+    # Small file systems, such as /boot, are expected to be full.
+    smallest = archive.thresholds["host_disk_space_low:small_size_bytes"]
+    size = (
+        f'max by ({by}) (host_filesystem_size_bytes{{@host, mountpoint!="/dev/shm"}}'
+        f" >= {smallest:g} unless on (job, instance, mountpoint)"
+        " host_filesystem_readonly{@host} == 1)"
+    )
+    free = f"max by ({by}) (host_filesystem_avail_bytes{{@host}}) and on ({by}) {size}"
+    fullest = f"bottomk({_MOST_DISKS}, {free} / on ({by}) {size})"
+    sizes = archive.ask_end("disk space", f"{size} and on ({by}) {fullest}")
+    rest = archive.ask_end("disk space", f"({free}) and on ({by}) {fullest}")
+    sized = {
+        (each.labels["instance"], each.labels["mountpoint"]): each.last
+        for each in sizes
+        if each.last > 0
+    }
+    disks = [
+        Disk(key[0], key[1], each.last, sized[key])
+        for each in rest
+        if (key := (each.labels["instance"], each.labels["mountpoint"])) in sized
+    ]
+    return tuple(sorted(disks, key=lambda disk: disk.avail_bytes / disk.size_bytes))

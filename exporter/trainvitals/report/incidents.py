@@ -1,4 +1,4 @@
-"""What went wrong in a period: alerts that fired and containers that died, and how it ended."""
+"""Alerts that fired and containers that died in a period, and how that ended."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trainvitals.report.archive import MINUTE, Archive, count_seconds, list_changes, write_rise
-from trainvitals.report.promapi import RefusedError, Series
-from trainvitals.report.training import BAD, Attempt, Outcome, Runs
-from trainvitals.report.troubles import Deaths, Incident
+from trainvitals.report.archive import MINUTE, Archive, count_seconds, list_times, write_rise
+from trainvitals.report.training import BAD, Attempt, Deaths, Incident, Outcome, Runs
+from trainvitals.sources.prometheus import QueryError, Series
 
 _BY = "alertname, severity, component, instance, run, name, kind, device, mountpoint"
 _FIRING = f'max by ({_BY}) (ALERTS{{@host, alertstate="firing", alertname!="Watchdog"}}%s)'
 _URGENCY: Mapping[str, int] = {"critical": 0, "warning": 1, "info": 2}
-# Prometheus that is started anew knows for a moment of no alert.
+# After a restart Prometheus has no alerts for a moment; shorter pauses are ignored.
 _SHORTEST_PAUSE_SECONDS = 2 * MINUTE
-# What is further back is a clock that was wrong.
+# An alert that has been firing for longer comes from a clock that was wrong.
 _LONGEST_SECONDS = 30 * 86400
 
-# For how long the exporter tells of what ended.
+# The exporter shows a rank for this long after its end.
 _SHOWN_SECONDS = 15 * MINUTE
-_OVER = "it holds no longer"
+_OVER = "resolved"
 _BECAME: Mapping[Outcome, str] = {
     "active": "trains",
     "completed": "finished",
@@ -31,7 +30,7 @@ _BECAME: Mapping[Outcome, str] = {
     "terminated": "was ended on request",
     "interrupted": "was ended on request",
     "vanished": "vanished",
-    "unknown": "ended, nobody knows how",
+    "unknown": "ended, with an unknown outcome",
 }
 
 _Key = tuple[str, str, str, str]  # alert, severity, machine, subject
@@ -39,7 +38,7 @@ _Key = tuple[str, str, str, str]  # alert, severity, machine, subject
 
 @dataclass(slots=True)
 class _Course:
-    """When an alert began and ceased to fire."""
+    """The times at which an alert began and ceased to fire, and the run or container it names."""
 
     begins: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
@@ -49,17 +48,17 @@ class _Course:
 
 
 def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tuple[Incident, ...]:
-    """Ask which alerts fired, and make out how each ended; the worst first.
+    """Return the alerts that fired and how each ended, the most severe first.
 
     Args:
-        archive: Whom to ask.
-        runs: The runs, for what became of them.
-        deaths: Of containers, for why.
+        archive: The server and the period.
+        runs: The runs that alerts may name.
+        deaths: The deaths of containers that alerts may name.
     """
     summaries, gaps = _find_summaries(archive), len(archive.gaps)
     courses = _read_courses(archive)
     if len(archive.gaps) > gaps:
-        return ()  # without the ends all would seem to fire on
+        return ()  # without their ends all alerts would seem to be firing
     found = []
     for key, course in courses.items():
         if archive.filters.runs and course.run not in archive.filters.runs:
@@ -67,7 +66,9 @@ def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tu
         spans = _make_spans(course, archive.period.end)
         if spans:
             alert, severity, instance, subject = key
-            verdict = _judge(summaries.get(alert, ""), course, instance, runs, deaths, spans)
+            verdict = _write_verdict(
+                summaries.get(alert, ""), course, instance, runs, deaths, spans
+            )
             incident = Incident(
                 alert, severity, instance, subject, verdict, spans, course.is_firing, ""
             )
@@ -87,7 +88,7 @@ def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tu
 
 
 def find_deaths(archive: Archive) -> tuple[Deaths, ...]:
-    """Ask which containers died of what, the most first."""
+    """Return the deaths of containers by reason, the most frequent first."""
     by = "instance, name"
     died = archive.ask_changes(
         "deaths of containers",
@@ -113,7 +114,7 @@ def find_deaths(archive: Archive) -> tuple[Deaths, ...]:
     }
     found = []
     for one in died:
-        moments = [time for _, time in list_changes(one) if time >= archive.period.begin]
+        moments = [time for time in list_times(one) if time >= archive.period.begin]
         instance, name, reason = (
             one.labels.get(each, "") for each in ("instance", "name", "reason")
         )
@@ -126,9 +127,10 @@ def find_deaths(archive: Archive) -> tuple[Deaths, ...]:
 
 def _find_summaries(archive: Archive) -> dict[str, str]:
     try:
-        return archive.prometheus.list_summaries()
-    except RefusedError:
-        return {}  # a store without rules: the alert's name must do
+        groups = archive.prometheus.list_rules()
+    except QueryError:
+        return {}  # a store without rules; the alert's name is enough
+    return {rule.name: rule.summary for group in groups for rule in group.rules}
 
 
 def _read_courses(archive: Archive) -> dict[_Key, _Course]:
@@ -164,19 +166,19 @@ def _choose(courses: dict[_Key, _Course], series: Series) -> _Course:
 
 
 def _find_since(archive: Archive, begin: int) -> dict[frozenset[tuple[str, str]], float]:
-    """Give when the alerts began to hold that fired already at the beginning, by their labels."""
-    told = archive.ask_at(
+    """Return since when the alerts have held that were firing at the begin, by their labels."""
+    found = archive.ask_at(
         "since when alerts fire", f"min by ({_BY}) (ALERTS_FOR_STATE{{@host}})", begin
     )
     return {
         frozenset(one.labels.items()): one.last
-        for one in told
+        for one in found
         if begin - _LONGEST_SECONDS < one.last <= begin
     }
 
 
 def _make_spans(course: _Course, end: float) -> tuple[tuple[float, float], ...]:
-    """Match beginnings with ends; short pauses are none."""
+    """Match begins with ends, and join spans with a short pause between them."""
     spans: list[tuple[float, float]] = []
     ends = sorted(course.ends)
     for begin in sorted(course.begins):
@@ -188,7 +190,7 @@ def _make_spans(course: _Course, end: float) -> tuple[tuple[float, float], ...]:
     return tuple(spans)
 
 
-def _judge(
+def _write_verdict(
     summary: str,
     course: _Course,
     instance: str,
@@ -196,7 +198,7 @@ def _judge(
     deaths: Sequence[Deaths],
     spans: Sequence[tuple[float, float]],
 ) -> str:
-    """Say what it means: the alert's sentence, and why the run or container ended."""
+    """Return the alert's summary, with the causes of death of the run or container."""
     found = []
     if course.container:
         found = [
@@ -212,7 +214,7 @@ def _judge(
 def _choose_attempts(
     course: _Course, instance: str, runs: Runs, spans: Sequence[tuple[float, float]]
 ) -> list[Attempt]:
-    """Give the starts of the run that ended badly where it fired, the latest first."""
+    """Return the starts of the run that failed while the alert fired, the latest first."""
     return [
         each
         for each in _list_attempts(course, instance, runs)
@@ -235,7 +237,7 @@ def _list_endings(attempts: Iterable[Attempt]) -> list[str]:
 
 
 def _resolve(incident: Incident, course: _Course, runs: Runs, deaths: Sequence[Deaths]) -> str:
-    """Say how it ended."""
+    """Return how the incident ended."""
     if incident.is_firing:
         return "still fires"
     if course.run:
@@ -262,5 +264,5 @@ def _resolve_run(incident: Incident, course: _Course, runs: Runs) -> str:
             f"the run {_BECAME.get(latest.outcome, latest.outcome)}" if over else "the run went on"
         )
     if not died[0].is_resumed:
-        return "nobody started the run again"
+        return "the run was not started again"
     return f"the run was started again and {_BECAME.get(latest.outcome, latest.outcome)}"

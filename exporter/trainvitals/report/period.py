@@ -1,8 +1,8 @@
-"""Which day or week a report is about, in which time zone.
+"""The period of a report: a day or a week in a time zone.
 
-A day goes from midnight to midnight and a week from Monday to Monday, on the clock of the time
-zone; where the clock is put forward or back such a day has 23 or 25 hours. With `until` a period is
-the day or the seven days that end at that moment.
+A day lasts from midnight to midnight and a week from Monday to Monday in the time zone; a day with a
+change to or from daylight saving time has 23 or 25 hours. With `until`, the period is the day or the
+seven days that end at that time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Kind = Literal["daily", "weekly"]
 
 _DAYS: dict[Kind, int] = {"daily": 1, "weekly": 7}
 _MINUTE = 60
-_FIRST_YEAR, _LAST_YEAR = 1971, 9998  # whose days and weeks every clock can show
+_FIRST_YEAR, _LAST_YEAR = 1971, 9998  # datetime supports all days and weeks of these years
 _Date = TypeVar("_Date", bound=date)
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The time that a report is about.
+    """The period of a report.
 
     Attributes:
         kind: `daily` or `weekly`.
-        begin: Its first moment, seconds since 1970.
-        planned_end: When it is over.
-        end: What is known ends here: `planned_end`, or the moment of asking where that is earlier.
-        zone: The time zone in which its days begin.
+        begin: Unix seconds of its begin.
+        planned_end: Unix seconds of its end.
+        end: The end of the data: `planned_end`, or the time of the query if that is earlier.
+        zone: The time zone of its days.
     """
 
     kind: Kind
@@ -42,20 +42,20 @@ class Period:
 
     @property
     def is_over(self) -> bool:
-        """Whether all of it has passed."""
+        """Whether the period is over."""
         return self.end >= self.planned_end
 
     @property
     def seconds(self) -> int:
-        """How much of it has passed."""
+        """The duration of the part that has passed."""
         return self.end - self.begin
 
     def read_clock(self, moment: float) -> datetime:
-        """Give a moment on the clock of its time zone."""
+        """Return Unix seconds as a time in its zone."""
         return datetime.fromtimestamp(moment, timezone.utc).astimezone(self.zone)
 
     def step_back(self) -> Period:
-        """Give the period of as many days before it, cut off at the same time of its day or week."""
+        """Return the previous period; if this one is not over, up to the same time of its day or week."""
         begin = _shift(self.begin, self.zone, -_DAYS[self.kind])
         end = min(begin + self.seconds, self.begin) if not self.is_over else self.begin
         return Period(self.kind, begin, self.begin, end, self.zone)
@@ -69,21 +69,22 @@ def choose_period(
     day: str | None = None,
     until: str | None = None,
 ) -> Period:
-    """Find the period that somebody means.
+    """Return the period that the flags select.
 
     Args:
         kind: `daily` or `weekly`.
-        now: The moment of asking, seconds since 1970.
+        now: The time of the query, Unix seconds.
         zone: The time zone.
-        day: The day, or a day of the week, as `2026-11-21`, `today` or `yesterday`; today when None.
-        until: Its end, as `2026-11-21T14:00` or `now`; None for whole days.
+        day: The day, or a day of the week, as `2026-11-21`, `today` or `yesterday`; None for today.
+        until: The end, as `2026-11-21T14:00` or `now`; None for whole days.
 
     Raises:
-        ConfigurationError: It is no date or time, both are given, or it has not begun.
+        ConfigurationError: A value is not a date or time, both are set, or the period has not
+            begun.
     """
     if until is not None:
         if day is not None:
-            raise ConfigurationError("--date and --until: give one of them")
+            raise ConfigurationError("--date and --until cannot be combined: give one of them")
         end = _read_until(until, now, zone)
         begin = _shift(end, zone, -_DAYS[kind])
     else:
@@ -95,19 +96,19 @@ def choose_period(
     last = min(end, int(now) // _MINUTE * _MINUTE)
     if last - begin < _MINUTE:
         raise ConfigurationError(
-            f"{_show(begin, zone)} is no minute ago: give an earlier --date, as yesterday"
+            f"{_show(begin, zone)} is less than a minute ago: give an earlier --date, as yesterday"
         )
     return Period(kind, begin, end, last, zone)
 
 
 def find_zone(name: str | None) -> tzinfo:
-    """Give a time zone by its name; the machine's when None.
+    """Return a time zone by its name; None for the machine's.
 
     Raises:
-        ConfigurationError: Nobody knows it.
+        ConfigurationError: The time zone is unknown.
     """
     if name is None:
-        return _find_local_zone()
+        return _LocalZone()
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -117,7 +118,7 @@ def find_zone(name: str | None) -> tzinfo:
 
 
 class _LocalZone(tzinfo):
-    """The machine's zone, which knows when its clock is put forward and back."""
+    """The machine's time zone with its changes of the clock, which `timezone` does not have."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
         return None if when is None else when.replace(tzinfo=None).astimezone().utcoffset()
@@ -131,10 +132,6 @@ class _LocalZone(tzinfo):
     def fromutc(self, when: datetime) -> datetime:
         local = when.replace(tzinfo=timezone.utc).astimezone()
         return local.replace(tzinfo=self)
-
-
-def _find_local_zone() -> tzinfo:
-    return _LocalZone()
 
 
 def _read_day(text: str, now: float, zone: tzinfo) -> date:
@@ -161,15 +158,17 @@ def _read_until(text: str, now: float, zone: tzinfo) -> int:
         ) from error
     moment = (when if when.tzinfo is not None else when.replace(tzinfo=zone)).timestamp()
     if moment > now:
-        raise ConfigurationError(f"--until={text}: that has not come yet; write now or earlier")
+        raise ConfigurationError(
+            f"--until={text}: this is in the future; write now or an earlier time"
+        )
     return int(moment) // _MINUTE * _MINUTE
 
 
 def _keep_in_reach(when: _Date) -> _Date:
-    """Give it back.
+    """Return the date if its year is supported.
 
     Raises:
-        ValueError: Its year is one that no clock counts to.
+        ValueError: The year is not supported.
     """
     if not _FIRST_YEAR <= when.year <= _LAST_YEAR:
         raise ValueError(when.year)
@@ -181,7 +180,7 @@ def _find_midnight(day: date, zone: tzinfo) -> int:
 
 
 def _shift(moment: int, zone: tzinfo, days: int) -> int:
-    """Give the same time of day some days earlier or later."""
+    """Return the same time of day some days earlier or later."""
     clock = datetime.fromtimestamp(moment, timezone.utc).astimezone(zone)
     return int((clock + timedelta(days=days)).timestamp())
 

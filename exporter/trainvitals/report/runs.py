@@ -1,17 +1,19 @@
-"""The runs of a period: each of their starts, and how it ended."""
+"""The runs of a period: every start, and its end."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
-from trainvitals.report.archive import Archive, count_seconds, list_changes, write_rise
+from trainvitals.foreign_numbers import read_count
+from trainvitals.report.archive import Archive, count_seconds, list_times, write_rise
 from trainvitals.report.best import find_best
-from trainvitals.report.promapi import Series
 from trainvitals.report.training import Attempt, Observed, Outcome, Runs
+from trainvitals.sources.prometheus import Series
+from trainvitals.verdicts.thresholds import Thresholds
 
-_INTERRUPTED, _TERMINATED = 130, 143
 _REASONS: Mapping[str, Outcome] = {
     "finished": "completed",
     "exception": "failed",
@@ -19,12 +21,25 @@ _REASONS: Mapping[str, Outcome] = {
     "signal": "killed",
     "unknown": "unknown",
 }
-# A launcher starts its ranks one after another.
+# Ranks whose processes started within this time belong to one start: launchers start them in turn.
 _TOGETHER_SECONDS = 60.0
-# What an end without a known reason is told of, it is told of again within this time.
+# The kernel reports a process' start in clock ticks, and the time of day may be set meanwhile.
+_CLOCK_SECONDS = 1.0
+_BY_RANK = "instance, run, rank"
+# The sum of a run's phases is its age. It begins with the first phase, which may be long after its
+# process, as imports take time and one process may train twice.
+_PHASES = f"sum by ({_BY_RANK}) (last_over_time(training_phase_seconds_total{{@run}}[1m]%s))"
+# Only after an orderly end is the sum of the phases complete.
+_ENDS = (
+    f"max by ({_BY_RANK}) (last_over_time("
+    'training_process_end_timestamp_seconds{@run, reason=~"finished|exception"}[1m]%s))'
+)
+_SCRAPED = f"max by ({_BY_RANK}) (timestamp(training_phase_seconds_total{{@run}}))"
+_SPENT = f"sum by ({_BY_RANK}) (training_phase_seconds_total{{@run}})"
+# An end of unknown reason is reported again, with the reason, within this time.
 _SAME_END_SECONDS = 30.0
 
-_Place = tuple[str, str]  # run and machine; the machine is empty for a run of several
+_Place = tuple[str, str]  # run and machine; the machine is empty if it has ranks on several
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +53,23 @@ class _End:
 
 @dataclass(slots=True)
 class _Course:
-    """What was seen of one run on one machine, or of one run of several machines."""
+    """The observations of a run, on one machine or on all of its machines; times are Unix seconds.
+
+    Attributes:
+        instances: Its machines.
+        starts: The starts of its processes.
+        own_starts: The begins of its first phase, of processes that ended in order.
+        latest_starts: Upper bounds of the begins of its first phase.
+        ends: The ends of its ranks.
+        codes: Exit codes with the time they were reported, by machine and rank.
+        is_alive: Whether a rank was alive at the end of the period.
+        is_silent: Whether its machine did not answer at the end of the period.
+    """
 
     instances: set[str] = field(default_factory=set)
     starts: list[float] = field(default_factory=list)
+    own_starts: list[float] = field(default_factory=list)
+    latest_starts: list[float] = field(default_factory=list)
     ends: list[_End] = field(default_factory=list)
     codes: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
     is_alive: bool = False
@@ -49,23 +77,25 @@ class _Course:
 
 
 def find_runs(archive: Archive, targets: Mapping[str, float]) -> Runs:
-    """Ask for all that is told of runs.
+    """Return the runs of a period.
 
     Args:
-        archive: Whom to ask.
-        targets: What metrics should reach, by name.
+        archive: The server and the period.
+        targets: Target values of metrics, by name.
     """
-    told = archive.ask_hours(
-        "whether anybody looks for runs",
+    found = archive.ask_hours(
+        "whether an exporter reports runs",
         "group(last_over_time(training_client_incompatible_files{@host}[@hour])"
         " or last_over_time(training_run_info{@host}[@hour]))",
     )
     gaps = len(archive.gaps)
     courses = _read_courses(archive)
     if len(archive.gaps) > gaps:
-        return Runs()  # without the ends all would seem to have vanished
+        return Runs()  # without their ends all runs would seem to have vanished
     attempts = [
-        attempt for place, course in courses.items() for attempt in _part(place[0], course, archive)
+        attempt
+        for place, course in courses.items()
+        for attempt in _split(place[0], course, archive)
     ]
     lost = archive.ask_hours(
         "time lost to restarts", _sum_rise("training_lost_seconds_total{@run}")
@@ -74,7 +104,7 @@ def find_runs(archive: Archive, targets: Mapping[str, float]) -> Runs:
         "steps lost to restarts", _sum_rise("training_lost_steps_total{@run}")
     )
     return Runs(
-        is_told=bool(told),
+        is_told=bool(found),
         attempts=tuple(sorted(attempts, key=lambda each: (-each.started, each.run))),
         observed=_find_observed(archive),
         best=find_best(archive, targets),
@@ -98,14 +128,22 @@ def _read_courses(archive: Archive) -> dict[_Place, _Course]:
         return course
 
     for one in _ask_ranks(archive, "when runs started", "training_process_start_time_seconds"):
-        choose(one).starts += [value for _, value in list_changes(one)]
+        choose(one).starts += list_times(one)
+    for one in archive.ask_changes("how long runs took", f"({_ENDS} - {_PHASES})"):
+        choose(one).own_starts += list_times(one)
+    for one in archive.ask_hours(
+        "how long runs have been going on",
+        f"min_over_time(({_SCRAPED} - {_SPENT})[@hour:@step])",
+    ):
+        choose(one).latest_starts += list_times(one)
     for one in _ask_ranks(archive, "when runs ended", "training_process_end_timestamp_seconds"):
         choose(one).ends += [
-            _End(value, _name_rank(one), one.labels.get("reason", ""))
-            for _, value in list_changes(one)
+            _End(time, _name_rank(one), one.labels.get("reason", "")) for time in list_times(one)
         ]
     for one in _ask_ranks(archive, "the exit codes of runs", "training_process_exit_code"):
-        choose(one).codes[_name_rank(one)] += [(time, int(code)) for time, code in one.points]
+        choose(one).codes[_name_rank(one)] += [
+            (time, code) for time, value in one.points if (code := read_count(value)) is not None
+        ]
     for one in archive.ask_end(
         "which runs live", "max by (instance, run) (training_process_up{@run}) == 1"
     ):
@@ -124,7 +162,7 @@ def _ask_ranks(archive: Archive, what: str, metric: str) -> tuple[Series, ...]:
 
 
 def _find_shared(archive: Archive) -> frozenset[str]:
-    """Name the runs that have ranks on several machines."""
+    """Return the runs that have ranks on several machines."""
     there = archive.ask_hours(
         "runs of several machines",
         "count by (run) (count by (run, instance) (last_over_time(training_world_size{@run}[@hour])"
@@ -138,27 +176,45 @@ def _name_rank(series: Series) -> str:
     return f"{series.labels.get('instance', '')} {series.labels.get('rank', '')}"
 
 
-def _part(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
-    """Part the course of a run into its starts, each with how it ended."""
-    starts = _gather(course.starts)
-    for start, following in zip(starts, [*starts[1:], None], strict=True):
+def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
+    """Yield the starts of a run, each with its end."""
+    starts = _list_starts(course)
+    for start, following in zip_longest(starts, starts[1:]):
         until = following if following is not None else float("inf")
         ends = [end for end in course.ends if start <= end.time < until]
+        began = _find_own_start(course, start, until)
         is_last = following is None
         if is_last and course.is_alive:
-            yield _tell(run, course, start, None, "active", None, is_resumed=False)
+            yield _make_attempt(run, course, began, None, "active", None, is_resumed=False)
             continue
         if ends and max(end.time for end in ends) < archive.period.begin:
-            continue  # it is still shown, but belongs to the time before
+            continue  # the exporter still showed it, but it belongs to the period before
         ended = max((end.time for end in ends), default=None)
-        outcome, code = _judge(ends, course)
+        outcome, code = _find_outcome(ends, course, archive.thresholds)
         if not ends and is_last and course.is_silent:
             outcome = "unknown"
-        yield _tell(run, course, start, ended, outcome, code, is_resumed=not is_last)
+        yield _make_attempt(run, course, began, ended, outcome, code, is_resumed=not is_last)
+
+
+def _list_starts(course: _Course) -> list[float]:
+    """Return the starts of a run: those of its processes, and later ones within the same process."""
+    starts = _gather(course.starts)
+    for own in sorted(course.own_starts):
+        latest = max((start for start in starts if start <= own), default=own)
+        if any(latest <= end.time < own for end in course.ends):
+            starts.append(own)
+    return sorted(starts)
+
+
+def _find_own_start(course: _Course, start: float, until: float) -> float:
+    """Return the begin of the first phase after a start of processes; their start if unknown."""
+    known = (*course.own_starts, *course.latest_starts)
+    own = [each for each in known if start - _CLOCK_SECONDS <= each < until]
+    return max(start, min(own, default=start))
 
 
 def _gather(moments: Iterable[float]) -> list[float]:
-    """Take starts of ranks that belong together as one: the first of them."""
+    """Return the first of each group of starts that follow each other closely."""
     starts: list[float] = []
     latest = float("-inf")
     for moment in sorted(moments):
@@ -168,7 +224,7 @@ def _gather(moments: Iterable[float]) -> list[float]:
     return starts
 
 
-def _tell(
+def _make_attempt(
     run: str,
     course: _Course,
     started: float,
@@ -182,11 +238,13 @@ def _tell(
     return Attempt(run, instances, started, ended, outcome, code, is_resumed)
 
 
-def _judge(ends: Sequence[_End], course: _Course) -> tuple[Outcome, int | None]:
-    """Say how a start ended: as the rank did that ended first and not well."""
+def _find_outcome(
+    ends: Sequence[_End], course: _Course, thresholds: Thresholds
+) -> tuple[Outcome, int | None]:
+    """Return the outcome and the exit code of a start: those of the first rank that did not finish."""
     if not ends:
         return "vanished", None
-    known = [end for end in ends if not _is_retold(end, ends)]
+    known = [end for end in ends if not _is_superseded(end, ends)]
     bad = sorted(
         (end for end in known if end.reason != "finished"), key=lambda end: (end.time, end.rank)
     )
@@ -194,15 +252,15 @@ def _judge(ends: Sequence[_End], course: _Course) -> tuple[Outcome, int | None]:
         return "completed", _find_code(known[0], course)
     first = next((end for end in bad if end.reason in {"oom", "exception"}), bad[0])
     code = _find_code(first, course)
-    if code == _INTERRUPTED:
+    if code == thresholds["training_run_failed:interrupt_exit_code"]:
         return "interrupted", code
-    if code == _TERMINATED and first.reason == "signal":
+    if code == thresholds["training_run_terminated:exit_code"] and first.reason == "signal":
         return "terminated", code
     return _REASONS.get(first.reason, "unknown"), code
 
 
-def _is_retold(end: _End, ends: Iterable[_End]) -> bool:
-    """Whether more was told of an end later."""
+def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:
+    """Return whether the same end was reported again with its reason."""
     return end.reason == "unknown" and any(
         other.reason != "unknown"
         and other.rank == end.rank
@@ -212,7 +270,7 @@ def _is_retold(end: _End, ends: Iterable[_End]) -> bool:
 
 
 def _find_code(end: _End, course: _Course) -> int | None:
-    """Give the exit code of a rank that was first told after its end, else the one that stayed."""
+    """Return the first exit code reported after a rank's end, else the last one before."""
     codes = course.codes[end.rank]
     later = [each for each in codes if each[0] >= end.time]
     earlier = [each for each in codes if each[0] < end.time]
@@ -223,8 +281,8 @@ def _find_code(end: _End, course: _Course) -> int | None:
 
 def _find_observed(archive: Archive) -> tuple[Observed, ...]:
     by = "instance, run, source"
-    told = archive.ask_hours(
-        "runs that logs tell of",
+    found = archive.ask_hours(
+        "runs known from logs or event files",
         f'group by ({by}) (last_over_time(training_run_info{{@run, source!="client"}}[@hour]))',
     )
     moved = archive.ask_hours(
@@ -237,6 +295,6 @@ def _find_observed(archive: Archive) -> tuple[Observed, ...]:
     }
     return tuple(
         Observed(run, instance, each.labels.get("source", ""), latest.get((instance, run)))
-        for each in told
+        for each in found
         for instance, run in [(each.labels.get("instance", ""), each.labels.get("run", ""))]
     )

@@ -1,39 +1,91 @@
-"""A report as text: for a terminal, a mail or `grep`."""
+"""A report as text, as Markdown, and as a message to those who receive alerts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from trainvitals.report.blocks import Point, Section, Table
-from trainvitals.report.composing import compose, compose_head, compose_template, write_title
+from trainvitals.alerting.message import Message, Severity
 from trainvitals.report.figures import Report
+from trainvitals.report.html import format_html
+from trainvitals.report.sections import compose, compose_head, compose_template, write_title
+from trainvitals.report.wording import Point, Section, Table, read_clock
 
 _WIDEST, _NAMING = 110, 3
+# Foreign names must not become links, pictures, HTML, headings or mentions.
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~!@&$])")
 
 
 def format_text(report: Report) -> str:
-    """Write a report as text."""
-    return f"=== {write_title(report)} ===\n{_write_all(report, compose(report))}"
+    """Return a report as plain text."""
+    return f"=== {write_title(report)} ===\n{_write_text(report, compose(report))}"
 
 
-def format_summary(report: Report) -> str:
-    """Write the most important parts, without tables and without the title."""
-    return _write_all(report, compose_template(report))
-
-
-def _write_all(report: Report, sections: Iterable[Section]) -> str:
-    lines = [f"{point.label}: {point.value}" for point in compose_head(report)]
-    for section in sections:
-        lines += ["", f"{section.title}:", *_write(section)]
+def format_markdown(report: Report) -> str:
+    """Return a report as Markdown."""
+    lines = [f"# {write_title(report)}", ""]
+    lines += [f"- {point.label}: {escape(point.value)}" for point in compose_head(report)]
+    for section in compose(report):
+        lines += ["", f"## {section.title}", ""]
+        for piece in section.pieces:
+            # A table needs an empty line around it, or Markdown takes it for part of a list.
+            if lines[-1] and (isinstance(piece, Table) or lines[-1].startswith("|")):
+                lines.append("")
+            lines += _tabulate_markdown(piece) if isinstance(piece, Table) else _mark(piece)
     return "\n".join(lines) + "\n"
 
 
-def _write(section: Section) -> Iterable[str]:
-    for piece in section.pieces:
-        if isinstance(piece, Table):
-            yield from _draw(piece)
-        else:
-            yield from _list(piece)
+def make_message(report: Report) -> Message:
+    """Return a report as a message: the template's sections as text for chats, all of it as HTML for mail."""
+    date = f"{read_clock(report, report.begin):%Y-%m-%d}"
+    firing = {each.severity for each in report.incidents if each.is_firing}
+    severities: tuple[Severity, ...] = ("critical", "warning")
+    return Message(
+        title=f"{write_title(report)}, {date}",
+        text=_write_text(report, compose_template(report)),
+        severity=next((each for each in severities if each in firing), "info"),
+        key=f"report {report.kind} {date}",
+        html=format_html(report),
+    )
+
+
+def escape(text: str) -> str:
+    """Return a text that Markdown shows as it is; code in backticks stays code."""
+    return "".join(
+        part if re.fullmatch(r"`[^`]*`", part) else _escape(part)
+        for part in re.split(r"(`[^`]*`)", text)
+    )
+
+
+def _escape(text: str) -> str:
+    # Renderers turn addresses into links.
+    return _SIGNS.sub(r"\\\1", text).replace("://", ":\\//").replace("www.", "www\\.")
+
+
+def _mark(point: Point) -> Iterable[str]:
+    value = escape(point.value)
+    yield f"- **{escape(point.label)}**: {value}" if point.label else f"- {value}"
+    yield from (f"  - {escape(line)}" for line in point.more)
+
+
+def _tabulate_markdown(table: Table) -> Iterable[str]:
+    rules = tuple("---:" if place in table.numbers else "---" for place in range(len(table.head)))
+    yield _join_cells(table.head)
+    yield f"| {' | '.join(rules)} |"
+    yield from (_join_cells(row) for row in table.rows)
+
+
+def _join_cells(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(escape(cell) or ' ' for cell in cells)} |"
+
+
+def _write_text(report: Report, sections: Iterable[Section]) -> str:
+    lines = [f"{point.label}: {point.value}" for point in compose_head(report)]
+    for section in sections:
+        lines += ["", f"{section.title}:"]
+        for piece in section.pieces:
+            lines += _tabulate(piece) if isinstance(piece, Table) else _list(piece)
+    return "\n".join(lines) + "\n"
 
 
 def _list(point: Point) -> Iterable[str]:
@@ -41,26 +93,18 @@ def _list(point: Point) -> Iterable[str]:
     yield from (f"    {line}" for line in point.more)
 
 
-def _draw(table: Table) -> Iterable[str]:
-    """Draw a table in columns, or where that is too wide, row by row."""
-    columns = range(len(table.head))
+def _tabulate(table: Table) -> Iterable[str]:
+    """Yield a table in columns, or row by row if that is too wide."""
     rows = (table.head, *table.rows)
-    widths = [max(len(row[column]) for row in rows) for column in columns]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if sum(widths) + 2 * len(widths) > _WIDEST:
-        yield from _list_rows(table)
+        for row in table.rows:
+            yield f"- {' '.join(cell for cell in row[:_NAMING] if cell)}"
+            yield f"    {'; '.join(cell for cell in row[_NAMING:] if cell)}"
         return
     for row in rows:
         cells = (
-            row[column].rjust(widths[column])
-            if column in table.numbers
-            else row[column].ljust(widths[column])
-            for column in columns
+            cell.rjust(width) if place in table.numbers else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         yield "  " + "  ".join(cells).rstrip()
-
-
-def _list_rows(table: Table) -> Iterable[str]:
-    """Write each row as a line of what it is, and a line of what is said of it."""
-    for row in table.rows:
-        yield f"- {' '.join(cell for cell in row[:_NAMING] if cell)}"
-        yield f"    {'; '.join(cell for cell in row[_NAMING:] if cell)}"

@@ -1,48 +1,38 @@
-"""What the time of accelerators went to, each moment of it to one cause alone.
+"""The uses of accelerator time, each moment attributed to exactly one.
 
-An accelerator is looked at once for each step of the period. What it is found in counts for the
-step; where a share of it waits for data or is slowed down, that share does. The parts together are
-the time in which there were accelerators.
+The state of an accelerator at each step of the period counts for the whole step; for waiting for
+data and throttling, the share of the step counts. The uses add up to the time for which
+accelerators were seen.
+
+`training_rank_info` lists the accelerators of a rank in `gpu_uuid`, up to eight separated by commas.
+PromQL cannot split a list, so each place in it is extracted by a separate expression. On a machine
+where no rank has this label, all accelerators that a process holds are attributed to its runs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from trainvitals.report.archive import Archive, write_rise
-from trainvitals.report.hardware import Use
-from trainvitals.report.holding import ANSWERS, DEVICE, LIVES, RANK, Holding, find_holding
-from trainvitals.report.points import Points
+from trainvitals.report.figures import OTHERS, TRAINING, Use
+from trainvitals.sources.prometheus import Points
 
-TRAINING, OTHERS = "training", "others"
+DEVICE: Final = "job, instance, uuid"
+RANK: Final = "job, instance, run, rank"
+LIVES: Final = "training_process_up{@host} == 1"
+ANSWERS: Final = "accelerator_up{@host} == 1"
 
-CAUSES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        TRAINING: "training at full speed",
-        OTHERS: "computing for something that is no known run",
-        "data_wait": "waiting for data",
-        "stalled": "held by a run that stood still",
-        "throttled": "training, slowed down by heat or the power brake",
-        "evaluation": "evaluating or saving a checkpoint",
-        "starting": "starting and compiling",
-        "paused": "held by a run that was idle on purpose",
-        "held": "idle, its memory held by no run",
-        "idle": "idle, held by nobody",
-        "lost": "lost: it did not answer",
-    }
-)
-"""What each cause means; those but the first two are waste."""
-
-# As AcceleratorHeldIdle has it: less is a driver's own.
-_HELD_RATIO: Final = 0.1
+# The length of the list in training_rank_info.
+_MOST_IN_A_LIST: Final = 8
 _IN_STEPS: Final = "data_wait|h2d|forward|backward|optimizer|other"
 _SLOWED: Final = "hw_thermal|sw_thermal|hw_power_brake"
 _STALLED: Final = "training_stalled{@host} == 1"
 
-# What is taken from which sum, so that no question is asked twice.
+# Each use as a sum of signed queries, so that no query runs twice.
 _SUMS: Final[Mapping[str, tuple[tuple[int, str], ...]]] = MappingProxyType(
     {
         TRAINING: ((1, "train"), (-1, "waiting"), (-1, "slowed"), (1, "slowed while waiting")),
@@ -61,22 +51,21 @@ _SUMS: Final[Mapping[str, tuple[tuple[int, str], ...]]] = MappingProxyType(
         "lost": ((1, "lost"),),
     }
 )
-# What is left of sums and differences of numbers that are not whole.
+# The rounding error of sums and differences.
 _NOTHING_SECONDS: Final = 1e-3
 
 
-def is_waste(cause: str) -> bool:
-    """Whether the time that went to a cause was wasted."""
-    return cause not in {TRAINING, OTHERS}
-
-
 def find_uses(archive: Archive) -> tuple[Use, ...]:
-    """Find out what the time went to; causes that had none are left out.
+    """Return the time of each use, without those of no time.
 
-    Where a question was refused nothing is told, as the others alone would not add up.
+    The result is empty if a query was refused, as the remaining uses would not add up.
     """
     gaps = len(archive.gaps)
-    queries = _write(find_holding(archive), archive.step_seconds)
+    queries = _write(
+        find_holding(archive),
+        archive.step_seconds,
+        archive.thresholds["accelerator_held_idle:memory_ratio"],
+    )
     parts = {name: _ask(archive, name, expr) for name, expr in queries.items()}
     if len(archive.gaps) > gaps:
         return ()
@@ -105,8 +94,8 @@ def _add(terms: tuple[tuple[int, str], ...], parts: Mapping[str, Mapping[float, 
     )
 
 
-def _write(holding: Holding, step_seconds: int) -> Mapping[str, str]:
-    """Write a query for each sum, which gives the share of each accelerator that is in it."""
+def _write(holding: Holding, step_seconds: int, held_ratio: float) -> Mapping[str, str]:
+    """Return the queries by name; each returns the share of each accelerator."""
     hold = holding.hold
     stalled, starting = hold(_STALLED), hold(_in_phase("init|compile"))
     evaluation = hold(_in_phase("validation|checkpoint"))
@@ -118,7 +107,7 @@ def _write(holding: Holding, step_seconds: int) -> Mapping[str, str]:
     busy = f"{free} * on ({DEVICE}) {_write_busy(step_seconds)}"
     held = (
         f"and on ({DEVICE}) accelerator_memory_used_bytes{{@host}}"
-        f" / accelerator_memory_total_bytes{{@host}} > {_HELD_RATIO:g}"
+        f" / accelerator_memory_total_bytes{{@host}} > {held_ratio:g}"
     )
     begun = f"({stalled} or {starting})"
     return {
@@ -144,7 +133,7 @@ def _in_phase(phases: str) -> str:
 
 
 def _write_wait() -> str:
-    """Write a query for the share of its steps for which a rank waits for data."""
+    """Return a query for the share of step time for which each rank waits for data."""
     waited = 'rate(training_phase_seconds_total{@host, phase="data_wait"}[5m])'
     steps = f'rate(training_phase_seconds_total{{@host, phase=~"{_IN_STEPS}"}}[5m])'
     return (
@@ -154,9 +143,9 @@ def _write_wait() -> str:
 
 def _write_slowed(step_seconds: int) -> str:
     gained = write_rise(f'accelerator_throttle_seconds_total{{@host, reason=~"{_SLOWED}"}}')
-    told = f'accelerator_throttle_active{{@host, reason=~"{_SLOWED}"}}'
+    found = f'accelerator_throttle_active{{@host, reason=~"{_SLOWED}"}}'
     return (
-        f"clamp_max(max by ({DEVICE}) ({gained} / {step_seconds} or {told}"
+        f"clamp_max(max by ({DEVICE}) ({gained} / {step_seconds} or {found}"
         f" unless on ({DEVICE}) accelerator_throttle_seconds_total{{@host}}), 1)"
     )
 
@@ -166,4 +155,55 @@ def _write_busy(step_seconds: int) -> str:
     return (
         f"clamp_max(max by ({DEVICE}) ({gained} / {step_seconds}"
         f" or accelerator_utilization_ratio{{@host}}), 1)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Queries that map series of ranks to their accelerators.
+
+    Attributes:
+        most: The highest number of accelerators of a rank.
+    """
+
+    most: int = 1
+
+    def hold(self, condition: str) -> str:
+        """Return a query for 1 for each responding accelerator of which a rank fulfils a condition."""
+        return f"(group by ({DEVICE}) ({self._place(condition)}) and on ({DEVICE}) {ANSWERS})"
+
+    def hold_most(self, expr: str) -> str:
+        """Return a query for the highest value of the ranks of each accelerator."""
+        return f"max by ({DEVICE}) ({self._place(expr)})"
+
+    def _place(self, expr: str) -> str:
+        known = " or ".join(_cut_out(place) for place in range(self.most))
+        found = (
+            f"max by ({RANK}, uuid) ({known}) * on ({RANK}) group_left () max by ({RANK}) ({expr})"
+        )
+        unsaid = (
+            f"max by (job, instance) (({expr}) and on ({RANK}) training_rank_info{{@host, "
+            'gpu_uuid=""}) unless on (job, instance) training_rank_info{@host, gpu_uuid!=""}'
+        )
+        there = (
+            f"(accelerator_up{{@host}} unless on ({DEVICE}) accelerator_processes{{@host}} == 0)"
+        )
+        return f"{found} or {there} * on (job, instance) group_left () ({unsaid})"
+
+
+def find_holding(archive: Archive) -> Holding:
+    """Return the queries for the lists that occur; those for short lists cost much less."""
+    found = archive.ask_hours(
+        "ranks with several accelerators",
+        'group(last_over_time(training_rank_info{@host, gpu_uuid=~".+,.+"}[@hour]))',
+    )
+    return Holding(_MOST_IN_A_LIST if found else 1)
+
+
+def _cut_out(before: int) -> str:
+    """Return a query that adds the label `uuid`: the accelerator at a place in the list, from 0."""
+    having = f'gpu_uuid=~"([^,]+,){{{before}}}.+"' if before else 'gpu_uuid!=""'
+    taken = f"(?:[^,]+,){{{before}}}([^,]+).*"
+    return (
+        f'label_replace(training_rank_info{{@host, {having}}}, "uuid", "$1", "gpu_uuid", "{taken}")'
     )

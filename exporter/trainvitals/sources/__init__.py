@@ -1,1 +1,1 @@
-"""Reading the world into frozen dataclasses, in base units; nothing here knows Prometheus."""
+"""Sources: reading the world into frozen dataclasses, in base units, independent of Prometheus."""

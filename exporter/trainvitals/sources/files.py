@@ -8,13 +8,19 @@ from __future__ import annotations
 import errno
 import os
 import select
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainvitals.errors import SourceError
 
+try:
+    import resource
+except ImportError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]
+
 _CHUNK_BYTES = 1 << 16
+# Run files and clients need descriptors more than what is kept open to save time.
+_SHARE = 0.5
 
 # What the kernel answers for a file whose subject is not there: no such file, a process that
 # ended (ESRCH), a device that was pulled (ENODEV), a feature that is off (EOPNOTSUPP).
@@ -36,15 +42,29 @@ class Roots:
     rootfs: Path = Path("/")
 
 
+def has_room(descriptor: int, share: float) -> bool:
+    """Return whether less than a share of all descriptors is in use.
+
+    The kernel returns the lowest free number, so the number of a new one shows how many are in use.
+    """
+    if resource is not None:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit != resource.RLIM_INFINITY:
+            return descriptor < limit * share
+    return True
+
+
 class KeptFile:
     """A file that is read on every scrape and kept open between two.
 
+    Where half of all descriptors are in use, it is opened for each reading.
+
     Args:
-        path: The file; it may not exist (yet).
-        single: The kernel hands it out in one piece, so that no second read need look for more.
-            True of `/proc/stat`, `meminfo`, `loadavg`, `pressure/*`, `PID/stat` and of `/sys`;
-            not of lists such as `vmstat`, `diskstats`, `net/dev` and `mountinfo`, which come by
-            the page, however large the buffer.
+        path: The file; it need not exist (yet).
+        single: Whether the kernel returns it in one piece, so that no second read is needed. It
+            does for `/proc/stat`, `meminfo`, `loadavg`, `pressure/*`, `PID/stat` and `/sys`; not
+            for lists such as `vmstat`, `diskstats`, `net/dev` and `mountinfo`, which are returned
+            by pages, however large the buffer.
     """
 
     __slots__ = ("_descriptor", "_poll", "_single", "path")
@@ -59,8 +79,8 @@ class KeptFile:
         """Read the whole file from its start.
 
         Returns:
-            The contents; None where the file does not exist, or what it tells about is gone or
-            switched off in the kernel.
+            The contents; None if the file does not exist, or its subject is gone or switched off in
+            the kernel.
 
         Raises:
             SourceError: The file exists and cannot be read.
@@ -75,7 +95,7 @@ class KeptFile:
                 self.close()  # its process or device ended; another may have come by that name
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            return _read_on(self._descriptor, b"")
+            data = _read_on(self._descriptor, b"")
         except OSError as error:
             self.close()
             if error.errno in _ABSENT:
@@ -83,6 +103,9 @@ class KeptFile:
             raise SourceError(
                 f"cannot read {self.path}: {error.strerror}; run as a user that may read it"
             ) from error
+        if not has_room(self._descriptor, _SHARE):
+            self.close()
+        return data
 
     def require(self) -> bytes:
         """Read the whole file, which every machine has.
@@ -92,17 +115,15 @@ class KeptFile:
         """
         data = self.read()
         if data is None:
-            raise SourceError(
-                f"cannot find {self.path}; check where --path.procfs and --path.sysfs point"
-            )
+            raise SourceError(f"cannot find {self.path}; {_explain_absence(self.path)}")
         return data
 
     def unchanged(self) -> bool:
-        """Tell whether the kernel vouches that the file reads as it did the last time.
+        """Return whether the kernel reports that the file has not changed since the last read.
 
-        The kernel does so for `mountinfo`: it is ready with POLLPRI after a mount came or went.
-        A file that cannot tell (a regular one) is always ready to be written (POLLOUT), and
-        so counts as changed.
+        The kernel does so for `mountinfo`: it is ready with POLLPRI after a mount was added or
+        removed. A file that does not support this (a regular one) is always ready (POLLOUT), and so
+        counts as changed.
         """
         if self._descriptor is None:
             return False
@@ -119,6 +140,22 @@ class KeptFile:
             self._poll = None
 
 
+def _explain_absence(path: Path) -> str:
+    """Return why a file that every machine has may be missing, and what to do."""
+    missing = path
+    while not missing.parent.exists():
+        missing = missing.parent
+    procfs = missing.parent
+    if not (procfs / "self").exists():
+        return "check where --path.procfs and --path.sysfs point"
+    if missing.name.isdecimal():
+        return (
+            f"{procfs} is mounted with hidepid, which hides other users' processes; run as root, or"
+            " as a member of the group that its mount option gid names"
+        )
+    return f"{procfs} shows processes alone (subset=pid, ProcSubset=pid); mount a whole one"
+
+
 def _read_on(descriptor: int, data: bytes) -> bytes:
     """Read what follows the data that was read from the start; an empty read is the end."""
     while more := os.pread(descriptor, _CHUNK_BYTES, len(data)):
@@ -126,44 +163,12 @@ def _read_on(descriptor: int, data: bytes) -> bytes:
     return data
 
 
-def open_regular(path: str, *, folder: int | None = None, follows: bool = True) -> int:
-    """Open a regular file to read it, and nothing that takes its name in the meantime.
-
-    To open a device can have effects (a watchdog restarts the machine), and to open a pipe can take
-    for ever. So what has the name is held first, then looked at, and opened only then.
-
-    Args:
-        path: The file.
-        folder: An open directory that the path begins from.
-        follows: Whether it may be a symbolic link.
-
-    Raises:
-        OSError: It cannot be opened; EINVAL where it is no regular file.
-    """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    no_link = 0 if follows else os.O_NOFOLLOW
-    if not hasattr(os, "O_PATH"):  # not Linux
-        return _require_regular(os.open(path, flags | no_link, dir_fd=folder))
-    held = _require_regular(os.open(path, os.O_PATH | os.O_CLOEXEC | no_link, dir_fd=folder))
-    try:
-        return os.open(f"/proc/self/fd/{held}", flags)
-    finally:
-        os.close(held)
-
-
-def _require_regular(descriptor: int) -> int:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file")
-    return descriptor
-
-
 def read_small(path: Path) -> str | None:
-    """Read a small file that is asked for seldom, without surrounding white space.
+    """Read a small file that is read seldom, without surrounding white space.
 
     Returns:
-        The text; None where the file does not exist, cannot be read, or has nothing to say (a
-        network interface that is down answers EINVAL for its speed).
+        The text; None if the file does not exist, cannot be read, or has no value (a network
+        interface that is down answers EINVAL for its speed).
     """
     try:
         return path.read_text(errors="replace").strip() or None
@@ -172,5 +177,16 @@ def read_small(path: Path) -> str | None:
 
 
 def not_understood(path: Path) -> SourceError:
-    """Give the error for a file whose contents are not as the kernel documents them."""
+    """Return the error for a file whose contents are not as the kernel documents them."""
     return SourceError(f"cannot understand {path}; check that it is the kernel's own file")
+
+
+def name_machine(roots: Roots = Roots()) -> str:
+    """Return the machine's name: the system's, or in a container that of the host's `/etc/hostname`.
+
+    Args:
+        roots: The path of the host's root directory.
+    """
+    is_mounted = roots.rootfs != Path("/")
+    name = read_small(roots.rootfs / "etc/hostname") if is_mounted else None
+    return name or os.uname().nodename

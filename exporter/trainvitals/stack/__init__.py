@@ -1,6 +1,6 @@
 """The monitoring stack of one machine: exporter, Prometheus, Alertmanager and Grafana."""
 
-from trainvitals.stack.prometheus import AlertStatus, RulesStatus, TargetStatus
+from trainvitals.stack.prometheus import AlertStatus, RulesStatus
 from trainvitals.stack.settings import Settings, exposes_secrets, read_settings
 from trainvitals.stack.status import (
     ProgramStatus,
@@ -16,7 +16,6 @@ __all__ = [
     "RulesStatus",
     "Settings",
     "StackStatus",
-    "TargetStatus",
     "bring_up",
     "describe",
     "exposes_secrets",

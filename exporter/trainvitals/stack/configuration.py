@@ -1,41 +1,96 @@
-"""The configuration that Prometheus gets.
+"""Files in the state directory that the stack's programs read.
 
-`config/prometheus` of the state directory leads to the shipped `prometheus.yml` and rules, and has
-targets of its own: where this machine's programs listen, and under which name alerts speak of it.
-Files that a person adds to `targets` stay, and so does a `prometheus.yml` in the link's place.
+`config/prometheus` in the state directory has symbolic links to the shipped `prometheus.yml` and
+rules, and the targets of this machine: the addresses of its programs and their label `instance`.
+For a Prometheus whose configuration has the retention, `prometheus.yml` is the shipped one with it.
+Files that users add to `targets` are kept, and so is a `prometheus.yml` that replaces ours.
+
+`config/alertmanager` has Alertmanager's configuration and templates, and the destinations of alerts for
+`trainvitals status`; `secrets` has the password of Grafana.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from trainvitals.stack.writing import link, make_private, told_clearly, write_private
+from trainvitals.alerting.alertmanager import check_configuration
+from trainvitals.alerting.configfile import Rendered, write_configuration
+from trainvitals.alerting.configuration import Links
+from trainvitals.errors import StackError
+from trainvitals.sources.external_program import Version
+from trainvitals.stack.settings import Settings
+from trainvitals.stack.writing import as_stack_errors, link, make_private, write_private
 
 _JOBS = ("trainvitals", "prometheus", "alertmanager")
 _HEADER = """\
 # Written by `trainvitals up`, which writes it again.
-# Other machines go into a file of their own beside this one, as {job}-others.yml.
+# Write other machines to another file beside this one, such as {job}-others.yml.
 """
+# In 3.10 the time in the file counted a million times as long.
+_CONFIGURES_RETENTION: Version = (3, 11)
+_RETENTION_HEADER = """\
+# Written by `trainvitals up`, which writes it again: the shipped file with the retention at the end.
+# To use your own instead, write it here without this line.
+"""
+_PASSWORD = "secrets/grafana_admin_password"  # noqa: S105 - the path, not the password
+_LENGTH_BYTES = 18
+_ALERTMANAGER = "config/alertmanager"
+_DESTINATIONS = "destinations.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long Prometheus keeps samples.
+
+    Attributes:
+        time: A duration, as `15d`.
+        size: The maximum disk space, as `8GB`.
+    """
+
+    time: str
+    size: str
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The command-line flags, which Prometheus 3 deprecates."""
+        return (
+            f"--storage.tsdb.retention.time={self.time}",
+            f"--storage.tsdb.retention.size={self.size}",
+        )
+
+    @property
+    def section(self) -> str:
+        """The section of the configuration, as YAML."""
+        fields = {"time": self.time, "size": self.size}
+        return f"storage: {json.dumps({'tsdb': {'retention': fields}})}\n"
 
 
 def name_machine(variables: Mapping[str, str]) -> str:
-    """Give the name that alerts call this machine by: `HOST_NAME`, else the host name."""
+    """Return the label `instance` of this machine: `HOST_NAME`, else the host name."""
     return variables.get("HOST_NAME") or socket.gethostname()
 
 
 def write_prometheus_config(
-    directory: Path, *, shipped: Path, addresses: Mapping[str, str], machine: str
+    directory: Path,
+    *,
+    shipped: Path,
+    addresses: Mapping[str, str],
+    machine: str,
+    retention: Retention | None = None,
 ) -> Path:
-    """Write the directory and give the path of its `prometheus.yml`.
+    """Write the directory and return the path of its `prometheus.yml`.
 
     Args:
         directory: `config/prometheus` of the state directory.
         shipped: The shipped directory `prometheus`.
-        addresses: `HOST:PORT` of each job that there is on this machine.
+        addresses: `HOST:PORT` of each job on this machine.
         machine: The label `instance` of all of them.
+        retention: What is added to the shipped `prometheus.yml`; None for a link to it.
 
     Raises:
         StackError: The directory cannot be written.
@@ -43,18 +98,35 @@ def write_prometheus_config(
     make_private(directory / "targets")
     for name in ("prometheus.yml", "rules"):
         path = directory / name
-        if path.is_symlink() or not path.exists():
+        if path.is_symlink() or not path.exists() or has_our_retention(path):
             link(path, shipped / name)
     write_targets(directory / "targets", addresses=addresses, machine=machine)
-    return directory / "prometheus.yml"
+    config = directory / "prometheus.yml"
+    if retention is not None and config.is_symlink():
+        text = config.read_text(encoding="utf-8")
+        write_private(config, f"{_RETENTION_HEADER}{text}\n{retention.section}")
+    return config
+
+
+def has_our_retention(config: Path) -> bool:
+    """Return whether a `prometheus.yml` is the shipped one with the retention."""
+    try:
+        return config.read_text(encoding="utf-8").startswith(_RETENTION_HEADER)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def configures_retention(version: Version | None) -> bool:
+    """Return whether the configuration of a Prometheus has the retention; None is unknown."""
+    return version is not None and version >= _CONFIGURES_RETENTION
 
 
 def write_targets(directory: Path, *, addresses: Mapping[str, str], machine: str) -> None:
-    """Write this machine's targets into a directory and leave what else is in it.
+    """Write this machine's targets into a directory; other files in it are kept.
 
     Args:
-        directory: It is there.
-        addresses: `HOST:PORT` of each job that there is.
+        directory: An existing directory.
+        addresses: `HOST:PORT` of each job.
         machine: The label `instance` of all of them.
 
     Raises:
@@ -65,12 +137,12 @@ def write_targets(directory: Path, *, addresses: Mapping[str, str], machine: str
         if job in addresses:
             _write_changed(path, _render_targets(job, addresses[job], machine))
         else:
-            with told_clearly(path):
+            with as_stack_errors(path):
                 path.unlink(missing_ok=True)
 
 
 def _render_targets(job: str, address: str, machine: str) -> str:
-    # A string of JSON is one of YAML too, whatever the name of the machine contains.
+    # JSON strings are valid YAML, whatever characters the host name contains.
     return (
         _HEADER.format(job=job)
         + f"- targets: [{json.dumps(address)}]\n  labels: {{instance: {json.dumps(machine)}}}\n"
@@ -78,7 +150,110 @@ def _render_targets(job: str, address: str, machine: str) -> str:
 
 
 def _write_changed(path: Path, text: str) -> None:
-    with told_clearly(path):
+    with as_stack_errors(path):
         written = path.read_text(encoding="utf-8") if path.exists() else None
     if written != text:
         write_private(path, text)
+
+
+def ensure_admin_password(
+    state_dir: Path,
+    variables: Mapping[str, str],
+    *,
+    report: Callable[[str], None],
+    generate: Callable[[], str] = lambda: secrets.token_urlsafe(_LENGTH_BYTES),
+) -> Path:
+    """Return the file with the password of Grafana's user `admin`; create it if it does not exist.
+
+    Grafana reads the password only when it creates its database.
+
+    Args:
+        state_dir: The file is `secrets/grafana_admin_password` in it, with mode 0600.
+        variables: `GRAFANA_ADMIN_PASSWORD` is written to the file if it is set.
+        report: Called once with a generated password.
+        generate: Returns a new password.
+
+    Raises:
+        StackError: The file cannot be written.
+    """
+    path = state_dir / _PASSWORD
+    make_private(path.parent)
+    given = variables.get("GRAFANA_ADMIN_PASSWORD")
+    with as_stack_errors(path):
+        written = path.read_text(encoding="utf-8") if path.exists() else ""
+    if given and given != written:
+        write_private(path, given)
+    elif not written:
+        password = generate()
+        write_private(path, password)
+        report(f"log in to Grafana as admin with the password {password} (saved in {path})")
+    return path
+
+
+def write_alertmanager_config(
+    settings: Settings,
+    *,
+    shipped: Path,
+    links: Links,
+    version: Version | None,
+    amtool: Path | None,
+    report: Callable[[str], None],
+) -> Rendered:
+    """Write Alertmanager's configuration to the state directory.
+
+    Args:
+        settings: The state directory, and the variables with the receivers.
+        shipped: The shipped directory `alertmanager`.
+        links: The links in messages unless a variable overrides them.
+        version: The version of the Alertmanager that will read it; None if unknown.
+        amtool: Checks it before it replaces the old one; None for no check.
+        report: Called with each warning, one line.
+
+    Raises:
+        ConfigurationError: A variable is invalid, amtool refuses the result, or a file cannot be
+            written.
+    """
+    return write_configuration(
+        settings.variables,
+        settings.state_dir / _ALERTMANAGER,
+        shipped=shipped,
+        links=links,
+        version=version,
+        report=report,
+        check=lambda path: check_configuration(path, amtool=amtool) if amtool else None,
+    )
+
+
+def find_amtool(find: Callable[[str], Path]) -> Path | None:
+    """Return amtool's path; None if it is not available."""
+    try:
+        return find("amtool")
+    except StackError:
+        return None
+
+
+def save_destinations(state_dir: Path, lines: tuple[str, ...]) -> None:
+    """Save the destinations of alerts for `trainvitals status`.
+
+    Raises:
+        StackError: The file cannot be written.
+    """
+    make_private(state_dir / _ALERTMANAGER)
+    write_private(state_dir / _ALERTMANAGER / _DESTINATIONS, json.dumps(lines) + "\n")
+
+
+def load_destinations(state_dir: Path) -> tuple[str, ...]:
+    """Return the saved destinations, one line each; empty before the first start."""
+    try:
+        lines = json.loads((state_dir / _ALERTMANAGER / _DESTINATIONS).read_text(encoding="utf-8"))
+        return tuple(map(str, lines))
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+def report_destinations(
+    state_dir: Path, report: Callable[[str], None], *, head: str = "alerts go to"
+) -> None:
+    """Report the saved destinations, one line each, aligned behind a heading."""
+    for number, line in enumerate(load_destinations(state_dir)):
+        report(f"{'' if number else head:{len(head)}} {line}")

@@ -1,96 +1,168 @@
-"""Programs of the Prometheus family from Debian's packages, without root.
+"""Prometheus, Alertmanager, Grafana and their tools from packages, without root.
 
-Where a program is not installed, apt fetches and verifies the package as it always does, but into
-lists and a cache of our own, and the package is unpacked rather than installed. An unpacked
-package lives in `$XDG_CACHE_HOME/trainvitals/debian/PACKAGE` and is there either whole or not.
+If a program is not installed, apt downloads and verifies its package as usual, but into private
+lists and a private cache, and the package is unpacked rather than installed. An unpacked package is
+in `$XDG_CACHE_HOME/trainvitals/debian/PACKAGE`; it is created atomically. Prometheus and Alertmanager
+are Debian's packages, Grafana is Grafana's own.
 
-Alertmanager alone works better installed, and is installed where the caller may and wants it.
+Alertmanager works better installed than unpacked, so root installs it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from trainvitals.alerting.variables import parse_switch, read_variable
 from trainvitals.errors import StackError
+from trainvitals.sources import external_program
+from trainvitals.stack import privateview
+from trainvitals.stack.apt import Apt, run_tool
+from trainvitals.stack.packages import PACKAGES, Package
+from trainvitals.stack.privateview import SHARE
+from trainvitals.stack.unpacking import fetch_package
+from trainvitals.stack.writing import make_private
 
-PACKAGES = {
-    "prometheus": "prometheus",
-    "promtool": "prometheus",
-    "prometheus-alertmanager": "prometheus-alertmanager",
-    "amtool": "prometheus-alertmanager",
-}
+Report = Callable[[str], None]
 
-# As the projects themselves call what Debian calls otherwise.
-_ALIASES = {"prometheus-alertmanager": "alertmanager"}
-# What reads files from fixed paths, see templatepath.py.
-_BETTER_INSTALLED = frozenset({"prometheus-alertmanager"})
-# What the web pages of a program load; the other dependencies matter to an installation only.
-_WEB_PACKAGES = re.compile(r"^(?:libjs|fonts)-[a-z0-9.+-]+$", re.MULTILINE)
-# Two thirds of the unpacked size, and no program or page reads it.
-_UNREAD = ("usr/share/doc", "usr/share/javascript/moment-timezone/data")
-_DEPENDS = (
-    "--recurse",
-    "--no-recommends",
-    "--no-suggests",
-    "--no-conflicts",
-    "--no-breaks",
-    "--no-replaces",
-    "--no-enhances",
-)
-_PATIENCE_SECONDS = 600.0
+# Debian's Alertmanager exits if this file in `/usr/share` is missing, which no flag moves.
+_TEMPLATE = Path("prometheus/alertmanager/default.tmpl")
+_TRIAL_SECONDS = 20.0
 
 
 def find_program(
     name: str,
     *,
     environ: Mapping[str, str] = os.environ,
-    report: Callable[[str], None] = lambda _: None,
+    report: Report = lambda _: None,
     install: Callable[..., None] | None = None,
+    packages: tuple[Package, ...] = PACKAGES,
+    root: Path = Path("/"),
+    timeout_seconds: float = 10.0,
 ) -> Path:
-    """Give the path of a program: the installed one, else, for `PACKAGES`, one from Debian.
+    """Return the path of a program: an installed one, else one of a package.
+
+    A tool, as promtool, is the one beside its program, so that both have the same version.
 
     Args:
-        name: The program.
-        environ: Where `PATH`, `XDG_CACHE_HOME` and `HOME` are read.
-        report: Told when something is downloaded, because that takes a while.
-        install: Installs what works better so, as `install_package`; None where that is not
-            wanted, or the caller is not root.
+        name: The program, or a tool of its package.
+        environ: The environment: `PATH`, `XDG_CACHE_HOME`, `HOME`, `GRAFANA_FETCH` and what apt
+            reads.
+        report: Called before a download, which takes a while, and with an installed program that is
+            too old.
+        install: Installs a package, such as `install_package`; None to unpack only.
+        packages: The packages to choose from.
+        root: The root of the file system in which installed programs are looked for.
+        timeout_seconds: The longest wait for a server of packages.
 
     Raises:
-        StackError: It is not installed and cannot be fetched, or what was fetched does not run.
+        ConfigurationError: `GRAFANA_FETCH` is neither true nor false.
+        StackError: The program is not installed and cannot be downloaded, or the download does not
+            run.
     """
-    if installed := _find_installed(name, environ):
-        return installed
-    if name not in PACKAGES:
+    package = next((each for each in packages if name in each.programs), None)
+    if package is None:
         raise StackError(f"{name} is not installed")
-    package = PACKAGES[name]
     cache = _cache_dir(environ)
-    if install and package in _BETTER_INSTALLED:
-        _install(install, package, cache, environ, report)
-        if installed := _find_installed(name, environ):
+    if installed := _find_installed(name, package, cache, environ, report, root):
+        return installed
+    if install and package.is_better_installed:
+        _install(install, package.name, cache, environ, report)
+        if installed := _find_installed(name, package, cache, environ, report, root):
             return installed
-    program = cache / package / "usr/bin" / name
-    if not program.exists():
+    program = cache / package.name / package.folder / name
+    if not _is_usable(program, package):
+        _require_permission(package, environ)
         with _locked(cache):
-            if not program.exists():
-                report(f"fetching Debian's package {package} into {cache}")
-                _fetch(package, cache, environ)
+            if not _is_usable(program, package):
+                fetch_package(
+                    package, cache, environ, report=report, timeout_seconds=timeout_seconds
+                )
     if not program.exists():
-        raise StackError(f"Debian's package {package} has no program {name}: install {name}")
+        raise StackError(f"the package {package.name} has no program {name}: install {name}")
     return program
 
 
-def _find_installed(name: str, environ: Mapping[str, str]) -> Path | None:
-    path = environ.get("PATH", os.defpath)
-    found = shutil.which(name, path=path) or shutil.which(_ALIASES.get(name, name), path=path)
-    return Path(found) if found else None
+def _find_installed(
+    name: str,
+    package: Package,
+    cache: Path,
+    environ: Mapping[str, str],
+    report: Report,
+    root: Path,
+) -> Path | None:
+    """Return an installed program or tool; None if it is to be taken from the package."""
+    programs = _list_installed(package, environ, root)
+    program = next((each for each in programs if _is_new_enough(each, package, report)), None)
+    if name == package.programs[0]:
+        return program
+    if program is None:
+        unpacked = cache / package.name / package.folder
+        found = shutil.which(name, path=environ.get("PATH", os.defpath))
+        return Path(found) if found and not (unpacked / package.programs[0]).exists() else None
+    for place in (program.parent, program.resolve().parent):
+        if found := shutil.which(name, path=str(place)):
+            return Path(found)
+    raise StackError(f"there is no {name} beside {program}: install both from the same package")
+
+
+def _list_installed(package: Package, environ: Mapping[str, str], root: Path) -> Iterator[Path]:
+    """Yield the installed programs under each of their names, in the order of PATH."""
+    names = (package.programs[0], *package.aliases)
+    places = [str(root / place) for place in package.places]
+    for folder in (*environ.get("PATH", os.defpath).split(os.pathsep), *places):
+        for name in names:
+            if found := shutil.which(name, path=folder):
+                yield _skip_wrapper(Path(found), names, places)
+
+
+def _skip_wrapper(program: Path, names: tuple[str, ...], places: list[str]) -> Path:
+    """Return the binary behind a shell script of a package.
+
+    Grafana's script adds `--config=/etc/grafana/grafana.ini`, which an ordinary user may not read.
+    """
+    if not _is_script(program):
+        return program
+    found = (shutil.which(name, path=place) for place in places for name in names)
+    binaries = (Path(each) for each in found if each)
+    return next((each for each in binaries if not _is_script(each)), program)
+
+
+def _is_script(program: Path) -> bool:
+    try:
+        with program.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:  # A program that may be run need not be readable.
+        return False
+
+
+def _is_new_enough(program: Path, package: Package, report: Report) -> bool:
+    if package.oldest is None:
+        return True
+    version = external_program.read_version(program, ("-v",))  # Grafana's word in all releases
+    if version is None or version >= package.oldest:
+        return True
+    found, needed = (".".join(map(str, each)) for each in (version, package.oldest))
+    report(f"{program} is not used: it is {package.name} {found}, and {needed} is needed at least")
+    return False
+
+
+def _is_usable(program: Path, package: Package) -> bool:
+    """Return whether an unpacked program is there; one that has become too old is fetched again."""
+    main = program.with_name(package.programs[0])
+    return program.exists() and _is_new_enough(main, package, lambda _: None)
+
+
+def _require_permission(package: Package, environ: Mapping[str, str]) -> None:
+    variable = f"{package.name.upper()}_FETCH"
+    if package.repository and read_variable(environ, variable, parse_switch) is False:
+        raise StackError(f"{package.name} is not installed, and {variable}=0 forbids its download")
 
 
 def _install(
@@ -98,40 +170,85 @@ def _install(
     package: str,
     cache: Path,
     environ: Mapping[str, str],
-    report: Callable[[str], None],
+    report: Report,
 ) -> None:
-    """Install a package; where that cannot be, say so, and it is fetched like any other."""
+    """Install a package; if that fails, report it, and the package is unpacked instead."""
     if shutil.which("apt-get", path=environ.get("PATH", os.defpath)) is None:
         return
-    report(f"installing Debian's package {package}, with its service turned off")
+    report(f"installing Debian's package {package}, with its service disabled")
     unattended = {**environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
     with _locked(cache):
-        options = (*_apt_options(cache), "-o", "DPkg::Lock::Timeout=30")
-        _update_lists(options, environ)
+        apt = Apt(cache, environ)
+        apt.update()
         try:
             install(
                 package,
-                lambda command: _run(command, unattended),
-                options=options,
+                lambda command: run_tool(command, unattended),
+                options=(*apt.options, "-o", "DPkg::Lock::Timeout=30"),
                 environ=environ,
             )
         except StackError as error:
-            report(f"{package} is not installed: {error}")
+            report(f"cannot install {package}, so it is unpacked instead: {error}")
 
 
 def find_web_assets(program: Path) -> Path | None:
-    """Give the web pages that came along with a fetched program.
+    """Return the web pages of an unpacked program.
 
     Returns:
-        The directory; None for a program that is installed and knows where its pages are.
+        The directory; None for an installed program, which finds its pages itself.
     """
     root = program.parent.parent.parent
     assets = root / "usr/share" / program.name / "web"
     return assets if root != Path("/") and assets.is_dir() else None
 
 
+def prefix_command(
+    program: Path, hold: Path, *, share: Path = SHARE, python: str = sys.executable
+) -> tuple[str, ...]:
+    """Return the prefix of an Alertmanager's command with which it finds its template.
+
+    An Alertmanager that was unpacked rather than installed has the template elsewhere, so it runs in a
+    mount namespace in which the template is in `/usr/share`.
+
+    Args:
+        program: The Alertmanager.
+        hold: A directory at which the real `/usr/share` is mounted; created if needed.
+        share: The directory in which the template is looked for.
+        python: The Python that runs `privateview`.
+
+    Returns:
+        The prefix; empty for an installed program, or if the template exists.
+
+    Raises:
+        StackError: The program needs a mount namespace, which this machine forbids.
+    """
+    unpacked = program.parent.parent / "share"
+    if unpacked == share or (share / _TEMPLATE).exists() or not (unpacked / _TEMPLATE).exists():
+        return ()
+    make_private(hold)
+    view = (str(hold), _TEMPLATE.parts[0], str(unpacked / _TEMPLATE.parts[0]))
+    # Without site-packages, which it does not need, Python starts faster.
+    prefix = (python, "-I", str(Path(privateview.__file__)), *view)
+    _try(prefix, program)
+    return prefix
+
+
+def _try(prefix: tuple[str, ...], program: Path) -> None:
+    try:
+        tried = external_program.run(
+            (*prefix, str(program), "--version"), timeout_seconds=_TRIAL_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StackError(f"it cannot read {SHARE / _TEMPLATE}: {error}") from error
+    if tried.returncode:
+        words = tried.stderr.strip().splitlines() or ["no message"]
+        raise StackError(
+            f"it cannot read {SHARE / _TEMPLATE} ({words[-1]}): install prometheus-alertmanager"
+        )
+
+
 def _cache_dir(environ: Mapping[str, str]) -> Path:
-    # XDG: a relative path in these variables is to be ignored.
+    # The XDG specification requires relative paths in these variables to be ignored.
     base = Path(environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():
         home = environ.get("HOME")
@@ -151,108 +268,3 @@ def _locked(cache: Path) -> Iterator[None]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _fetch(package: str, cache: Path, environ: Mapping[str, str]) -> None:
-    for tool in ("apt-get", "apt-cache", "dpkg-deb"):
-        if shutil.which(tool, path=environ.get("PATH", os.defpath)) is None:
-            raise StackError(f"no {package} here and no {tool} to fetch it with: install {package}")
-    downloads, unpacked = cache / f"{package}.debs", cache / f"{package}.partial"
-    for leftover in (downloads, unpacked, cache / package):
-        shutil.rmtree(leftover, ignore_errors=True)
-    downloads.mkdir()
-    _download(package, downloads, cache, environ)
-    for deb in sorted(downloads.glob("*.deb")):
-        _run(("dpkg-deb", "-x", str(deb), str(unpacked)), environ)
-    for unread in _UNREAD:
-        shutil.rmtree(unpacked / unread, ignore_errors=True)
-    for name in (name for name, source in PACKAGES.items() if source == package):
-        _try_program(unpacked / "usr/bin" / name, environ)
-    unpacked.rename(cache / package)
-    shutil.rmtree(downloads)
-
-
-def _download(package: str, downloads: Path, cache: Path, environ: Mapping[str, str]) -> None:
-    options = _apt_options(cache)
-    try:
-        _download_listed(package, downloads, options, environ)
-    except StackError:
-        # There are no lists yet, or they are older than the package that they name.
-        complaint = _update_lists(options, environ)
-        try:
-            _download_listed(package, downloads, options, environ)
-        except StackError as error:
-            raise StackError(f"cannot fetch {package}: {complaint or error}") from error
-
-
-def _update_lists(options: tuple[str, ...], environ: Mapping[str, str]) -> StackError | None:
-    """Fetch the lists; one source that fails need not be the one that has the package."""
-    try:
-        _run(("apt-get", "-qq", *options, "update"), environ)
-    except StackError as error:
-        return error
-    return None
-
-
-def _download_listed(
-    package: str, downloads: Path, options: tuple[str, ...], environ: Mapping[str, str]
-) -> None:
-    listed = _run(("apt-cache", *options, "depends", *_DEPENDS, package), environ)
-    names = (package, *sorted(set(_WEB_PACKAGES.findall(listed))))
-    _run(("apt-get", "-qq", *options, "download", *names), environ, directory=downloads)
-
-
-def _apt_options(cache: Path) -> tuple[str, ...]:
-    lists, archives = cache / "apt/lists", cache / "apt/cache"
-    (lists / "partial").mkdir(parents=True, exist_ok=True)
-    (archives / "archives/partial").mkdir(parents=True, exist_ok=True)
-    settings = {
-        "Dir::State::Lists": str(lists),
-        "Dir::Cache": str(archives),
-        "Debug::NoLocking": "1",
-        "Acquire::Languages": "none",
-        "Acquire::Retries": "2",
-        "Acquire::http::Timeout": "30",
-        "Acquire::https::Timeout": "30",
-        # The user that apt downloads as when root calls it cannot write into a private directory.
-        "APT::Sandbox::User": "root",
-    }
-    return tuple(part for name, value in settings.items() for part in ("-o", f"{name}={value}"))
-
-
-def _try_program(program: Path, environ: Mapping[str, str]) -> None:
-    try:
-        _run((str(program), "--version"), environ)
-    except StackError as error:
-        raise StackError(
-            f"Debian's {program.name} does not run on this machine: {error}; install another"
-        ) from error
-
-
-def _run(
-    command: tuple[str, ...], environ: Mapping[str, str], *, directory: Path | None = None
-) -> str:
-    """Run a command to its end and give its standard output.
-
-    Raises:
-        StackError: It cannot be started, fails or takes too long; with its last words.
-    """
-    shown = Path(command[0]).name
-    try:
-        result = subprocess.run(
-            command,
-            cwd=directory,
-            env={**environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise StackError(f"{shown} did not finish: {error}") from error
-    if result.returncode:
-        words = (result.stderr or result.stdout).strip().splitlines() or ["no message"]
-        raise StackError(f"{shown} failed with exit code {result.returncode}: {words[-1]}")
-    return result.stdout

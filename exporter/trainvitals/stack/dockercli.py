@@ -1,4 +1,4 @@
-"""The `docker` command: asked for something, or followed while it works."""
+"""Runs the `docker` command."""
 
 from __future__ import annotations
 
@@ -11,89 +11,86 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
-_ASK_SECONDS = 60.0
+from trainvitals.sources import external_program
+
+_CALL_SECONDS = 60.0
 _END_SECONDS = 10.0
 _KEPT_LINES = 200
-_NOT_THERE = 127
-_TOO_SLOW = 124
+_NOT_FOUND = 127
+_TIMED_OUT = 124
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a command gave.
+class CommandResult:
+    """The result of a command.
 
     Attributes:
-        code: Its exit code; 127 where there is no such command, 124 where it did not end in time.
+        code: Its exit code; 127 if the command does not exist, 124 after a timeout.
         output: Its standard output.
-        complaint: Its standard error.
+        error: Its standard error.
     """
 
     code: int
     output: str
-    complaint: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """The command `docker` with an environment.
+    """The command `docker` with its environment.
 
     Attributes:
-        environment: All variables that it gets.
-        directory: Where it runs; None for the present directory.
+        environment: Its whole environment.
+        directory: Its working directory; None for the current one.
     """
 
-    # Secrets are among them.
+    # It contains secrets.
     environment: Mapping[str, str] = field(repr=False)
     directory: Path | None = None
 
-    def ask(self, *words: str, patience_seconds: float = _ASK_SECONDS) -> Answer:
-        """Run it to its end and give what it said."""
+    def call(self, *words: str, timeout_seconds: float = _CALL_SECONDS) -> CommandResult:
+        """Run it and return its result."""
         try:
-            said = subprocess.run(
+            ran = external_program.run(
                 _command(words),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=dict(self.environment),
-                cwd=self.directory,
-                timeout=patience_seconds,
-                check=False,
+                timeout_seconds=timeout_seconds,
+                environ=self.environment,
+                directory=self.directory,
             )
         except subprocess.TimeoutExpired:
-            late = f"docker {words[0]} does not answer within {patience_seconds:.0f} s"
-            return Answer(_TOO_SLOW, "", late)
+            late = f"docker {words[0]} did not end within {timeout_seconds:.0f} s"
+            return CommandResult(_TIMED_OUT, "", late)
         except OSError as error:
-            return Answer(_NOT_THERE, "", f"cannot run docker: {error.strerror}")
-        return Answer(said.returncode, said.stdout, said.stderr)
+            return CommandResult(_NOT_FOUND, "", f"cannot run docker: {error.strerror}")
+        return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     def show(self, *words: str) -> int:
-        """Run it with our own output, until it ends or is interrupted; give its exit code."""
+        """Run it with inherited output until it ends or is interrupted; return its exit code."""
         try:
-            said = subprocess.run(
+            ran = subprocess.run(
                 _command(words), env=dict(self.environment), cwd=self.directory, check=False
             )
         except OSError:
-            return _NOT_THERE
-        return said.returncode
+            return _NOT_FOUND
+        return ran.returncode
 
     def follow(
         self,
         *words: str,
-        heard: Callable[[str], None],
-        idle: Callable[[], None] = lambda: None,
+        on_line: Callable[[str], None],
+        on_idle: Callable[[], None] = lambda: None,
         idle_seconds: float = 2.0,
-    ) -> Answer:
-        """Run it and tell each line as it comes; it ends with this call, whatever happens.
+    ) -> CommandResult:
+        """Run it and pass on each line of its output; it never outlives this call.
 
         Args:
             words: Its arguments.
-            heard: Told each line of its standard output and error.
-            idle: Called when nothing came for a while; may raise, which ends the command.
-            idle_seconds: How long that while is.
+            on_line: Called with each line of its standard output and error.
+            on_idle: Called after each `idle_seconds` without output; an exception ends the command.
+            idle_seconds: The time without output after which `on_idle` is called.
 
         Returns:
-            Its exit code and, as the complaint, its last lines.
+            Its exit code and, in `error`, its last lines.
         """
         kept: deque[str] = deque(maxlen=_KEPT_LINES)
         try:
@@ -108,16 +105,16 @@ class Docker:
                 cwd=self.directory,
             )
         except OSError as error:
-            return Answer(_NOT_THERE, "", f"cannot run docker: {error.strerror}")
+            return CommandResult(_NOT_FOUND, "", f"cannot run docker: {error.strerror}")
         with process:
             try:
                 stream = cast("IO[str]", process.stdout)
-                for line in _Lines(stream, idle, idle_seconds):
+                for line in _Lines(stream, on_idle, idle_seconds):
                     kept.append(line)
-                    heard(line)
+                    on_line(line)
             finally:
                 code = _end(process)
-        return Answer(code, "", "\n".join(kept))
+        return CommandResult(code, "", "\n".join(kept))
 
 
 def _command(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -125,11 +122,11 @@ def _command(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Lines:
-    """The lines of a stream, with something to do while none comes."""
+    """The lines of a stream, with a callback during silence."""
 
-    def __init__(self, stream: IO[str], idle: Callable[[], None], idle_seconds: float) -> None:
+    def __init__(self, stream: IO[str], on_idle: Callable[[], None], idle_seconds: float) -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._idle = idle
+        self._idle = on_idle
         self._idle_seconds = idle_seconds
         threading.Thread(target=self._read, args=(stream,), daemon=True).start()
 
@@ -155,11 +152,7 @@ class _Lines:
 
 def _end(process: subprocess.Popen[str]) -> int:
     try:
-        return process.wait(0.5) if process.poll() is None else process.returncode
+        # It has closed its output, so it is about to exit unless it was given up.
+        return process.wait(0.5)
     except subprocess.TimeoutExpired:
-        process.terminate()
-    try:
-        return process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
+        return external_program.stop(process, timeout_seconds=_END_SECONDS)

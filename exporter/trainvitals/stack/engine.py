@@ -1,4 +1,4 @@
-"""The Docker engine of this machine: whether the stack can run on it, and what it can hand over."""
+"""The Docker engine of this machine: whether the stack can run on it, and its access to GPUs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from trainvitals.stack.dockercli import Docker
 
-# The first with all that is asked of it: `up --wait-timeout`.
+# The first version with `up --wait-timeout`.
 LEAST_COMPOSE = (2, 17)
-_PATIENCE_SECONDS = 15.0
+_TIMEOUT_SECONDS = 15.0
 _LOCAL = "unix://"
 _HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
@@ -24,7 +24,7 @@ class Engine:
 
     Attributes:
         socket: The path of its socket.
-        runtimes: The names of the runtimes that it knows, such as `runc` and `nvidia`.
+        runtimes: The names of its runtimes, such as `runc` and `nvidia`.
     """
 
     socket: Path
@@ -32,12 +32,12 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
-    """Why the stack cannot run on an engine here.
+class Unavailable:
+    """The reason why the stack cannot run in Docker Compose on this machine.
 
     Attributes:
-        reason: One line for a person, with what to do.
-        is_news: Whether to tell it unasked: not where there is no Docker at all.
+        reason: One line with the remedy.
+        is_news: Whether to report it without a request; False if Docker is not installed.
     """
 
     reason: str
@@ -45,76 +45,79 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
-    """Accelerators that only a special runtime hands to a container.
+class Accelerators:
+    """Accelerators that need a vendor's runtime in containers.
 
     Attributes:
-        nvidia: NVIDIA's driver is loaded.
-        gaudi: Habana's driver is loaded.
+        nvidia: Whether NVIDIA's driver is loaded.
+        gaudi: Whether Habana's driver is loaded.
     """
 
     nvidia: bool
     gaudi: bool
 
 
-def look_for_engine(environ: Mapping[str, str] = os.environ) -> Engine | Lack:
-    """Ask for an engine on this machine, Compose, and permission to use both."""
+def find_engine(environ: Mapping[str, str] = os.environ) -> Engine | Unavailable:
+    """Return the engine of this machine, or why the stack cannot run on it."""
     if shutil.which("docker", path=environ.get("PATH")) is None:
-        return Lack("there is no docker command here", is_news=False)
+        return Unavailable("docker is not installed", is_news=False)
     docker = Docker(environ)
-    host = docker.ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").output.strip()
+    host = docker.call(
+        "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"
+    ).output.strip()
     if not host.startswith(_LOCAL):
-        return Lack(f"docker speaks to the engine of another machine ({host or 'unknown'})")
-    server = docker.ask(
-        "version", "--format", "{{.Server.Version}}", patience_seconds=_PATIENCE_SECONDS
+        return Unavailable(f"docker uses the engine of another machine ({host or 'unknown'})")
+    server = docker.call(
+        "version", "--format", "{{.Server.Version}}", timeout_seconds=_TIMEOUT_SECONDS
     )
     if server.code:
-        return _explain(server.complaint, host.removeprefix(_LOCAL))
+        return _explain(server.error, host.removeprefix(_LOCAL))
     if lack := _judge_compose(docker):
         return lack
-    told = docker.ask("info", "--format", "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}")
-    return Engine(Path(host.removeprefix(_LOCAL)), frozenset(told.output.split()))
+    result = docker.call("info", "--format", "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}")
+    return Engine(Path(host.removeprefix(_LOCAL)), frozenset(result.output.split()))
 
 
-def _explain(complaint: str, socket: str) -> Lack:
-    if "permission denied" in complaint.lower():
-        return Lack(
-            f"this user may not use the engine at {socket}: ask root for "
-            "`usermod --append --groups docker USER` and log in again (that makes USER as mighty "
-            "as root)"
+def _explain(error: str, socket: str) -> Unavailable:
+    if "permission denied" in error.lower():
+        return Unavailable(
+            f"this user may not use the engine at {socket}: ask root to run "
+            "`usermod --append --groups docker USER`, which lets USER become root, and log in again"
         )
-    if "cannot connect" in complaint.lower():
-        return Lack(f"no engine answers at {socket}: start it with `systemctl start docker`")
-    return Lack(f"the engine at {socket} does not answer: {_last_line(complaint)}")
+    if "cannot connect" in error.lower():
+        return Unavailable(
+            f"no engine responds at {socket}: start it with `systemctl start docker`"
+        )
+    return Unavailable(f"the engine at {socket} does not respond: {_last_line(error)}")
 
 
-def _judge_compose(docker: Docker) -> Lack | None:
-    told = docker.ask("compose", "version", "--short")
-    found = re.match(r"v?(\d+)\.(\d+)", told.output.strip())
-    if told.code or not found:
-        return Lack(
-            "docker has no Compose: install docker-compose-plugin (Docker's packages), "
+def _judge_compose(docker: Docker) -> Unavailable | None:
+    result = docker.call("compose", "version", "--short")
+    found = re.match(r"v?(\d+)\.(\d+)", result.output.strip())
+    if result.code or not found:
+        return Unavailable(
+            "Docker Compose is not installed: install docker-compose-plugin (Docker's packages), "
             "docker-compose-v2 (Ubuntu) or docker-compose (Debian 13)"
         )
     version = (int(found[1]), int(found[2]))
     if version < LEAST_COMPOSE:
         least = ".".join(map(str, LEAST_COMPOSE))
-        return Lack(f"Compose {found[0]} is too old: install {least} or newer")
+        return Unavailable(f"Docker Compose {found[0]} is too old: install {least} or newer")
     return None
 
 
-def find_cards(root: Path = Path("/")) -> Cards:
-    """Look for the drivers of accelerators on this machine."""
-    return Cards(
+def find_accelerators(root: Path = Path("/")) -> Accelerators:
+    """Return which drivers of accelerators are loaded."""
+    return Accelerators(
         nvidia=(root / "dev/nvidiactl").exists(),
         gaudi=(root / "sys/module/habanalabs").exists() or any(root.glob("dev/hl[0-9]*")),
     )
 
 
 def find_overrides(
-    engine: Engine, cards: Cards, environ: Mapping[str, str] = os.environ
+    engine: Engine, cards: Accelerators, environ: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """Name the Compose files that hand this machine's accelerators to the exporter."""
+    """Return the Compose files with access to this machine's accelerators for the exporter."""
     hooked = any(shutil.which(hook, path=environ.get("PATH")) for hook in _HOOKS)
     files = []
     if cards.nvidia and ("nvidia" in engine.runtimes or hooked):
@@ -124,15 +127,15 @@ def find_overrides(
     return tuple(files)
 
 
-def find_withheld(cards: Cards, overrides: tuple[str, ...]) -> str | None:
-    """Say which accelerators a container would not see, and what it takes; None for none."""
+def explain_missing_runtime(cards: Accelerators, overrides: tuple[str, ...]) -> str | None:
+    """Return why containers cannot use the accelerators, with the remedy; None if they can."""
     if cards.nvidia and "docker-compose.nvidia.yml" not in overrides:
         return (
-            "Docker cannot hand the GPUs to a container: install NVIDIA's container toolkit and "
-            "run `nvidia-ctk runtime configure`"
+            "Docker cannot pass GPUs to containers: install the NVIDIA Container Toolkit and run "
+            "`nvidia-ctk runtime configure`"
         )
     if cards.gaudi and "docker-compose.gaudi.yml" not in overrides:
-        return "Docker cannot hand the Gaudi cards to a container: install habanalabs-container-runtime"
+        return "Docker cannot pass Gaudi cards to containers: install habanalabs-container-runtime"
     return None
 
 

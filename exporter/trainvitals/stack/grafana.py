@@ -1,50 +1,104 @@
-"""Grafana: its settings, and the password of its administrator."""
+"""Grafana: how it is started with the boards, and whether its version can show them."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from trainvitals.stack.writing import make_private, told_clearly, write_private
+from trainvitals.http.listen import Address
+from trainvitals.sources.external_program import Version, parse_version
+from trainvitals.sources.http_client import fetch_page
+from trainvitals.stack.packages import GRAFANA
+from trainvitals.stack.programs import Program, find_host
+from trainvitals.stack.settings import Settings
 
-HOW_TO_GET = (
-    "Grafana is not installed: get it from https://grafana.com/grafana/download, "
-    "then run `trainvitals up` again"
-)
-_PASSWORD = "secrets/grafana_admin_password"  # noqa: S105 - where it is, not what it is
-_LENGTH_BYTES = 18
+HEALTH = "/api/health"
+
+# Grafana's own package keeps the plug-ins of data sources apart from its home since 13.1.
+_BUNDLED_PLUGINS = Path("/var/lib/grafana/plugins-bundled")
 
 
-def keep_admin_password(
-    state_dir: Path,
-    variables: Mapping[str, str],
+def plan_grafana(
+    settings: Settings,
+    server: Path,
     *,
-    report: Callable[[str], None],
-    invent: Callable[[], str] = lambda: secrets.token_urlsafe(_LENGTH_BYTES),
-) -> Path:
-    """Give the file with the password of Grafana's user `admin`; make it where there is none.
-
-    Grafana takes the password when it makes its database, and never again.
+    boards: Path,
+    provisioning: Path,
+    password: Path,
+    root_url: str,
+    bundled_plugins: Path = _BUNDLED_PLUGINS,
+) -> Program:
+    """Return how Grafana is started.
 
     Args:
-        state_dir: The file goes to `secrets/grafana_admin_password` in it, for the owner alone.
-        variables: `GRAFANA_ADMIN_PASSWORD` is written there when it is set.
-        report: Told a password that was made up here, this once.
-        invent: Makes a password up.
-
-    Raises:
-        StackError: The file cannot be written.
+        settings: Ports and directories.
+        server: The program `grafana`, or `grafana-server` of older releases.
+        boards: The directory of the boards.
+        provisioning: The directory of Grafana's provisioning.
+        password: The file with the password of the user `admin`.
+        root_url: The address that people use.
+        bundled_plugins: Where a package of Grafana may keep its data sources.
     """
-    path = state_dir / _PASSWORD
-    make_private(path.parent)
-    given = variables.get("GRAFANA_ADMIN_PASSWORD")
-    with told_clearly(path):
-        written = path.read_text(encoding="utf-8") if path.exists() else ""
-    if given and given != written:
-        write_private(path, given)
-    elif not written:
-        made_up = invent()
-        write_private(path, made_up)
-        report(f"Grafana's user is admin, the password {made_up} (kept in {path})")
-    return path
+    data, port = settings.state_dir / "grafana", settings.grafana_port
+    host = find_host(settings.bind_address)
+    home = _find_home(server)
+    environment = {
+        "GF_PATHS_DATA": str(data),
+        "GF_PATHS_LOGS": str(data / "log"),
+        "GF_PATHS_PLUGINS": str(data / "plugins"),
+        "GF_PATHS_PROVISIONING": str(provisioning),
+        "GF_LOG_MODE": "console",
+        "GF_SERVER_HTTP_ADDR": settings.bind_address,
+        "GF_SERVER_HTTP_PORT": str(port),
+        "GF_SERVER_ROOT_URL": root_url,
+        # Variables that end in __FILE are a feature of the image's start script.
+        "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{password}}}",
+        "GF_AUTH_ANONYMOUS_ENABLED": "false",
+        "GF_USERS_ALLOW_SIGN_UP": "false",
+        "GF_ANALYTICS_REPORTING_ENABLED": "false",
+        "GF_ANALYTICS_CHECK_FOR_UPDATES": "false",
+        "GF_ANALYTICS_CHECK_FOR_PLUGIN_UPDATES": "false",
+        "GF_NEWS_NEWS_FEED_ENABLED": "false",
+        "GF_PLUGINS_PREINSTALL_AUTO_UPDATE": "false",
+        "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": str(boards / "trainvitals-fleet.json"),
+        "DASHBOARDS_PATH": str(boards),
+        "PROMETHEUS_URL": f"http://{Address(host, settings.prometheus_port)}",
+        "ALERTMANAGER_URL": f"http://{Address(host, settings.alertmanager_port)}",
+    }
+    if home and bundled_plugins.is_dir() and not (home / "data/plugins-bundled").exists():
+        environment["GF_PATHS_BUNDLED_PLUGINS"] = str(bundled_plugins)
+    words = ("server",) if server.name == "grafana" else ()
+    homepath = (f"--homepath={home}",) if home else ()
+    return Program("grafana", (str(server), *words, *homepath), port, HEALTH, host, environment)
+
+
+def _find_home(server: Path) -> Path | None:
+    places = (server.resolve().parent.parent, Path("/usr/share/grafana"))
+    return next((place for place in places if (place / "conf/defaults.ini").is_file()), None)
+
+
+def explain_version(program: Program) -> str | None:
+    """Return one line if a running Grafana is too old for the boards; None if it is not.
+
+    Args:
+        program: A Grafana that is ready; one that does not tell its version passes.
+    """
+    version, least = _ask_version(program), GRAFANA.oldest
+    if version is None or least is None or version >= least:
+        return None
+    found, needed = (".".join(map(str, each)) for each in (version, least))
+    return (
+        f"the boards do not work in Grafana {found} at {program.address}: install {needed} or newer, "
+        "or name its image with GRAFANA_IMAGE"
+    )
+
+
+def _ask_version(program: Program) -> Version | None:
+    page = fetch_page(program.port, HEALTH, host=program.host)
+    try:
+        health = json.loads(page or b"")
+    except ValueError:
+        return None
+    told = health.get("version") if isinstance(health, Mapping) else None
+    return parse_version(told) if isinstance(told, str) else None

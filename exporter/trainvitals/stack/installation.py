@@ -1,8 +1,8 @@
-"""Debian's Alertmanager as an installed package, without the service that comes with it.
+"""Installs a package of Debian without running its service.
 
-Only root can install. While the package is installed, `policy-rc.d` keeps it from starting its
-service; what then would start it at the next boot is turned off. A `policy-rc.d` that somebody
-else left is never touched: where it would let the service start, nothing is installed.
+Only root can install. During the installation `policy-rc.d` prevents the start of the service, which
+is then disabled. An existing `policy-rc.d` of another program is never changed: if it would allow
+the service to start, nothing is installed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainvitals.errors import StackError
+from trainvitals.sources import external_program
 
 POLICY = Path("/usr/sbin/policy-rc.d")
-_FORBIDDEN = 101  # what a policy answers to keep a service from being started
-_PATIENCE_SECONDS = 600.0
+_FORBIDDEN = 101  # The exit code of a policy that forbids starting a service.
+_TIMEOUT_SECONDS = 600.0
 
-# It forbids only while the process that wrote it lives: a kill -9 leaves no changed policy behind.
+# It forbids only while the process that wrote it lives, so that it has no effect after a kill -9.
 _TEXT = """\
 #!/bin/sh
 # Written by `trainvitals up` for the time in which it installs a package.
@@ -37,28 +38,29 @@ def install_package(
     environ: Mapping[str, str] = os.environ,
     policy: Path = POLICY,
 ) -> None:
-    """Install a package whose service has the package's name, and leave the service off.
+    """Install a package whose service has the package's name, with the service disabled.
 
     Args:
         package: The package.
-        run: Runs a command to its end, or raises StackError.
-        options: Of apt-get.
-        environ: Where `PATH` is read.
-        policy: Debian's `policy-rc.d`.
+        run: Runs a command, or raises StackError.
+        options: Options of apt-get.
+        environ: The environment: `PATH`.
+        policy: The path of Debian's `policy-rc.d`.
 
     Raises:
-        StackError: It cannot be installed, or its service could not be kept from starting.
+        StackError: The package cannot be installed, or the start of its service could not be
+            prevented.
     """
-    with _forbidden(package, policy):
+    with _starts_prevented(package, policy):
         run(("apt-get", "-qq", "-y", "--no-install-recommends", *options, "install", package))
-        _turn_off(package, run, environ)
+        _disable(package, run, environ)
 
 
 @contextmanager
-def _forbidden(service: str, policy: Path) -> Iterator[None]:
+def _starts_prevented(service: str, policy: Path) -> Iterator[None]:
     if policy.exists() and not _is_ours(policy):
-        if _asked(policy, service) != _FORBIDDEN:
-            raise StackError(f"{policy} would let its service start")
+        if _run_policy(policy, service) != _FORBIDDEN:
+            raise StackError(f"{policy} would start its service")
         yield
         return
     try:
@@ -79,20 +81,15 @@ def _is_ours(policy: Path) -> bool:
         return False
 
 
-def _asked(policy: Path, service: str) -> int:
+def _run_policy(policy: Path, service: str) -> int:
     try:
-        return subprocess.run(
-            (str(policy), service, "start"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE_SECONDS,
-            check=False,
-        ).returncode
+        command = (str(policy), service, "start")
+        return external_program.run(command, timeout_seconds=_TIMEOUT_SECONDS).returncode
     except (OSError, subprocess.TimeoutExpired):
         return 0
 
 
-def _turn_off(
+def _disable(
     service: str, run: Callable[[tuple[str, ...]], object], environ: Mapping[str, str]
 ) -> None:
     path = environ.get("PATH", os.defpath)

@@ -1,11 +1,14 @@
-"""A program with a view of `/usr/share` of its own.
+"""Runs a program in a mount namespace with a modified `/usr/share`.
 
-`python privateview.py HOLD NAME DIRECTORY PROGRAM [ARGUMENT]...` becomes PROGRAM, for which
-`/usr/share/NAME` is DIRECTORY and everything else in `/usr/share` is what it was; nobody else sees
-a difference. HOLD is an empty directory in which the program finds the real `/usr/share`.
+`python privateview.py HOLD NAME DIRECTORY PROGRAM [ARGUMENT]...` executes PROGRAM with DIRECTORY as
+`/usr/share/NAME`; the rest of `/usr/share` is unchanged, and other processes are not affected. HOLD
+is an empty directory at which the real `/usr/share` is mounted.
 
-Mount namespaces do it. Where this process may not make one, it takes a user namespace first, in
-which it keeps its user and group; some machines forbid that.
+Without the capability to create a mount namespace it creates a user namespace first, with the same
+user and group; some machines forbid that.
+
+It is a module apart because it is run as a script, and imports the standard library only to start
+quickly.
 """
 
 from __future__ import annotations
@@ -39,15 +42,15 @@ class _Libc(Protocol):
 
 
 def enter_view(hold: Path, name: str, directory: Path) -> None:
-    """Give this process the view; it must have one thread only.
+    """Move this process, which must be single-threaded, to the namespace.
 
     Args:
         hold: An empty directory.
-        name: What is to be different in `/usr/share`.
-        directory: What is to be there.
+        name: The entry of `/usr/share` to replace.
+        directory: The replacement.
 
     Raises:
-        OSError: The kernel refuses.
+        OSError: The kernel refused.
     """
     libc = cast("_Libc", ctypes.CDLL(None, use_errno=True))
     _leave_namespace(libc)
@@ -84,7 +87,7 @@ def _raise(act: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Enter the view and become the program; give an exit code only where that fails."""
+    """Enter the namespace and execute the program; return an exit code only if that fails."""
     if len(words) < _LEAST_WORDS:
         sys.stderr.write("usage: privateview HOLD NAME DIRECTORY PROGRAM [ARGUMENT]...\n")
         return _CANNOT
@@ -93,7 +96,7 @@ def main(words: Sequence[str]) -> int:
         enter_view(Path(hold), name, Path(directory))
         os.execv(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:
-        sys.stderr.write(f"no private view of {SHARE}: {error.strerror}\n")
+        sys.stderr.write(f"cannot create a private view of {SHARE}: {error.strerror}\n")
         return _CANNOT
 
 

@@ -1,23 +1,27 @@
-"""The programs of the stack: what was started, and where each answers.
+"""The programs of the stack: their commands, addresses and ports.
 
-What was started is remembered in `programs.json` of the state directory, so that asking and
-stopping need no flags.
+Started programs are saved in `programs.json` in the state directory, so that `status` and `down` need
+no flags.
 """
 
 from __future__ import annotations
 
-import http.client
+import errno
 import json
+import socket
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from trainvitals.errors import StackError
+from trainvitals.http.listen import Address, find_port_holder
+from trainvitals.sources.http_client import fetch_page
 from trainvitals.stack.writing import write_private
 
 HOST = "127.0.0.1"
-_EVERYWHERE = {"": HOST, "0.0.0.0": HOST, "*": HOST, "::": "::1"}  # noqa: S104 - nothing is bound
-_REMEMBERED = "programs.json"
-_PATIENCE_SECONDS = 2.0
-_OK = 200
+EVERYWHERE = {"": HOST, "0.0.0.0": HOST, "*": HOST, "::": "::1"}  # noqa: S104 - nothing is bound
+_FILE = "programs.json"
+_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,10 @@ class Program:
     Attributes:
         name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
         command: The program and its arguments.
-        port: Where it listens.
-        path: The page that answers 200 while the program can do its work.
-        host: The address of this machine at which it is asked.
-        environment: Variables that it gets besides the inherited ones; no secret is among them.
+        port: The port that it listens on.
+        path: The path that returns status 200 while the program is ready.
+        host: The address at which it can be reached from this machine.
+        environment: Additional environment variables, without secrets.
     """
 
     name: str
@@ -43,37 +47,32 @@ class Program:
     @property
     def address(self) -> str:
         """The URL to open in a browser."""
-        return f"http://{join_address(self.host, self.port)}"
+        return f"http://{Address(self.host, self.port)}"
 
     def log(self, state_dir: Path) -> Path:
-        """Where the program's output goes."""
+        """Return the path of the program's log."""
         return state_dir / "logs" / f"{self.name}.log"
 
 
 def find_host(bind_address: str) -> str:
-    """Give the address at which this machine reaches what listens on an address."""
-    return _EVERYWHERE.get(bind_address, bind_address)
+    """Return the address at which this machine reaches a server bound to an address."""
+    return EVERYWHERE.get(bind_address, bind_address)
 
 
-def join_address(host: str, port: int) -> str:
-    """Write `HOST:PORT`, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def remember_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
-    """Write down what is about to be started.
+def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
+    """Save the programs that are about to be started.
 
     Raises:
-        StackError: It cannot be written.
+        StackError: The file cannot be written.
     """
     text = json.dumps([asdict(program) for program in programs], indent=1)
-    write_private(state_dir / _REMEMBERED, text + "\n")
+    write_private(state_dir / _FILE, text + "\n")
 
 
-def recall_programs(state_dir: Path) -> tuple[Program, ...]:
-    """Tell what was started last and not stopped; empty where that is nothing."""
+def load_programs(state_dir: Path) -> tuple[Program, ...]:
+    """Return the programs that were started last and not stopped; may be empty."""
     try:
-        written = json.loads((state_dir / _REMEMBERED).read_text(encoding="utf-8"))
+        written = json.loads((state_dir / _FILE).read_text(encoding="utf-8"))
         return tuple(
             Program(
                 name=each["name"],
@@ -89,29 +88,69 @@ def recall_programs(state_dir: Path) -> tuple[Program, ...]:
         return ()
 
 
-def forget_programs(state_dir: Path) -> None:
-    """Take back `remember_programs`."""
-    (state_dir / _REMEMBERED).unlink(missing_ok=True)
+def delete_programs(state_dir: Path) -> None:
+    """Delete the file that `save_programs` wrote."""
+    (state_dir / _FILE).unlink(missing_ok=True)
 
 
-def fetch(port: int, path: str, *, host: str = HOST) -> bytes | None:
-    """Read a page of a program on this machine.
+def is_ready(program: Program) -> bool:
+    """Return whether the program is ready."""
+    return fetch_page(program.port, program.path, host=program.host) is not None
 
-    Returns:
-        The page; None where nothing answers in time, or with anything but 200.
+
+def require_free_ports(programs: tuple[Program, ...], bind_address: str) -> None:
+    """Check that every port is free.
+
+    Raises:
+        StackError: The address does not belong to this machine, or a port is in use; the message
+            names the process that holds it.
     """
-    # No urllib: it would send the request to a proxy that the environment names.
-    connection = http.client.HTTPConnection(host, port, timeout=_PATIENCE_SECONDS)
+    for program in programs:
+        if not is_free(program.port, bind_address):
+            holder = find_port_holder(program.port) or "another user's process"
+            raise StackError(
+                f"cannot start {program.name}: port {program.port} is in use by {holder}; stop "
+                f"it, or set {program.name.upper()}_PORT to another port"
+            )
+
+
+def is_free(port: int, bind_address: str = HOST) -> bool:
+    """Return whether a server can listen on a port.
+
+    Raises:
+        StackError: The address does not belong to this machine.
+    """
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.read() if response.status == _OK else None
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
+        family, kind, _, _, address = socket.getaddrinfo(
+            bind_address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind) as probe:
+            # As servers do, so that connections in TIME_WAIT do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if isinstance(error, socket.gaierror) or error.errno in _NO_ADDRESS:
+            raise StackError(
+                f"BIND_ADDR={bind_address}: this machine has no such address; set one that it has, "
+                "or 0.0.0.0 for all of them"
+            ) from error
+        return False
+    return True
 
 
-def answers(program: Program) -> bool:
-    """Whether the program can do its work now."""
-    return fetch(program.port, program.path, host=program.host) is not None
+def find_free_ports(count: int) -> list[int]:
+    """Return different TCP ports of the loopback address that are free at the moment."""
+    with ExitStack() as opened:
+        # All are held until the last is chosen, so that none is chosen twice.
+        probes = [opened.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """Return the last lines of a log; empty if there is none."""
+    try:
+        return path.read_text(errors="replace").splitlines()[-count:]
+    except OSError:
+        return []

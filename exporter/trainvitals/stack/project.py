@@ -1,7 +1,7 @@
-"""The Compose project: where its files are, and what they are told by variables.
+"""The Compose project: its directory, its files and their variables.
 
-In a checkout it is the checkout. An installed package has no such folder, so one like it is put
-together in `compose/` of the state directory out of what the package carries.
+In a checkout the directory is the checkout. For an installed package it is created in `compose/` in
+the state directory, from the files in the package.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainvitals.errors import StackError
+from trainvitals.http.host_names import VARIABLE as ALLOWED_HOST_VARIABLE
+from trainvitals.http.host_names import is_loopback_name
+from trainvitals.shipped import PACKAGE, find_shipped
 from trainvitals.stack.dockercli import Docker
 from trainvitals.stack.engine import Engine
-from trainvitals.stack.lineup import own_url
+from trainvitals.stack.plan import own_url
 from trainvitals.stack.settings import Settings
-from trainvitals.stack.shipped import find_shipped
-from trainvitals.stack.writing import make_private, told_clearly, write_private
+from trainvitals.stack.writing import as_stack_errors, make_private, write_private
 
 BASE = "docker-compose.yml"
 CONTAINERS = "docker-compose.containers.yml"
-_REMEMBERED = "compose.json"
-_PACKAGE = Path(__file__).parents[1]
-_FILES = _PACKAGE / "stack/files"
-# What the image is built from and the containers read, as it lies in a checkout.
-_CARRIED = (
+THRESHOLDS = "prometheus/rules/thresholds.yml"
+_COPIED = ".yml.shipped"  # not loaded by Prometheus, whose rule files are *.yml
+_FILE = "compose.json"
+_FILES = PACKAGE / "stack/files"
+# The files that the image is built from and that containers read, by their paths in a checkout.
+_COPIED_FILES = (
     "README.md",
     "CHANGELOG.md",
     "LICENSE",
@@ -55,13 +58,13 @@ _ON = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What `docker compose` is to work on.
+    """A Compose project.
 
     Attributes:
-        name: The name that its containers, networks and volumes begin with.
-        directory: Where its files are, and where the image is built.
-        files: The names of the Compose files, each adding to those before it.
-        environment: All variables of the command.
+        name: The prefix of the names of its containers, networks and volumes.
+        directory: The directory of its files, and the build context.
+        files: The names of the Compose files, in the order in which they are merged.
+        environment: The whole environment of `docker`.
     """
 
     name: str
@@ -71,16 +74,17 @@ class Project:
 
     @property
     def docker(self) -> Docker:
-        """The command, to be run in the project's directory."""
+        """The command `docker`, run in the project's directory."""
         there = self.directory if self.directory.is_dir() else None
         return Docker(self.environment, there)
 
     def words(self, *words: str) -> tuple[str, ...]:
-        """Give the arguments of `docker` that do something to this project."""
-        # The variables are ours; what `.env` says is among them already.
+        """Return the arguments of `docker` for a Compose command on this project."""
+        # The environment has the variables of `.env` already.
         head = ("compose", "--ansi", "never", "--env-file", os.devnull, "-p", self.name)
         files = (word for name in self.files for word in ("-f", str(self.directory / name)))
-        if not (self.directory / BASE).is_file():  # a checkout that is gone: its labels remain
+        # The checkout was deleted: Compose finds the containers by their labels.
+        if not (self.directory / BASE).is_file():
             return (*head, *words)
         return (*head, "--project-directory", str(self.directory), *files, *words)
 
@@ -92,16 +96,16 @@ def find_project(
     engine: Engine | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Project:
-    """Give the project that these settings describe; its folder is made where it is to be made.
+    """Return the project of these settings; create its directory if the package is installed.
 
     Args:
         settings: Ports, directories and variables.
-        overrides: Compose files for the accelerators of this machine.
-        engine: The engine whose socket the collector of containers would read.
-        environ: What the command inherits.
+        overrides: Compose files for this machine's accelerators.
+        engine: The engine whose socket the collector of containers reads.
+        environ: The inherited environment.
 
     Raises:
-        StackError: The folder cannot be written, or a shipped file is missing or closed.
+        StackError: The directory cannot be written, or a shipped file is missing or unreadable.
     """
     given = settings.variables
     wants_containers = given.get("CONTAINER_COLLECTOR", "").lower() in _ON
@@ -116,20 +120,38 @@ def find_project(
 
 def _find_directory(state_dir: Path) -> Path:
     shipped = find_shipped(BASE).parent
-    if not shipped.is_relative_to(_PACKAGE):
-        _refuse_closed_files(shipped)
+    if not shipped.is_relative_to(PACKAGE):
+        _require_readable_files(shipped)
         return shipped
     directory = state_dir / "compose"
     make_private(directory)
-    with told_clearly(directory):
-        for name in _CARRIED:
-            _carry(find_shipped(name), directory / name)
-        _carry(_PACKAGE, directory / "exporter/trainvitals")
+    with as_stack_errors(directory):
+        edited = _read_edit(directory / THRESHOLDS)
+        for name in _COPIED_FILES:
+            _copy(find_shipped(name), directory / name)
+        _restore_edit(find_shipped(THRESHOLDS), directory / THRESHOLDS, edited)
+        _copy(PACKAGE, directory / "exporter/trainvitals")
     return directory
 
 
-def _carry(source: Path, target: Path) -> None:
-    """Make the target like the source, readable by all, keeping folders that containers mounted."""
+def _read_edit(path: Path) -> str | None:
+    """Return the thresholds if the user has changed them since they were copied, else None."""
+    copied = path.with_suffix(_COPIED)
+    if not path.is_file() or not copied.is_file():
+        return None
+    text = path.read_text(encoding="utf-8")
+    return None if text == copied.read_text(encoding="utf-8") else text
+
+
+def _restore_edit(shipped: Path, path: Path, edited: str | None) -> None:
+    """Restore the user's thresholds, and keep the shipped ones to detect later edits."""
+    shutil.copyfile(shipped, path.with_suffix(_COPIED))
+    if edited is not None:
+        path.write_text(edited, encoding="utf-8")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the source over the target, world-readable, keeping directories that are mounted."""
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -138,23 +160,24 @@ def _carry(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     target.chmod(0o755)
     names = {each.name for each in source.iterdir()} - {"__pycache__"}
-    if source == _FILES.parent:  # they lie beside the package in a checkout, and so in this folder
+    # In a checkout they are beside the package, and so they are in this directory.
+    if source == _FILES.parent:
         names.discard(_FILES.name)
     for left in {each.name for each in target.iterdir()} - names:
         path = target / left
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     for name in sorted(names):
-        _carry(source / name, target / name)
+        _copy(source / name, target / name)
 
 
-def _refuse_closed_files(directory: Path) -> None:
-    """Check that the users of the containers can read what they are given."""
+def _require_readable_files(directory: Path) -> None:
+    """Check that the users of the containers can read the files."""
     for name in _READ_BY_CONTAINERS:
         for path in _walk(directory / name):
             needed = 0o005 if path.is_dir() else 0o004
             if path.stat().st_mode & needed != needed:
                 raise StackError(
-                    f"{path} is closed to the containers' users: `chmod -R a+rX "
+                    f"the containers' users may not read {path}: run `chmod -R a+rX "
                     f"{' '.join(str(directory / each) for each in _READ_BY_CONTAINERS)}`"
                 )
 
@@ -169,7 +192,7 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
     bind, given = settings.bind_address, settings.variables
     config = settings.state_dir / "config/compose"
     variables = {
-        "BIND_ADDR": f"[{bind}]" if ":" in bind else bind.replace("*", "") or "0.0.0.0",  # noqa: S104 - asked for
+        "BIND_ADDR": f"[{bind}]" if ":" in bind else bind.replace("*", "") or "0.0.0.0",  # noqa: S104 - set by the user
         "EXPORTER_PORT": str(settings.exporter_port),
         "PROMETHEUS_PORT": str(settings.prometheus_port),
         "ALERTMANAGER_PORT": str(settings.alertmanager_port),
@@ -179,6 +202,8 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
         "SECRETS_DIR": str(settings.state_dir / "secrets"),
         "BUILDKIT_PROGRESS": "plain",
     }
+    if is_loopback_name(bind) and not given.get(ALLOWED_HOST_VARIABLE):
+        variables[ALLOWED_HOST_VARIABLE] = "localhost"  # a published port has no other names
     urls = {
         "GRAFANA_URL": settings.grafana_port,
         "PROMETHEUS_EXTERNAL_URL": settings.prometheus_port,
@@ -189,25 +214,25 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
     }
     if engine is not None:
         variables["DOCKER_SOCKET"] = str(engine.socket)
-        with told_clearly(engine.socket):
+        with as_stack_errors(engine.socket):
             variables["DOCKER_GID"] = str(engine.socket.stat().st_gid)
     return variables
 
 
-def remember_project(state_dir: Path, project: Project) -> None:
-    """Write down what is about to be started, so that asking and stopping need no flags.
+def save_project(state_dir: Path, project: Project) -> None:
+    """Save the project, so that `status` and `down` need no flags.
 
     Raises:
-        StackError: It cannot be written.
+        StackError: The file cannot be written.
     """
     kept = {"name": project.name, "directory": str(project.directory), "files": project.files}
-    write_private(state_dir / _REMEMBERED, json.dumps(kept) + "\n")
+    write_private(state_dir / _FILE, json.dumps(kept) + "\n")
 
 
-def recall_project(settings: Settings, environ: Mapping[str, str] = os.environ) -> Project | None:
-    """Give the project that was started last; None where that is none."""
+def load_project(settings: Settings, environ: Mapping[str, str] = os.environ) -> Project | None:
+    """Return the project that was started last; None if there is none."""
     try:
-        kept = json.loads((settings.state_dir / _REMEMBERED).read_text(encoding="utf-8"))
+        kept = json.loads((settings.state_dir / _FILE).read_text(encoding="utf-8"))
         return Project(
             name=str(kept["name"]),
             directory=Path(kept["directory"]),

@@ -1,41 +1,27 @@
-"""What Prometheus says about its targets, its rules, its alerts and its Alertmanagers.
+"""Queries of `trainvitals status` to Prometheus: targets, rules, alerts and Alertmanagers.
 
-Whatever runs it, natively or in a container, is asked with the same questions over HTTP.
+Results are empty if Prometheus does not respond, which is not an error but a state of the stack.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypedDict, cast
 
-from trainvitals.stack.programs import HOST, fetch
+from trainvitals.http.listen import Address
+from trainvitals.sources.prometheus import ActiveAlert, Prometheus, PrometheusError, Target
+from trainvitals.stack.programs import HOST
 
-
-@dataclass(frozen=True, slots=True)
-class TargetStatus:
-    """One target of Prometheus.
-
-    Attributes:
-        job: The scrape job.
-        url: What is scraped.
-        health: `up`, `down`, or `unknown` before the first scrape.
-        last_error: Why the last scrape failed; None when it did not.
-    """
-
-    job: str
-    url: str
-    health: str
-    last_error: str | None
+_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class UnhealthyRule:
-    """One rule that was not, or could not be, evaluated.
+    """A rule whose last evaluation failed, or that was not evaluated yet.
 
     Attributes:
-        group: The group that it stands in.
+        group: Its group.
         name: The alert or the recorded series.
         error: Why the last evaluation failed; None before the first.
     """
@@ -50,9 +36,9 @@ class RulesStatus:
     """The rules that Prometheus has loaded.
 
     Attributes:
-        groups: How many groups.
-        rules: How many rules, alerts and recordings together.
-        unhealthy: Those whose last evaluation failed, or that wait for their first.
+        groups: The number of groups.
+        rules: The number of alerting and recording rules.
+        unhealthy: The rules whose last evaluation failed, or that were not evaluated yet.
     """
 
     groups: int
@@ -62,14 +48,14 @@ class RulesStatus:
 
 @dataclass(frozen=True, slots=True)
 class AlertStatus:
-    """One alert.
+    """An alert.
 
     Attributes:
         name: The alert.
         state: `firing` or `pending`.
-        severity: `critical`, `warning`, `info` or `none`; empty where the rule names none.
-        instance: The machine that it is about; empty where it is about none in particular.
-        since: When its expression began to hold, as Prometheus writes it (RFC 3339, UTC).
+        severity: `critical`, `warning`, `info` or `none`; empty if the rule has no severity.
+        instance: The machine; empty if the alert has no label `instance`.
+        since: The time at which it became pending, as in Prometheus' API (RFC 3339, UTC).
     """
 
     name: str
@@ -81,62 +67,27 @@ class AlertStatus:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusStatus:
-    """All that is asked of one Prometheus; everything is empty where it does not answer.
+    """The state of one Prometheus; empty if it does not respond.
 
     Attributes:
-        targets: What it scrapes.
-        rules: What it evaluates; None where it does not answer.
-        alerts: What fires or is about to, the most urgent first.
+        targets: Its targets.
+        rules: Its rules; None if it does not respond.
+        alerts: Firing and pending alerts, the most urgent first.
         alertmanagers: The Alertmanagers that it sends alerts to, as URLs.
     """
 
-    targets: tuple[TargetStatus, ...] = ()
+    targets: tuple[Target, ...] = ()
     rules: RulesStatus | None = None
     alerts: tuple[AlertStatus, ...] = ()
     alertmanagers: tuple[str, ...] = ()
-
-
-class _Target(TypedDict):
-    scrapePool: str
-    scrapeUrl: str
-    health: str
-    lastError: str
-
-
-class _Rule(TypedDict, total=False):
-    name: str
-    health: str
-    lastError: str
-
-
-class _Group(TypedDict):
-    name: str
-    rules: list[_Rule]
-
-
-class _Alert(TypedDict):
-    labels: dict[str, str]
-    state: str
-    activeAt: str
-
-
-class _Alertmanager(TypedDict):
-    url: str
-
-
-class _Answers(TypedDict):
-    activeTargets: list[_Target]
-    groups: list[_Group]
-    alerts: list[_Alert]
-    activeAlertmanagers: list[_Alertmanager]
 
 
 _URGENCY: Mapping[str, int] = {"critical": 0, "warning": 1, "info": 2, "none": 4}
 _UNKNOWN_URGENCY = 3
 
 
-def ask_prometheus(port: int, host: str = HOST) -> PrometheusStatus:
-    """Ask the Prometheus that listens there everything that the status shows."""
+def read_status(port: int, host: str = HOST) -> PrometheusStatus:
+    """Return the state of the Prometheus at an address."""
     return PrometheusStatus(
         targets=list_targets(port, host),
         rules=read_rules(port, host),
@@ -145,76 +96,64 @@ def ask_prometheus(port: int, host: str = HOST) -> PrometheusStatus:
     )
 
 
-def list_targets(port: int, host: str = HOST) -> tuple[TargetStatus, ...]:
-    """Ask about targets; empty where no Prometheus answers."""
-    told = _ask(port, host, "/api/v1/targets?state=active")
-    try:
-        return tuple(
-            TargetStatus(
-                job=each["scrapePool"],
-                url=each["scrapeUrl"],
-                health=each["health"],
-                last_error=each["lastError"] or None,
-            )
-            for each in (told["activeTargets"] if told else ())
-        )
-    except (KeyError, TypeError):
-        return ()
+def list_targets(port: int, host: str = HOST) -> tuple[Target, ...]:
+    """Return the targets; empty if Prometheus does not respond."""
+    with suppress(PrometheusError):
+        return _find(port, host).list_targets()
+    return ()
 
 
 def read_rules(port: int, host: str = HOST) -> RulesStatus | None:
-    """Ask about rules; None where no Prometheus answers."""
-    told = _ask(port, host, "/api/v1/rules")
-    if told is None:
-        return None
+    """Return the state of the rules; None if Prometheus does not respond."""
     try:
-        rules = [(group["name"], rule) for group in told["groups"] for rule in group["rules"]]
-        unhealthy = tuple(
-            UnhealthyRule(group, rule["name"], rule.get("lastError") or None)
-            for group, rule in rules
-            if rule["health"] != "ok"
-        )
-        return RulesStatus(len(told["groups"]), len(rules), unhealthy)
-    except (KeyError, TypeError):
+        groups = _find(port, host).list_rules()
+    except PrometheusError:
         return None
+    unhealthy = tuple(
+        UnhealthyRule(group.name, rule.name, rule.last_error)
+        for group in groups
+        for rule in group.rules
+        if rule.health != "ok"
+    )
+    return RulesStatus(len(groups), sum(len(group.rules) for group in groups), unhealthy)
 
 
 def list_alerts(port: int, host: str = HOST) -> tuple[AlertStatus, ...]:
-    """Ask what fires or is about to, the most urgent first; empty where none answers."""
-    told = _ask(port, host, "/api/v1/alerts")
-    try:
-        alerts = [
-            AlertStatus(
-                name=each["labels"]["alertname"],
-                state=each["state"],
-                severity=each["labels"].get("severity", ""),
-                instance=each["labels"].get("instance", ""),
-                since=each["activeAt"],
-            )
-            for each in (told["alerts"] if told else ())
-        ]
-    except (KeyError, TypeError):
-        return ()
-    return tuple(sorted(alerts, key=_urgency))
+    """Return firing and pending alerts, the most urgent first; empty without a response."""
+    with suppress(PrometheusError):
+        return tuple(sorted(map(_describe, _find(port, host).list_alerts()), key=_urgency))
+    return ()
+
+
+def list_alertmanagers(port: int, host: str = HOST) -> tuple[str, ...]:
+    """Return the URLs of Prometheus' Alertmanagers; empty without a response."""
+    with suppress(PrometheusError):
+        return _find(port, host).list_alertmanagers()
+    return ()
+
+
+def has_result(query: str, port: int, host: str = HOST) -> bool:
+    """Return whether a query has a result."""
+    with suppress(PrometheusError):
+        return bool(_find(port, host).query(query))
+    return False
+
+
+def _find(port: int, host: str) -> Prometheus:
+    return Prometheus(f"http://{Address(host, port)}", _TIMEOUT_SECONDS)
+
+
+def _describe(alert: ActiveAlert) -> AlertStatus:
+    labels = alert.labels
+    return AlertStatus(
+        name=labels["alertname"],
+        state=alert.state,
+        severity=labels.get("severity", ""),
+        instance=labels.get("instance", ""),
+        since=alert.active_at,
+    )
 
 
 def _urgency(alert: AlertStatus) -> tuple[bool, int, str, str]:
     rank = _URGENCY.get(alert.severity, _UNKNOWN_URGENCY)
     return alert.state != "firing", rank, alert.name, alert.instance
-
-
-def list_alertmanagers(port: int, host: str = HOST) -> tuple[str, ...]:
-    """Ask which Alertmanagers get the alerts, as URLs; empty where none does."""
-    told = _ask(port, host, "/api/v1/alertmanagers")
-    try:
-        return tuple(each["url"] for each in (told["activeAlertmanagers"] if told else ()))
-    except (KeyError, TypeError):
-        return ()
-
-
-def _ask(port: int, host: str, path: str) -> _Answers | None:
-    page = fetch(port, path, host=host)
-    try:
-        return cast("_Answers", json.loads(page)["data"]) if page is not None else None
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -1,17 +1,26 @@
-"""Waiting until the stack works."""
+"""Waits until the stack is ready, and until a program has reloaded its configuration."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from urllib.parse import quote
 
 from trainvitals.errors import StackError
-from trainvitals.stack.logs import last_lines
-from trainvitals.stack.programs import Program, answers, fetch
-from trainvitals.stack.prometheus import list_alertmanagers, list_targets, read_rules
+from trainvitals.sources.http_client import fetch_page
+from trainvitals.stack.grafana import explain_version
+from trainvitals.stack.programs import Program, is_ready, last_lines
+from trainvitals.stack.prometheus import (
+    has_result,
+    list_alertmanagers,
+    list_targets,
+    read_rules,
+)
 from trainvitals.stack.supervision import STARTED, ask_states
 
 Report = Callable[[str], None]
@@ -21,68 +30,82 @@ _RULES_STEP_SECONDS = 0.5
 _LOG_LINES = 10
 _LOG_READ_LINES, _LOG_ERRORS = 60, 3
 _ERROR = re.compile(r"\blevel=error\b", re.IGNORECASE)
+RELOADS = ("prometheus", "alertmanager")
+_READING = re.compile(
+    r"^(?:prometheus|alertmanager)_config_last_reload_"
+    r"(successful|success_timestamp_seconds) (\S+)$",
+    re.MULTILINE,
+)
 
 
 def wait_until_all_work(
-    state_dir: Path, programs: tuple[Program, ...], report: Report, patience_seconds: float
+    state_dir: Path, programs: tuple[Program, ...], report: Report, timeout_seconds: float
 ) -> None:
-    """Wait until every program answers, all are scraped, and rules and Alertmanager are at work.
+    """Wait until every program is ready, targets are scraped, and rules and Alertmanager work.
 
     Args:
-        state_dir: Where the stack runs.
-        programs: What was started.
-        report: Told each address as it answers, and the last log lines of what does not.
-        patience_seconds: How long all of it may take together.
+        state_dir: The state directory.
+        programs: The programs that were started.
+        report: Called with each address when it is ready, and the last log lines of a failed
+            program.
+        timeout_seconds: The overall timeout.
 
     Raises:
-        StackError: A program ended, does not answer in time, or is not scraped in time; or a rule
-            cannot be evaluated, or Prometheus does not find the Alertmanager.
+        StackError: A program exited, is not ready or not scraped in time; or a rule cannot be
+            evaluated, or Prometheus does not find the Alertmanager.
     """
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + timeout_seconds
     for program in programs:
         while not _works(state_dir, program, report):
             if time.monotonic() > deadline:
                 _quote_log(state_dir, program, report)
                 raise StackError(
-                    f"{program.name} does not answer at {program.address} after "
-                    f"{patience_seconds:.0f} s: read {program.log(state_dir)}"
+                    f"{program.name} is not ready at {program.address} after {timeout_seconds:.0f} s: read "
+                    f"{program.log(state_dir)}"
                 )
             time.sleep(_STEP_SECONDS)
-        report(f"{program.name} answers at {program.address}")
+        announce(program, report)
     named = {program.name: program for program in programs}
     if prometheus := named.get("prometheus"):
         wait_for_prometheus(
             prometheus,
             report,
             deadline,
-            look=f"read {prometheus.log(state_dir)}",
+            hint=f"read {prometheus.log(state_dir)}",
             has_alertmanager="alertmanager" in named,
         )
 
 
+def announce(program: Program, report: Report) -> None:
+    """Report a program that is ready, and a Grafana that is too old for the boards."""
+    report(f"{program.name} is ready at {program.address}")
+    if program.name == "grafana" and (complaint := explain_version(program)):
+        report(complaint)
+
+
 def wait_for_prometheus(
-    prometheus: Program, report: Report, deadline: float, *, look: str, has_alertmanager: bool
+    prometheus: Program, report: Report, deadline: float, *, hint: str, has_alertmanager: bool
 ) -> None:
     """Wait until Prometheus scrapes everything, finds its Alertmanager and evaluates every rule.
 
     Args:
-        prometheus: It answers already.
-        report: Told what it does.
-        deadline: Until when, on the monotonic clock.
-        look: Where a person finds what it complains about.
-        has_alertmanager: Whether there is one to find.
+        prometheus: A Prometheus that is ready.
+        report: Called with each line of progress.
+        deadline: The deadline, by the monotonic clock.
+        hint: The place of its log, for error messages.
+        has_alertmanager: Whether the stack has an Alertmanager.
 
     Raises:
         StackError: A target cannot be scraped, the rules are not evaluated, or Prometheus does not
             find the Alertmanager.
     """
-    _wait_for_targets(prometheus, report, deadline, look)
+    _wait_for_targets(prometheus, report, deadline, hint)
     if has_alertmanager:
-        _wait_for_alertmanager(prometheus, deadline, look)
-    _wait_for_rules(prometheus, report, deadline, look)
+        _wait_for_alertmanager(prometheus, deadline, hint)
+    _wait_for_rules(prometheus, report, deadline, hint)
 
 
-def _wait_for_targets(prometheus: Program, report: Report, deadline: float, look: str) -> None:
+def _wait_for_targets(prometheus: Program, report: Report, deadline: float, hint: str) -> None:
     while True:
         targets = list_targets(prometheus.port, prometheus.host)
         if targets and all(target.health == "up" for target in targets):
@@ -92,35 +115,34 @@ def _wait_for_targets(prometheus: Program, report: Report, deadline: float, look
         if time.monotonic() > deadline:
             reasons = {f"{each.job}: {each.last_error}" for each in targets if each.last_error}
             raise StackError(
-                f"prometheus cannot scrape {'; '.join(sorted(reasons)) or 'anything yet'}; {look}"
+                f"prometheus cannot scrape {'; '.join(sorted(reasons)) or 'anything yet'}; {hint}"
             )
         time.sleep(_STEP_SECONDS)
 
 
 def _wait_for_second_scrape(prometheus: Program, deadline: float) -> None:
-    """Wait until rates and means are there too, which need two scrapes."""
-    query = quote('count_over_time(up{job="trainvitals"}[5m]) > 1')
+    """Wait for the second scrape, which rates and averages need."""
+    query = 'count_over_time(up{job="trainvitals"}[5m]) > 1'
     while time.monotonic() <= deadline:
-        page = fetch(prometheus.port, f"/api/v1/query?query={query}", host=prometheus.host)
-        if page is not None and b'"result":[]' not in page:
+        if has_result(query, prometheus.port, prometheus.host):
             return
         time.sleep(_STEP_SECONDS)
 
 
-def _wait_for_alertmanager(prometheus: Program, deadline: float, look: str) -> None:
+def _wait_for_alertmanager(prometheus: Program, deadline: float, hint: str) -> None:
     while not list_alertmanagers(prometheus.port, prometheus.host):
         if time.monotonic() > deadline:
-            raise StackError(f"prometheus does not find the Alertmanager: {look}")
+            raise StackError(f"prometheus does not find its Alertmanager; {hint}")
         time.sleep(_STEP_SECONDS)
 
 
-def _wait_for_rules(prometheus: Program, report: Report, deadline: float, look: str) -> None:
-    """Wait until every rule was evaluated once, which takes an evaluation interval at most."""
+def _wait_for_rules(prometheus: Program, report: Report, deadline: float, hint: str) -> None:
+    """Wait until every rule was evaluated once, which takes at most one evaluation interval."""
     while True:
         rules = read_rules(prometheus.port, prometheus.host)
         broken = [rule for rule in rules.unhealthy if rule.error] if rules else []
         if broken:
-            # What one rule does not like in the data must not cost all the others.
+            # One rule that fails on the data does not stop the stack.
             for rule in broken:
                 report(f"prometheus cannot evaluate {rule.name}: {rule.error}; correct the rule")
             return
@@ -128,21 +150,92 @@ def _wait_for_rules(prometheus: Program, report: Report, deadline: float, look: 
             report(f"prometheus has {rules.rules} rules in {rules.groups} groups, all healthy")
             return
         if time.monotonic() > deadline:
-            raise StackError(f"prometheus has not evaluated its rules yet: {look}")
+            raise StackError(f"prometheus has not evaluated its rules yet; {hint}")
         time.sleep(_RULES_STEP_SECONDS)
 
 
 def _works(state_dir: Path, program: Program, report: Report) -> bool:
     states = {state.name: state.state for state in ask_states(state_dir) or ()}
     if states.get(program.name) in STARTED:
-        return states[program.name] == "running" and answers(program)
+        return states[program.name] == "running" and is_ready(program)
     _quote_log(state_dir, program, report)
-    raise StackError(f"{program.name} does not stay up: read {program.log(state_dir)}")
+    raise StackError(f"{program.name} keeps exiting: read {program.log(state_dir)}")
 
 
 def _quote_log(state_dir: Path, program: Program, report: Report) -> None:
     lines = last_lines(program.log(state_dir), _LOG_READ_LINES)
-    # Prometheus tells of its orderly end at length after it has said what is wrong.
+    # Prometheus logs many lines of its shutdown after the error.
     earlier = [line for line in lines[:-_LOG_LINES] if _ERROR.search(line)]
     for line in (*earlier[-_LOG_ERRORS:], *lines[-_LOG_LINES:]):
         report(f"{program.name} | {line}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reload:
+    is_successful: bool
+    succeeded_at: str
+
+
+def reload_programs(
+    state_dir: Path, programs: tuple[Program, ...], *, timeout_seconds: float = 15.0
+) -> None:
+    """Reload the configuration of Prometheus and Alertmanager without a restart.
+
+    Raises:
+        StackError: A program rejects its new configuration and keeps the old one.
+    """
+    pids = {state.name: state.pid for state in ask_states(state_dir) or ()}
+    for program in programs:
+        pid = pids.get(program.name)
+        if program.name in RELOADS and pid is not None:
+            reload_program(
+                program,
+                # By SIGHUP, as /-/reload of Prometheus needs --web.enable-lifecycle, which also lets
+                # everyone who reaches the port stop it with /-/quit.
+                partial(os.kill, pid, signal.SIGHUP),
+                hint=f"read {program.log(state_dir)}",
+                timeout_seconds=timeout_seconds,
+            )
+
+
+def reload_program(
+    program: Program,
+    send_sighup: Callable[[], None],
+    *,
+    hint: str,
+    timeout_seconds: float = 15.0,
+) -> None:
+    """Reload the configuration of a program and wait for the result.
+
+    Args:
+        program: Prometheus or Alertmanager.
+        send_sighup: Sends SIGHUP to it.
+        hint: The place of its log, for error messages.
+        timeout_seconds: The timeout.
+
+    Raises:
+        StackError: The program rejects its new configuration and keeps the old one.
+    """
+    before = _read(program)
+    deadline = time.monotonic() + timeout_seconds
+    send_sighup()
+    while time.monotonic() < deadline:
+        now = _read(program)
+        if now and before and now.succeeded_at != before.succeeded_at:
+            return
+        # A second failure in a row changes none of the metrics.
+        if now and before and before.is_successful and not now.is_successful:
+            break
+        time.sleep(_STEP_SECONDS)
+    now = _read(program)
+    if now and not now.is_successful:
+        raise StackError(f"{program.name} rejects its configuration and keeps the old one; {hint}")
+
+
+def _read(program: Program) -> _Reload | None:
+    """Read the result of the last reload from a program's metrics; None if they do not have it."""
+    page = fetch_page(program.port, "/metrics", host=program.host)
+    found = dict(_READING.findall(page.decode("utf-8", "replace"))) if page else {}
+    if len(found) < len(RELOADS):
+        return None
+    return _Reload(found["successful"] == "1", found["success_timestamp_seconds"])

@@ -1,4 +1,4 @@
-"""What a person may change about the stack: by a flag, the environment or a `.env` file."""
+"""Settings of the stack, from flags, the environment and a `.env` file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_numbers import read_digits
 from trainvitals.homes import expand_home
 
 Way = Literal["auto", "compose", "native"]
@@ -26,18 +27,18 @@ _SECRET = re.compile(r"(?:TOKEN|PASSWORD|KEY|WEBHOOK_URL|DEADMAN_URL)$")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the stack keeps its files and where it listens.
+    """The stack's settings.
 
     Attributes:
-        state_dir: Absolute path of the directory that holds data, logs and the control socket.
+        state_dir: Absolute path of the directory with data, logs and the control socket.
         exporter_port: The exporter's port on 127.0.0.1.
         prometheus_port: Prometheus' port on 127.0.0.1.
-        exporter_command: What starts the exporter; `--web.listen-address=…` is appended.
+        exporter_command: The exporter's command; `--web.listen-address=…` is appended.
         alertmanager_port: Alertmanager's port.
         grafana_port: Grafana's port.
         bind_address: The address that every program listens on.
-        way: How the stack is to run; `auto` takes Docker Compose where an engine answers.
-        variables: All that the environment and `.env` say, for what has no field of its own.
+        way: How to run the stack; `auto` means Docker Compose if an engine responds.
+        variables: All variables of the environment and `.env`.
     """
 
     state_dir: Path
@@ -48,7 +49,7 @@ class Settings:
     grafana_port: int = GRAFANA_PORT
     bind_address: str = BIND_ADDRESS
     way: Way = "auto"
-    # Secrets are among them: a traceback or a log must not show them.
+    # Not in the repr, as they contain secrets that must not get into a log.
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -63,21 +64,21 @@ def read_settings(
     way: Way | None = None,
     state_dir: Path | None = None,
 ) -> Settings:
-    """Read the settings: a flag wins over the environment, the environment over `.env`.
+    """Read the settings; flags take precedence over the environment, and that over `.env`.
 
     Args:
         environ: The environment; an empty value counts as not set.
-        dotenv: A file of `KEY=VALUE` lines; it need not exist, and None reads none.
-        exporter_port: The flag; None when it was not given, like those that follow.
+        dotenv: A file of `KEY=VALUE` lines, which need not exist; None for no file.
+        exporter_port: The flag; None if it was not set, as for the following flags.
         prometheus_port: The flag.
         alertmanager_port: The flag.
         grafana_port: The flag.
         way: The flag.
-        state_dir: The flag; None puts it where XDG keeps state.
+        state_dir: The flag; None for the directory that the XDG specification defines.
 
     Raises:
-        ConfigurationError: A port is none or is used twice, the way is unknown, or `.env` cannot
-            be read.
+        ConfigurationError: A port is invalid or used twice, the way is unknown, or `.env` cannot be
+            read.
     """
     written = read_dotenv(dotenv) if dotenv is not None else {}
     given = {**written, **{name: value for name, value in environ.items() if value}}
@@ -93,11 +94,11 @@ def read_settings(
         way=_pick_way(way or given.get("STACK_WAY") or "auto"),
         variables=given,
     )
-    _refuse_shared_ports(settings)
+    _require_distinct_ports(settings)
     return settings
 
 
-def _refuse_shared_ports(settings: Settings) -> None:
+def _require_distinct_ports(settings: Settings) -> None:
     ports = {
         "EXPORTER_PORT": settings.exporter_port,
         "PROMETHEUS_PORT": settings.prometheus_port,
@@ -108,7 +109,7 @@ def _refuse_shared_ports(settings: Settings) -> None:
         sharing = [name for name, each in ports.items() if each == port]
         if len(sharing) > 1:
             raise ConfigurationError(
-                f"{' and '.join(sharing)} are both {port}: give each a port of its own"
+                f"{' and '.join(sharing)} are both {port}: set different ports"
             )
 
 
@@ -116,24 +117,24 @@ def _pick_way(text: str) -> Way:
     for way in get_args(Way):
         if way == text:
             return cast("Way", way)
-    raise ConfigurationError(f"STACK_WAY is {text!r}: give {', '.join(get_args(Way))}")
+    raise ConfigurationError(f"STACK_WAY={text}: set it to one of {', '.join(get_args(Way))}")
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
-    """Read a file of `KEY=VALUE` lines in the form that Docker Compose reads too.
+    """Read a file of `KEY=VALUE` lines, in Docker Compose's syntax.
 
     Empty lines and comments are skipped, `export` before a key is allowed, quotes around a value
-    are taken off, and after a value without quotes ` #` begins a comment; `#` without a space
-    before it belongs to the value, as in `SLACK_CHANNEL=#training`.
+    are removed, and ` #` after an unquoted value begins a comment; `#` without a space before it
+    is part of the value, as in `SLACK_CHANNEL=#training`.
 
     Returns:
-        The values; empty where the file does not exist.
+        The values; empty if the file does not exist.
 
     Raises:
-        ConfigurationError: The file cannot be read or a line is no `KEY=VALUE`.
+        ConfigurationError: The file cannot be read, or a line is not `KEY=VALUE`.
     """
     try:
-        # Some editors begin a file with a byte order mark, which nobody sees.
+        # Some editors write a byte order mark.
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
         return {}
@@ -152,10 +153,10 @@ def read_dotenv(path: Path) -> dict[str, str]:
 
 
 def exposes_secrets(path: Path) -> bool:
-    """Whether a `.env` has a secret and somebody else on this machine may read it.
+    """Return whether a `.env` has a secret and is readable by other users.
 
     Raises:
-        ConfigurationError: The file cannot be read or a line is no `KEY=VALUE`.
+        ConfigurationError: The file cannot be read, or a line is not `KEY=VALUE`.
     """
     try:
         is_open = bool(path.stat().st_mode & 0o077)
@@ -177,9 +178,9 @@ def _bare(text: str) -> str:
 
 def _pick_port(flag: int | None, given: Mapping[str, str], name: str, default: int) -> int:
     text = str(flag) if flag is not None else given.get(name) or str(default)
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= _HIGHEST_PORT:
-        return int(text)
-    raise ConfigurationError(f"{name} is {text!r}, which is no port: give 1 to {_HIGHEST_PORT}")
+    if port := read_digits(text, _HIGHEST_PORT):
+        return port
+    raise ConfigurationError(f"{name}={text}: set it to a port from 1 to {_HIGHEST_PORT}")
 
 
 def _default_state_dir(environ: Mapping[str, str]) -> Path:

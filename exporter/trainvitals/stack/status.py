@@ -1,4 +1,4 @@
-"""How the stack is: its programs, and what Prometheus says about targets, rules and alerts."""
+"""The status of the stack: its programs, targets, rules and alerts."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from trainvitals.stack.destinations import recall_destinations
-from trainvitals.stack.leftovers import marked_processes
-from trainvitals.stack.lineup import expected_programs
-from trainvitals.stack.programs import Program, answers, recall_programs
+from trainvitals.foreign_text import clean_text
+from trainvitals.sources.prometheus import Target
+from trainvitals.sources.timestamps import parse_time
+from trainvitals.stack.configuration import load_destinations
+from trainvitals.stack.plan import expected_programs
+from trainvitals.stack.programs import Program, is_ready, load_programs
 from trainvitals.stack.prometheus import (
     AlertStatus,
     PrometheusStatus,
     RulesStatus,
-    TargetStatus,
-    ask_prometheus,
+    read_status,
 )
 from trainvitals.stack.settings import Settings
-from trainvitals.stack.supervision import ProcessState, ask_states
+from trainvitals.stack.supervision import ProcessState, ask_states, find_processes
+from trainvitals.units import format_duration
 
 StackWay = Literal["compose", "native", "exporter alone"]
 
@@ -33,15 +35,15 @@ _WRAPPED = 80 - 15
 
 @dataclass(frozen=True, slots=True)
 class ProgramStatus:
-    """One program.
+    """The status of a program.
 
     Attributes:
         name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
-        state: `running`, `stopped`, `unsupervised` (it runs, but its supervisor is gone), or
-            another of supervisord's or Docker's words: starting, backoff, exited, fatal.
-        pid: None while it does not run, and for a container.
+        state: `running`, `stopped`, `unsupervised` (it runs without its supervisor), or another
+            state of supervisord or Docker: starting, backoff, exited, fatal.
+        pid: None if it does not run, and for a container.
         address: The URL to open in a browser.
-        answers: Whether it can do its work now.
+        answers: Whether it is ready.
     """
 
     name: str
@@ -53,24 +55,23 @@ class ProgramStatus:
 
 @dataclass(frozen=True, slots=True)
 class StackStatus:
-    """The stack.
+    """The status of the stack.
 
     Attributes:
-        way: How it runs: `compose`, `native`, or `exporter alone` where there is no Prometheus to
-            be had.
-        state_dir: Where its data and logs are.
-        programs: Its programs; also while they are stopped.
-        targets: What Prometheus scrapes; empty while it does not answer.
-        rules: What Prometheus evaluates; None while it does not answer.
-        alerts: What fires or is about to, the most urgent first.
+        way: How it runs: `compose`, `native`, or `exporter alone` if Prometheus is not available.
+        state_dir: The state directory, with data and logs.
+        programs: Its programs, running or stopped.
+        targets: Prometheus' targets; empty if it does not respond.
+        rules: Prometheus' rules; None if it does not respond.
+        alerts: Firing and pending alerts, the most urgent first.
         alertmanagers: The Alertmanagers that Prometheus sends alerts to, as URLs.
-        notifications: Where alerts go, as lines for a person; empty before the first start.
+        notifications: The destinations of alerts, one line each; empty before the first start.
     """
 
     way: StackWay
     state_dir: Path
     programs: tuple[ProgramStatus, ...]
-    targets: tuple[TargetStatus, ...] = ()
+    targets: tuple[Target, ...] = ()
     rules: RulesStatus | None = None
     alerts: tuple[AlertStatus, ...] = ()
     alertmanagers: tuple[str, ...] = ()
@@ -78,9 +79,9 @@ class StackStatus:
 
     @property
     def fine(self) -> bool:
-        """Whether every program works, every target is scraped and alerts find their way.
+        """Whether every program is ready, every target is scraped and alerts reach Alertmanager.
 
-        Alerts that fire are what the stack is for, and no fault of it.
+        Firing alerts do not count: they are not a fault of the stack.
         """
         return (
             all(program.state == "running" and program.answers for program in self.programs)
@@ -99,22 +100,22 @@ class StackStatus:
 
 
 def describe(settings: Settings) -> StackStatus:
-    """Ask every program of the stack how it is; what runs is asked where it was started."""
-    programs = recall_programs(settings.state_dir) or expected_programs(settings)
+    """Return the status of the native stack, at the addresses at which it was started."""
+    programs = load_programs(settings.state_dir) or expected_programs(settings)
     states = {state.name: state for state in _find_states(settings.state_dir)}
     described = {each.name: _describe_program(each, states.get(each.name)) for each in programs}
     asked = next((each for each in programs if each.name == "prometheus"), None)
     is_there = asked is not None and described[asked.name].answers
-    told = ask_prometheus(asked.port, asked.host) if asked and is_there else PrometheusStatus()
+    prometheus = read_status(asked.port, asked.host) if asked and is_there else PrometheusStatus()
     return StackStatus(
         way="native" if asked else "exporter alone",
         state_dir=settings.state_dir,
         programs=tuple(described.values()),
-        targets=told.targets,
-        rules=told.rules,
-        alerts=told.alerts,
-        alertmanagers=told.alertmanagers,
-        notifications=recall_destinations(settings.state_dir),
+        targets=prometheus.targets,
+        rules=prometheus.rules,
+        alerts=prometheus.alerts,
+        alertmanagers=prometheus.alertmanagers,
+        notifications=load_destinations(settings.state_dir),
     )
 
 
@@ -123,7 +124,7 @@ def _find_states(state_dir: Path) -> tuple[ProcessState, ...]:
     if states is not None:
         return states
     oldest: dict[str, int] = {}
-    for process, name in marked_processes(state_dir).items():
+    for process, name in find_processes(state_dir).items():
         oldest.setdefault(name, process.pid)
     return tuple(ProcessState(name, "unsupervised", pid) for name, pid in oldest.items())
 
@@ -135,18 +136,20 @@ def _describe_program(program: Program, state: ProcessState | None) -> ProgramSt
         state=state.state if state else "stopped",
         pid=state.pid if state else None,
         address=program.address,
-        answers=runs and answers(program),
+        answers=runs and is_ready(program),
     )
 
 
 def format_table(status: StackStatus, *, now: datetime | None = None) -> str:
-    """Write the status for a person, in 80 columns.
+    """Return the status as text, in 80 columns.
 
     Args:
         status: The status.
-        now: What ages are counted from; None takes the clock.
+        now: The time from which ages are counted; None for the current time.
     """
     parts = [_format_programs(status.programs)]
+    if all(program.state == "stopped" for program in status.programs):
+        parts.append(["nothing is running: start the stack with `trainvitals up`"])
     if status.targets:
         parts.append(_format_targets(status.targets))
     parts.append(_format_summary(status))
@@ -159,12 +162,12 @@ def _format_programs(programs: Sequence[ProgramStatus]) -> list[str]:
     rows = [("PROGRAM", "STATE", "PID", "ADDRESS")]
     for each in programs:
         silent = each.state in {"running", "starting", "unsupervised"} and not each.answers
-        state = f"{each.state}, does not answer" if silent else each.state
+        state = f"{each.state}, not ready" if silent else each.state
         rows.append((each.name, state, str(each.pid or "-"), each.address))
     return _align(rows)
 
 
-def _format_targets(targets: Sequence[TargetStatus]) -> list[str]:
+def _format_targets(targets: Sequence[Target]) -> list[str]:
     rows = [(each.job, each.health, each.url) for each in targets]
     complaints = [f"{each.url}: {each.last_error}" for each in targets if each.last_error]
     return [*_align([("TARGET", "HEALTH", "URL"), *rows]), *complaints]
@@ -182,13 +185,13 @@ def _format_summary(status: StackStatus) -> list[str]:
             for each in unhealthy[:_SHOWN_ALERTS]
         ]
         if not status.alertmanagers:
-            lines.append(f"{'alertmanager':15}Prometheus sends alerts to none")
+            lines.append(f"{'alertmanager':15}Prometheus sends alerts to no Alertmanager")
         shown = [alert for alert in status.alerts if _is_shown(alert)]
         firing = sum(alert.state == "firing" for alert in shown)
         lines.append(f"{'alerts':15}{firing} firing, {len(shown) - firing} pending")
-    told = [part for line in status.notifications for part in textwrap.wrap(line, _WRAPPED)]
-    heads = ("alerts go to", *[""] * len(told))
-    return lines + [f"{head:15}{line}" for head, line in zip(heads, told, strict=False)]
+    wrapped = [part for line in status.notifications for part in textwrap.wrap(line, _WRAPPED)]
+    heads = ("alerts go to", *[""] * len(wrapped))
+    return lines + [f"{head:15}{line}" for head, line in zip(heads, wrapped, strict=False)]
 
 
 def _is_shown(alert: AlertStatus) -> bool:
@@ -198,7 +201,13 @@ def _is_shown(alert: AlertStatus) -> bool:
 
 def _format_alerts(alerts: Sequence[AlertStatus], now: datetime) -> list[str]:
     rows = [
-        (each.name, each.severity, _shorten(each.instance), each.state, _age(each.since, now))
+        (
+            each.name,
+            each.severity,
+            clean_text(each.instance, most=_LONGEST_INSTANCE) or "-",
+            each.state,
+            _age(each.since, now),
+        )
         for each in alerts[:_SHOWN_ALERTS]
     ]
     lines = _align([("ALERT", "SEVERITY", "INSTANCE", "STATE", "FOR"), *rows])
@@ -206,22 +215,11 @@ def _format_alerts(alerts: Sequence[AlertStatus], now: datetime) -> list[str]:
     return [*lines, f"and {more} more"] if more else lines
 
 
-def _shorten(instance: str) -> str:
-    if len(instance) <= _LONGEST_INSTANCE:
-        return instance or "-"
-    return f"{instance[: _LONGEST_INSTANCE - 1]}…"
-
-
 def _age(since: str, now: datetime) -> str:
-    try:
-        # Python 3.10 reads neither nanoseconds nor the Z.
-        began = datetime.strptime(since[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
-    except ValueError:
+    began = parse_time(since)
+    if began is None:
         return "-"
-    minutes = max(int((now - began).total_seconds()) // 60, 0)
-    if minutes < 60:  # noqa: PLR2004 - an hour
-        return f"{minutes}m"
-    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
+    return format_duration(max(now.timestamp() - began, 0.0))
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -230,5 +228,5 @@ def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def format_json(status: StackStatus) -> str:
-    """Write the status for a program: the fields of `StackStatus`, and `fine`."""
+    """Return the status as JSON: the fields of `StackStatus`, and `fine`."""
     return json.dumps({"fine": status.fine, **asdict(status)}, default=str, indent=2)

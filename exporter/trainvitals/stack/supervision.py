@@ -1,7 +1,7 @@
-"""The supervisor: it keeps the programs running and is asked through a Unix socket.
+"""supervisord, controlled through its Unix socket, and the stack's processes without it.
 
-supervisord is started in the state directory, and both ends name its socket through `/proc`: the
-path of a Unix socket may have 107 bytes at most, and a state directory may be deep.
+Both ends address the socket through `/proc`: the path of a Unix socket is limited to 107 bytes, and
+the path of a state directory may be longer.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import shlex
 import socket
 import subprocess
 import sys
+import time
 import xmlrpc.client
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+import psutil
 
 from trainvitals.errors import ConfigurationError, StackError
 from trainvitals.stack.programs import Program
@@ -28,10 +31,10 @@ SOCKET = "supervisor.sock"
 PIDFILE = "supervisord.pid"
 STARTED = frozenset({"starting", "running"})
 _CONFIG = "supervisord.conf"
-# Programs would make these themselves, and open to everybody.
+# Programs would create these themselves, with the default mode.
 _DATA = {"prometheus": "prometheus", "alertmanager": "alertmanager-data", "grafana": "grafana"}
-_PATIENCE_SECONDS = 10.0
-_FAULT_NOT_RUNNING = 6  # SHUTDOWN_STATE: it is on its way out
+_TIMEOUT_SECONDS = 10.0
+_FAULT_NOT_RUNNING = 6  # SHUTDOWN_STATE
 
 _HEADER = f"""\
 [unix_http_server]
@@ -48,7 +51,7 @@ childlogdir=logs
 supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 """
 
-# A program that keeps failing is tried again ever more slowly, for an hour and a half in all.
+# supervisord restarts a failing program with growing delays, for an hour and a half in total.
 _PROGRAM = """
 [program:{name}]
 command={command}
@@ -62,11 +65,13 @@ stdout_logfile=logs/{name}.log
 stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=2
 {environment}"""
+_KILL_SECONDS = 5.0
+_STEP_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """What the supervisor says about one program.
+    """The supervisor's state of a program.
 
     Attributes:
         name: The program.
@@ -82,15 +87,15 @@ class ProcessState:
 def start_supervisor(
     state_dir: Path, programs: tuple[Program, ...], environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Start supervisord with the programs and return as soon as it takes questions.
+    """Start supervisord with the programs and wait until its socket responds.
 
     Raises:
-        ConfigurationError: A path contains what supervisord's configuration cannot express.
+        ConfigurationError: A path contains characters that supervisord's configuration forbids.
         StackError: supervisord cannot be started.
     """
     for directory in ("logs", *(_DATA[each.name] for each in programs if each.name in _DATA)):
         make_private(state_dir / directory)
-    # When a supervisor started us, its marks must not be taken for those of ours.
+    # If we run under supervisord ourselves, its variables must not be inherited.
     inherited = {name: value for name, value in environ.items() if name[:11] != "SUPERVISOR_"}
     write_private(state_dir / _CONFIG, render_config(programs))
     result = subprocess.run(
@@ -107,29 +112,29 @@ def start_supervisor(
     )
     if result.returncode:
         words = result.stdout.strip().splitlines() or ["no message"]
-        # Its complaint is followed by a hint at its own --help.
+        # The error is followed by a hint at --help.
         complaint = next((line for line in words if line.startswith("Error:")), words[-1])
         raise StackError(f"supervisord does not start in {state_dir}: {complaint}")
 
 
 def render_config(programs: tuple[Program, ...]) -> str:
-    """Write supervisord's configuration.
+    """Return supervisord's configuration.
 
     Raises:
-        ConfigurationError: A command or a variable contains what the format cannot express.
+        ConfigurationError: A command or a variable contains characters that the format forbids.
     """
     sections = (
         _PROGRAM.format(
             name=program.name,
-            command=_express(program.command),
-            environment=_express_environment(program.environment),
+            command=_format_command(program.command),
+            environment=_format_environment(program.environment),
         )
         for program in programs
     )
     return _HEADER + "".join(sections)
 
 
-def _express(command: tuple[str, ...]) -> str:
+def _format_command(command: tuple[str, ...]) -> str:
     text = shlex.join(command)
     if any(sign in text for sign in ("\n", "\r", " ;", " #", "\t;", "\t#")):
         raise ConfigurationError(
@@ -138,43 +143,43 @@ def _express(command: tuple[str, ...]) -> str:
     return text.replace("%", "%%")
 
 
-def _express_environment(environment: Mapping[str, str]) -> str:
-    """Write a program's variables; supervisord takes no double quote inside a quoted value.
+def _format_environment(environment: Mapping[str, str]) -> str:
+    """Return a program's variables; supervisord allows no double quote in a quoted value.
 
     Raises:
-        ConfigurationError: A value contains what the format cannot express.
+        ConfigurationError: A value contains characters that the format forbids.
     """
     for name, value in environment.items():
         if any(sign in value for sign in ('"', "\n", "\r")):
             raise ConfigurationError(
-                f"cannot pass {name}={value!r} on: use values without double quotes and line breaks"
+                f"cannot pass on {name}={value!r}: use values without double quotes and line breaks"
             )
     written = (f'{name}="{value.replace("%", "%%")}"' for name, value in environment.items())
     return f"environment={','.join(written)}\n" if environment else ""
 
 
 def ask_states(state_dir: Path) -> tuple[ProcessState, ...] | None:
-    """Ask the supervisor about its programs.
+    """Return the state of the supervisor's programs.
 
     Returns:
-        One state for each program; None where no supervisor answers.
+        One state for each program; None if no supervisor responds.
     """
     try:
         with _connect(state_dir) as proxy:
-            told = proxy.supervisor.getAllProcessInfo()
+            processes = proxy.supervisor.getAllProcessInfo()
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return None
     return tuple(
         ProcessState(str(each["name"]), str(each["statename"]).lower(), int(each["pid"]) or None)
-        for each in cast("list[dict[str, str | int]]", told)
+        for each in cast("list[dict[str, str | int]]", processes)
     )
 
 
 def request_shutdown(state_dir: Path) -> bool:
-    """Ask the supervisor to stop its programs and itself.
+    """Request that the supervisor stop its programs and exit.
 
     Returns:
-        Whether it will; False where none answers.
+        Whether it accepted; False if none responds.
     """
     try:
         with _connect(state_dir) as proxy:
@@ -202,8 +207,7 @@ class _Transport(xmlrpc.client.Transport):
         super().__init__()
         self._to_socket = _Connection(path)
 
-    def make_connection(self, host: object) -> http.client.HTTPConnection:
-        del host
+    def make_connection(self, host: object) -> http.client.HTTPConnection:  # noqa: ARG002 - there is one
         return self._to_socket
 
     def close(self) -> None:
@@ -212,10 +216,83 @@ class _Transport(xmlrpc.client.Transport):
 
 class _Connection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_PATIENCE_SECONDS)
+        super().__init__("localhost", timeout=_TIMEOUT_SECONDS)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_PATIENCE_SECONDS)
+        self.sock.settimeout(_TIMEOUT_SECONDS)
         self.sock.connect(self._path)
+
+
+def find_processes(state_dir: Path) -> dict[psutil.Process, str]:
+    """Find the processes of the stack in a state directory.
+
+    Returns:
+        Each process with the name of its program; `supervisord` for the supervisor itself.
+    """
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    named = {
+        process: _read_name(process, state_dir)
+        for process in psutil.process_iter()
+        if process.pid not in ours
+    }
+    return {process: name for process, name in named.items() if name is not None}
+
+
+def _read_name(process: psutil.Process, state_dir: Path) -> str | None:
+    try:
+        environ = process.environ()
+        if environ.get(MARK) == str(state_dir) and _sees_same_files(process, state_dir):
+            return environ.get("SUPERVISOR_PROCESS_NAME", "supervisord")
+    except (psutil.Error, OSError):  # The process has ended, or belongs to another user.
+        return None
+    return None
+
+
+def _sees_same_files(process: psutil.Process, state_dir: Path) -> bool:
+    # A process in a container may have the same path for another directory, and so belong to another
+    # stack; a program with a private view of `/usr/share` belongs to ours.
+    return Path(f"/proc/{process.pid}/root{state_dir}").samefile(state_dir)
+
+
+def terminate_processes(
+    processes: list[psutil.Process], *, terminate_seconds: float = 15.0
+) -> list[psutil.Process]:
+    """Terminate the processes, and kill those that do not stop in time.
+
+    Returns:
+        The processes that are still alive.
+    """
+    for process in processes:
+        _signal(process, "terminate")
+    left = wait_until_gone(processes, terminate_seconds)
+    for process in left:
+        _signal(process, "kill")
+    return wait_until_gone(left, _KILL_SECONDS)
+
+
+def wait_until_gone(
+    processes: list[psutil.Process], timeout_seconds: float
+) -> list[psutil.Process]:
+    """Wait for the end of processes and return those that are still alive."""
+    deadline = time.monotonic() + timeout_seconds
+    while left := [process for process in processes if _lives(process)]:
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(_STEP_SECONDS)
+    return []
+
+
+def _signal(process: psutil.Process, act: str) -> None:
+    try:
+        getattr(process, act)()
+    except psutil.Error:
+        return
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

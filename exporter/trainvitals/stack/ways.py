@@ -1,6 +1,6 @@
-"""The two ways in which the stack runs, and which of them this machine gets.
+"""The choice between Docker Compose and native processes.
 
-The way is remembered in the state directory, so that what follows a start needs no flag.
+It is saved in the state directory, so that later commands need no flag.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from trainvitals.stack.compose import (
     take_down_compose,
 )
 from trainvitals.stack.engine import (
-    Lack,
-    find_cards,
+    Unavailable,
+    explain_missing_runtime,
+    find_accelerators,
+    find_engine,
     find_overrides,
-    find_withheld,
-    look_for_engine,
 )
-from trainvitals.stack.logs import follow_logs as follow_native_logs
-from trainvitals.stack.programs import recall_programs
+from trainvitals.stack.programs import load_programs
 from trainvitals.stack.settings import Settings
 from trainvitals.stack.status import StackStatus
 from trainvitals.stack.status import describe as describe_native
-from trainvitals.stack.writing import make_private, refuse_closed_directory, write_private
+from trainvitals.stack.writing import make_private, require_readable, write_private
 
 Report = Callable[[str], None]
 RunningWay = Literal["compose", "native"]
 
-_REMEMBERED = "way"
+_FILE = "way"
 
 
 def choose_way(
@@ -45,55 +44,56 @@ def choose_way(
     environ: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
 ) -> RunningWay:
-    """Take the way that was asked for; else Compose where an engine answers, else processes.
+    """Return the requested way; if that is `auto`, Compose if an engine responds, else native.
 
-    A machine whose accelerators Docker cannot hand to a container gets processes, which see them.
+    If Docker cannot grant a container access to the machine's accelerators, native processes are
+    used.
 
     Args:
-        settings: `way` is what was asked for.
-        report: Told in one line why it is not Compose.
-        environ: What `docker` inherits.
-        root: Where the drivers of accelerators are looked for.
+        settings: The settings; `way` is the requested one.
+        report: Called with the reason if it is not Compose.
+        environ: The environment of `docker`.
+        root: The root of the file system in which drivers are looked for.
 
     Raises:
-        StackError: Compose was asked for and cannot be had.
+        StackError: Compose was requested and is not available.
     """
     if settings.way == "native":
         return "native"
-    engine = look_for_engine({**environ, **settings.variables})
-    if isinstance(engine, Lack):
+    engine = find_engine({**environ, **settings.variables})
+    if isinstance(engine, Unavailable):
         if settings.way == "compose":
-            raise StackError(f"no Docker Compose: {engine.reason}; or take --way native")
+            raise StackError(f"cannot use Docker Compose: {engine.reason}; or use --way native")
         if engine.is_news:
-            report(f"not in Docker Compose: {engine.reason}")
+            report(f"not using Docker Compose: {engine.reason}")
         return "native"
-    cards = find_cards(root)
-    withheld = find_withheld(cards, find_overrides(engine, cards, environ))
-    if withheld and settings.way == "auto":
-        report(f"not in Docker Compose: {withheld}")
+    cards = find_accelerators(root)
+    missing = explain_missing_runtime(cards, find_overrides(engine, cards, environ))
+    if missing and settings.way == "auto":
+        report(f"not using Docker Compose: {missing}")
         return "native"
     return "compose"
 
 
 def bring_up(settings: Settings, *, report: Report) -> None:
-    """Start what does not run yet, in the way that this machine gets, and wait until it works.
+    """Start the stack in the chosen way, and wait until it is ready.
 
-    A stack that runs in the other way is stopped before.
+    A stack that runs in the other way is stopped first.
 
     Args:
         settings: Ports, directories, variables and the way.
-        report: Told in one line at a time what happens and where things are.
+        report: Called with each line of progress.
 
     Raises:
-        ConfigurationError: A variable says something that cannot be done.
-        StackError: It cannot be brought up; nothing is left running then.
+        ConfigurationError: A variable is invalid.
+        StackError: The stack cannot be started; all started programs are stopped again.
     """
     way = choose_way(settings, report=report)
-    if recall_programs(settings.state_dir) and recall_way(settings.state_dir) != way:
-        report("the stack runs in the other way: it is stopped first")
+    if load_programs(settings.state_dir) and load_way(settings.state_dir) != way:
+        report("the stack runs with another --way, and is stopped first")
         take_down(settings, report=report)
     make_private(settings.state_dir)
-    write_private(settings.state_dir / _REMEMBERED, way + "\n")
+    write_private(settings.state_dir / _FILE, way + "\n")
     if way == "compose":
         bring_up_compose(settings, report=report)
     else:
@@ -101,46 +101,46 @@ def bring_up(settings: Settings, *, report: Report) -> None:
 
 
 def take_down(settings: Settings, *, report: Report) -> None:
-    """Stop everything that `bring_up` started; data stays.
+    """Stop everything that `bring_up` started; data is kept.
 
     Raises:
-        StackError: Something cannot be stopped.
+        StackError: A program cannot be stopped.
     """
-    if recall_way(settings.state_dir) == "compose":
+    if load_way(settings.state_dir) == "compose":
         take_down_compose(settings, report=report)
     else:
         native.take_down(settings, report=report)
 
 
 def describe(settings: Settings) -> StackStatus:
-    """Ask every program of the stack how it is.
+    """Return the status of the stack.
 
     Raises:
-        StackError: The state directory is another user's, so that nothing can be told.
+        StackError: The state directory belongs to another user.
     """
-    refuse_closed_directory(settings.state_dir)
-    if recall_way(settings.state_dir) == "compose":
+    require_readable(settings.state_dir)
+    if load_way(settings.state_dir) == "compose":
         return describe_compose(settings)
     return describe_native(settings)
 
 
 def follow_logs(settings: Settings, *, lines: int = 40) -> None:
-    """Show the end of every program's log and follow them until interrupted.
+    """Print the last lines of every program's log and follow them until interrupted.
 
     Raises:
-        StackError: There are no logs, or they cannot be shown.
+        StackError: The logs do not exist or cannot be shown.
     """
-    refuse_closed_directory(settings.state_dir)
-    if recall_way(settings.state_dir) == "compose":
+    require_readable(settings.state_dir)
+    if load_way(settings.state_dir) == "compose":
         follow_compose_logs(settings, lines=lines)
     else:
-        follow_native_logs(settings, lines=lines)
+        native.follow_logs(settings, lines=lines)
 
 
-def recall_way(state_dir: Path) -> RunningWay:
-    """Tell in which way the stack was started last; `native` before the first start."""
+def load_way(state_dir: Path) -> RunningWay:
+    """Return the way in which the stack was started last; `native` before the first start."""
     try:
-        word = (state_dir / _REMEMBERED).read_text(encoding="utf-8").strip()
+        word = (state_dir / _FILE).read_text(encoding="utf-8").strip()
     except OSError:
         return "native"
     return "compose" if word == "compose" else "native"

@@ -1,4 +1,4 @@
-"""Files of the state directory: written whole, for the owner alone, or refused in one line."""
+"""Atomic writes of private files in the state directory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from trainvitals.errors import StackError
 
-# Prometheus alone maps a write-ahead log and chunks of this order before it has kept anything.
+# Prometheus preallocates its write-ahead log and chunks, in this order of magnitude.
 LEAST_FREE_BYTES = 200_000_000
 _MEGABYTE = 1_000_000
 
 
 @contextmanager
-def told_clearly(path: Path) -> Iterator[None]:
-    """Turn what the operating system says about a path into one line.
+def as_stack_errors(path: Path) -> Iterator[None]:
+    """Convert an OSError about a path into a StackError with one line.
 
     Raises:
         StackError: The block raised an OSError.
@@ -33,30 +33,30 @@ def told_clearly(path: Path) -> Iterator[None]:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory, with its parents, that only its owner enters.
+    """Create a directory and its parents with mode 0700.
 
     Raises:
-        StackError: It cannot be made.
+        StackError: The directory cannot be created.
     """
-    with told_clearly(directory):
-        # `parents=True` would leave those above open to everybody.
+    with as_stack_errors(directory):
+        # `parents=True` would create the parents with the default mode.
         for each in (*reversed(directory.parents), directory):
             if not each.is_dir():
                 each.mkdir(mode=0o700, exist_ok=True)
 
 
-def refuse_closed_directory(state_dir: Path) -> None:
-    """Check that what is in a state directory can be seen; one that is not there has nothing in it.
+def require_readable(state_dir: Path) -> None:
+    """Check that a state directory can be read; one that does not exist passes.
 
     Raises:
-        StackError: It is another user's.
+        StackError: The file belongs to another user.
     """
     try:
         with os.scandir(state_dir):
             (state_dir / ".").stat()
     except PermissionError as error:
         raise StackError(
-            f"cannot look into {state_dir}: {error.strerror}; ask as the user who started the stack"
+            f"cannot read {state_dir}: {error.strerror}; run this as the user who started the stack"
         ) from error
     except OSError:
         return
@@ -64,13 +64,13 @@ def refuse_closed_directory(state_dir: Path) -> None:
 
 @contextmanager
 def hold_lock(state_dir: Path) -> Iterator[None]:
-    """Make the state directory where it is missing, and wait until nobody else changes the stack.
+    """Create the state directory if it is missing, and hold its lock.
 
     Raises:
         StackError: The directory cannot be written.
     """
     make_private(state_dir)
-    with told_clearly(state_dir):
+    with as_stack_errors(state_dir):
         lock = (state_dir / "lock").open("w")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -78,14 +78,14 @@ def hold_lock(state_dir: Path) -> Iterator[None]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads: the whole new one, or what was there before.
+    """Write a file atomically, with mode 0600.
 
     Raises:
-        StackError: It cannot be written.
+        StackError: The file cannot be written.
     """
-    # The name begins with a dot so that no pattern for configuration files finds it.
+    # A name that begins with a dot matches no pattern for configuration files.
     partial = path.with_name(f".{path.name}.partial")
-    with told_clearly(path):
+    with as_stack_errors(path):
         try:
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -98,31 +98,35 @@ def write_private(path: Path, text: str) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    """Make a symbolic link, in the place of an older one that leads elsewhere.
+    """Create a symbolic link, or replace one with another target.
 
     Raises:
-        StackError: It cannot be made.
+        StackError: The link cannot be created.
     """
     if path.is_symlink() and path.readlink() == target:
         return
     partial = path.with_name(f".{path.name}.partial")
-    with told_clearly(path):
+    with as_stack_errors(path):
         partial.unlink(missing_ok=True)
         partial.symlink_to(target)
         partial.replace(path)
 
 
-def refuse_full_disk(directory: Path, *, least_bytes: int = LEAST_FREE_BYTES) -> None:
-    """Check that there is room to begin with.
+def require_free_space(
+    directory: Path,
+    *,
+    least_bytes: int = LEAST_FREE_BYTES,
+    remedy: str = "free some space, or choose another directory with --state-dir",
+) -> None:
+    """Check that there is enough free space.
 
     Raises:
-        StackError: Less than `least_bytes` are free.
+        StackError: Less than `least_bytes` are free; the message ends with the remedy.
     """
-    with told_clearly(directory):
+    with as_stack_errors(directory):
         free = shutil.disk_usage(directory).free
     if free < least_bytes:
         raise StackError(
             f"{free // _MEGABYTE} MB are free in {directory} and at least "
-            f"{least_bytes // _MEGABYTE} MB are needed: make room, or choose another directory "
-            "with --state-dir"
+            f"{least_bytes // _MEGABYTE} MB are needed: {remedy}"
         )

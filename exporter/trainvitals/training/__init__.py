@@ -1,1 +1,1 @@
-"""The training client: what a training loop tells, at a few microseconds a step."""
+"""The training client, which a training process imports to report its run."""

@@ -1,13 +1,13 @@
-"""Alerts inside the training process: told once, when they have lasted, and cleared.
+"""Alerts inside the training process: each is raised once and cleared.
 
-    condition               told                            cleared
-    memory, I/O wait,       at first sight                  a little below the threshold, so that a
-    GPU temperature                                         value that wavers is not told again
+    condition               raised                          cleared
+    memory, I/O wait,       at once                         a little below the threshold, so that a
+    GPU temperature                                         value that wavers is not raised again
     GPU underutilised       after `alert_seconds` of low    after a quarter of that of better use
                             use without a break, while
                             the run trains
 
-A value that is missing, or not a number, changes nothing.
+A value that is missing, or not a number, is ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEMPERATURE_MARGIN_CELSIUS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When values are alarming; None switches a condition off.
+    """The limits beyond which a value is alarming; None disables a condition.
 
     Attributes:
         gpu_utilization_percent: Alarming below.
@@ -48,13 +48,13 @@ class Finding:
     """One condition on one reading.
 
     Attributes:
-        name: Which of `runfile.ALERTS`.
-        subject: Tells apart conditions of one name, such as those of several GPUs.
-        text: What to say, with the value.
+        name: One of `runfile.ALERTS`.
+        subject: Distinguishes conditions of one name, such as those of several GPUs.
+        text: The message, with the value.
         is_alarming: Whether the value is beyond the threshold.
-        is_clear: Whether it is back, by the margin.
-        raise_seconds: How long it must be alarming to be told.
-        clear_seconds: How long it must be back to be cleared.
+        is_clear: Whether the value is back within the threshold, by the margin.
+        raise_seconds: How long it must be alarming to be raised.
+        clear_seconds: How long it must be clear to be cleared.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a reading changed.
+    """The alerts that a reading raised and cleared.
 
     Attributes:
-        raised: Conditions that are told now.
-        cleared: Conditions that were told and are over.
+        raised: Conditions that this reading raised.
+        cleared: Conditions that this reading cleared.
     """
 
     raised: tuple[Finding, ...] = ()
@@ -83,42 +83,42 @@ class Changes:
 
 
 class Alerts:
-    """Remembers which conditions were told.
+    """The conditions that are raised.
 
     Args:
-        clock: Seconds that never go back; it may stand still while nothing is to be judged.
+        clock: A monotonic clock, seconds; it may stop while no values are compared.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: set[tuple[str, str]] = set()
+        self._raised: set[tuple[str, str]] = set()
         self._turned_at: dict[tuple[str, str], float] = {}
 
     @property
     def active(self) -> frozenset[str]:
-        """The names under which something is told and not cleared."""
-        return frozenset(name for name, _ in self._told)
+        """The names under which a condition is raised."""
+        return frozenset(name for name, _ in self._raised)
 
     def judge(self, findings: Iterable[Finding]) -> Changes:
-        """Enter the conditions of one reading."""
+        """Return the alerts that the conditions of one reading raise or clear."""
         now = self._clock()
         raised, cleared = [], []
         for finding in findings:
             key = (finding.name, finding.subject)
-            is_told = key in self._told
-            is_turning = finding.is_clear if is_told else finding.is_alarming
+            is_raised = key in self._raised
+            is_turning = finding.is_clear if is_raised else finding.is_alarming
             if not is_turning:
                 self._turned_at.pop(key, None)
                 continue
             lasts = now - self._turned_at.setdefault(key, now)
-            if lasts < (finding.clear_seconds if is_told else finding.raise_seconds):
+            if lasts < (finding.clear_seconds if is_raised else finding.raise_seconds):
                 continue
             del self._turned_at[key]
-            if is_told:
-                self._told.remove(key)
+            if is_raised:
+                self._raised.remove(key)
                 cleared.append(finding)
             else:
-                self._told.add(key)
+                self._raised.add(key)
                 raised.append(finding)
         return Changes(tuple(raised), tuple(cleared))
 
@@ -130,8 +130,8 @@ def find_alarming(
 
     Args:
         metrics: Values under the names of `resources` and `gpus`; any may be missing.
-        thresholds: When they are alarming.
-        is_training: The run trains; if not, idle GPUs are as they should be.
+        thresholds: The limits.
+        is_training: Whether the run trains; if not, idle GPUs are expected.
     """
     gpus = {int(match[1]) for key in metrics if (match := _GPU_KEY.fullmatch(key))}
     for gpu in sorted(gpus):

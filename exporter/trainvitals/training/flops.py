@@ -1,13 +1,13 @@
-"""Peak FLOP/s of accelerators, and the arithmetic that a model needs, for its utilisation (MFU).
+"""Peak FLOP/s of accelerators and FLOPs of a model, for model FLOPs utilisation (MFU).
 
-Figures are the vendors' dense ones, in FLOP/s of one device as torch sees it; data sheets that give
-only figures with 2:4 sparsity are halved. Sources:
+Figures are the vendors' dense ones, in FLOP/s of one device as torch sees it; where a data sheet has
+only figures with 2:4 sparsity, they are halved. Sources:
 
 - NVIDIA data sheets: V100, T4, A10, A30, A40, A100, L4, L40, L40S, H100 (SXM, PCIe, NVL), H200,
   HGX B100/B200 and GB200 NVL72, RTX A6000, RTX 6000 Ada.
 - NVIDIA architecture papers GA102 (RTX 3090), Ada (RTX 4090) and RTX Blackwell (RTX 5090): the
   16-bit figures are those that accumulate in float32, as training does. H20: NVIDIA partners' data.
-- AMD data sheets: Instinct MI250, MI250X, MI300X. An MI250 shows as two devices, one for each
+- AMD data sheets: Instinct MI250, MI250X, MI300X. An MI250 is two devices, one for each
   half, so half of the card's figure is one device's.
 - Intel Gaudi 2 and Gaudi 3 white papers.
 """
@@ -44,8 +44,8 @@ class Peak:
     """The dense peaks of one device.
 
     Attributes:
-        words: What the device's name must contain, in any order.
-        flops: FLOP/s by dtype; a dtype is missing where the device lacks it or nobody says.
+        words: Words that the device's name must contain, in any order.
+        flops: FLOP/s by dtype; a dtype is missing where it is not supported or not published.
     """
 
     words: frozenset[str]
@@ -53,7 +53,7 @@ class Peak:
 
 
 def _peak(words: str, **flops: float) -> Peak:
-    """Note a device; `half` stands for bfloat16 and float16."""
+    """Return the peaks of a device; `half` is bfloat16 and float16."""
     half = flops.pop("half", None)
     if half is not None:
         flops |= {"bfloat16": half, "float16": half}
@@ -93,7 +93,7 @@ PEAKS = (
     _peak("L4", half=121e12, tf32=60e12, float32=30.3e12, float8=242e12),
     _peak("T4", float16=65e12, float32=8.1e12),
     _peak("V100S", float16=130e12, float32=16.4e12),
-    _peak("V100 FHHL"),  # the half-height card runs at a lower clock that no sheet tells
+    _peak("V100 FHHL"),  # the half-height card runs at a lower clock that is not published
     _peak("V100 PCIE", float16=112e12, float32=14e12),
     _peak("V100", float16=125e12, float32=15.7e12),
     _peak("RTX 5090", half=209.5e12, tf32=104.8e12, float32=104.8e12, float8=419e12),
@@ -116,17 +116,17 @@ PEAKS = (
 
 
 def find_peak_flops(device_name: str, dtype: str = "bfloat16") -> float | None:
-    """Find the dense peak of a device.
+    """Return the dense peak of a device.
 
     A bare "H100" is taken for the SXM module and a bare "V100" likewise.
 
     Args:
-        device_name: The name that the driver gives, such as "NVIDIA H100 80GB HBM3".
+        device_name: The name from the driver, such as "NVIDIA H100 80GB HBM3".
         dtype: The type of the matrix products: "bfloat16", "float16", "float32" (without TF32),
             "tf32" or "float8"; "bf16", "torch.bfloat16" and the like are understood.
 
     Returns:
-        FLOP/s; None where the device or the dtype is not in the table, and for a slice of a device.
+        FLOP/s; None if the device or the dtype is not in the table, and for a slice of a device.
     """
     words = frozenset(re.split(r"[^A-Z0-9]+", device_name.upper()))
     known = _DTYPES.get(dtype.lower().removeprefix("torch."))
@@ -145,14 +145,14 @@ def flops_per_token(
     hidden: int | None = None,
     sequence_length: int | None = None,
 ) -> float:
-    """Estimate the arithmetic of training a transformer, forward and backward, on one token.
+    """Return an estimate of the FLOPs of training a transformer on one token, forward and backward.
 
     6 N + 12 L H T, as in the PaLM paper (arXiv 2204.02311, appendix B): recomputed activations do
     not count, and attention counts as if nothing were masked.
 
     Args:
-        parameters: N, those that take part in matrix products; of a mixture of experts, the active.
-        layers: L. Give all of the next three or none; without them attention is left out.
+        parameters: N, those in matrix products; for a mixture of experts, the active ones.
+        layers: L. Pass this and the next two, or none of them; without them attention is left out.
         hidden: H, the width of the model (heads times head size).
         sequence_length: T, in tokens.
 
@@ -160,10 +160,10 @@ def flops_per_token(
         FLOP per token.
 
     Raises:
-        ValueError: Only some of layers, hidden and sequence_length are given.
+        ValueError: Only some of layers, hidden and sequence_length are passed.
     """
     if layers is None and hidden is None and sequence_length is None:
         return 6.0 * parameters
     if layers is None or hidden is None or sequence_length is None:
-        raise ValueError("attention needs layers, hidden and sequence_length; give all or none")
+        raise ValueError("attention needs layers, hidden and sequence_length; pass all or none")
     return 6.0 * parameters + 12.0 * layers * hidden * sequence_length

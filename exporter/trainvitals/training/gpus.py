@@ -1,12 +1,12 @@
 """The GPUs of a training process, read through NVML in that process.
 
-`gpu_0` is what the process calls `cuda:0`: `CUDA_VISIBLE_DEVICES` chooses and orders, by index,
-UUID or the beginning of one. Once torch has started CUDA, the UUIDs that it gives are believed
-instead, because CUDA may order cards otherwise than NVML does.
+`gpu_0` is `cuda:0` of the process: `CUDA_VISIBLE_DEVICES` selects and orders, by index, UUID or a
+prefix of one. Once torch has initialised CUDA, its UUIDs are used instead, because CUDA may order
+cards differently from NVML.
 
-The driver is asked on a thread of its own and waited for at most 0.2 s, the first time 3 s, so that
-a driver call that hangs costs the values and not the run. While it hangs, nobody waits for it
-again. Without an NVIDIA library there is no thread either.
+The driver is read on one thread and waited for at most 0.2 s, the first time 3 s, so that a driver
+call that hangs costs the values and not the run. While it hangs, callers do not wait for it again.
+Without an NVIDIA library no thread is started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from trainvitals.crew import Crew
+from trainvitals.workers import WorkerPool
 
 _OPENING_SECONDS = 3.0
 _PATIENCE_SECONDS = 0.2
@@ -31,47 +31,47 @@ _log = logging.getLogger(__name__)
 
 
 class GPUSampler:
-    """Reads the GPUs of this process.
+    """The GPUs of this process.
 
     Args:
-        environ: Has `CUDA_VISIBLE_DEVICES`.
+        environ: The environment variables, for `CUDA_VISIBLE_DEVICES`.
     """
 
     def __init__(self, *, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
-        self._crew: Crew | None = None
+        self._pool: WorkerPool | None = None
         self._reader: _Reader | None = None
         self._wanted: Sequence[int] | None = None
         self._is_absent = False
         self._has_warned = False
 
     def follow(self, ordinals: Sequence[int] | None) -> None:
-        """Read only these from now on.
+        """Read only these GPUs from now on.
 
         Args:
-            ordinals: Numbers as in `cuda:1`; None for all that the process sees.
+            ordinals: Numbers as in `cuda:1`; None for all that the process can use.
         """
         self._wanted = ordinals
         self._reader = None
 
     def read(self) -> dict[str, float]:
-        """Read every GPU now.
+        """Read the current values of every GPU.
 
         Returns:
             For each GPU `gpu_0_util` (percent), `gpu_0_memory_used_mb`, `gpu_0_memory_total_mb`,
-            `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`; what the driver does not
-            answer is left out, and the first time it is said why.
+            `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`; a value that
+            the driver does not return is left out, and the reason is logged once.
         """
-        if self._crew is None:
+        if self._pool is None:
             if self._is_absent or not _has_library():
                 self._is_absent = True
                 return {}
-            self._crew = Crew(name="trainvitals-gpus", limit=1)
+            self._pool = WorkerPool(name="trainvitals-gpus", limit=1)
         if self._reader is None:
             self._reader = _Reader(self._environ, self._wanted, _list_cuda_uuids())
         reader = self._reader
         patience = _PATIENCE_SECONDS if reader.is_open else _OPENING_SECONDS
-        outcome = self._crew.gather({_TASK: reader.read}, patience)[_TASK]
+        outcome = self._pool.gather({_TASK: reader.read}, patience)[_TASK]
         if outcome.late:
             self._warn("the driver does not answer")
         elif outcome.error is not None:
@@ -81,25 +81,25 @@ class GPUSampler:
         return outcome.value or {}
 
     def close(self) -> None:
-        """Let the thread end."""
-        if self._crew is not None:
-            self._crew.close()
-            self._crew = None
+        """End the thread."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
     def _warn(self, reason: str) -> None:
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "GPU values are missing: %s; training goes on, `nvidia-smi` may tell more", reason
+                "GPU values are missing: %s; training goes on, `nvidia-smi` may show why", reason
             )
 
 
 class _Reader:
-    """What runs on the thread.
+    """The reader that runs on the thread.
 
     Attributes:
         is_open: Whether the library was initialised and the GPUs found.
-        complaint: What the driver refused last that it should not have; None when nothing.
+        complaint: The last error of the driver that is not a missing feature; None if there is none.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class _Reader:
         return {ordinal: handle for ordinal, handle in enumerate(found) if handle is not None}
 
     def _open_named(self, named: str, every: Sequence[object]) -> list[object]:
-        """Find what `CUDA_VISIBLE_DEVICES` names; CUDA stops at the first that it cannot find."""
+        """Return the GPUs in `CUDA_VISIBLE_DEVICES`; CUDA stops at the first that it cannot find."""
         found: list[object] = []
         for name in (part.strip() for part in named.split(",")):
             handle: object = None
@@ -212,7 +212,7 @@ class _Reader:
         return handle
 
     def _ask(self, function: Callable[..., Answer], *arguments: object) -> Answer | None:
-        """Call the driver; None when it refuses, which is a complaint unless it cannot know."""
+        """Call the driver; None on an error, which is a complaint unless the feature is missing."""
         import pynvml  # noqa: PLC0415
 
         try:
@@ -229,7 +229,7 @@ class _Reader:
 
 
 def _has_library() -> bool:
-    """Tell whether NVML is installed, so that without it no thread is started."""
+    """Return whether NVML is installed, so that without it no thread is started."""
     if sys.platform == "win32":  # the binding knows where it lies there
         return True
     try:
@@ -240,7 +240,7 @@ def _has_library() -> bool:
 
 
 def _list_cuda_uuids() -> list[str]:
-    """Give the UUIDs in the order of CUDA; none while torch has not started it."""
+    """Return the UUIDs in the order of CUDA; empty until torch has initialised it."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

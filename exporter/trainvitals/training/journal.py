@@ -1,4 +1,4 @@
-"""The state record: what changes now and then in a run, from its totals to its last eight events."""
+"""The state record: values that change from time to time, from totals to the last eight events."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from trainvitals.runfile import (
-    ABSENT,
-    ALERTS,
-    EVENT_COUNT,
-    EVENTS,
-    MOST_NAME_BYTES,
-    SPLITS,
-    STATE,
-    State,
-)
+from trainvitals.runfile import ABSENT, ALERTS, EVENT_COUNT, EVENTS, SPLITS, STATE, State
+from trainvitals.runfile.codec import clean_metric_name
 from trainvitals.training.losses import EvaluationWatch
 from trainvitals.training.recorder import Recorder
 
 Nonfinite = Literal["loss", "gradient", "evaluation"]
 
-# Under these names a value has a word of its own, wherever it comes from.
+# Values of these names have their own word, wherever they come from.
 _OWN_WORDS = {
     "val_loss": "validation_loss",
     "validation_loss": "validation_loss",
@@ -43,21 +35,21 @@ _COUNTED_FROM_ZERO = (
     "names",
     "deviations",
 )
-_MOST_PLACES = 1024  # names may be made up anew on every step
+_MOST_PLACES = 1024  # a program may use new names on every step
 _SPLIT_OF = {"val": 2, "valid": 2, "validation": 2, "eval": 2, "test": 3, "train": 1}
 
 
 class Journal:
-    """Keeps the state record of a run.
+    """The state record of a run.
 
     Args:
-        recorder: Where it is written.
-        clock: Tells Unix seconds.
-        watch: The value by which an evaluation is better than another.
-        watch_mode: Whether smaller or larger is better.
+        recorder: The recorder of the run file.
+        clock: Unix time, seconds.
+        watch: The name of the value that decides whether an evaluation is an improvement.
+        watch_mode: Whether a smaller or a larger value is better.
 
     Attributes:
-        is_dirty: Something changed since it was published last.
+        is_dirty: Whether something changed since the last `publish`.
     """
 
     def __init__(
@@ -86,17 +78,17 @@ class Journal:
         self.is_dirty = True
 
     def get(self, name: str) -> float | None:
-        """Give a word; None where it is unknown."""
+        """Return a word; None if it is unknown."""
         value = self._words[STATE[name]]
         return None if value == ABSENT else value
 
     def add(self, name: str, number: float = 1.0) -> None:
-        """Add to a word that counts."""
+        """Add to a counter word."""
         self._words[STATE[name]] += number
         self.is_dirty = True
 
     def raise_to(self, name: str, value: float) -> None:
-        """Keep the largest value that a word was ever given."""
+        """Set a word to the larger of its value and this one."""
         self.set(name, max(value, self._words[STATE[name]]))
 
     def note(self, event: str, value: float = 0.0) -> None:
@@ -108,14 +100,14 @@ class Journal:
         self.set(f"event_value_{slot}", value)
 
     def set_state(self, state: State) -> None:
-        """Say how the run stands."""
+        """Record the state of the run."""
         self.set("state", float(state))
         self.set("state_time", self._clock())
 
     def log(self, values: Iterable[tuple[str, float]], split: str | None) -> None:
-        """Record named values; those with a word of their own take it, the others are free metrics.
+        """Record named values: in a dedicated word if there is one, else as free metrics.
 
-        A name is cut to 62 bytes. What finds no room in the table of names is counted.
+        A name is cut to 62 bytes. Values for which the table of names is full are counted.
         """
         for name, value in values:
             word = _OWN_WORDS.get(f"{split}_{name}" if split else name)
@@ -127,13 +119,13 @@ class Journal:
                 self._log_free(name, value, split)
 
     def log_evaluation(self, values: Iterable[tuple[str, float]]) -> None:
-        """Record the values of an evaluation that is over, and whether it was the best so far."""
+        """Record the values of a finished evaluation, and whether it was the best so far."""
         self.add("evaluations")
         self.note("validation", self.get("evaluations") or 0.0)
         self.log_evaluated(values)
 
     def log_evaluated(self, values: Iterable[tuple[str, float]]) -> None:
-        """Record values of an evaluation that was told already."""
+        """Record further values of an evaluation that was recorded already."""
         for name, value in values:
             self.log(((name, value),), "validation")
             if not math.isfinite(value):
@@ -154,12 +146,12 @@ class Journal:
             self.note("nonfinite")
 
     def note_oom(self) -> None:
-        """Say that the accelerator's or the host's memory did not suffice."""
+        """Record an out-of-memory error."""
         self.set("last_oom_time", self._clock())
         self.note("oom")
 
     def set_alert(self, name: str, *, is_active: bool) -> bool:
-        """Raise or clear one of `ALERTS`; tell whether that is new."""
+        """Raise or clear one of `ALERTS`; return whether its state changed."""
         bit = 1 << ALERTS.index(name)
         before = int(self.get("alerts") or 0)
         after = before | bit if is_active else before & ~bit
@@ -170,7 +162,7 @@ class Journal:
         return after != before
 
     def publish(self, now: float, wall_time: float) -> None:
-        """Make the record visible."""
+        """Make the record visible to readers."""
         self.is_dirty = False
         self._recorder.state.publish(now, wall_time)
 
@@ -189,9 +181,8 @@ class Journal:
         self.is_dirty = True
 
     def _find_place(self, name: str, split: str | None) -> int | None:
-        """Give the word of a free metric; None where there is no room for its name."""
-        clean = "".join(c if c.isprintable() else "_" for c in name)
-        clean = clean.encode(errors="replace")[:MOST_NAME_BYTES].decode(errors="ignore")
+        """Return the word of a free metric; None if there is no room for its name."""
+        clean = clean_metric_name(name)
         number = self._recorder.find_metric(clean, _find_split(clean, split))
         self.set("names", self._recorder.name_count)
         return None if number is None else STATE[f"metric_{number}"]
@@ -205,6 +196,6 @@ def _find_split(name: str, split: str | None) -> str:
 
 
 def _name_watched(name: str) -> str:
-    """Give the name without what says that it is of an evaluation: `val_iou` is `iou`."""
+    """Return the name without a prefix of an evaluation: `val_iou` is `iou`."""
     prefix, _, rest = name.partition("_")
     return rest if rest and prefix in {"val", "valid", "validation", "eval"} else name

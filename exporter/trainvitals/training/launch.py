@@ -1,12 +1,13 @@
-"""Which run, rank and attempt this process is, by what its launcher left in the environment.
+"""The run, rank and attempt of this process, from the environment that its launcher set.
 
 **Ranks.** Launchers nest: `srun` starts `torchrun`, a batch script starts `mpirun`. The innermost
-one knows best, so they are asked in the order of `_LAUNCHERS`; Slurm comes late because a batch
-script has `SLURM_PROCID=0` too, and hands it to all that `mpirun` starts. A launcher further out
-adds what the first does not tell, where it agrees about the rank. Where none tells of others,
-PyTorch's process group does, if it was made before: `torch.multiprocessing.spawn` sets no variable.
+launcher is authoritative, so they are read in the order of `_LAUNCHERS`; Slurm comes late because a
+batch script has `SLURM_PROCID=0` too, and all processes that `mpirun` starts inherit it. An outer
+launcher adds what the inner one does not set, if both have the same rank. If no launcher reports
+other ranks, PyTorch's process group is read, if it exists: `torch.multiprocessing.spawn` sets no
+variable.
 
-**Run name**, the first that there is: the caller's, `TRAINVITALS_RUN`, `WANDB_RUN_ID`,
+**Run name**, the first that is set: the caller's, `TRAINVITALS_RUN`, `WANDB_RUN_ID`,
 `MLFLOW_RUN_ID`, the Slurm job (with its array task: `4711_3`), `TORCHELASTIC_RUN_ID` unless "none",
 the pod's name without the replica (so that the pods of one job agree), and else the script's name
 with something that all ranks of this launch share and no other launch has:
@@ -17,7 +18,7 @@ with something that all ranks of this launch share and no other launch has:
   RANK then: its rank 0 takes its own start, the others their parent's; where it forks or spawns
   all of them, the first among them, they have one parent;
 - on several machines, MASTER_ADDR and MASTER_PORT. Two launches one after the other may share
-  these: name the run, or give `torchrun` an `--rdzv-id`.
+  these: name the run, or pass `--rdzv-id` to `torchrun`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from types import ModuleType
 
+from trainvitals.foreign_numbers import read_digits
+from trainvitals.foreign_text import clean_label
+
 _MOST_NAME_BYTES = 80
 _MOST_NUMBER = 2**31 - 1
 _STARTTIME_AFTER_COMMAND = 19  # field 22 of /proc/PID/stat; the command is field 2, the next is 0
@@ -42,14 +46,14 @@ _REPLICA = re.compile(r"-(?:master|worker|chief|launcher|node)(?:-\d+)+(?:-[a-z0
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a process is within its run.
+    """The place of a process within its run.
 
     Attributes:
         run: The name of the run: printable, without "/", 1 to 80 bytes of UTF-8.
-        rank: Rank among all processes of the run, from 0; 0 where no launcher tells.
-        local_rank: Rank on this machine; -1 unknown.
-        node_rank: Rank of this machine; -1 unknown.
-        world_size: Processes of the run; 0 unknown.
+        rank: Rank among all processes of the run, from 0; 0 if no launcher sets it.
+        local_rank: Rank on this machine; -1 if unknown.
+        node_rank: Rank of this machine; -1 if unknown.
+        world_size: Processes of the run; 0 if unknown.
         attempt: Restarts before this one, as far as launchers count them, from 0.
     """
 
@@ -63,7 +67,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """Where a launcher writes what; of several names the first that holds a number counts."""
+    """The variables of a launcher; of several names the first that holds a number counts."""
 
     rank: tuple[str, ...]
     local_rank: tuple[str, ...] = ()
@@ -81,7 +85,7 @@ _LAUNCHERS = (
         ("OMPI_COMM_WORLD_SIZE",),
     ),
     _Launcher(("PMI_RANK", "PMIX_RANK"), ("MPI_LOCALRANKID",), (), ("PMI_SIZE",)),
-    # Not SLURM_NTASKS: in a batch script it is the size of a job that nobody has started yet.
+    # Not SLURM_NTASKS: in a batch script it is the size of a step that has not been started yet.
     _Launcher(("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_NODEID",), ("SLURM_STEP_NUM_TASKS",)),
     # Lightning's own launcher; the rank is right on the first machine.
     _Launcher(("LOCAL_RANK",), ("LOCAL_RANK",), ("NODE_RANK",), ("WORLD_SIZE",)),
@@ -102,10 +106,10 @@ def read_launch(
     parent: int | None = None,
     modules: Mapping[str, ModuleType] = sys.modules,
 ) -> Launch:
-    """Find out what this process is within its run.
+    """Return the place of this process within its run.
 
-    What the caller gives goes before what the environment says. A number in the environment that
-    is none, or is negative, is ignored.
+    Arguments take precedence over the environment. A variable that holds no number, or a negative
+    one, is ignored.
 
     Args:
         run: The run's name; it is made printable and cut.
@@ -114,10 +118,11 @@ def read_launch(
         attempt: Restarts before this one.
         environ: The environment.
         script: The program's file; None takes `sys.argv[0]`.
-        started: When a process that is alone started, in Unix seconds; None for now.
-        procfs: Where the start of the launcher is looked up.
-        parent: The parent process; None asks the system.
-        modules: The modules that are loaded; torch is never imported here.
+        started: When a process without other ranks started, in Unix seconds; the current time when
+            None.
+        procfs: The procfs from which the start of the launcher is read.
+        parent: The ID of the parent process; None for the real one.
+        modules: The loaded modules; torch is never imported.
     """
     found = _find_ranks(environ)
     if found.world_size <= 1:
@@ -140,16 +145,14 @@ def read_launch(
 
 
 def clean_name(text: str) -> str:
-    """Make a run's name of any text: printable, without "/" and "`", at most 80 bytes of UTF-8.
+    """Return a run's name made of any text: printable, without "/" and "`", at most 80 bytes of UTF-8.
 
-    A backtick would end the quotes between which boards put the name into their queries.
+    A backtick would end the quotes around the name in the queries of the dashboards.
 
-    A name that is cut ends in a checksum of the whole, so that two names that differ only at their
-    ends stay two. White space alone is the empty name.
+    A name that is cut ends in a checksum of the whole name, so that two names that differ only at
+    their ends remain different. White space alone results in the empty name.
     """
-    name = "".join(
-        letter if letter.isprintable() and letter not in "/`" else "_" for letter in text.strip()
-    )
+    name = clean_label(text.strip(), forbidden="/`")
     data = name.encode()
     if len(data) <= _MOST_NAME_BYTES:
         return name
@@ -194,22 +197,20 @@ def _first(known: int | None, other: int | None) -> int | None:
 
 def _find_number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:
     for name in names:
-        text = environ.get(name, "").strip()
-        if text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_NUMBER)):
-            number = int(text)
-            if number <= _MOST_NUMBER:
-                return number
+        number = read_digits(environ.get(name, "").strip(), _MOST_NUMBER)
+        if number is not None:
+            return number
     return None
 
 
 def _count_attempts(environ: Mapping[str, str]) -> int:
-    """Add up the restarts that `torchrun` made and those that Slurm made around it."""
+    """Return the sum of the restarts by `torchrun` and those by Slurm around it."""
     counters = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
     return sum(_find_number(environ, (name,)) or 0 for name in counters)
 
 
 def _given_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give what names the run in the environment, the most telling first; "" where one is not."""
+    """Return the names of the run in the environment, the most specific first; "" if not set."""
     return (
         environ.get("TRAINVITALS_RUN", ""),
         environ.get("WANDB_RUN_ID", ""),
@@ -240,7 +241,7 @@ def _pod_name(environ: Mapping[str, str]) -> str:
 
 
 def _script_stem(script: str | None) -> str:
-    """Give the program's name without folder and ending; that of the folder for `__main__.py`."""
+    """Return the program's name without folder and ending; that of the folder for `__main__.py`."""
     path = PurePath((sys.argv or [""])[0] if script is None else script)
     stem = path.parent.name if path.name == "__main__.py" else path.stem
     return stem.lstrip("-") or "python"
@@ -249,7 +250,7 @@ def _script_stem(script: str | None) -> str:
 def _shared_mark(
     found: Launch, environ: Mapping[str, str], procfs: Path, launcher: str
 ) -> str | None:
-    """Give what all ranks of this launch share; None for a process alone, or where nothing is."""
+    """Return a mark that all ranks of this launch share; None for a single process, or if unknown."""
     is_elastic = "TORCHELASTIC_RUN_ID" in environ
     if not is_elastic and found.world_size <= 1 and found.rank == 0:
         return None
@@ -265,7 +266,7 @@ def _shared_mark(
 def _starts_others(
     found: Launch, environ: Mapping[str, str], modules: Mapping[str, ModuleType]
 ) -> bool:
-    """Tell whether this is a first rank that starts the others, and no child beside them."""
+    """Return whether this is the first rank, which starts the others."""
     processes = modules.get("multiprocessing.process")
     return (
         found.local_rank == 0
@@ -276,7 +277,7 @@ def _starts_others(
 
 
 def _start_of(process: str, procfs: Path) -> float | None:
-    """Give when a process started, in Unix seconds; None where there is no `/proc` to tell."""
+    """Return when a process started, in Unix seconds; None if `/proc` does not have it."""
     try:
         stat = (procfs / process / "stat").read_bytes()
         boot = re.search(rb"^btime (\d+)$", (procfs / "stat").read_bytes(), re.MULTILINE)

@@ -1,8 +1,8 @@
-"""How the loss and the evaluations go: running mean, spikes, steps without improvement.
+"""Running mean and spikes of the loss, and evaluations without improvement.
 
-A spike is judged against the losses before it. The limit is the greater of twice their median and
-their median plus eight times their median absolute deviation (MAD); a spike begins with the fifth
-loss in a row above it.
+A spike is detected by comparison with the previous losses. The limit is the greater of twice their
+median and their median plus eight times their median absolute deviation (MAD); a spike begins with
+the fifth loss in a row above it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _BLOCK_LOSSES = 50
 _LOSSES_OF_A_SPIKE = 5
 _LOSSES_OF_A_NEW_NORMAL = 2 * _BLOCK_LOSSES
 _MEDIANS, _DEVIATIONS = 2.0, 8.0
-# The smallest deviations that are believed, so that rounding is no spike where all losses are
-# alike: one step of bfloat16 relative to the median, and what float32 leaves of a loss near 0.
+# The smallest deviations that are used, so that rounding is not a spike where all losses are
+# equal: one step of bfloat16 relative to the median, and what float32 leaves of a loss near 0.
 _LEAST_RELATIVE_DEVIATION = 2.0**-8
 _LEAST_DEVIATION = 1e-7
 
 
 class LossWatch:
-    """Follows the losses of one rank.
+    """The losses of one rank: their mean, and spikes among them.
 
-    There is no verdict before 50 finite losses. Losses above the limit do not become part of what
-    is normal, until 100 of them came in a row: those are the new normal, and the spike is over.
+    There is no limit before 50 finite losses. Losses above it are not included in it, until 100 of
+    them were seen in a row: they become the new baseline, and the spike is over.
 
     Attributes:
         ema: Exponential moving average (0.98) of the finite losses, corrected for its start;
             None before the first.
-        nonfinite: Losses that were NaN or infinite; they count nowhere else.
-        is_spiking: The last five losses or more were above the limit.
+        nonfinite: Losses that were NaN or infinite; they are not included elsewhere.
+        is_spiking: Whether the last five losses or more were above the limit.
         spikes: Spikes so far; a spike counts once, however long it lasts.
         spike_loss: The fifth loss of the newest spike; NaN before the first.
     """
@@ -67,7 +67,7 @@ class LossWatch:
         self._high: list[float] = []
 
     def see(self, *losses: float) -> None:
-        """Take losses into account, in their order; many at once cost a third each."""
+        """Add losses, in their order; many at once cost a third each."""
         while losses:
             room = _BLOCK_LOSSES - len(self._block)
             some, losses = losses[:room], losses[room:]
@@ -89,7 +89,7 @@ class LossWatch:
             self._see_normal((loss,))
 
     def _see_normal(self, losses: Sequence[float]) -> None:
-        """Take losses that are not above the limit, at most as many as the block lacks."""
+        """Add losses that are not above the limit, at most as many as fit into the block."""
         self._average(losses)
         block = self._block
         block.extend(losses)
@@ -118,7 +118,7 @@ class LossWatch:
             self._learn(high[_BLOCK_LOSSES:])
 
     def _learn(self, block: list[float]) -> None:
-        """Set the limit anew by this block and the one before it."""
+        """Update the limit from this block and the one before it."""
         block.sort()
         self._limit = spike_limit(sorted(self._before + block))
         self._before = block
@@ -126,9 +126,9 @@ class LossWatch:
 
 
 def spike_limit(ordered: Sequence[float]) -> float:
-    """Give the loss above which a spike begins.
+    """Return the loss above which a spike begins.
 
-    Twice the median counts only where the median is above 0.
+    Twice the median is used only if the median is above 0.
 
     Args:
         ordered: Finite losses in ascending order, an even number of them.
@@ -144,9 +144,9 @@ def spike_limit(ordered: Sequence[float]) -> float:
 
 
 def _absolute_deviation(ordered: Sequence[float], median: float) -> float:
-    """Give the distance from the median within which just over half of the losses lie (the MAD).
+    """Return the median absolute deviation of the losses (MAD).
 
-    Those nearest to the median stand side by side, so their place is found by halving.
+    The values nearest to the median are adjacent, so their place is found by bisection.
     """
     count = len(ordered) // 2 + 1
     low, high = 0, len(ordered) - count
@@ -160,7 +160,7 @@ def _absolute_deviation(ordered: Sequence[float], median: float) -> float:
 
 
 class EvaluationWatch:
-    """Follows the value of each evaluation, such as the validation loss.
+    """The value of each evaluation, such as the validation loss, and its best.
 
     Args:
         mode: Whether a lower value ("min") or a higher one ("max") is better.
@@ -168,8 +168,8 @@ class EvaluationWatch:
     Attributes:
         best: The best finite value so far; None before the first.
         evaluations: Evaluations so far.
-        since_improvement: Evaluations since the best one; each that is NaN or infinite counts, for
-            it is no improvement.
+        since_improvement: Evaluations since the best one; one that is NaN or infinite is not an
+            improvement.
     """
 
     __slots__ = ("_sign", "best", "evaluations", "since_improvement")
@@ -181,7 +181,7 @@ class EvaluationWatch:
         self._sign = 1.0 if mode == "max" else -1.0
 
     def see(self, value: float) -> None:
-        """Take the value of one evaluation into account."""
+        """Add the value of one evaluation."""
         self.evaluations += 1
         if math.isfinite(value) and (
             self.best is None or self._sign * value > self._sign * self.best

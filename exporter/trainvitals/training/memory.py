@@ -1,8 +1,8 @@
-"""What torch's allocator says about the memory of this process's accelerators.
+"""Accelerator memory of this process, as torch's allocator counts it.
 
-All figures are counters that the allocator keeps on the host, so reading them waits for no device.
-The driver is never asked (`mem_get_info` can hold up collectives), and torch is never imported here
-nor its devices initialised: where the program did not, there is nothing to tell.
+The allocator keeps its counters on the host, so reading them waits for no device. The driver is
+never queried (`mem_get_info` can hold up collectives). Torch is never imported and its devices are
+never initialised: if the program did neither, there is nothing to report.
 """
 
 from __future__ import annotations
@@ -12,6 +12,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+from trainvitals.training.flops import find_peak_flops
+
+if TYPE_CHECKING:
+    from trainvitals.training.journal import Journal
 
 _GIB = 1024**3
 # The kinds of device whose allocators keep statistics, as torch names them.
@@ -24,11 +30,12 @@ class TorchMemory:
 
     Attributes:
         allocated_bytes: Memory in tensors.
-        reserved_bytes: Memory taken from the driver; None where the allocator does not tell.
+        reserved_bytes: Memory taken from the driver; None if the allocator does not report it.
         peak_bytes: The most memory in tensors since the start or since the program reset it.
-        alloc_retries: Allocations that succeeded only after cached memory was given back, a sign
-            that memory is tight; None where the allocator does not count them.
-        ooms: Allocations that failed for want of memory; None where it does not count them.
+        alloc_retries: Allocations that succeeded only after cached memory was released, a sign that
+            memory is tight; None if the allocator does not count them.
+        ooms: Allocations that failed because of missing memory; None if the allocator does not
+            count them.
     """
 
     allocated_bytes: int
@@ -41,15 +48,15 @@ class TorchMemory:
 def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | None:
     """Read the allocator's statistics.
 
-    Sources: `torch.cuda.memory_stats_as_nested_dict`, its like of `torch.xpu`, and
-    `torch.hpu.memory_stats`. Peaks are never reset.
+    Sources: `torch.cuda.memory_stats_as_nested_dict`, its equivalent in `torch.xpu`, and
+        `torch.hpu.memory_stats`. Peaks are never reset.
 
     Args:
         torch: The module torch, as the program imported it.
         device: The index of the device; None for the current one.
 
     Returns:
-        The statistics; None where no device is initialised or its allocator keeps none.
+        The statistics; None if no device is initialised or its allocator keeps none.
     """
     accelerator = _find_accelerator(torch)
     if accelerator is None:
@@ -63,7 +70,7 @@ def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | N
 
 
 def _find_accelerator(torch: ModuleType | None) -> ModuleType | None:
-    """Find torch's module of the device that the program has initialised."""
+    """Return torch's module of the device that the program has initialised; None without one."""
     for kind in _KINDS:
         accelerator: ModuleType | None = getattr(torch, kind, None)
         is_initialized = getattr(accelerator, "is_initialized", None)
@@ -87,7 +94,7 @@ def _from_allocator(stats: Mapping[str, object]) -> TorchMemory | None:
 
 
 def _from_pool(stats: Mapping[str, object]) -> TorchMemory | None:
-    """Read Gaudi's statistics, which know no reserve beside the pool that is taken at the start."""
+    """Read Gaudi's statistics, which have no reserve beside the pool taken at the start."""
     allocated, peak = _find_number(stats, "InUse"), _find_number(stats, "MaxInUse")
     if allocated is None or peak is None:
         return None
@@ -103,7 +110,7 @@ def _find_number(stats: object, *keys: str) -> int | None:
 
 
 class MemoryMonitor:
-    """Remembers the most memory that tensors took on the current device.
+    """The peak of memory in tensors on the current device.
 
     Args:
         modules: The modules that are loaded.
@@ -117,7 +124,7 @@ class MemoryMonitor:
         self._modules = modules
 
     def update(self) -> float:
-        """Read the peak of allocated memory, in GiB; 0 where no device is initialised."""
+        """Return the peak of allocated memory in GiB; 0 if no device is initialised."""
         torch = self._modules.get("torch")
         memory = None if torch is None else read_memory(torch)
         if memory is None:
@@ -127,7 +134,7 @@ class MemoryMonitor:
         return current
 
     def reset(self) -> None:
-        """Forget the peak, torch's own included: what else reads torch's peaks starts anew too."""
+        """Reset the peak, and torch's own with it, which affects other readers of torch's peaks."""
         accelerator = _find_accelerator(self._modules.get("torch"))
         if accelerator is not None:
             accelerator.reset_peak_memory_stats()
@@ -135,9 +142,9 @@ class MemoryMonitor:
 
 
 def get_gpu_memory_usage(*, modules: Mapping[str, ModuleType] = sys.modules) -> tuple[float, float]:
-    """Give allocated and reserved memory of the current device, in GiB.
+    """Return allocated and reserved memory of the current device, in GiB.
 
-    Both are 0 where no device is initialised; a device that does not tell its reserve has 0 there.
+    Both are 0 if no device is initialised; reserved memory is 0 if the device does not report it.
     """
     torch = modules.get("torch")
     memory = None if torch is None else read_memory(torch)
@@ -151,14 +158,14 @@ def log_gpu_memory(
 ) -> tuple[TorchMemory, ...]:
     """Log the memory of each device, one line for each.
 
-    A line reads `GPU 0: 1.50GB allocated, 2.00GB reserved, 1.75GB max`, where GB is GiB.
+    A line reads `GPU 0: 1.50GB allocated, 2.00GB reserved`, where GB is GiB.
 
     Args:
-        logger: Takes the lines at level INFO; None writes them to standard output.
+        logger: Receives the lines at level INFO; None writes them to standard output.
         modules: The modules that are loaded.
 
     Returns:
-        The reading of each device in order; empty where no device is initialised.
+        The reading of each device in order; empty if no device is initialised.
     """
     torch = modules.get("torch")
     accelerator = _find_accelerator(torch)
@@ -170,7 +177,7 @@ def log_gpu_memory(
         memory = read_memory(torch, index)
         if memory is not None:
             readings.append(memory)
-            _say(logger, f"{kind} {index}: {_describe(memory)}")
+            _write_line(logger, f"{kind} {index}: {_describe(memory)}")
     return tuple(readings)
 
 
@@ -178,12 +185,67 @@ def _describe(memory: TorchMemory) -> str:
     parts = [f"{memory.allocated_bytes / _GIB:.2f}GB allocated"]
     if memory.reserved_bytes is not None:
         parts.append(f"{memory.reserved_bytes / _GIB:.2f}GB reserved")
-    parts.append(f"{memory.peak_bytes / _GIB:.2f}GB max")
     return ", ".join(parts)
 
 
-def _say(logger: logging.Logger | None, line: str) -> None:
+def _write_line(logger: logging.Logger | None, line: str) -> None:
     if logger is not None:
         logger.info(line)
     elif sys.stdout is not None:
         sys.stdout.write(line + "\n")
+
+
+_MEMORY_SECONDS = 5.0
+
+
+class DeviceRecorder:
+    """Records the allocator's counters every five seconds, and the device's peak FLOP/s once.
+
+    Args:
+        journal: Records them.
+        needs_peak: Whether to look up the peak: the user set FLOPs per sample or token without a
+            peak.
+    """
+
+    __slots__ = ("_journal", "_memory_due", "_needs_peak")
+
+    def __init__(self, journal: Journal, *, needs_peak: bool) -> None:
+        self._journal = journal
+        self._needs_peak = needs_peak
+        self._memory_due = 0.0
+
+    def record(self, now: float) -> None:
+        """Record the memory when it is due, on the training thread.
+
+        Args:
+            now: The monotonic clock, seconds.
+        """
+        torch = sys.modules.get("torch")
+        if torch is None or now < self._memory_due:
+            return
+        self._memory_due = now + _MEMORY_SECONDS
+        memory = read_memory(torch)
+        if memory is None:
+            return
+        journal = self._journal
+        before = journal.get("memory_ooms") or 0.0
+        journal.set("memory_allocated_bytes", memory.allocated_bytes)
+        journal.set("memory_reserved_bytes", memory.reserved_bytes)
+        journal.set("memory_peak_bytes", memory.peak_bytes)
+        journal.set("memory_alloc_retries", memory.alloc_retries)
+        journal.set("memory_ooms", memory.ooms)
+        if (memory.ooms or 0) > before:
+            journal.note_oom()
+        if self._needs_peak:
+            self._needs_peak = False
+            journal.set("peak_flops", _find_peak(torch))
+
+
+def _find_peak(torch: ModuleType) -> float | None:
+    """Return the peak of the current device in the best half precision that it has."""
+    for kind in ("cuda", "hpu"):
+        device = getattr(torch, kind, None)
+        if device is not None and device.is_initialized():
+            name = str(device.get_device_name())
+            return find_peak_flops(name) or find_peak_flops(name, "float16")
+    return None

@@ -1,7 +1,8 @@
-"""Telling people what the run raises, where nobody runs an Alertmanager.
+"""Messages about a run, for use without an Alertmanager.
 
-Rank 0 tells of the run, and the first rank of each machine of that machine. The training thread
-hands a message over when an alert changes, and waits for nothing; see `courier`.
+Rank 0 sends messages about the run, and the first rank of each machine those about that machine.
+The training thread only queues a message when an alert changes; `trainvitals.alerting.notifier`
+sends it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainvitals.errors import ConfigurationError
-from trainvitals.training.identity import name_host
+from trainvitals.training.guard import Errors, guard
 from trainvitals.training.launch import Launch
-from trainvitals.training.outer import Errors, guard
+from trainvitals.training.process import name_host
+from trainvitals.units import format_value
 
-if TYPE_CHECKING:  # who tells nobody pays for none of it
-    from trainvitals.courier import Courier, Destination, Severity
+if TYPE_CHECKING:  # loaded only where messages are sent
+    from trainvitals.alerting.channels import DirectChannel
+    from trainvitals.alerting.message import Severity
+    from trainvitals.alerting.notifier import Notifier
 
 SWITCH = "TRAINVITALS_NOTIFY"
 _TITLES = {
@@ -34,74 +38,74 @@ _log = logging.getLogger("trainvitals")
 
 
 class Notices:
-    """Makes messages of what happens in a run.
+    """The messages about a run.
 
     Args:
-        courier: Takes them.
-        launch: Which run and rank this is.
-        host: The machine's name.
-        clock: Tells Unix seconds.
+        notifier: Sends the messages.
+        launch: The run and rank of this process.
+        host: The name of the machine.
+        clock: Unix time, seconds.
 
     Attributes:
-        errors: What went wrong in telling.
+        errors: Internal errors.
     """
 
     def __init__(
         self,
-        courier: Courier,
+        notifier: Notifier,
         launch: Launch,
         *,
         host: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._courier = courier
+        self._notifier = notifier
         self._launch = launch
         self._host = host
         self._clock = clock
-        self.errors = Errors("telling people of the run", self.close)
+        self.errors = Errors("sending messages about the run", self.close)
 
     @guard
-    def tell_alert(self, name: str, text: str, *, is_over: bool = False) -> None:
-        """Tell that an alert of `runfile.ALERTS` was raised, or is over."""
+    def send_alert(self, name: str, text: str, *, is_over: bool = False) -> None:
+        """Send a message that an alert of `runfile.ALERTS` was raised or cleared."""
         if self._launch.rank == 0 or name not in _OF_THE_RUN:
             self._send(_TITLES.get(name, name), text, "warning", f"{self._host}:{name}", is_over)
 
     @guard
-    def tell_nonfinite(self) -> None:
-        """Tell that the loss is NaN or infinite."""
+    def send_nonfinite(self) -> None:
+        """Send a message that the loss is NaN or infinite."""
         self._send_of_run("loss is NaN or infinite", "", "critical", "nonfinite_loss")
 
     @guard
-    def tell_spike(self, loss: float) -> None:
-        """Tell that the loss stays far above its usual."""
-        text = f"Loss {loss:.4g}, far above the last hundred steps"
+    def send_spike(self, loss: float) -> None:
+        """Send a message that the loss stays far above the usual."""
+        text = f"Loss {format_value(loss)}, far above the last hundred steps"
         self._send_of_run("loss spike", text, "warning", "loss_spike")
 
     @guard
-    def tell_failure(self, exception: BaseException | None) -> None:
-        """Tell that the run ends by an error, whose class is told, not its message."""
-        if isinstance(exception, KeyboardInterrupt):  # whoever pressed it knows
+    def send_failure(self, exception: BaseException | None) -> None:
+        """Send a message that the run failed, with the class of the exception but not its message."""
+        if isinstance(exception, KeyboardInterrupt):  # the person who pressed it knows
             return
         rank = f" on rank {self._launch.rank}" if self._launch.world_size > 1 else ""
         text = f"{type(exception).__name__}{rank}" if exception is not None else ""
         self._send("run failed", text, "critical", f"{self._host}:failed", is_over=False)
 
     def close(self) -> None:
-        """Tell nothing more; what is not sent yet goes out in the background."""
-        self._courier.close()
+        """Accept no more messages; queued ones are still sent in the background."""
+        self._notifier.close()
 
     def _send_of_run(self, what: str, text: str, severity: Severity, key: str) -> None:
         if self._launch.rank == 0:
             self._send(what, text, severity, key, is_over=False)
 
     def _send(self, what: str, text: str, severity: Severity, key: str, is_over: bool) -> None:  # noqa: FBT001 - handed through
-        from trainvitals.courier import Message  # noqa: PLC0415 - loaded since the courier was
+        from trainvitals.alerting.message import Message  # noqa: PLC0415 - loaded with the notifier
 
         launch = self._launch
         fields = [("run", launch.run), ("host", self._host)]
         if launch.world_size > 1:
             fields.append(("rank", str(launch.rank)))
-        self._courier.send(
+        self._notifier.send(
             Message(
                 title=f"{launch.run}: {what}",
                 text=text,
@@ -115,7 +119,7 @@ class Notices:
 
 
 class _Log:
-    """Logs from the courier's threads, which an error of the program's own log must not end."""
+    """The log of the notifier's threads, guarded against errors in the program's log handlers."""
 
     def __init__(self) -> None:
         self.errors = Errors("the log of messages to people", _do_nothing)
@@ -126,57 +130,61 @@ class _Log:
 
 
 def open_notices(
-    notify: bool | Sequence[Destination] | None,  # noqa: FBT001 - as the user gives it
+    notify: bool | Sequence[DirectChannel] | None,  # noqa: FBT001 - as published
     environ: Mapping[str, str],
     launch: Launch,
     *,
     clock: Callable[[], float] = time.time,
 ) -> Notices | None:
-    """Begin to tell people, where somebody asked for it.
+    """Return the notices of a run, if they were requested.
 
     Args:
-        notify: Whom to tell; True for whom the environment names, None for the same where
-            TRAINVITALS_NOTIFY asks for it.
-        environ: The environment.
-        launch: Which run and rank this is.
-        clock: Tells Unix seconds.
+        notify: The channels; True for those configured in the environment, None for True if
+            TRAINVITALS_NOTIFY is set, and otherwise for no messages.
+        environ: The environment variables.
+        launch: The run and rank of this process.
+        clock: Unix time, seconds.
 
     Returns:
-        None where nobody is to be told, this rank is not the one that tells, or it cannot be done,
+        None if no messages were requested, if another rank sends them, or if they cannot be sent,
         which is logged.
     """
     is_unasked = notify is None and not environ.get(SWITCH)
     if is_unasked or notify is False or (launch.rank != 0 and launch.local_rank != 0):
         return None
-    from trainvitals.courier import Courier  # noqa: PLC0415 - who tells nobody does not load it
+    from trainvitals.alerting.notifier import Notifier  # noqa: PLC0415 - only where it is used
 
     try:
-        destinations = _find_destinations(notify, environ)
-        if not destinations:
+        channels = _find_channels(notify, environ)
+        if not channels:
             return None
-        courier = Courier(destinations, report=_Log().report)
-    except (ConfigurationError, RuntimeError) as error:  # RuntimeError: no thread can be had
-        _log.warning("nobody is told of run %s: %s", launch.run, error)
+        notifier = Notifier(channels, report=_Log().report)
+    except (ConfigurationError, RuntimeError) as error:  # RuntimeError: no thread is left
+        _log.warning("no messages are sent about run %s: %s", launch.run, error)
         return None
-    return Notices(courier, launch, host=name_host(), clock=clock)
+    return Notices(notifier, launch, host=name_host(), clock=clock)
 
 
-def _find_destinations(
-    notify: bool | Sequence[Destination] | None,  # noqa: FBT001
+def _find_channels(
+    notify: bool | Sequence[DirectChannel] | None,  # noqa: FBT001
     environ: Mapping[str, str],
-) -> Sequence[Destination]:
-    from trainvitals.courier.destinations import LEADS, read_destinations  # noqa: PLC0415
-    from trainvitals.courier.variables import Variables  # noqa: PLC0415
+) -> Sequence[DirectChannel]:
+    from trainvitals.alerting.channels import (  # noqa: PLC0415
+        DIRECT_CHANNELS,
+        advise_variables,
+        read_direct_channels,
+    )
+    from trainvitals.alerting.variables import parse_switch, read_variable  # noqa: PLC0415
 
-    if notify is None and not Variables(environ).take_switch(SWITCH, default=False):
+    if notify is None and not read_variable(environ, SWITCH, parse_switch):
         return ()
     if notify is not None and notify is not True:
         return tuple(notify or ())
-    destinations = read_destinations(environ)
-    if not destinations:
-        raise ConfigurationError(f"set one of {', '.join(LEADS)} in its environment")
-    return destinations
+    channels = read_direct_channels(environ)
+    if not channels:
+        raise ConfigurationError(f"{advise_variables(DIRECT_CHANNELS)} in its environment")
+    return channels
 
 
 def _do_nothing() -> None:
-    """There is nothing to switch off."""
+    """Do nothing: there is nothing to disable."""

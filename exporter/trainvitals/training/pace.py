@@ -1,21 +1,33 @@
-"""How fast a run goes, and how much of that time it waits for data."""
+"""The pace of a run: its current speed, its usual speed, and deviations between them.
+
+`Pace` measures batches and the part of their time that is spent waiting for data. `Baseline`
+compares step time, throughput and utilisation each with their own median over a bounded past; only
+the bad direction counts. A value deviates when it differs from the median by more than five times
+the usual scatter (the median absolute deviation, scaled to a standard deviation) and by more than a
+quarter of the median. Values that deviate are not added to the past, so a slow decline is not
+learned as usual; a new pace that lasts as long as the past becomes the usual one.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
+
+from trainvitals.training.alerts import Alerts, Changes, Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some batches that followed each other.
+    """The totals of consecutive batches.
 
     Attributes:
-        steps: How many optimizer steps ended.
-        samples: How many samples they had.
-        seconds: What they took, data included; validation and checkpoints are not in it.
-        data_wait_seconds: What of it went by until the batch was there and on the device.
+        steps: The number of optimizer steps that ended.
+        samples: The number of samples in them.
+        seconds: Their duration with the wait for data, without validation and checkpoints.
+        data_wait_seconds: The part of it until the batch was loaded and on the device.
     """
 
     steps: int = 0
@@ -33,7 +45,7 @@ class Stretch:
 
     @property
     def step_seconds(self) -> float | None:
-        """Mean of one step; None without steps."""
+        """The mean duration of a step; None without steps."""
         return self.seconds / self.steps if self.steps else None
 
     @property
@@ -43,15 +55,15 @@ class Stretch:
 
     @property
     def data_wait_percent(self) -> float | None:
-        """The share of the time in which the run waited for data; None where no time went by."""
+        """The share of time spent waiting for data, in percent; None if no time passed."""
         return 100 * self.data_wait_seconds / self.seconds if self.seconds > 0 else None
 
 
 class Pace:
-    """Measures batches, each from the end of the one before to its own end.
+    """Measures batches, each from the end of the previous one to its own end.
 
     Args:
-        clock: Seconds that never go back.
+        clock: A monotonic clock, seconds.
     """
 
     __slots__ = (
@@ -73,31 +85,31 @@ class Pace:
 
     @property
     def total(self) -> Stretch:
-        """Everything until now; subtract an earlier one for what came between."""
+        """The totals so far; subtract an earlier total for the batches in between."""
         return Stretch(self._steps, self._samples, self._seconds, self._data_wait_seconds)
 
     def wait(self) -> None:
-        """From now on the run waits for a batch."""
+        """Record that the run waits for a batch from now on."""
         self._waiting_at = self._clock()
 
     def pause(self) -> None:
-        """Leave out what goes by until `wait`, or until the end of a batch that was not waited for.
+        """Leave out the time until `wait`, or until the end of a batch without a recorded wait.
 
-        For validation, for checkpoints, and for the first batch of an epoch, which waits for the
-        loader's workers to start.
+        It is used for validation, for checkpoints, and for the first batch of an epoch, which waits
+        for the workers of the loader to start.
         """
         self._waiting_at = None
 
     def begin_batch(self) -> None:
-        """The batch is there."""
+        """Record that the batch has been loaded."""
         self._batch_at = self._clock()
 
     def end_batch(self, samples: int, *, steps: int = 1) -> None:
-        """The batch is done, and the run waits for the next.
+        """Record the end of a batch; the run then waits for the next.
 
         Args:
-            samples: How many it had.
-            steps: How many optimizer steps ended with it.
+            samples: The number of samples in it.
+            steps: The number of optimizer steps that ended with it.
         """
         now = self._clock()
         if self._waiting_at is not None:
@@ -106,3 +118,157 @@ class Pace:
             self._seconds += now - self._waiting_at
             self._data_wait_seconds += self._batch_at - self._waiting_at
         self._waiting_at = now
+
+
+_WARM_UP_READINGS = 3
+_FEWEST_READINGS = 20
+_MOST_READINGS = 200
+_SCATTERS = 5.0
+_SCATTER_OF_NORMAL = 1.4826
+_SMALLEST_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The usual values of a run; None until learned.
+
+    Attributes:
+        step_seconds: The duration of a step.
+        samples_per_second: The throughput.
+        utilization_ratio: The utilisation of the GPUs, 0 to 1.
+        deviations: The current deviations, as a sum of 1 (step time), 2 (throughput) and 4
+            (utilisation).
+    """
+
+    step_seconds: float | None
+    samples_per_second: float | None
+    utilization_ratio: float | None
+    deviations: int
+
+
+class Baseline:
+    """The usual pace of a run, learned from one reading every few seconds.
+
+    Args:
+        lasting_seconds: How long a value must deviate until the alert is raised; after a quarter
+            of that without deviation it is cleared.
+        clock: A monotonic clock, seconds.
+    """
+
+    def __init__(
+        self, *, lasting_seconds: float = 60.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lasting_seconds = lasting_seconds
+        self._alerts = Alerts(clock=clock)
+        self._readings = 0
+        self._step = _Quantity(
+            "adaptive_step_time", "step time is {value:.3g} s, usually {usual:.3g} s", bad=1
+        )
+        self._throughput = _Quantity(
+            "adaptive_throughput", "{value:.3g} samples/s, usually {usual:.3g}", bad=-1
+        )
+        self._utilization = _Quantity(
+            "adaptive_utilization", "GPU use is {value:.0%}, usually {usual:.0%}", bad=-1
+        )
+
+    @property
+    def active(self) -> frozenset[str]:
+        """The names of `runfile.ALERTS` that are raised now."""
+        return self._alerts.active
+
+    @property
+    def usual(self) -> Usual:
+        """The current usual values."""
+        active = self._alerts.active
+        quantities = (self._step, self._throughput, self._utilization)
+        return Usual(
+            self._step.usual,
+            self._throughput.usual,
+            self._utilization.usual,
+            sum(1 << place for place, each in enumerate(quantities) if each.name in active),
+        )
+
+    def compare(
+        self,
+        *,
+        step_seconds: float | None = None,
+        samples_per_second: float | None = None,
+        utilization_ratio: float | None = None,
+    ) -> Changes:
+        """Return the alerts that a reading raises or clears; None is an unknown value.
+
+        The first readings are left out, because a run warms up.
+        """
+        self._readings += 1
+        if self._readings <= _WARM_UP_READINGS:
+            return Changes()
+        found = (
+            self._step.compare(step_seconds),
+            self._throughput.compare(samples_per_second),
+            self._utilization.compare(utilization_ratio),
+        )
+        return self._alerts.judge(
+            tuple(
+                Finding(
+                    name=quantity.name,
+                    subject="",
+                    text=text,
+                    is_alarming=deviates,
+                    is_clear=not deviates,
+                    raise_seconds=self._lasting_seconds,
+                    clear_seconds=self._lasting_seconds / 4,
+                )
+                for compared in found
+                if compared is not None
+                for quantity, text, deviates in (compared,)
+            )
+        )
+
+
+class _Quantity:
+    """One quantity and its past.
+
+    Attributes:
+        name: The name of its alert.
+        usual: The median of the past; None until learned.
+    """
+
+    def __init__(self, name: str, text: str, *, bad: int) -> None:
+        self.name = name
+        self.usual: float | None = None
+        self._text = text
+        self._bad = bad
+        self._past: deque[float] = deque(maxlen=_MOST_READINGS)
+        self._deviating: list[float] = []
+
+    def compare(self, value: float | None) -> tuple[_Quantity, str, bool] | None:
+        """Learn from a value; return the alert's text and whether it deviates, None until learned."""
+        if value is None or value != value:  # noqa: PLR0124 - NaN
+            return None
+        if self.usual is None:
+            self._learn(value)
+            return None
+        text = self._text.format(value=value, usual=self.usual)
+        scatter = median(abs(each - self.usual) for each in self._past)
+        allowed = max(_SCATTERS * _SCATTER_OF_NORMAL * scatter, _SMALLEST_SHARE * self.usual)
+        deviates = self._bad * (value - self.usual) > allowed
+        if deviates:
+            self._note_deviation(value)
+        else:
+            self._deviating.clear()
+            self._learn(value)
+        return self, text, deviates
+
+    def _learn(self, value: float) -> None:
+        self._past.append(value)
+        if len(self._past) >= _FEWEST_READINGS:
+            self.usual = median(self._past)
+
+    def _note_deviation(self, value: float) -> None:
+        """Keep a deviation; one that lasts as long as the past becomes the usual value."""
+        self._deviating.append(value)
+        if len(self._deviating) >= _MOST_READINGS:
+            self._past.clear()
+            self._past.extend(self._deviating)
+            self._deviating.clear()
+            self.usual = median(self._past)

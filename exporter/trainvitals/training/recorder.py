@@ -1,8 +1,8 @@
-"""Writing the run file of this process.
+"""The run file of this process, from the writer's side.
 
-A row of words is filled in private memory, copied into the slot whose turn it is, and sealed there
-with its checksum; until that is right, a reader takes the record before it. No system call is made
-after the file is there.
+A row of words is filled in private memory, copied into one of two slots in turn, and completed
+there with its checksum; until the checksum matches, a reader uses the previous record. No system
+call is made after the file has been created.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainvitals.errors import TrainvitalsError
+from trainvitals.foreign_text import clean_file_name
 from trainvitals.runfile import (
     EMPTY_STATE,
     EMPTY_STEP,
@@ -34,10 +35,8 @@ from trainvitals.runfile import (
     TRACE_AT,
     TRACE_BYTES,
     Identity,
-    encode_header,
-    encode_last_words,
-    encode_name,
 )
+from trainvitals.runfile.codec import encode_header, encode_last_words, encode_name
 
 _STAMP = struct.Struct("QQdd")
 _OLD_SECONDS = 86400.0
@@ -46,18 +45,18 @@ _NAME_BYTES = 48
 
 
 class RunFileUnavailableError(TrainvitalsError):
-    """No run file can be had; the message says why and what to do."""
+    """No run file can be created; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A run file that this process holds.
+    """A run file that this process has open.
 
     Attributes:
-        path: Where it is.
-        descriptor: Holds the lock; closing it lets the lock go.
+        path: The path of the file.
+        descriptor: Holds the lock; closing it releases the lock.
         map: The mapped file.
-        is_on_tmpfs: A store into it never waits for a disk.
+        is_on_tmpfs: Whether it is on a tmpfs, so that a store never waits for a disk.
     """
 
     path: Path
@@ -70,16 +69,16 @@ class Row:
     """The words of one kind of record, and the two slots they are published to.
 
     Args:
-        file: What to publish to.
-        at: Where slot A begins in it.
+        file: The mapped file.
+        at: The offset of slot A.
         slot_bytes: The size of a slot.
-        empty: The words at first.
+        empty: The initial words.
 
     Attributes:
         data: The words as bytes, to be filled many at once; the sequence number is the first.
         words: The same words, to be filled one by one.
-        number: How often they were published.
-        published: When `publish` was called last, in seconds of the monotonic clock.
+        number: The number of times they were published.
+        published: The time of the last `publish`, in seconds of the monotonic clock.
         slots: The two slots and their checksums; that of an even number is the first.
     """
 
@@ -93,7 +92,7 @@ class Row:
         self.published = 0.0
 
     def publish(self, now: float, wall_time: float) -> None:
-        """Make the words visible to readers, with the time at which they were right.
+        """Make the words visible to readers.
 
         Args:
             now: The monotonic clock, seconds.
@@ -107,7 +106,7 @@ class Row:
         self.published = now
 
     def release(self) -> None:
-        """Let go of the mapped file; what is published from now on reaches nobody."""
+        """Release the mapped file; later calls of `publish` write to private memory."""
         self.slots = _view_slots(bytearray(len(self.data) + 8), len(self.data), (0, 0))
 
 
@@ -122,15 +121,15 @@ class Recorder:
     """The records of this process, in its run file or, without one, in its own memory.
 
     Args:
-        file: The run file; None to keep everything to ourselves.
+        file: The run file; None to record in private memory only.
 
     Attributes:
         step: The step record.
         state: The state record.
-        live: The live words: when each phase began last, in seconds of the monotonic clock.
+        live: The live words: when each phase last began, in seconds of the monotonic clock.
         trace: The request for a trace and its answer.
-        path: Where the file is; None without one.
-        is_on_tmpfs: A store never waits for a disk.
+        path: The path of the file; None without one.
+        is_on_tmpfs: Whether the file is on a tmpfs, so that a store never waits for a disk.
     """
 
     def __init__(self, file: OpenFile | None) -> None:
@@ -145,10 +144,10 @@ class Recorder:
         self._names: dict[tuple[str, str], int] = {}
 
     def find_metric(self, name: str, split: str) -> int | None:
-        """Give the number of a free metric, a new one where it is met for the first time.
+        """Return the number of a free metric, a new one for a new name.
 
         Returns:
-            None where the table of names is full.
+            None if the table of names is full.
 
         Raises:
             ValueError: The name is longer than 62 bytes, or the split is unknown.
@@ -164,12 +163,12 @@ class Recorder:
 
     @property
     def name_count(self) -> int:
-        """How many free metrics have a name."""
+        """The number of free metrics with a name."""
         return len(self._names)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether somebody has deleted the file; what is written to it is read by nobody new."""
+        """Whether the file was deleted; an exporter that starts later cannot find it."""
         return self._file is not None and not os.fstat(self._file.descriptor).st_nlink
 
     def leave_last_words(self, text: str) -> None:
@@ -178,9 +177,9 @@ class Recorder:
         self._map[LAST_WORDS_AT : LAST_WORDS_AT + len(words)] = words
 
     def close(self) -> None:
-        """Let lock and file go; the file stays, and nothing changes it any more.
+        """Release the lock and the mapping; the file is not changed.
 
-        A child that was forked does so too, which leaves its parent's lock alone.
+        In a forked child this does not affect the lock of its parent.
         """
         if self._file is None:
             return
@@ -197,16 +196,16 @@ class Recorder:
 def create_run_file(
     identity: Identity, directory: Path, *, clock: Callable[[], float] = time.time
 ) -> OpenFile:
-    """Make the run file of this process and lock it.
+    """Create the run file of this process and lock it.
 
     Args:
-        identity: Who writes it.
-        directory: The run directory; it is made where it is missing.
-        clock: Tells the time, to find files that are long dead.
+        identity: The identity of this process.
+        directory: The run directory; it is created if missing.
+        clock: Unix time, seconds, to find old files of ended runs.
 
     Raises:
-        RunFileUnavailableError: There is no record lock on this system, the directory cannot be
-            made or written, or the file system is full.
+        RunFileUnavailableError: The system has no record locks, the directory cannot be created or
+            written, or the file system is full.
     """
     try:
         import fcntl  # noqa: PLC0415 - not every system has it
@@ -244,16 +243,16 @@ def create_run_file(
 def _open_directory(path: Path) -> int:
     try:
         path.mkdir(parents=True)
-        path.chmod(0o1777)  # anyone may tell of a run, only its owner may take the file away
+        path.chmod(0o1777)  # any user may add a run file, only its owner may remove it
     except FileExistsError:
         pass
-    # A symlink planted in a directory that all may write must not lead the files elsewhere.
+    # A symlink in a directory that every user may write must not redirect the files.
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _compose_name(identity: Identity) -> str:
-    slug = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in identity.run)
-    return f"{slug[:_NAME_BYTES]}.{identity.rank}.{identity.pid}.{os.urandom(4).hex()}{SUFFIX}"
+    stem = clean_file_name(identity.run)[:_NAME_BYTES]
+    return f"{stem}.{identity.rank}.{identity.pid}.{os.urandom(4).hex()}{SUFFIX}"
 
 
 def _write_file(
@@ -279,9 +278,9 @@ _LOCK_NOW = 2 | 4  # LOCK_EX | LOCK_NB
 
 
 def _discard_old(folder: int, own_pid: int, now: float) -> None:
-    """Take away own files of runs that died a day ago; where an exporter runs, it does so too."""
+    """Remove this user's files of runs that ended a day ago, as an exporter does."""
     for name in os.listdir(folder)[:_MOST_EXAMINED]:
-        # A descriptor of a file that this very process has locked would drop the lock when closed.
+        # Closing a second descriptor of a file that this process has locked drops the lock.
         if not name.endswith(SUFFIX) or f".{own_pid}." in name:
             continue
         try:
@@ -304,7 +303,7 @@ def _discard_dead(folder: int, name: str) -> None:
 
 
 def _is_tmpfs(folder: int) -> bool:
-    """Tell whether a directory is on tmpfs, by its device's line in mountinfo."""
+    """Return whether a directory is on tmpfs, by its device's line in mountinfo."""
     device = os.fstat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -314,24 +313,5 @@ def _is_tmpfs(folder: int) -> bool:
                 if fields[2] == number and " - tmpfs " in line:
                     return True
     except (OSError, IndexError):
-        return True  # cannot be told: as on most systems
+        return True  # unknown: assume what most systems have
     return False
-
-
-def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
-    """Tell this process from any other.
-
-    Returns:
-        Its start in clock ticks since boot, the boot's id, and the inode of its PID namespace;
-        zeros where `/proc` does not tell.
-    """
-    try:
-        stat = (procfs / "self/stat").read_bytes()
-        ticks = int(stat[stat.rindex(b")") + 2 :].split()[19])
-        boot = bytes.fromhex(
-            (procfs / "sys/kernel/random/boot_id").read_text("utf-8").replace("-", "")
-        )
-        namespace = (procfs / "self/ns/pid").stat().st_ino
-    except (OSError, ValueError, IndexError):
-        return (0, bytes(16), 0)
-    return (ticks, boot.ljust(16, b"\0")[:16], namespace)

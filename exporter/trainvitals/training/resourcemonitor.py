@@ -1,4 +1,4 @@
-"""What the resource callbacks do beside feeding the run file: sample, alert, print, write CSV."""
+"""The part of a resource callback that needs no framework: sampling, alerts, console and CSV."""
 
 from __future__ import annotations
 
@@ -8,62 +8,61 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from trainvitals.training.alerts import Alerts, Changes, Thresholds, find_alarming
-from trainvitals.training.baseline import Baseline
-from trainvitals.training.console import (
+from trainvitals.training.gpus import GPUSampler
+from trainvitals.training.guard import Errors, guard
+from trainvitals.training.pace import Baseline, Pace, Stretch
+from trainvitals.training.resourcelog import (
     WARNING_SIGN,
     Console,
+    Timeseries,
     write_alerts,
     write_block,
     write_cleared,
 )
-from trainvitals.training.gpus import GPUSampler
-from trainvitals.training.outer import Errors, guard
-from trainvitals.training.pace import Pace, Stretch
 from trainvitals.training.resources import HostSampler
-from trainvitals.training.timeseries import Timeseries
 
 if TYPE_CHECKING:
-    from trainvitals.courier import Destination
+    from trainvitals.alerting.channels import DirectChannel
     from trainvitals.training.monitor import TrainingMonitor
 
 _LAST_HOOKS = ("on_exception", "teardown")
 
 
 class ResourceMonitor:
-    """Samples the resources of a training process every so many batches.
+    """Samples the resources of a training process every few batches.
 
     Args:
-        enabled: False makes the callback do nothing, at no cost.
-        log_interval: Batches from one look at the resources to the next.
-        gpu_monitoring: Look at the GPUs.
-        cpu_monitoring: Look at CPU and memory.
-        io_monitoring: Look at disk, network and the wait for data.
-        alert_gpu_underutilization: Tell when a GPU is used little for long.
-        alert_memory_pressure: Tell when the machine's memory is nearly full.
-        alert_io_bottleneck: Tell when the run waits much for data.
-        gpu_util_threshold: Little use is less than this, 0 to 1.
-        memory_threshold: Nearly full is more than this, 0 to 1.
-        io_wait_threshold: Much is more than this share of the time, 0 to 1.
-        export_timeseries: Write each look into a CSV per epoch.
+        enabled: If False, the callback does nothing.
+        log_interval: The number of batches from one sample to the next.
+        gpu_monitoring: Sample the GPUs.
+        cpu_monitoring: Sample CPU and memory.
+        io_monitoring: Sample disk, network and the wait for data.
+        alert_gpu_underutilization: Raise an alert when a GPU is underutilized.
+        alert_memory_pressure: Raise an alert when the memory of the machine is nearly full.
+        alert_io_bottleneck: Raise an alert when the run spends much of its time waiting for data.
+        gpu_util_threshold: A GPU is underutilized below this utilization, 0 to 1.
+        memory_threshold: Memory is nearly full above this share, 0 to 1.
+        io_wait_threshold: Waiting for data is a bottleneck above this share of time, 0 to 1.
+        export_timeseries: Write each sample to a CSV file per epoch.
         timeseries_path: The directory of these files.
-        run: The run's name; None: from the launcher's environment, as `TrainingMonitor` does it.
-        monitor: A monitor of your own, which you finish yourself; None: each fit gets its own.
-        notify: Whom to tell of alerts, as for `TrainingMonitor`; not looked at with a monitor of your
-            own.
-        temperature_threshold_celsius: Tell when a GPU is hotter; None: do not.
-        alert_seconds: How long a GPU must be used little, and how long step time, throughput or
-            utilisation must be unusual, to be told.
-        adaptive_alerts: Print also when step time, throughput or utilisation leave what is usual
-            for this run; the exporter is told in any case.
-        sample_seconds: A look sooner than this after the last one repeats its values, so that
-            quick batches are not slowed down; 0: read everything anew each time.
-        write: Takes what is printed; standard output when None.
-        clock: Seconds that never go back.
+        run: The name of the run. If None, as for `TrainingMonitor`.
+        monitor: An existing monitor, which the caller finishes. If None, each fit creates one.
+        notify: Where to send messages, as for `TrainingMonitor`. Ignored if `monitor` is passed.
+        temperature_threshold_celsius: Raise an alert when a GPU is hotter. None: no alert.
+        alert_seconds: How long a GPU must be underutilized, or step time, throughput or
+            utilization unusual, until an alert is raised.
+        adaptive_alerts: Print also alerts about step time, throughput or utilization that are
+            unusual for this run. The exporter shows them in any case.
+        sample_seconds: A sample within this time after the last one repeats its values, which is
+            said on the console and by the column `sample`, so that fast batches are not slowed
+            down. 0: always read.
+        write: Receives the printed text. If None, it goes to standard output.
+        clock: A monotonic clock, seconds.
 
     Attributes:
-        monitor: The monitor in use; None before a fit and, where it is not yours, after it.
-        current_epoch: The epoch whose CSV is written.
-        errors: What went wrong; it is logged once and never reaches the training loop.
+        monitor: The monitor in use; None before a fit, and after it unless it was passed in.
+        current_epoch: The epoch whose CSV file is written.
+        errors: The internal errors, which are logged once and never reach the training loop.
     """
 
     _hooks: ClassVar[tuple[str, ...]] = ()
@@ -89,7 +88,7 @@ class ResourceMonitor:
         *,
         run: str | None = None,
         monitor: TrainingMonitor | None = None,
-        notify: bool | Sequence[Destination] | None = None,
+        notify: bool | Sequence[DirectChannel] | None = None,
         temperature_threshold_celsius: float | None = 80.0,
         alert_seconds: float = 60.0,
         adaptive_alerts: bool = False,
@@ -128,7 +127,7 @@ class ResourceMonitor:
             self._silence(self._hooks)
 
     def _begin(self, *, rank: int) -> None:
-        """Begin a fit, with nothing learned and nothing told."""
+        """Reset everything for a new fit."""
         self._rank = rank
         self._host = None
         self._gpus = None
@@ -143,19 +142,20 @@ class ResourceMonitor:
         self._baseline = Baseline(
             lasting_seconds=self.alert_seconds, clock=self._read_training_clock
         )
-        self._told_monitor: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self._metrics: dict[str, float] = {}
+        self._samples = 0
         self._sampled_at = float("-inf")
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave what belongs to one process behind, so that a Trainer may spawn others."""
+        """Return the state without members of one process, so that a Trainer may spawn others."""
         left = ("_host", "_gpus", "_timeseries", "monitor")
         return {**self.__dict__, **dict.fromkeys(left)}
 
-    # What the user may call.
+    # Methods for the user.
 
     def get_gpu_metrics(self) -> dict[str, float]:
-        """Read all GPUs of this process; see `GPUSampler.read`.
+        """Return a reading of all GPUs of this process; see `GPUSampler.read`.
 
         Returns:
             `gpu_0_util`, `gpu_0_memory_used_mb`, `gpu_0_memory_total_mb`, `gpu_0_memory_pct`,
@@ -167,7 +167,7 @@ class ResourceMonitor:
         return self._gpus.read()
 
     def get_cpu_memory_metrics(self) -> dict[str, float]:
-        """Read CPU and memory; see `HostSampler.read_cpu_memory`.
+        """Return a reading of CPU and memory; see `HostSampler.read_cpu_memory`.
 
         Returns:
             `cpu_percent`, `cpu_process_percent`, `memory_system_mb`, `memory_available_mb`,
@@ -176,7 +176,7 @@ class ResourceMonitor:
         return self._open_host().read_cpu_memory()
 
     def get_io_metrics(self) -> dict[str, float]:
-        """Read disk, network and the wait for data; see `HostSampler.read_io`.
+        """Return a reading of disk, network and the wait for data; see `HostSampler.read_io`.
 
         Returns:
             `disk_read_mb`, `disk_write_mb`, `io_read_rate_mbps`, `io_write_rate_mbps`,
@@ -195,75 +195,75 @@ class ResourceMonitor:
         return values
 
     def check_alerts(self, metrics: Mapping[str, float]) -> list[str]:
-        """Compare a reading with the thresholds.
+        """Return a text for each value of a reading that is beyond its threshold.
 
-        Returns:
-            What is new: each condition is told once, until it has cleared. Memory, I/O wait and
-            temperature are told at first sight, a GPU that is used little after `alert_seconds`
-            of training, and never during validation.
+        It depends on the reading alone. The alerts of a fit are raised once instead, and an
+        underutilized GPU is one after `alert_seconds` of training.
         """
-        findings = find_alarming(
-            metrics, self._gather_thresholds(), is_training=self._paused_at is None
-        )
-        self._changes = self._alerts.judge(findings)
-        return [f"{WARNING_SIGN} {finding.text}" for finding in self._changes.raised]
+        findings = find_alarming(metrics, self._gather_thresholds())
+        return [f"{WARNING_SIGN} {finding.text}" for finding in findings if finding.is_alarming]
 
     def export_timeseries(self, metrics: Mapping[str, float], step: int) -> None:
-        """Append a reading to the CSV of the current epoch; see `timeseries`."""
+        """Append a reading to the CSV file of the current epoch; see `resourcelog`."""
         if self._timeseries is None:
             self._timeseries = Timeseries(Path(self.timeseries_path), rank=self._rank)
         self._timeseries.append(self.current_epoch, step, metrics)
 
-    # What a callback calls.
+    # Methods for callbacks.
 
     def _switch_off(self) -> None:
-        """Do nothing more in this fit but end it."""
+        """Do nothing more in this fit except end it."""
         self._silence(name for name in self._hooks if name not in _LAST_HOOKS)
 
     def _silence(self, hooks: Iterable[str]) -> None:
         self.__dict__.update(dict.fromkeys(hooks, _do_nothing))
 
     def _follow_gpus(self, ordinals: Sequence[int] | None) -> None:
-        """Look at these GPUs only, numbered as in `cuda:1`; None for all that the process sees."""
+        """Sample only these GPUs, numbered as in `cuda:1`; None for all that the process can use."""
         self._gpu_ordinals = ordinals
         if self._gpus is not None:
             self._gpus.follow(ordinals)
 
-    def _look(self, batch: int, step: int, *, prints: bool) -> None:
-        """Look at the resources after a batch, and tell everybody."""
+    def _sample_batch(self, batch: int, step: int, *, prints: bool) -> None:
+        """Sample the resources after a batch; write, print and report the sample."""
         is_fresh = self._sample()
         news = self._judge() if is_fresh else ""
         if self._exports:
             self.export_timeseries(self._metrics, step)
         if prints:
-            self._console.show(write_block(batch, self._metrics) + news)
+            block = write_block(batch, self._metrics, is_repeated=not is_fresh)
+            self._console.show(block + news)
 
     def _judge(self) -> str:
-        """Tell the monitor what is alarming or unusual now; give what to print of it."""
-        told = [text.removeprefix(f"{WARNING_SIGN} ") for text in self.check_alerts(self._metrics)]
+        """Report alerts to the monitor, and return the lines to print about them."""
+        findings = find_alarming(
+            self._metrics, self._gather_thresholds(), is_training=self._paused_at is None
+        )
+        self._changes = self._alerts.judge(findings)
+        raised = [finding.text for finding in self._changes.raised]
         cleared = [finding.text for finding in self._changes.cleared]
         unusual = self._compare_with_usual()
         if self.adaptive_alerts:
-            told += [finding.text for finding in unusual.raised]
+            raised += [finding.text for finding in unusual.raised]
             cleared += [finding.text for finding in unusual.cleared]
-        self._tell_monitor(unusual)
-        return (write_alerts(told) if told else "") + write_cleared(cleared)
+        self._report_alerts(unusual)
+        return (write_alerts(raised) if raised else "") + write_cleared(cleared)
 
     def _pause(self) -> None:
-        """The run does something else than train."""
+        """Record that the run does something other than training."""
         self._pace.pause()
         if self._paused_at is None:
             self._paused_at = self._clock()
 
     def _go_on(self) -> None:
-        """The run trains again, and waits for its next batch."""
+        """Record that the run trains again, and waits for its next batch."""
         self._pace.wait()
         if self._paused_at is not None:
             self._paused_seconds += self._clock() - self._paused_at
             self._paused_at = None
 
     def _end(self) -> None:
-        """Let go of files and threads."""
+        """Release files and threads."""
         if self._timeseries is not None:
             self._timeseries.close()
         if self._gpus is not None:
@@ -272,7 +272,7 @@ class ResourceMonitor:
 
     @guard
     def _start_rates(self) -> None:
-        """Read what counts for the first time, so that the first look has rates."""
+        """Read the counters for the first time, so that the first sample has rates."""
         self._open_host()
 
     def _open_host(self) -> HostSampler:
@@ -281,7 +281,7 @@ class ResourceMonitor:
         return self._host
 
     def _read_training_clock(self) -> float:
-        """Tell the time, less that of validation."""
+        """Return the time in seconds, without that of validation."""
         now = self._clock() if self._paused_at is None else self._paused_at
         return now - self._paused_seconds
 
@@ -297,7 +297,7 @@ class ResourceMonitor:
         )
 
     def _sample(self) -> bool:
-        """Read everything, unless the last values are young; tell whether it was read."""
+        """Read all values, unless the last ones are recent; return whether they were read."""
         now = self._clock()
         if now - self._sampled_at < self._sample_seconds:
             return False
@@ -309,7 +309,8 @@ class ResourceMonitor:
             metrics |= self.get_cpu_memory_metrics()
         if self.io_monitoring:
             metrics |= self.get_io_metrics()
-        self._metrics = metrics
+        self._samples += 1
+        self._metrics = {**metrics, "sample": self._samples}
         return True
 
     def _compare_with_usual(self) -> Changes:
@@ -323,28 +324,28 @@ class ResourceMonitor:
             for name, value in self._metrics.items()
             if name.startswith("gpu_") and name.endswith("_util")
         ]
-        return self._baseline.look(
+        return self._baseline.compare(
             step_seconds=stretch.step_seconds,
             samples_per_second=stretch.samples_per_second,
             utilization_ratio=sum(utilizations) / len(utilizations) if utilizations else None,
         )
 
-    def _tell_monitor(self, unusual: Changes) -> None:
+    def _report_alerts(self, unusual: Changes) -> None:
         monitor = self.monitor
         if monitor is None:
             return
         active = self._alerts.active | self._baseline.active
-        # People are told what is printed, the exporter everything.
-        texts = dict.fromkeys(self._baseline.active | self._told_monitor, "")
+        # Messages have the printed alerts only, the run file has all.
+        texts = dict.fromkeys(self._baseline.active | self._reported, "")
         changes = self._changes + unusual if self.adaptive_alerts else self._changes
         for finding in changes.raised + changes.cleared:
             before = texts.get(finding.name)
             texts[finding.name] = f"{before}; {finding.text}" if before else finding.text
-        for name in active - self._told_monitor:
+        for name in active - self._reported:
             monitor.raise_alert(name, texts.get(name))
-        for name in self._told_monitor - active:
+        for name in self._reported - active:
             monitor.clear_alert(name, texts.get(name))
-        self._told_monitor = active
+        self._reported = active
         usual = self._baseline.usual
         monitor.set_baseline(
             step_seconds=usual.step_seconds,

@@ -1,17 +1,15 @@
-"""The hot half of the training client: what happens on every step.
+"""The step record, which is written on every step in a few microseconds.
 
-Each step fills words of the step record and publishes it; what is seldom done stands below.
+`mark`, `update_batch` and `_publish` fill words of the step record and publish it. Work that is not
+done on every step is below them.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import struct
-import time
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import SupportsFloat
 from zlib import crc32
 
@@ -19,33 +17,33 @@ from trainvitals.runfile import (
     ABSENT,
     BUCKET_BOUNDS,
     COARSE,
-    MOST_METRICS,
     PHASE_NAMES,
     STEP,
     STEP_WORDS,
     Phase,
 )
+from trainvitals.training.guard import guard
 from trainvitals.training.journal import Journal
-from trainvitals.training.losses import LossWatch
+from trainvitals.training.memory import DeviceRecorder
 from trainvitals.training.notices import Notices
-from trainvitals.training.outer import Errors, guard
 from trainvitals.training.recorder import Recorder
-from trainvitals.training.tensors import Values
 from trainvitals.training.tracing import Tracing
-from trainvitals.training.upkeep import Upkeep
+from trainvitals.training.values import (
+    ACCURACY,
+    COUNT_BITS,
+    GRADIENT_NORM,
+    LEARNING_RATE,
+    LOSS,
+    NONFINITE,
+    ValueRecorder,
+)
 
-_log = logging.getLogger("trainvitals")
 # Plain integers: an enumeration's members are slower to compute with.
 _DATA_WAIT, _OTHER = int(Phase.DATA_WAIT), int(Phase.OTHER)
 _TRAINING_CODES = {name: code for code, name in enumerate(PHASE_NAMES) if COARSE[code] == "train"}
-(_PHASE, _PHASE_START, _ACCURACY, _LEARNING_RATE, _GRADIENT_NORM, _LOSS_EMA, _NONFINITE) = (
-    STEP[name] for name in
-    ("phase", "phase_start_time", "accuracy", "learning_rate", "gradient_norm", "loss_ema", "nonfinite_losses")
-)  # fmt: skip
-(_LOSS, _SLOWEST, _OVERHEAD, _ERRORS, _BUCKETS_AT) = (
-    STEP[name] for name in
-    ("loss", "slowest_step_seconds", "overhead_seconds", "errors", "step_bucket_0")
-)  # fmt: skip
+_PHASE, _PHASE_START, _LOSS_EMA = STEP["phase"], STEP["phase_start_time"], STEP["loss_ema"]
+_SLOWEST, _OVERHEAD = STEP["slowest_step_seconds"], STEP["overhead_seconds"]
+_ERRORS, _BUCKETS_AT = STEP["errors"], STEP["step_bucket_0"]
 # The words that change on every step are the first ones, and one call fills them all.
 _WORDS, _HOT_WORDS = len(STEP_WORDS), STEP["total_idle"] + 1
 _pack_hot_words = struct.Struct(f"QQ{_HOT_WORDS - 2}d").pack_into
@@ -61,34 +59,16 @@ _TICK_SECONDS, _WINDOW_SECONDS = 1.0, 10.0
 _SLOWEST_OF = 64
 _BUCKETS = range(_BUCKETS_AT, _BUCKETS_AT + len(BUCKET_BOUNDS) + 1)
 _EDGES = (-math.inf, *BUCKET_BOUNDS, math.inf)
-_FROM_ZERO = (_NONFINITE, _SLOWEST, _OVERHEAD, _ERRORS, *_BUCKETS, *(at for at, _ in _WINDOW))
+_FROM_ZERO = (NONFINITE, _SLOWEST, _OVERHEAD, _ERRORS, *_BUCKETS, *(at for at, _ in _WINDOW))
 # Steps shorter than this are published together; a store to a disk's page may have to wait.
 PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.001, 0.5
 _STATE_SECONDS = 0.05
-# A count has at most so many bits: far beyond any step, and a float64 counts thousands of them.
-# Shifted by as many, what is left of a negative number is not 0 either.
-_MOST_WAITING = 1000  # what other threads log while the loop takes no step
-_COUNT_BITS = 40
-
-_STEP_VALUES = {
-    "loss": _LOSS,
-    "accuracy": _ACCURACY,
-    "acc": _ACCURACY,
-    "learning_rate": _LEARNING_RATE,
-    "lr": _LEARNING_RATE,
-    "gradient_norm": _GRADIENT_NORM,
-    "grad_norm": _GRADIENT_NORM,
-}
 
 
-class StepRecorder:
-    """Keeps the step record of a run and publishes both records.
+class StepRecorder(ValueRecorder):
+    """Measures steps and phases, and publishes both records of a run."""
 
-    Attributes:
-        errors: What went wrong inside.
-    """
-
-    # Slots are found faster than what stands in a dictionary.
+    # Slots are found faster than members of a dictionary.
     __slots__ = (
         "_after_step",
         "_bucket_above",
@@ -97,32 +77,23 @@ class StepRecorder:
         "_clock",
         "_coarse_began",
         "_codes",
+        "_device",
         "_epoch_counts",
-        "_fresh_losses",
         "_full_review_due",
         "_global_before",
-        "_inbox",
         "_is_training",
-        "_journal",
-        "_late",
         "_live",
-        "_loss",
-        "_losses",
         "_monotonic",
-        "_nonfinite",
-        "_notices",
         "_phase_began",
         "_phase_code",
         "_publish_due",
         "_publish_seconds",
-        "_readers",
         "_recorder",
         "_review_due",
         "_row",
         "_samples",
         "_slowest",
         "_slowest_before",
-        "_spikes",
         "_splits_seen",
         "_splits_steps",
         "_step_began",
@@ -130,60 +101,45 @@ class StepRecorder:
         "_step_seconds",
         "_tick_due",
         "_tokens",
-        "_told",
         "_totals",
         "_tracing",
         "_train_seconds",
-        "_upkeep",
-        "_values",
         "_wall_offset",
-        "_was_spiking",
         "_window",
         "_window_began",
-        "_words",
     )
-
-    errors: Errors
 
     def _begin(
         self,
         recorder: Recorder,
         journal: Journal,
-        upkeep: Upkeep,
         *,
-        notices: Notices | None = None,
-        tracing: Tracing | None = None,
+        device: DeviceRecorder,
+        notices: Notices | None,
+        tracing: Tracing | None,
         publish_seconds: float,
-        monotonic: Callable[[], float] = time.monotonic,
-        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
-        """Begin to record.
+        """Start to record.
 
         Args:
-            recorder: Where the records are written.
-            journal: The state record.
-            upkeep: What is to be done about once a second.
-            notices: Tells people; None for nobody.
-            tracing: Traces steps when somebody asks; None for never.
-            publish_seconds: Steps that follow each other faster are published together.
-            monotonic: Tells seconds on a clock that never jumps.
-            clock: Tells Unix seconds.
+            recorder: The recorder of both records.
+            journal: Fills the state record.
+            device: Reads the accelerator's memory about once a second.
+            notices: Sends messages; None for no messages.
+            tracing: Traces steps on request; None for never.
+            publish_seconds: Steps that end sooner than this after one another are published
+                together.
+            monotonic: A clock that never jumps, seconds.
+            clock: Unix time, seconds.
         """
-        self._recorder, self._journal, self._upkeep = recorder, journal, upkeep
-        self._notices, self._tracing = notices, tracing
+        words = recorder.step.words
+        self._begin_values(words, journal, notices)
+        self._recorder, self._device, self._tracing = recorder, device, tracing
         self._monotonic, self._clock = monotonic, clock
         self._publish_seconds = publish_seconds
         self._row, self._live = recorder.step, recorder.live
-        self._words = words = recorder.step.words
-        self._losses = LossWatch()
-        self._fresh_losses: list[float] = []
-        self._nonfinite = self._spikes = 0
-        self._was_spiking = False
-        self._values = Values()
-        self._readers = {at: Values() for at in _STEP_VALUES.values()}
-        self._late: dict[tuple[str, str | None], Values] = {}
-        self._told: set[str] = set()
-        self._inbox: deque[tuple[Mapping[str, object], str | None]] = deque(maxlen=_MOST_WAITING)
         now = monotonic()
         self._wall_offset = clock() - now
         for at in _FROM_ZERO:
@@ -193,7 +149,7 @@ class StepRecorder:
         self._totals = [0.0] * len(PHASE_NAMES)
         self._phase_began = self._coarse_began = self._tick_due = self._window_began = now
         self._is_training = False
-        # The phases that `mark` needs no help with: those of a step, once one of them was marked.
+        # The phases that `mark` handles by itself: those of a step, once one of them was marked.
         self._codes: dict[str, int] = {}
         self._after_step = _OTHER
         # A float as the record has it, which saves a conversion on each step.
@@ -201,21 +157,20 @@ class StepRecorder:
         self._samples = self._tokens = 0
         self._epoch_counts: tuple[float, int, int] = (0.0, 0, 0)
         self._step_began = self._step_seconds = self._train_seconds = self._publish_due = 0.0
-        self._loss = ABSENT
         self._bucket_at, self._bucket_above, self._bucket_up_to = _BUCKETS_AT, 0.0, 0.0
         self._slowest = self._slowest_before = 0.0
         self._review_due = self._full_review_due = float(_SLOWEST_OF)
         self._splits_seen = self._totals.copy()
         self._window = [0.0] * len(_WINDOW)
 
-    # The loop: these two and `_publish` run on every step and spend nothing on being tidy.
+    # The hot path: these two and `_publish` run on every step, and avoid calls at the cost of style.
 
     def mark(self, phase: str) -> None:
-        """Say that a phase begins now; the one before it ends.
+        """Record that a phase begins now, which ends the previous one.
 
         Args:
-            phase: `data_wait`, `h2d`, `forward`, `backward`, `optimizer` or `other` in a step;
-                `validation`, `checkpoint`, `compile` or `idle` outside.
+            phase: `data_wait`, `h2d`, `forward`, `backward`, `optimizer` or `other` within a step;
+                `validation`, `checkpoint`, `compile` or `idle` outside of steps.
         """
         clock = self._monotonic
         now = clock()
@@ -240,19 +195,19 @@ class StepRecorder:
         tokens: int | None = None,
         global_step: int | None = None,
     ) -> None:
-        """Say that a step is over.
+        """Record the end of a step.
 
-        A tensor on a device is not waited for: its value is taken when the device has it.
+        A tensor on a device is not waited for; its value is recorded once it has been copied.
 
         Args:
-            batch_size: How many samples the step took, those of accumulated batches together.
-            sequence_length: How many tokens each sample has.
+            batch_size: The number of samples in the step, over all accumulated batches.
+            sequence_length: The number of tokens in each sample.
             loss: The loss of the step.
-            accuracy: Its accuracy, 0 to 1.
+            accuracy: The accuracy of the step, 0 to 1.
             learning_rate: The learning rate.
             gradient_norm: The norm of the gradients.
-            tokens: How many tokens the step took; instead of `sequence_length`.
-            global_step: The step's number; one more than the last when None.
+            tokens: The number of tokens in the step, instead of `sequence_length`.
+            global_step: The number of the step. If None, one more than the previous step.
         """
         clock = self._monotonic
         now = clock()
@@ -262,19 +217,19 @@ class StepRecorder:
         self._phase_code = code = self._after_step
         self._phase_began = self._live[code] = now
         self._step_count = count = self._step_count + 1.0
-        if type(batch_size) is not int or batch_size >> _COUNT_BITS:
+        if type(batch_size) is not int or batch_size >> COUNT_BITS:
             batch_size = self._take_count(batch_size) or 0
         self._samples += batch_size
         if batch_size and sequence_length is not None:
-            if type(sequence_length) is not int or sequence_length >> _COUNT_BITS:
+            if type(sequence_length) is not int or sequence_length >> COUNT_BITS:
                 sequence_length = self._take_count(sequence_length) or 0
             self._tokens += batch_size * sequence_length
         if tokens is not None:
-            if type(tokens) is not int or tokens >> _COUNT_BITS:
+            if type(tokens) is not int or tokens >> COUNT_BITS:
                 tokens = self._take_count(tokens) or 0
             self._tokens += tokens
         if global_step is not None:
-            if type(global_step) is not int or global_step >> _COUNT_BITS:
+            if type(global_step) is not int or global_step >> COUNT_BITS:
                 self._set_global_step(global_step)
             else:
                 self._global_before = global_step - count
@@ -292,46 +247,28 @@ class StepRecorder:
                 self._loss = loss
                 self._fresh_losses.append(loss)
             else:
-                self._set_word(_LOSS, loss)
+                self._set_word(LOSS, loss)
         if learning_rate is not None:
             if type(learning_rate) is float:
-                self._words[_LEARNING_RATE] = learning_rate
+                self._words[LEARNING_RATE] = learning_rate
             else:
-                self._set_word(_LEARNING_RATE, learning_rate)
+                self._set_word(LEARNING_RATE, learning_rate)
         if accuracy is not None:
-            self._set_word(_ACCURACY, accuracy)
+            self._set_word(ACCURACY, accuracy)
         if gradient_norm is not None:
-            self._set_word(_GRADIENT_NORM, gradient_norm)
+            self._set_word(GRADIENT_NORM, gradient_norm)
         if now >= self._publish_due:
             self._publish(now)
         if count >= self._review_due:
             self._review_steps(now)
 
-    # What is seldom done on a step.
+    # Below: what is not done on every step.
 
     @guard
     def _enter_training(self, now: float) -> None:
         self._change_phase(now, PHASE_NAMES[self._after_step])
         if self._step_began == now:
-            self._step_began = 0.0  # nobody said when this first step began
-
-    @guard
-    def _take_count(self, value: object) -> int:
-        return self._read_count(value)
-
-    def _read_count(self, value: object) -> int:
-        if not getattr(value, "is_cpu", True):
-            self._tell_once(f"{type(value).__name__} on a device is no count; pass an int")
-            return 0
-        number = self._values.read(value)
-        if number is None or not 0 <= number < 1 << _COUNT_BITS:
-            raise ValueError(f"{value!r:.40} is no count; pass an int")
-        return int(number)
-
-    def _tell_once(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
-            _log.warning("training monitor: %s", message)
+            self._step_began = 0.0  # when this first step began is unknown
 
     @guard
     def _set_global_step(self, step: object) -> None:
@@ -368,20 +305,20 @@ class StepRecorder:
         self._publish_all(now)
 
     def _find_bucket(self, seconds: float) -> None:
-        """Find the histogram's bucket for a step; the next one will most likely belong there too."""
+        """Find the histogram bucket of a step; the next step most likely belongs there too."""
         number = bisect_left(BUCKET_BOUNDS, seconds)
         self._bucket_at = _BUCKETS[number]
         self._bucket_above, self._bucket_up_to = _EDGES[number], _EDGES[number + 1]
 
     def _keep_slowest(self, seconds: float) -> None:
-        if self._step_count > 1:  # the first step compiles, and says nothing of those to come
+        if self._step_count > 1:  # the first step compiles, and is not typical
             self._slowest = seconds
             self._words[_SLOWEST] = max(seconds, self._slowest_before)
 
     def _review_steps(self, began: float) -> None:
-        """Forget the slowest of the 64 steps before the last 64; measure what one call costs.
+        """Start a new window for the slowest of 64 steps, and measure the cost of this call.
 
-        While a trace is wanted, each step ends here.
+        While a trace is requested or taken, this runs on every step.
         """
         if self._step_count >= self._full_review_due:
             self._full_review_due += _SLOWEST_OF
@@ -405,89 +342,8 @@ class StepRecorder:
         words[_OVERHEAD] += (self._monotonic() - began) * _SLOWEST_OF
         self._review_losses()
 
-    @guard
-    def _set_word(self, at: int, value: object) -> None:
-        """Take a value that may be no float, and may be on a device that does not have it yet."""
-        number = value if type(value) is float else self._readers[at].read(value)
-        if number is None:
-            if not hasattr(value, "is_cpu"):
-                self._tell_once(
-                    f"a value of type {type(value).__name__} cannot be read without waiting; pass a "
-                    "float where the loop has one anyway"
-                )
-            return
-        if at == _LOSS:
-            self._take_loss(number)
-            return
-        self._words[at] = number
-        if at == _GRADIENT_NORM and number - number != 0.0:
-            self._journal.count_nonfinite("gradient")
-
-    def _take_loss(self, loss: float) -> None:
-        self._loss = loss
-        self._fresh_losses.append(loss)
-
-    def _review_losses(self) -> None:
-        """Judge the losses since this was done last: one by one they would cost thrice as much."""
-        losses, journal = self._losses, self._journal
-        losses.see(*self._fresh_losses)
-        self._fresh_losses.clear()
-        if losses.nonfinite != self._nonfinite:
-            self._words[_NONFINITE] += losses.nonfinite - self._nonfinite
-            self._nonfinite = losses.nonfinite
-            journal.count_nonfinite("loss")
-            if self._notices is not None:
-                self._notices.tell_nonfinite()
-        if losses.spikes != self._spikes:
-            self._spikes = losses.spikes
-            journal.set("loss_spikes", float(losses.spikes))
-            journal.note("loss_spike", losses.spike_loss)
-            if self._notices is not None:
-                self._notices.tell_spike(losses.spike_loss)
-        if losses.is_spiking is not self._was_spiking:
-            self._was_spiking = losses.is_spiking
-            journal.set("loss_spike", float(losses.is_spiking))
-
-    @guard
-    def _log(self, values: Mapping[str, object], split: str | None) -> None:
-        free: list[tuple[str, float]] = []
-        for name, value in values.items():
-            at = None if split not in {None, "train"} else _STEP_VALUES.get(name)
-            if at is not None:
-                self._set_word(at, value)
-            else:
-                free.extend(self._read_named(name, value, split))
-        self._journal.log(free, split)
-
-    def _read_named(self, name: str, value: object, split: str | None) -> list[tuple[str, float]]:
-        """Read a named value; one that a device does not have yet is read in a later second."""
-        if type(value) is float:
-            return [(name, value)]
-        reader = self._late.get((name, split), self._values)
-        if reader is self._values and not getattr(value, "is_cpu", True):
-            if len(self._late) == MOST_METRICS:
-                self._journal.add("dropped_names")
-                return []
-            reader = self._late[name, split] = Values()
-        number = reader.read(value)
-        return [] if number is None else [(name, number)]
-
-    def _take_late(self) -> None:
-        """Take the values that devices have by now."""
-        for at, of_step in self._readers.items():
-            number = of_step.poll()
-            if number is not None:
-                self._set_word(at, number)
-        for (name, split), reader in self._late.items():
-            number = reader.poll()
-            if number is not None:
-                if split == "validation":
-                    self._journal.log_evaluated(((name, number),))
-                else:
-                    self._journal.log(((name, number),), split)
-
     def _publish(self, now: float) -> None:
-        """Publish the step record, and whatever else is due."""
+        """Publish the step record, and do other work that is due."""
         if now >= self._tick_due:
             self._tick(now)
         count, wall_offset = self._step_count, self._wall_offset
@@ -520,7 +376,7 @@ class StepRecorder:
             self._journal.publish(now, wall_time)
 
     def _split_steps(self) -> None:
-        """Tell the mean times of the steps since this was done last."""
+        """Record mean phase times of the steps since the last call."""
         words, seen = self._words, self._splits_seen
         self._review_losses()
         words[_PHASE] = self._phase_code
@@ -536,7 +392,7 @@ class StepRecorder:
                 seen[code] = total
 
     def _publish_all(self, now: float, *, at_least_seconds: float = 0.0) -> None:
-        """Publish both records, unless they were published a moment ago."""
+        """Publish both records, the state record at most once in `at_least_seconds`."""
         self._split_steps()
         self._publish(now)
         if now - self._recorder.state.published >= at_least_seconds:
@@ -544,26 +400,26 @@ class StepRecorder:
 
     @guard
     def _tick(self, now: float) -> None:
-        """Do what is done once a second."""
+        """Do the work that is due once a second."""
         self._tick_due = now + _TICK_SECONDS
         self._wall_offset = self._clock() - now
         words = self._words
         words[_ERRORS] = self.errors.count
         self._split_steps()
-        self._upkeep.do(now)
+        self._device.record(now)
         if self._tracing is not None:
-            self._tracing.look(now)
+            self._tracing.check_request(now)
             if self._tracing.is_active:
                 self._review_due = min(self._review_due, self._step_count)
         self._take_late()
         for reader in self._readers.values():
             if reader.unreadable:
-                self._tell_once(reader.unreadable)
+                self._warn_once(reader.unreadable)
         while self._inbox:
             values, split = self._inbox.popleft()
             self._log(values, split)
         if now - self._window_began >= _WINDOW_SECONDS:
             self._window_began = now
             for index, (window_at, at) in enumerate(_WINDOW):
-                words[window_at] = self._window[index]  # the window is the last one and this one
+                words[window_at] = self._window[index]  # the window spans the last one and this one
                 self._window[index] = max(words[at], 0.0)  # tokens may be unknown

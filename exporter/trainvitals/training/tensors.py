@@ -1,9 +1,9 @@
-"""Reading a loss that may live on a device, without ever waiting for the device.
+"""Reading a value that may be on a device, without ever waiting for the device.
 
-`tensor.item()` waits until the device has done all that was asked of it before; in a training loop
-that costs more than everything else here together. So a device tensor is copied into pinned host
-memory in the device's own order, behind what computes it, and read once an event says that the copy
-is done, usually a step later. Where a device has no such events, its tensors are left unread.
+`tensor.item()` waits until the device has done all work queued before; in a training loop that
+costs more than all other work of this package. Therefore a device tensor is copied into pinned host
+memory in stream order, after the work that computes it, and read once an event shows that the copy
+is complete, usually a step later. Tensors of devices without such events are not read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ASKABLE_KINDS = ("cuda", "xpu", "hpu", "npu")
 
 
 class Device(Protocol):
-    """What is used of a `torch.device`: equality, its text, and its kind."""
+    """The part of `torch.device` that is used: equality, its text, and its type."""
 
     @property
     def type(self) -> str:
@@ -30,7 +30,7 @@ class Device(Protocol):
 
 
 class Tensor(Protocol):
-    """What is used of a `torch.Tensor`."""
+    """The part of `torch.Tensor` that is used."""
 
     @property
     def is_cpu(self) -> bool:
@@ -39,7 +39,7 @@ class Tensor(Protocol):
 
     @property
     def device(self) -> Device:
-        """Where the values are."""
+        """device: The device with the values."""
         ...
 
     @property
@@ -52,43 +52,43 @@ class Tensor(Protocol):
         ...
 
     def detach(self) -> Tensor:
-        """Give the same values outside of the autograd graph."""
+        """Return the same values outside of the autograd graph."""
         ...
 
     def reshape(self, shape: tuple[int, ...]) -> Tensor:
-        """Give the same values in another shape."""
+        """Return the same values in another shape."""
         ...
 
     def copy_(self, source: Tensor, *, non_blocking: bool) -> object:
-        """Take over the values of another tensor."""
+        """Copy the values of another tensor."""
         ...
 
     def is_pinned(self) -> bool:
-        """Tell whether a device can write here on its own."""
+        """Return whether a device can write to this memory on its own."""
         ...
 
     def item(self) -> object:
-        """Give the only value; waits where it is on a device."""
+        """Return the only value; waits if it is on a device."""
         ...
 
 
 class Event(Protocol):
-    """What is used of a device's event, such as `torch.cuda.Event`."""
+    """The part of a device's event that is used, such as `torch.cuda.Event`."""
 
     def record(self, stream: object) -> None:
-        """Mark the present end of a stream's work."""
+        """Mark the current end of a stream's work."""
         ...
 
     def query(self) -> bool:
-        """Tell whether the work up to the mark is done; never waits."""
+        """Return whether the work up to the mark is done; never waits."""
         ...
 
 
 class Values:
-    """Reads what a training loop gives for one quantity, such as its loss.
+    """The values of one quantity, such as the loss.
 
     Args:
-        delayed: Reads the values that are on a device.
+        delayed: Reads values that are on a device.
     """
 
     __slots__ = ("_delayed",)
@@ -98,18 +98,18 @@ class Values:
 
     @property
     def unreadable(self) -> str | None:
-        """Why values on this device stay unread, in one line; None while nothing is wrong."""
+        """Why values on this device are not read, in one line; None if they are."""
         return self._delayed.unreadable
 
     def read(self, value: object) -> float | None:
         """Read a value without waiting for a device.
 
         Numbers, NumPy scalars and tensors of one value in host memory are read at once. A tensor
-        of one value on a device is copied for later, at most every 50 ms, and what is given is
-        the copy that has arrived since the last call, of an earlier step.
+        of one value on a device is copied, at most every 50 ms, and the copy that has arrived
+        since the last call is returned, which is from an earlier step.
 
         Returns:
-            The number, which may be NaN; None where it is not known now, or is no real number.
+            The number, which may be NaN; None if it is unknown yet or not a real number.
         """
         if type(value) is float:
             return value
@@ -131,20 +131,20 @@ class Values:
         return arrived
 
     def poll(self) -> float | None:
-        """Give the copy of a device tensor that has arrived since the last call, if one has."""
+        """Return the value of a device tensor that has arrived since the last call; None without one."""
         return self._delayed.poll()
 
 
 class DelayedScalar:
-    """Reads tensors of one value on a device, one at a time and some time later.
+    """Reads tensors of one value on a device, one at a time and with a delay.
 
     Args:
         interval_seconds: At most one copy is started in this time.
-        clock: Seconds that never go back.
-        modules: The modules that are loaded; torch is never imported here.
+        clock: A monotonic clock, seconds.
+        modules: The loaded modules; torch is never imported.
 
     Attributes:
-        unreadable: Why no more tensors are read, in one line; None while nothing is wrong.
+        unreadable: Why tensors are no longer read, in one line; None if they are.
     """
 
     __slots__ = (
@@ -176,11 +176,11 @@ class DelayedScalar:
         self._dtype: object = None
         self._buffer: Tensor | None = None
         self._event: Event | None = None
-        # Kept while its copy is under way: another stream might be given its memory otherwise.
+        # Kept while its copy is under way: otherwise another stream might reuse its memory.
         self._source: Tensor | None = None
 
     def offer(self, tensor: Tensor) -> None:
-        """Start to copy the value, unless a copy is under way, was started just now, or cannot be.
+        """Start to copy the value, unless a copy is in progress, too recent, or impossible.
 
         A tensor of more than one value is left alone, and so is any while a CUDA graph is captured.
         """
@@ -198,7 +198,7 @@ class DelayedScalar:
             self._give_up(tensor.device, error)
 
     def poll(self) -> float | None:
-        """Give the value of the copy once it has arrived, and only once; never waits."""
+        """Return the value of the copy once it has arrived, and only once; never waits."""
         source, event, buffer = self._source, self._event, self._buffer
         if source is None or event is None or buffer is None:
             return None
@@ -223,7 +223,7 @@ class DelayedScalar:
             or not hasattr(accelerator, "Event")
             or not hasattr(accelerator, "current_stream")
         ):
-            self._give_up(tensor.device, "it has no events to ask")
+            self._give_up(tensor.device, "it has no events to query")
             return
         if tensor.device != self._device or tensor.dtype != self._dtype or self._buffer is None:
             self._buffer = _pinned_buffer(torch, tensor.dtype)
@@ -238,7 +238,7 @@ class DelayedScalar:
         self._source = source
 
     def _is_capturing(self, device: Device) -> bool:
-        """Tell whether a graph is being captured, which asking an event would break."""
+        """Return whether a graph is being captured, which querying an event would break."""
         accelerator = getattr(self._modules.get("torch"), device.type, None)
         capturing = getattr(accelerator, "is_current_stream_capturing", None)
         return capturing is not None and bool(capturing())
@@ -253,7 +253,7 @@ class DelayedScalar:
 
 
 def _pinned_buffer(torch: ModuleType, dtype: object) -> Tensor | None:
-    """Give one value of pinned host memory; None where a copy into it would wait."""
+    """Return one value of pinned host memory; None if a copy into it would wait."""
     # A buffer born in inference mode could not be written to outside of it. The type is the
     # tensor's own, since a copy that converts goes through unpinned memory.
     with torch.inference_mode(mode=False):
@@ -262,9 +262,10 @@ def _pinned_buffer(torch: ModuleType, dtype: object) -> Tensor | None:
 
 
 def _local_part(tensor: Tensor) -> Tensor | None:
-    """Give this rank's copy of a distributed tensor; None where ranks hold different parts.
+    """Return this rank's copy of a distributed tensor; None if ranks hold different parts.
 
-    Reading it whole would be a collective, in which a rank alone waits for ever.
+    Reading the complete tensor would be a collective operation, in which a single rank would wait
+    forever.
     """
     placements = getattr(tensor, "placements", None)
     if placements is not None and not all(placement.is_replicate() for placement in placements):

@@ -1,16 +1,25 @@
-"""A session of PyTorch's profiler, which gives way to the program's own.
+"""One session of PyTorch's profiler, and the files that it leaves.
 
-Kineto records for one session in a process. Where a second one begins, the first is lost, and
-asking it for its events ends the process. So no session is begun while the program has a profiler,
-and while ours lasts, the two functions of `torch.autograd.profiler` that begin one end ours first.
+Kineto records for one session per process. Where a second one begins, the first is lost, and
+asking it for its events aborts the process. So no session is started while the program has a
+profiler, and while ours lasts, the two functions of `torch.autograd.profiler` that start one end
+ours first. Source: torch 2.13, `torch/autograd/profiler.py`, `torch/profiler/profiler.py`.
 
-Source: torch 2.13, `torch/autograd/profiler.py`, `torch/profiler/profiler.py`.
+Files are `RUN-RANK-TIME/trace.json.gz` and `summary.txt`, both or none. They are written into a
+hidden directory that is then renamed, and only their owner may read them. `trace.json.gz` has
+Chrome's trace event format, as PyTorch writes it, for `chrome://tracing` or Perfetto; `summary.txt`
+has tables of what took the most time and memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import get_ident
@@ -18,7 +27,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trainvitals.errors import TrainvitalsError
-from trainvitals.runfile import TraceRequest
+from trainvitals.foreign_text import clean_file_name
+from trainvitals.runfile.traces import TraceRequest
 
 if TYPE_CHECKING:
     from torch.profiler import profile
@@ -29,23 +39,23 @@ _ROWS, _NAME_WIDTH = 30, 70
 
 
 class TraceError(TrainvitalsError):
-    """There is no trace; the text says why."""
+    """No trace can be taken; the message has the reason."""
 
 
 class TorchTrace:
-    """One session, of the thread that makes it.
+    """One session of the profiler, on the thread that creates it.
 
     Args:
         torch: The module, as the program has loaded it.
-        request: What to record.
+        request: The request for the trace.
 
     Attributes:
-        is_over: It records nothing any more.
-        is_lost: Another thread's session took its place, and nothing of it may be asked for.
+        is_over: Whether the session has ended.
+        is_lost: Whether a session of another thread replaced it; its events must not be read.
 
     Raises:
-        TraceError: Another profiler is there, or this PyTorch cannot be traced.
-        RuntimeError: PyTorch's profiler does not begin.
+        TraceError: Another profiler is active, or this PyTorch cannot be traced.
+        RuntimeError: PyTorch's profiler does not start.
     """
 
     def __init__(self, torch: ModuleType, request: TraceRequest) -> None:
@@ -72,22 +82,22 @@ class TorchTrace:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """Say that a step begins, under the name by which viewers know steps."""
+        """Record that a step begins, under the name that viewers recognise."""
         self._mark = self._make_mark(f"ProfilerStep#{self._steps}")
         self._mark.__enter__()
         self._steps += 1
 
     def end_step(self) -> None:
-        """Say that the step is over."""
+        """Record that the step ends."""
         mark, self._mark = self._mark, None
         if mark is not None:
             mark.__exit__(None, None, None)
 
     def stop(self) -> None:
-        """Record nothing more; what was recorded is kept.
+        """End the session; what was recorded is kept.
 
         Raises:
-            RuntimeError: PyTorch's profiler does not end well.
+            RuntimeError: PyTorch's profiler fails to stop.
         """
         if not self.is_over:
             self._release()
@@ -95,20 +105,20 @@ class TorchTrace:
             self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call] # PyTorch's
 
     def count_events(self) -> int:
-        """Count what was recorded, after the end."""
+        """Return the number of recorded events, after the end."""
         results: Any = self._profile.profiler
         return len(results.kineto_results.events())
 
     def export(self, path: Path) -> None:
-        """Write the trace as Chrome reads it, after the end.
+        """Write the trace in Chrome's format, after the end.
 
         Raises:
-            RuntimeError: It cannot be written.
+            RuntimeError: The trace cannot be written.
         """
         self._profile.export_chrome_trace(str(path))
 
     def write_tables(self) -> str:
-        """Write what took the most time and memory, after the end."""
+        """Return tables of the operators with the most time and memory, after the end."""
         averages = self._profile.key_averages()
         orders = [("CPU time", "self_cpu_time_total"), ("CPU memory", "self_cpu_memory_usage")]
         if self._device is not None:
@@ -131,7 +141,7 @@ class TorchTrace:
     def _check(self, torch: ModuleType) -> None:
         module = self._module
         if not all(hasattr(module, name) for name in _BEGINNINGS):
-            raise TraceError(f"PyTorch {torch.__version__} has another profiler than we know")
+            raise TraceError(f"PyTorch {torch.__version__} has an unknown profiler")
         tracker = getattr(module, "KinetoStepTracker", None)
         steps = getattr(tracker, "_step_dict", {})
         if getattr(module, "_is_profiler_enabled", False) or "ProfilerStep" in steps:
@@ -141,13 +151,13 @@ class TorchTrace:
             )
 
     def _give_way(self, name: str, *args: object, **named: object) -> object:
-        """Begin the program's own session in place of ours."""
+        """Start the program's own session in place of ours."""
         if get_ident() == self._thread:
             try:
                 self.stop()
-            except RuntimeError:  # which is ours, and not the program's
+            except RuntimeError:  # it concerns our session only
                 self.is_lost = True
-        else:  # only our thread can end ours, and the other one wins
+        else:  # only the thread of our session can end it
             self.is_lost = True
             self._release()
         return self._begin_functions[name](*args, **named)
@@ -159,7 +169,7 @@ class TorchTrace:
 
 
 def _find_activities(torch: ModuleType) -> tuple[list[Any], str | None]:
-    """Give what can be recorded, and the kind of device that the program uses."""
+    """Return the activities that can be recorded, and the kind of device in use."""
     known = torch.profiler.ProfilerActivity
     activities = [known.CPU]
     for kind in _DEVICES:
@@ -168,3 +178,122 @@ def _find_activities(torch: ModuleType) -> tuple[list[Any], str | None]:
         if is_used and hasattr(known, kind.upper()):
             return [*activities, getattr(known, kind.upper())], kind
     return activities, None
+
+
+TRACE, SUMMARY = "trace.json.gz", "summary.txt"
+MOST_BYTES = 256 << 20
+_TAIL_BYTES = 8192
+_MOST_NAMES = 100
+_PRIVATE = 0o600
+
+
+def write_trace(trace: TorchTrace, place: TracePlace, head: Sequence[str]) -> Path:
+    """Write the files of a trace whose session has ended.
+
+    Args:
+        trace: The trace.
+        place: The place of its directory.
+        head: The first lines of the summary.
+
+    Returns:
+        The directory.
+
+    Raises:
+        OSError: A file cannot be written.
+        RuntimeError: PyTorch cannot write the trace.
+        TraceError: The trace was cut off, or is too large.
+    """
+    import shutil  # noqa: PLC0415 - loads three compressors
+
+    place.directory.mkdir(parents=True, exist_ok=True)
+    name = f"{place.stem}-{time.strftime('%Y%m%dT%H%M%S')}"
+    partial = place.directory / f".{name}.{os.getpid()}.partial"
+    partial.mkdir(mode=0o700)
+    try:
+        _write_events(trace, partial)
+        text = "\n".join([*head, "", trace.write_tables()])
+        with os.fdopen(_create(partial / SUMMARY), "wb") as file:
+            file.write(text.encode(errors="replace"))
+        return _name(partial, place.directory, name)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_events(trace: TorchTrace, folder: Path) -> None:
+    import gzip  # noqa: PLC0415 - only where a trace is written
+    import shutil  # noqa: PLC0415
+
+    raw = folder / "trace.json"
+    trace.export(raw)
+    size = raw.stat().st_size
+    if size > MOST_BYTES:
+        raise TraceError(f"the trace has {size >> 20} MiB, and 256 is the most: trace fewer steps")
+    if not _is_whole(raw, size):
+        raise TraceError(
+            f"the trace was cut off after {size} bytes: make room in {folder.parent}, or set "
+            "TRAINVITALS_PROFILE_DIR"
+        )
+    with (
+        raw.open("rb") as source,
+        os.fdopen(_create(folder / TRACE), "wb") as file,
+        gzip.GzipFile(fileobj=file, mode="wb", compresslevel=5) as packed,
+    ):
+        shutil.copyfileobj(source, packed, 1 << 20)
+    raw.unlink()
+
+
+def _is_whole(path: Path, size: int) -> bool:
+    """Return whether the trace is complete: PyTorch reports no error when a disk is full."""
+    with path.open("rb") as file:
+        file.seek(max(0, size - _TAIL_BYTES))
+        if b'"traceName"' in file.read():  # the last member
+            return True
+        file.seek(0)
+        try:
+            json.load(file)
+        except ValueError:
+            return False
+    return True
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE)
+
+
+def _name(partial: Path, directory: Path, name: str) -> Path:
+    for number in range(1, _MOST_NAMES):
+        path = directory / (name if number == 1 else f"{name}-{number}")
+        if not path.exists():
+            return partial.rename(path)
+    raise TraceError(f"{directory} has a hundred traces of this second")
+
+
+@dataclass(frozen=True, slots=True)
+class TracePlace:
+    """The place of a trace.
+
+    Attributes:
+        directory: The directory of all traces; it is created if missing.
+        stem: The name of the trace's own directory, without the time.
+    """
+
+    directory: Path
+    stem: str
+
+
+def find_trace_place(directory: str, run: str, rank: int) -> TracePlace:
+    """Return the place of a trace.
+
+    Args:
+        directory: The directory as configured; a relative one is in the working directory.
+        run: The name of the run.
+        rank: The rank.
+
+    Raises:
+        OSError: The working directory does not exist any more, or there is no home directory.
+    """
+    try:
+        place = Path(directory).expanduser().absolute()
+    except RuntimeError as error:  # $HOME is not set, and the user has no entry
+        raise OSError(errno.ENOENT, "there is no home directory", str(directory)) from error
+    return TracePlace(place, f"{clean_file_name(run)[:48]}-{rank}")

@@ -1,10 +1,10 @@
-"""Traces on demand: nothing happens before somebody asks, and then on the training thread's steps.
+"""Traces on request, taken on the training thread at the ends of steps.
 
 Once a second the monitor compares one word of the run file's map. After a request, each end of a
-step comes here until the trace is over. The first step that is traced tells how many events a step
-has, and so how many steps fit into a trace; the trace itself begins after it. It ends early where
-it lasts too long, and where something else than training begins, which may have no bound. The files
-are written on a thread.
+step calls `step_over` until the trace is complete. The first traced step shows how many events a
+step has, and so how many steps fit into a trace; the trace itself begins after it. It ends early if
+it lasts too long, and when anything but training begins, which may last any time. The files are
+written on a thread.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from collections.abc import Callable
 from functools import partial
 from threading import Thread
 
-from trainvitals.runfile import (
-    TRACE_ANSWER_AT,
+from trainvitals.runfile import TRACE_ANSWER_AT
+from trainvitals.runfile.traces import (
     TraceAnswer,
     TraceRequest,
     TraceStage,
     decode_trace_request,
     encode_trace_answer,
 )
-from trainvitals.training.outer import Errors, guard
+from trainvitals.training.guard import Errors, guard
 from trainvitals.training.recorder import Recorder
-from trainvitals.training.torchtrace import TorchTrace, TraceError
-from trainvitals.training.traceplace import TracePlace
+from trainvitals.training.torchtrace import TorchTrace, TraceError, TracePlace, write_trace
 
 MOST_STEPS, MOST_SECONDS, MOST_EVENTS = 100, 60.0, 100_000
 _TOO_LONG = f"a trace lasts {MOST_SECONDS:.0f} s at most"
@@ -37,17 +36,17 @@ _log = logging.getLogger("trainvitals")
 
 
 class Tracing:
-    """Traces the steps of a run when somebody asks.
+    """The traces of a run, taken on request.
 
     Args:
-        recorder: Where the request and the answer are.
-        find_place: Tells where traces go, when one is taken.
-        run: The run's name.
-        rank: Its rank.
+        recorder: The recorder, for the request and the answer.
+        find_place: Returns the place of a trace, when one is taken.
+        run: The name of the run.
+        rank: The rank.
 
     Attributes:
-        is_active: The ends of steps are to come here.
-        errors: What went wrong inside.
+        is_active: Whether `step_over` is to be called at the ends of steps.
+        errors: Internal errors.
     """
 
     def __init__(
@@ -66,12 +65,12 @@ class Tracing:
         self._began = 0.0
         self._steps = self._wanted = 0
         self._note = ""
-        # Kept while files are written, so that they can be told of when the run is over.
+        # Kept while files are written, so that the answer can follow when the run is over.
         self._region: memoryview | None = None
         self._answer("")
 
-    def look(self, now: float) -> None:
-        """Look whether somebody asks, or asks no longer, and whether a trace lasts too long."""
+    def check_request(self, now: float) -> None:
+        """Check for a new or withdrawn request, and whether a trace lasts too long."""
         if self._trace is not None and now - self._began > MOST_SECONDS:
             self.interrupt(_TOO_LONG)
         number = int.from_bytes(self._recorder.trace[:8], "little")
@@ -79,16 +78,16 @@ class Tracing:
             return
         if not number and self._stage is TraceStage.WAITING:
             self._seen = 0
-            self._fail("whoever asked has gone")
+            self._fail("the request was withdrawn")
         elif self._stage not in _BUSY:
             request = decode_trace_request(bytes(self._recorder.trace), 0)
-            if request is not None or not number:  # a part of one is whole a second later
+            if request is not None or not number:  # a partial request is complete a second later
                 self._seen = number
             if request is not None:
                 self.ask(request)
 
     def ask(self, request: TraceRequest) -> bool:
-        """Take a request, unless a trace is being taken; it begins with the end of a step."""
+        """Accept a request, unless a trace is being taken; the trace begins at the end of a step."""
         if self._stage in _BUSY:
             return False
         self._request = request
@@ -103,11 +102,11 @@ class Tracing:
         return True
 
     def step_over(self, now: float, step_seconds: float) -> None:
-        """Begin, go on or end; called at the end of each step while a trace is wanted."""
+        """Start, continue or end a trace; called at the end of each step while one is requested."""
         self._attempt(partial(self._advance, now, step_seconds))
 
     def interrupt(self, why: str) -> None:
-        """End a trace that has begun; one that has no whole step yet begins anew with the next."""
+        """End a trace that has begun; one without a complete step yet restarts with the next step."""
         if self._trace is None:
             return
         if self._steps:
@@ -116,7 +115,7 @@ class Tracing:
             self._attempt(self._start_over)
 
     def end(self) -> None:
-        """The run is over: write what there is."""
+        """End a trace because the run ends, and write its steps."""
         if self._trace is not None:
             self._attempt(partial(self._finish, "the run ended"))
         elif self._stage is TraceStage.WAITING:
@@ -130,7 +129,7 @@ class Tracing:
         except (TraceError, RuntimeError, OSError) as error:
             self._fail(_describe(error))
             is_well = True
-        finally:  # whatever else it was, the edge hears of it
+        finally:  # any other error is counted by the guard
             if not is_well:
                 self._give_up()
 
@@ -139,7 +138,7 @@ class Tracing:
             if step_seconds > MOST_SECONDS:
                 raise TraceError(f"a step takes {step_seconds:.0f} s, and {_TOO_LONG}")
             self._start(now, is_probe=True)
-        elif self._trace.is_over:  # it gave way
+        elif self._trace.is_over:  # the program started its own session
             self._finish("the program began a torch.profiler of its own")
         elif self._is_probe:
             self._measure(now, step_seconds)
@@ -161,7 +160,7 @@ class Tracing:
         self._set_stage(TraceStage.TRACING)
 
     def _measure(self, now: float, step_seconds: float) -> None:
-        """Learn from the first step how many fit, and begin; one that is too much is the trace."""
+        """Find from the first step how many fit, and start; if only one fits, it is the trace."""
         if self._trace is None:
             return
         self._trace.stop()
@@ -183,7 +182,7 @@ class Tracing:
         self._set_stage(TraceStage.WAITING)
 
     def _finish(self, note: str) -> None:
-        """End the session, and have it written."""
+        """End the session, and start to write its files."""
         trace, self._trace = self._trace, None
         self.is_active = False
         if trace is None:
@@ -198,9 +197,7 @@ class Tracing:
         writer.start()
 
     def write(self, trace: TorchTrace, place: TracePlace, note: str) -> None:
-        """Write the files, and say where they are; on the writer's thread."""
-        from trainvitals.training.tracefiles import write_trace  # noqa: PLC0415 - it loads gzip
-
+        """Write the files and answer with their path, on the writer's thread."""
         asked = self._request.steps
         head = [f"{self._head}: {self._steps} steps" + (f" of {asked}: {note}" if note else "")]
         try:
@@ -235,7 +232,7 @@ class Tracing:
             trace.stop()
 
     def _give_up(self) -> None:
-        """Leave off after an error of our own."""
+        """Stop after an internal error."""
         self.is_active = False
         trace, self._trace = self._trace, None
         self._stage = TraceStage.FAILED
@@ -251,7 +248,7 @@ class Tracing:
 
 
 class _Writer(Thread):
-    """Writes a trace while the run goes on."""
+    """Writes a trace while the run continues."""
 
     def __init__(self, tracing: Tracing, trace: TorchTrace, place: TracePlace, note: str) -> None:
         super().__init__(name="trainvitals-trace", daemon=True)
@@ -261,7 +258,7 @@ class _Writer(Thread):
 
     @guard
     def run(self) -> None:
-        """Write it."""
+        """Write the trace."""
         self._tracing.write(self._trace, self._place, self._note)
 
 

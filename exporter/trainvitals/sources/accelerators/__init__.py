@@ -1,5 +1,5 @@
 """The machine's accelerators: one typed reading for each device, the same for every vendor.
 
-`source.py` is the way in; `vendors.py` lists the vendors; each vendor's reader has a file of its
-own; `driver.py` decides whether it runs on a thread or in a child process.
+`source.py` is the entry point; `vendors.py` lists the vendors; each vendor's reader has its own
+file; `driver.py` decides whether it runs on a thread or in a child process.
 """

@@ -1,4 +1,4 @@
-"""The child process in which a vendor's reader runs, and what it says to the exporter.
+"""The child process in which a vendor's reader runs, and its messages to the exporter.
 
 Parent and child share a SOCK_SEQPACKET pair; each message is one packet, a tuple in `marshal`
 form (both ends are the same interpreter).
@@ -16,7 +16,7 @@ From the child:
         the answer: each a UUID and a `row.DeviceRow`; then the devices that could not be read;
         `is_current` is false when the driver shows other devices than it did; then what went wrong
         that should not have, in words
-    ("xid", uuid, code, unix_seconds)   an error, as soon as the driver tells it
+    ("xid", uuid, code, unix_seconds)   an error, as soon as the driver reports it
 
 The child ends when the parent's end of the pair closes.
 """
@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 
-from trainvitals.sources.accelerators.rounds import Rounds
+from trainvitals.sources.accelerators.device_pool import DevicePool
 from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
 
 TYPE_CHECKING = False
@@ -44,11 +44,13 @@ if TYPE_CHECKING:  # each megabyte is paid for by every reader process
     from trainvitals.sources.accelerators.vendor import Session
 
 LARGEST_MESSAGE_BYTES = 1 << 20
+# The threads that read devices take turns with the interpreter's lock, which a thread that computes
+# would keep for Python's default of 5 ms.
 _SWITCH_INTERVAL_SECONDS = 0.0001
 
 
 def main(opener: Callable[[], Session], descriptor: int) -> None:
-    """Be the child: open the driver and answer the parent until it goes away.
+    """Run as the child: open the driver and answer the parent until it exits.
 
     Args:
         opener: Opens the vendor's driver.
@@ -62,7 +64,7 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
 
 
 def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None:
-    """Open the driver and answer until the other end closes or the driver is gone."""
+    """Open the driver and answer requests until the other end closes or the driver is gone."""
     line = _Line(connection)
     try:
         session = opener()
@@ -76,19 +78,19 @@ def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None
     line.send(("opened", identities, list(session.unreadable)))
     watcher = threading.Thread(target=session.watch, args=(line.report_xid,), daemon=True)
     watcher.start()
-    rounds = Rounds(session)
+    pool = DevicePool(session)
     try:
         while request := line.receive():
             _, number, patience, since = request
-            line.send(("read", number, *rounds.read(patience, since)))
+            line.send(("read", number, *pool.read(patience, since)))
     except DriverGoneError as error:
         line.send(("gone", str(error)))
 
 
 def _end_with_parent(descriptor: int) -> None:
-    """End the process when the parent is gone, even while a driver call keeps the main thread."""
+    """End the process when the parent is gone, even if a driver call blocks the main thread."""
     poll = select.poll()
-    poll.register(descriptor, 0)  # a hang-up is told unasked
+    poll.register(descriptor, 0)  # POLLHUP is always reported
     poll.poll()
     os._exit(0)
 
@@ -100,7 +102,7 @@ class _Line:
         self._connection = connection
 
     def send(self, message: tuple[Any, ...]) -> None:
-        with contextlib.suppress(OSError):  # the parent is gone; `receive` will say so
+        with contextlib.suppress(OSError):  # the parent is gone; `receive` reports it
             self._connection.sendall(marshal.dumps(message))
 
     def report_xid(self, uuid: str, code: int) -> None:

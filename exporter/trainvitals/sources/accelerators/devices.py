@@ -1,130 +1,238 @@
-"""Every device of a driver, from when it was first seen to the end of the exporter."""
+"""The devices of a driver, from when each was first seen until the exporter ends.
+
+A driver's counters start again when it is reloaded, and a reader process may be replaced at any
+time. The histories outlive both, so that exported counters never decrease.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
 
-from trainvitals.sources.accelerators.ledger import Account
 from trainvitals.sources.accelerators.reader import Answer, Reader, XidEvent
-from trainvitals.sources.accelerators.reading import AcceleratorReading, Identity, State
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    Identity,
+    Measurements,
+    ProcessMemory,
+    State,
+)
+from trainvitals.sources.accelerators.row import MOST_DEVICES, SLOT
+from trainvitals.sources.accelerators.totals import Totals
+from trainvitals.sources.accelerators.xid_counts import XidCounts
+from trainvitals.sources.host.kernel_lines import XidError
+from trainvitals.sources.host.kernel_log import name_as_nvml
 
-MOST_DEVICES = 64
+MOST_PROCESSES = 8
+_BUSY, _UNOBSERVED = SLOT["busy_seconds_total"], SLOT["busy_unobserved_seconds_total"]
+_ACTIVE, _EXPECTED = SLOT["links_active"], SLOT["links_expected"]
+
+
+class DeviceHistory:
+    """The history of one device: its last reading, and totals that never decrease.
+
+    Args:
+        identity: Which device.
+
+    Attributes:
+        xids: The errors it had.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.since: int | None = None
+        self._state: State = "ok"
+        self._last_seen: float | None = None
+        self._measurements: Measurements | None = None
+        self._processes: tuple[ProcessMemory, ...] = ()
+        self._omitted = 0
+        self._busy = 0.0
+        self._unobserved = 0.0
+        self._links_expected: int | None = None
+        self._totals = Totals()
+        self.xids = XidCounts()
+
+    @property
+    def state(self) -> State:
+        """The state at the latest reading."""
+        return self._state
+
+    def enter(
+        self,
+        row: list[object],
+        busy: tuple[int, float, float] | None,
+        processes: list[tuple[int, int | None]],
+        at: float,
+    ) -> None:
+        """Record a complete reading; the arguments are those of `child`, and Unix time."""
+        self._totals.continue_with(row)
+        if busy is not None:
+            self.since, gained, unobserved = busy
+            self._busy += gained
+            self._unobserved += unobserved
+            row[_BUSY], row[_UNOBSERVED] = self._busy, self._unobserved
+        active = row[_ACTIVE]
+        if isinstance(active, int):
+            self._links_expected = max(self._links_expected or 0, active)
+            row[_EXPECTED] = self._links_expected
+        self._measurements = Measurements(*row)  # type: ignore[arg-type]  # a row is in the fields' order
+        holders = [ProcessMemory(pid, used) for pid, used in processes if used is not None]
+        self._processes = tuple(holders[:MOST_PROCESSES])
+        self._omitted = len(holders) - len(self._processes)
+        self._state = "ok"
+        self._last_seen = at
+
+    def miss(self, state: State) -> None:
+        """Record that the device could not be read."""
+        self._state = state
+        self._measurements = None
+        self._processes = ()
+        self._omitted = 0
+        if state == "no_driver":
+            self.since = None
+        if state != "hung":
+            self._totals.expect_restart()
+
+    def read(self) -> AcceleratorReading:
+        """Return the latest reading of the device."""
+        return AcceleratorReading(
+            identity=self.identity,
+            state=self._state,
+            last_seen_timestamp_seconds=self._last_seen,
+            measurements=self._measurements,
+            processes=self._processes,
+            xids=self.xids.read(),
+        )
+
+    @property
+    def omitted_processes(self) -> int:
+        """The number of processes left out of the latest reading by the bound."""
+        return self._omitted
+
+
 _PLACEHOLDER = "unknown-"
 
 
 class Devices:
-    """The accounts of a driver's devices.
+    """The histories of a driver's devices.
 
-    A device that cannot be opened may not even say its UUID. Then it comes under a placeholder,
-    which stands for the known device of the same index that is not there, or else for a device of
-    its own until that one says who it is.
+    A device that cannot be opened may not report its UUID. It then has a placeholder, which
+    is taken for the missing device of the same index if there is one, and otherwise for a new
+    device, until the UUID is read.
     """
 
     def __init__(self) -> None:
-        self._accounts: dict[str, Account] = {}
+        self._histories: dict[str, DeviceHistory] = {}
         self._meant: dict[str, str] = {}
 
     def __len__(self) -> int:
-        return len(self._accounts)
+        return len(self._histories)
 
     @property
     def since(self) -> dict[str, int | None]:
         """For each UUID, the newest sample that was counted."""
-        return {uuid: account.since for uuid, account in self._accounts.items()}
+        return {uuid: history.since for uuid, history in self._histories.items()}
 
     @property
     def omitted_processes(self) -> int:
-        """How many processes the bound left out of the latest reading."""
-        return sum(account.omitted_processes for account in self._accounts.values())
+        """The number of processes left out of the latest reading by the bound."""
+        return sum(history.omitted_processes for history in self._histories.values())
 
     @property
     def hung(self) -> list[Identity]:
         """The devices that do not answer, in the order of their indices."""
-        hung = [account.identity for account in self._accounts.values() if account.state == "hung"]
+        hung = [history.identity for history in self._histories.values() if history.state == "hung"]
         return sorted(hung, key=lambda identity: identity.index)
 
     def readable(self, reader: Reader) -> set[str]:
-        """Give the UUIDs of the devices that a reader has open and that are not lost to it."""
+        """Return the UUIDs of the devices that a reader has open and that are not lost to it."""
         return {
             who.uuid
             for who in reader.identities
-            if who.uuid in self._accounts and self._accounts[who.uuid].state in ("ok", "hung")
+            if who.uuid in self._histories and self._histories[who.uuid].state in ("ok", "hung")
         }
 
     def are_missing(self, reader: Reader) -> bool:
-        """Tell whether a fresh reader might find a device that this one cannot read."""
+        """Return whether a new reader might find a device that this one cannot read."""
         held = {who.uuid for who in reader.identities}
         return any(
-            account.state in ("lost", "resetting") or (account.state == "hung" and uuid not in held)
-            for uuid, account in self._accounts.items()
+            history.state in ("lost", "resetting") or (history.state == "hung" and uuid not in held)
+            for uuid, history in self._histories.items()
         )
 
-    def welcome(self, reader: Reader) -> None:
-        """Open an account for every device that is new; the index of one that moved is taken on."""
+    def register(self, reader: Reader) -> None:
+        """Create a history for every new device, and update the index of one that moved."""
         shown = [*reader.identities, *(identity for identity, _ in reader.unreadable)]
         uuids = {identity.uuid for identity in shown}
-        for uuid in [uuid for uuid in self._accounts if uuid.startswith(_PLACEHOLDER)]:
+        for uuid in [uuid for uuid in self._histories if uuid.startswith(_PLACEHOLDER)]:
             if uuid not in uuids:
-                del self._accounts[uuid]
+                del self._histories[uuid]
         self._meant = {}
         for identity in shown:
             known = self._find(identity, uuids)
             if known is not None:
                 self._meant[identity.uuid] = known
-            elif len(self._accounts) < MOST_DEVICES:
-                self._accounts[identity.uuid] = Account(identity)
+            elif len(self._histories) < MOST_DEVICES:
+                self._histories[identity.uuid] = DeviceHistory(identity)
 
     def enter(self, answer: Answer, unreadable: Iterable[tuple[Identity, State]]) -> None:
-        """Enter a reading of all devices; who is not in it is lost."""
+        """Record a reading of all devices; a device that is missing from it is lost."""
         at = time.time()
         states = {self._meant.get(who.uuid, who.uuid): state for who, state in unreadable}
         states |= dict(answer.states)
         rows = {uuid: (row, busy, holders) for uuid, row, busy, holders in answer.rows}
-        for uuid, account in self._accounts.items():
+        for uuid, history in self._histories.items():
             if uuid in rows:
-                account.enter(*rows[uuid], at)
+                history.enter(*rows[uuid], at)
             else:
-                account.miss(states.get(uuid, "lost"))
+                history.miss(states.get(uuid, "lost"))
 
     def miss_all(self, state: State, *, keep_samples: bool = False) -> None:
-        """Enter that no device could be read.
+        """Record that no device could be read.
 
         Args:
-            state: Why.
-            keep_samples: The driver stayed, so that its sample buffers go on.
+            state: The state of every device from now on.
+            keep_samples: The driver stayed loaded, so that its sample buffers continue.
         """
-        for account in self._accounts.values():
-            since = account.since
-            account.miss(state)
+        for history in self._histories.values():
+            since = history.since
+            history.miss(state)
             if keep_samples:
-                account.since = since
+                history.since = since
 
     def count(self, events: Iterable[XidEvent], *, but_of: Collection[str] = ()) -> None:
         """Count errors that devices reported.
 
         Args:
             events: The errors.
-            but_of: UUIDs of devices whose errors were counted already.
+            but_of: UUIDs of devices whose errors have been counted already.
         """
         for event in events:
-            account = self._accounts.get(event.uuid)
-            if account is not None and event.uuid not in but_of:
-                account.count(event)
+            history = self._histories.get(event.uuid)
+            if history is not None and event.uuid not in but_of:
+                history.xids.count(event.code, event.at)
+
+    def witness(self, errors: Iterable[XidError]) -> None:
+        """Count errors that the kernel log has, where the driver did not report them."""
+        for error in errors:
+            bus_id = name_as_nvml(error.bus_id)
+            for history in self._histories.values():
+                if name_as_nvml(history.identity.bus_id) == bus_id:
+                    history.xids.witness(error.code, error.time)
 
     def read(self) -> list[AcceleratorReading]:
-        """Give what is known of every device now, in the order of their indices."""
-        readings = [account.read() for account in self._accounts.values()]
+        """Return the latest reading of every device, in the order of their indices."""
+        readings = [history.read() for history in self._histories.values()]
         return sorted(readings, key=lambda reading: reading.identity.index)
 
     def _find(self, identity: Identity, shown: Collection[str]) -> str | None:
-        """Find the account of a device, and give it its new identity; None when there is none."""
-        account = self._accounts.get(identity.uuid)
-        if account is not None:
-            account.identity = identity
+        """Find the history of a device and update its identity; None if there is none."""
+        history = self._histories.get(identity.uuid)
+        if history is not None:
+            history.identity = identity
             return identity.uuid
         if identity.uuid.startswith(_PLACEHOLDER):
-            for uuid, other in self._accounts.items():
+            for uuid, other in self._histories.items():
                 if other.identity.index == identity.index and uuid not in shown:
                     return uuid
         return None

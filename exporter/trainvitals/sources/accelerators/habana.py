@@ -1,8 +1,8 @@
 """Gaudi cards through HLML, by the binding habana-pyhlml, or else through `hl-smi`.
 
-Each sensor is asked of the card's firmware through a mailbox that the whole machine shares, so
-cards are read one after the other, and what a card proved not to have is not asked for again for
-a while. NIC counters and PCIe throughput take 25 ms to 100 ms each and are never read.
+Each sensor is queried from the card's firmware through one mailbox for the whole machine, so cards
+are read one after the other, and a missing feature is queried again only after a while. NIC
+counters and PCIe throughput take 25 ms to 100 ms each and are never read.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from trainvitals.sources.accelerators.hlml import (
 )
 from trainvitals.sources.accelerators.row import (
     EMPTY_ROW,
+    MOST_DEVICES,
     SLOT,
     THROTTLE_REASONS,
     DeviceError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # each megabyte is paid for by every reader process
 LARGEST_GROWTH_BYTES = 64 << 20
 
 _RETRY_UNSUPPORTED_SECONDS = 300.0
+_NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 
 # Sensors, clocks, policies and kinds of error, as hlml.h numbers them.
 _AIP, _HBM = 0, 3
@@ -57,8 +59,9 @@ def open_habana() -> Session:
     """Open the driver, by HLML where its binding is installed, else by `hl-smi`.
 
     Raises:
-        DriverAbsentError: There is neither library nor command, or no driver under them.
-        DriverGoneError: There is one and it refuses, or the library's binding is not installed.
+        DriverAbsentError: Neither the library nor the command is installed, or the driver is not
+            loaded.
+        DriverGoneError: The driver refuses to open, or the library's binding is not installed.
     """
     path = find_library()
     if path is not None and is_binding_installed():
@@ -74,7 +77,7 @@ def open_habana() -> Session:
 
 
 def read_resident_bytes() -> int:
-    """Tell how much memory this process holds."""
+    """Return the resident memory of this process, in bytes."""
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib would cost a megabyte
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -84,10 +87,11 @@ class HabanaSession:
 
     Args:
         hlml: The opened binding.
-        read_resident_bytes: Tells how much memory this process holds.
+        read_resident_bytes: Returns the resident memory of this process.
     """
 
     parallel = 1
+    troubles: tuple[str, ...] = ()
 
     def __init__(
         self, hlml: Hlml, *, read_resident_bytes: Callable[[], int] = read_resident_bytes
@@ -96,18 +100,22 @@ class HabanaSession:
         self._read_resident_bytes = read_resident_bytes
         self._resident_bytes: int | None = None
         self._driver = hlml.ask_text("hlmlGetDriverVersion")
-        self._shown = self._count()
+        code, self._shown = self._count()
+        if code != 0:
+            raise DriverGoneError(f"hlmlDeviceGetCount failed with code {code}")
         self.devices: list[HabanaDevice] = []
         self.unreadable: list[tuple[IdentityFields, str]] = []
         for index in range(self._shown):
             self._open_device(index)
 
     def is_current(self) -> bool:
-        """Tell whether the driver still shows as many cards and the library has not leaked much.
+        """Return whether the driver still lists as many cards and the library has not leaked much.
 
-        The library loses memory with each temperature it reads; a fresh process does not have it.
+        The library leaks memory with each temperature it reads; a new process starts without it.
+        A count that fails for the moment says nothing.
         """
-        return self._count() == self._shown and not self._is_bloated()
+        code, shown = self._count()
+        return (code != 0 or shown == self._shown) and not self._is_bloated()
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
         """Return at once: HLML's events carry no code that could be counted."""
@@ -126,11 +134,10 @@ class HabanaSession:
             self._resident_bytes = now
         return now - self._resident_bytes > LARGEST_GROWTH_BYTES
 
-    def _count(self) -> int:
+    def _count(self) -> tuple[int, int]:
+        """Return HLML's code, and the number of cards."""
         count, code = self._hlml.ask("hlmlDeviceGetCount")
-        if count is None:
-            raise DriverGoneError(f"hlmlDeviceGetCount failed with code {code}")
-        return int(count)
+        return code, min(int(count or 0), MOST_DEVICES)
 
     def _open_device(self, index: int) -> None:
         state = "unsupported"
@@ -139,6 +146,9 @@ class HabanaSession:
             identity = self._identify(index, handle) if handle is not None else None
         except DeviceError as error:
             state, identity = error.state, None
+        except DriverGoneError:
+            self._count()  # raises if it is gone; one card's answer is no proof
+            identity = None
         if identity is None:
             unknown = ("hpu", index, f"unknown-{index}", "", "", self._driver, None)
             self.unreadable.append((unknown, state))
@@ -146,16 +156,17 @@ class HabanaSession:
             self.devices.append(HabanaDevice(self._hlml, handle, identity))
 
     def _identify(self, index: int, handle: object) -> IdentityFields | None:
-        uuid = self._hlml.ask_text("hlmlDeviceGetUUID", handle)
+        pci, _ = self._hlml.ask("hlmlDeviceGetPCIInfo", handle)
+        bus_id = decode(pci.bus_id) if pci is not None else ""
+        uuid = self._hlml.ask_text("hlmlDeviceGetUUID", handle) or bus_id
         if not uuid:
             return None
-        pci, _ = self._hlml.ask("hlmlDeviceGetPCIInfo", handle)
         return (
             "hpu",
             index,
             uuid,
             self._hlml.ask_text("hlmlDeviceGetName", handle),
-            decode(pci.bus_id) if pci is not None else "",
+            bus_id,
             self._driver,
             self._hlml.ask_text("hlmlDeviceGetFirmwareSPIVersion", handle) or None,
         )
@@ -196,22 +207,21 @@ class HabanaDevice:
         return row, None, []
 
     def _ask(self, function: str, *arguments: int) -> Any:  # noqa: ANN401 - the binding has no types
-        """Ask the driver about this card; None when it does not say."""
+        """Ask the driver about this card; None if it does not report it."""
         key = (function, arguments)
         if key in self._unsupported:
             return None
         answer, code = self._hlml.ask(function, self._handle, *arguments)
         if code in UNSUPPORTED:
             self._unsupported.add(key)
-        return answer
+        return None if answer in _NOT_AVAILABLE else answer
 
     def _read_lasting(self) -> None:
-        """Read what hardly ever changes, and give what was not supported another chance."""
+        """Read the values that hardly ever change, and retry calls that were not supported."""
         self._unsupported.clear()
         row: Row = list(EMPTY_ROW)
-        row[SLOT["temperature_slowdown_celsius"]] = self._ask(
-            "hlmlDeviceGetTemperatureThreshold", _SLOWDOWN
-        )
+        threshold = self._ask("hlmlDeviceGetTemperatureThreshold", _SLOWDOWN)
+        row[SLOT["temperature_slowdown_celsius"]] = threshold or None  # no chip slows down at 0 °C
         clock = self._ask("hlmlDeviceGetMaxClockInfo", _SOC)
         row[SLOT["clock_core_max_hertz"]] = None if clock is None else clock * 1_000_000
         pci = self._ask("hlmlDeviceGetPCIInfo")
@@ -231,10 +241,11 @@ class HabanaDevice:
 
     def _read_memory(self, row: Row) -> None:
         memory = self._ask("hlmlDeviceGetMemoryInfo")
-        if memory is not None:
+        if memory is not None and memory.total not in _NOT_AVAILABLE:
             row[SLOT["memory_total_bytes"]] = memory.total
-            row[SLOT["memory_used_bytes"]] = memory.used
-            row[SLOT["memory_free_bytes"]] = memory.free
+            # A difference that the driver calculated wrong is larger than all memory.
+            row[SLOT["memory_used_bytes"]] = memory.used if memory.used <= memory.total else None
+            row[SLOT["memory_free_bytes"]] = memory.free if memory.free <= memory.total else None
 
     def _read_sensors(self, row: Row) -> None:
         temperature = self._ask("hlmlDeviceGetTemperature", _AIP)
@@ -289,12 +300,12 @@ class HabanaDevice:
 
 
 def parse_link_speed(text: str) -> int | None:
-    """Give the PCIe generation of a transfer rate such as "32.0GT/s"; None for anything else."""
+    """Return the PCIe generation of a transfer rate such as "32.0GT/s"; None for anything else."""
     return _PCIE_GENERATIONS.get(text.partition("GT/s")[0].strip())
 
 
 def parse_link_width(text: str) -> int | None:
-    """Give the lanes of a width such as "x16"; None for anything else."""
+    """Return the lanes of a width such as "x16"; None for anything else."""
     lanes = text.removeprefix("x")
     return int(lanes) if lanes in ("1", "2", "4", "8", "16") else None
 

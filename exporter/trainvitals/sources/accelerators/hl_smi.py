@@ -2,9 +2,9 @@
 
     hl-smi -Q index,uuid,... -f csv,noheader,nounits
 
-prints a line for each card, its cells separated by a comma and a space, `N/A` for what is not
-known. The units are those that the command documents: MiB, W, C, %, MHz. One run tells of all
-cards, so each run serves one reading of every card, and there is never a second run beside it.
+prints a line for each card, its cells separated by a comma and a space, `N/A` for an unknown value.
+The units are those that the command documents: MiB, W, C, %, MHz. One run of the command reports
+all cards, so each run provides one reading of every card, and only one runs at a time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from trainvitals.sources.accelerators.hl_smi_table import (
     CORE_FIELDS,
     MORE_FIELDS,
     NOT_KNOWN,
+    Card,
+    Table,
     parse_row,
-    split_cells,
 )
 from trainvitals.sources.accelerators.row import (
     EMPTY_ROW,
@@ -36,16 +37,17 @@ from trainvitals.sources.accelerators.row import (
 TIMEOUT_SECONDS = 10.0
 _FRESH_SECONDS = 1.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_LONGEST_EXAMPLE = 80
 
 Query = Callable[[Sequence[str]], str]
 
 
 class HlSmiFailedError(Exception):
-    """The command ended with an error; the text is what it said."""
+    """The command ended with an error; the text is its standard error."""
 
 
 def find_hl_smi() -> str | None:
-    """Give the path of `hl-smi`, as PATH says; None where there is none."""
+    """Return the path of `hl-smi` found in PATH; None if there is none."""
     for folder in os.get_exec_path():
         command = f"{folder}/hl-smi"
         if os.access(command, os.X_OK):
@@ -57,8 +59,8 @@ def open_hl_smi(command: str) -> HlSmiSession:
     """Open the driver by the command.
 
     Raises:
-        DriverAbsentError: There is no driver under the command.
-        DriverGoneError: There is one and it refuses, or the command does not end.
+        DriverAbsentError: The command is installed and the driver is not loaded.
+        DriverGoneError: The driver refuses to open, or the command does not end.
     """
 
     def query(fields: Sequence[str]) -> str:
@@ -77,12 +79,12 @@ def open_hl_smi(command: str) -> HlSmiSession:
 def run_hl_smi(
     command: str, fields: Sequence[str], *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> str:
-    """Run the command and give what it prints.
+    """Run the command and return its output.
 
     Raises:
-        DeviceError: It did not end in time and was killed.
-        DriverGoneError: It cannot be run.
-        HlSmiFailedError: It ended with an error.
+        DeviceError: The command did not end in time and was killed.
+        DriverGoneError: The command cannot be started.
+        HlSmiFailedError: The command ended with an error.
     """
     import subprocess  # noqa: PLC0415 - for this vendor alone
 
@@ -114,15 +116,17 @@ def run_hl_smi(
 
 
 def choose_fields(query: Query) -> tuple[tuple[str, ...], str]:
-    """Find out which fields the installed version knows: it fails on any that it does not.
+    """Determine the fields that the installed version supports.
+
+    It fails on unknown fields, or leaves out their cells.
 
     Returns:
-        The fields, and what the command prints for them.
+        The fields, and the output of the command for them.
 
     Raises:
-        DeviceError: It did not end in time.
-        DriverGoneError: It cannot be run.
-        HlSmiFailedError: It does not even know the core fields.
+        DeviceError: The command did not end in time.
+        DriverGoneError: The command cannot be started.
+        HlSmiFailedError: The command does not support the core fields.
     """
     fields = CORE_FIELDS + tuple(field for group in MORE_FIELDS for field in group)
     text = _try(query, fields)
@@ -138,18 +142,19 @@ def choose_fields(query: Query) -> tuple[tuple[str, ...], str]:
 
 def _try(query: Query, fields: Sequence[str]) -> str | None:
     try:
-        return query(fields)
+        text = query(fields)
     except HlSmiFailedError:
         return None
+    return text if Table(fields, text).fits else None
 
 
 class HlSmiSession:
-    """The driver as `hl-smi` shows it; see `Session`.
+    """The driver, read by `hl-smi`; see `Session`.
 
     Args:
-        query: Runs the command for some fields and gives what it prints.
-        fields: Which the installed version knows.
-        text: What the command printed for them just now.
+        query: Runs the command for some fields and returns its output.
+        fields: The fields that the installed version supports.
+        text: The output of the command for these fields.
     """
 
     parallel = 1
@@ -159,42 +164,54 @@ class HlSmiSession:
         self._fields = fields
         self._lock = threading.Lock()
         self._failure: DeviceError | DriverGoneError | None = None
-        self._table = split_cells(text)
+        self._table = Table(fields, text)
+        self._garbled: dict[str, list[str]] = {}
         self._ran_at = time.monotonic()
-        self._shown = len(self._table)
+        self._shown = len(self._table.cards)
         self.devices: list[HlSmiDevice] = []
         self.unreadable: list[tuple[IdentityFields, str]] = []
-        for place, cells in enumerate(self._table):
-            self._open_device(place, cells)
+        for card in self._table.cards:
+            self._open_device(card)
         self._served = {device.identity[2] for device in self.devices}
 
+    @property
+    def troubles(self) -> list[str]:
+        """What the latest run printed that was not understood."""
+        found = [f"{uuid}: {words}" for uuid, said in self._garbled.items() for words in said]
+        found += [f"no such unit: {column}" for column in self._table.strange_columns]
+        lines = self._find_strange_lines()
+        if lines:
+            found.append(f"{len(lines)} x no card: {lines[0][:_LONGEST_EXAMPLE]!r}")
+        return [f"hl-smi printed what is not understood ({'; '.join(found)})"] if found else []
+
     def is_current(self) -> bool:
-        """Tell whether the latest run showed the cards of the first.
+        """Return whether the latest run showed the cards of the first.
 
         Raises:
-            DriverGoneError: The command fails; where there is no card, only this finds it out.
+            DriverGoneError: The command fails; without a card, this is the only sign of it.
         """
         if not self.devices:
             self._run()
             if self._failure is not None:
                 raise DriverGoneError(str(self._failure)) from self._failure
-        known = {NOT_KNOWN, *(device.identity[2] for device in self.devices)}
-        known |= {identity[2] for identity, _ in self.unreadable}
-        uuids = [cells[1] for cells in self._table if len(cells) == len(self._fields)]
-        return len(self._table) == self._shown and known.issuperset(uuids)
+        known = {device.identity[2] for device in self.devices}
+        cards = self._table.cards
+        if len(cards) < self._shown and self._find_strange_lines():
+            return True  # the others may be in what was not understood
+        return len(cards) == self._shown and known.issuperset(filter(None, (c.uuid for c in cards)))
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
-        """Return at once: the command tells of no events."""
+        """Return at once: the command reports no events."""
         return
 
     def stop_watching(self) -> None:
         """Nothing is watched."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def read(self, uuid: str, bus_id: str) -> Row:
-        """Give a card's row from a run of the command that has not served it yet.
+        """Return a card's row from a run of the command that has not been used for it yet.
 
         Raises:
             DeviceError: This card cannot be read, or none can because the command does not end.
@@ -207,49 +224,55 @@ class HlSmiSession:
             if self._failure is not None:
                 raise self._failure
             table = self._table
-        for cells in table:
-            if uuid in cells:
-                return self._parse(cells)
-        shown = [cells for cells in table if bus_id in cells]
-        is_garbled = any(NOT_KNOWN not in cells for cells in shown) and self.is_current()
+        shown = [card for card in table.cards if uuid in card.cells or bus_id in card.cells]
+        for card in shown:
+            if card.uuid == uuid:
+                return self._parse(card)
+        if shown:
+            is_garbled = any(NOT_KNOWN not in card.cells for card in shown) and self.is_current()
+        else:
+            is_garbled = bool(self._find_strange_lines())
         raise DeviceError("unsupported" if is_garbled else "lost")
+
+    def _find_strange_lines(self) -> list[str]:
+        """Return the lines that may be cards; beside cards, one without a comma is a remark."""
+        table = self._table
+        return [line for line in table.strange_lines if "," in line or not table.cards]
 
     def _run(self) -> None:
         self._served.clear()
+        self._garbled = {}
         self._failure = None
         try:
-            self._table = split_cells(self._query(self._fields))
+            self._table = Table(self._fields, self._query(self._fields))
         except HlSmiFailedError as error:
             self._failure = DriverGoneError(f"hl-smi failed: {error}")
         except (DeviceError, DriverGoneError) as error:
             self._failure = error
         self._ran_at = time.monotonic()
 
-    def _parse(self, cells: Sequence[str]) -> Row:
-        try:
-            row = parse_row(self._fields, cells)
-        except ValueError as error:
-            raise DeviceError("unsupported") from error
+    def _parse(self, card: Card) -> Row:
+        row, troubles = parse_row(card.named)
+        if troubles and card.uuid is not None:
+            self._garbled[card.uuid] = troubles
         if row == list(EMPTY_ROW):
             raise DeviceError("unsupported")
         return row
 
-    def _open_device(self, place: int, cells: list[str]) -> None:
-        named = dict(zip(self._fields, cells, strict=False))
-        index = named["index"]
-        number = int(index) if index.isascii() and index.isdigit() and len(index) < 4 else place  # noqa: PLR2004
-        uuid = named.get("uuid", "")
-        if len(cells) != len(self._fields) or uuid in ("", NOT_KNOWN):
-            unknown = ("hpu", number, f"unknown-{number}", "", named.get("bus_id", ""), "", None)
-            self.unreadable.append((unknown, "lost" if uuid == NOT_KNOWN else "unsupported"))
+    def _open_device(self, card: Card) -> None:
+        named, index = card.named, card.index
+        if card.uuid is None:
+            unknown = ("hpu", index, f"unknown-{index}", "", named.get("bus_id", ""), "", None)
+            is_lost = named.get("uuid") == NOT_KNOWN
+            self.unreadable.append((unknown, "lost" if is_lost else "unsupported"))
             return
         identity = (
             "hpu",
-            number,
-            uuid,
-            named["name"],
-            named["bus_id"],
-            named["driver_version"],
+            index,
+            card.uuid,
+            named.get("name", ""),
+            named.get("bus_id", ""),
+            named.get("driver_version", ""),
             None,
         )
         self.devices.append(HlSmiDevice(self, identity))
@@ -259,7 +282,7 @@ class HlSmiDevice:
     """One card; see `Device`.
 
     Args:
-        session: Which it belongs to.
+        session: The session that it belongs to.
         identity: Which card.
     """
 
@@ -268,7 +291,7 @@ class HlSmiDevice:
         self._session = session
 
     def read(self, since: int | None) -> DeviceRow:  # noqa: ARG002 - there is no sample buffer
-        """Give what the command says; see `Device`."""
+        """Return the parsed output of the command; see `Device`."""
         return self._session.read(self.identity[2], self.identity[4]), None, []
 
 

@@ -1,7 +1,7 @@
 """HLML, the library of Gaudi cards, by the binding habana-pyhlml.
 
-The binding is optional. It prints when it does not find the library, warns when it is imported,
-and loads the library from where Intel installs it alone; here it is found as any library is.
+The binding is optional. It prints when it does not find the library, warns when it is imported, and
+loads the library only from Intel's directory; this module finds it like any other library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # each megabyte is paid for by every reader process
     from typing import Any
 
 LIBRARIES = ("libhlml.so", "/usr/lib/habanalabs/libhlml.so")
-UNSUPPORTED = (2, 3)  # the binding says "invalid argument" for what the library does not have
+UNSUPPORTED = (2, 3)  # the binding returns "invalid argument" where the library lacks the function
 
 _DRIVER_NOT_LOADED = 9
 _LOST = 15
@@ -29,7 +29,7 @@ _GONE = {
 
 
 def find_library() -> str | None:
-    """Give a name by which the loader finds the library; None where it finds none."""
+    """Return a name by which the loader finds the library; None if it finds none."""
     for path in LIBRARIES:
         try:
             ctypes.CDLL(path)
@@ -40,9 +40,9 @@ def find_library() -> str | None:
 
 
 def is_binding_installed() -> bool:
-    """Tell whether habana-pyhlml is; its predecessor pyhlml 1.9 has the same name.
+    """Return whether habana-pyhlml is installed; its predecessor pyhlml 1.9 has the same name.
 
-    That one's buffers are smaller than what today's library writes into them.
+    The predecessor's buffers are smaller than the values that current libraries write into them.
     """
     try:
         module = _import_binding()
@@ -62,7 +62,7 @@ def _import_binding() -> ModuleType:
 
 
 class Hlml:
-    """The binding, opened; its errors become ours.
+    """The opened binding; its errors are raised as `DeviceError` and `DriverGoneError`.
 
     Args:
         path: The library, by any name that the loader finds.
@@ -78,7 +78,7 @@ class Hlml:
         from pyhlml.hlml_error import HLMLError  # noqa: PLC0415 - optional
         from pyhlml.hlml_lib import LibHLML  # noqa: PLC0415 - optional
 
-        # Subclasses are made anew with each hlmlInit; this one stays.
+        # Subclasses are made again with each hlmlInit; this one stays.
         self._error: type[Exception] = HLMLError
         # hlmlInit makes a LibHLML of the installed path alone, though LibHLML takes any.
         main.LibHLML = lambda: LibHLML(path)
@@ -93,10 +93,10 @@ class Hlml:
         """Call a function of the binding.
 
         Returns:
-            What it gives and 0, or None and HLML's number for the error.
+            The result and 0, or None and HLML's error code.
 
         Raises:
-            DeviceError: The card it is about is lost.
+            DeviceError: The card is lost.
             DriverGoneError: The driver is gone.
         """
         call: Callable[..., Any] | None = getattr(self._module, function, None)
@@ -113,7 +113,7 @@ class Hlml:
         return None, code
 
     def ask_text(self, function: str, *arguments: object) -> str:
-        """Call a function that gives text; empty where it gives none."""
+        """Call a function that returns text; empty if it returns none."""
         return decode(self.ask(function, *arguments)[0])
 
     def close(self) -> None:
@@ -123,5 +123,5 @@ class Hlml:
 
 
 def decode(text: object) -> str:
-    """Give what the binding gives as bytes; empty for anything else."""
+    """Return the bytes that the binding returned; empty for anything else."""
     return text.decode(errors="replace") if isinstance(text, bytes) else ""

@@ -1,22 +1,24 @@
-"""What NVML is asked, and what its return codes mean.
+"""The functions of NVML that are called, and the meaning of its return codes.
 
-The calls of a scrape as tables: which function or field value goes into which slot of a row, and
-in which unit. Numbers and meanings: nvml.h.
+The calls of a scrape as tables: the function or field value for each slot of a row, with its unit.
+Numbers and meanings: nvml.h.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 
 from trainvitals.sources.accelerators.row import (
     EMPTY_ROW,
-    LINK_ERRORS,
     SLOT,
     THROTTLE_REASONS,
     DeviceError,
     DriverGoneError,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+    from collections.abc import Callable
 
 U32 = ctypes.c_uint
 U64 = ctypes.c_ulonglong
@@ -26,8 +28,10 @@ NOT_SUPPORTED = 3
 NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
 TIMEOUT = 10
+FUNCTION_NOT_FOUND = 13
+VERSION_MISMATCH = 25
 # Not supported, no permission, no such function, wrong argument or version, deprecated.
-LASTING = frozenset({2, NOT_SUPPORTED, 4, 13, 25, 26})
+LASTING = frozenset({2, NOT_SUPPORTED, 4, FUNCTION_NOT_FOUND, VERSION_MISMATCH, 26})
 
 GONE = {
     1: "the driver was unloaded or restarted (NVML_ERROR_UNINITIALIZED)",
@@ -36,26 +40,47 @@ GONE = {
 }
 DEVICE_STATES = {15: "lost", 28: "lost", 16: "resetting", 4: "unsupported"}
 
-_ALL_LINKS = 0xFFFFFFFF
+ALL_LINKS = 0xFFFFFFFF
 
-# Result slots behind the row's own, for the members of its three tuples.
+# Result slots behind the row's own, for the members of one of its tuples.
 THROTTLE_SECONDS = len(EMPTY_ROW)
-LINK_ERRORS_FROM = THROTTLE_SECONDS + len(THROTTLE_REASONS)
-SLOTS = LINK_ERRORS_FROM + len(LINK_ERRORS)
+SLOTS = THROTTLE_SECONDS + len(THROTTLE_REASONS)
 
 
 def _throttle(reason: str) -> int:
     return THROTTLE_SECONDS + THROTTLE_REASONS.index(reason)
 
 
-def _link_error(kind: str) -> int:
-    return LINK_ERRORS_FROM + LINK_ERRORS.index(kind)
+class Library:
+    """NVML; a function that this version of the driver lacks returns `FUNCTION_NOT_FOUND`.
+
+    Args:
+        library: The loaded library.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        function: Callable[..., int] = getattr(self._library, name, _report_missing)
+        setattr(self, name, function)
+        return function
+
+
+def _report_missing(*_: object) -> int:
+    return FUNCTION_NOT_FOUND
 
 
 class Scalar:
-    """A call with one number as its result: value * factor / divisor goes into the slot."""
+    """A call with one number as its result: value * factor / divisor is stored in the slot.
 
-    __slots__ = ("arguments", "divisor", "factor", "slot", "symbol", "type")
+    A value below `least` or above `most` is none: all bits set mean "not available" everywhere.
+
+    Attributes:
+        meaning: Slot, factor, divisor, least and most.
+    """
+
+    __slots__ = ("arguments", "meaning", "symbol", "type")
 
     def __init__(
         self,
@@ -65,29 +90,43 @@ class Scalar:
         slot: int,
         factor: int = 1,
         divisor: int = 1,
+        *,
+        least: int = 0,
+        most: int | None = None,
     ) -> None:
         self.symbol = symbol
         self.arguments = arguments
         self.type = type_
-        self.slot = slot
-        self.factor = factor
-        self.divisor = divisor
+        largest = (1 << 8 * ctypes.sizeof(type_)) - 2
+        self.meaning = slot, factor, divisor, least, largest if most is None else most
 
+
+_HOTTEST = 255  # °C; a chip below 0 would have more, as the number has no sign
+_SLOWEST_STATE = 15  # 32 is "unknown"
 
 SCALARS = (
-    Scalar("nvmlDeviceGetTemperature", (0,), U32, SLOT["temperature_core_celsius"]),
+    Scalar("nvmlDeviceGetTemperature", (0,), U32, SLOT["temperature_core_celsius"], most=_HOTTEST),
     Scalar("nvmlDeviceGetPowerUsage", (), U32, SLOT["power_watts"], 1, 1000),
     Scalar("nvmlDeviceGetEnforcedPowerLimit", (), U32, SLOT["power_limit_watts"], 1, 1000),
     Scalar("nvmlDeviceGetTotalEnergyConsumption", (), U64, SLOT["energy_joules_total"], 1, 1000),
     Scalar("nvmlDeviceGetClockInfo", (1,), U32, SLOT["clock_core_hertz"], 1_000_000),
     Scalar("nvmlDeviceGetClockInfo", (2,), U32, SLOT["clock_memory_hertz"], 1_000_000),
-    Scalar("nvmlDeviceGetPerformanceState", (), U32, SLOT["performance_state"]),
+    Scalar(
+        "nvmlDeviceGetPerformanceState", (), U32, SLOT["performance_state"], most=_SLOWEST_STATE
+    ),
     Scalar("nvmlDeviceGetFanSpeed", (), U32, SLOT["fan_speed_ratio"], 1, 100),
     Scalar("nvmlDeviceGetCurrPcieLinkGeneration", (), U32, SLOT["pcie_link_generation"]),
     Scalar("nvmlDeviceGetCurrPcieLinkWidth", (), U32, SLOT["pcie_link_width"]),
 )
 STATIC_SCALARS = (
-    Scalar("nvmlDeviceGetTemperatureThreshold", (1,), U32, SLOT["temperature_slowdown_celsius"]),
+    Scalar(
+        "nvmlDeviceGetTemperatureThreshold",
+        (1,),
+        U32,
+        SLOT["temperature_slowdown_celsius"],
+        least=1,  # no chip slows down at 0 °C
+        most=_HOTTEST,
+    ),
     Scalar("nvmlDeviceGetMaxClockInfo", (1,), U32, SLOT["clock_core_max_hertz"], 1_000_000),
     Scalar("nvmlDeviceGetMaxClockInfo", (2,), U32, SLOT["clock_memory_max_hertz"], 1_000_000),
     Scalar("nvmlDeviceGetMaxPcieLinkGeneration", (), U32, SLOT["pcie_link_generation_max"]),
@@ -96,7 +135,7 @@ STATIC_SCALARS = (
 
 
 class FieldValue:
-    """A field value: value * factor / divisor goes into the slot."""
+    """A field value: value * factor / divisor is stored in the slot."""
 
     __slots__ = ("divisor", "factor", "field", "scope", "slot")
 
@@ -116,10 +155,6 @@ FIELD_VALUES = (
     FieldValue(29, 0, SLOT["pages_retired_corrected"]),  # RETIRED_SBE
     FieldValue(30, 0, SLOT["pages_retired_uncorrected"]),  # RETIRED_DBE
     FieldValue(31, 0, SLOT["pages_retired_pending"]),  # RETIRED_PENDING
-    FieldValue(38, 0, _link_error("crc_flit")),  # NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL
-    FieldValue(45, 0, _link_error("crc_data")),  # NVLINK_CRC_DATA_ERROR_COUNT_TOTAL
-    FieldValue(52, 0, _link_error("replay")),  # NVLINK_REPLAY_ERROR_COUNT_TOTAL
-    FieldValue(59, 0, _link_error("recovery")),  # NVLINK_RECOVERY_ERROR_COUNT_TOTAL
     FieldValue(74, 0, _throttle("sw_power_cap"), 1, 10**9),  # PERF_POLICY_POWER, ns
     FieldValue(76, 0, _throttle("sync_boost"), 1, 10**9),  # PERF_POLICY_SYNC_BOOST
     FieldValue(77, 0, _throttle("board_limit"), 1, 10**9),  # PERF_POLICY_BOARD_LIMIT
@@ -129,8 +164,8 @@ FIELD_VALUES = (
     FieldValue(271, 0, _throttle("hw_power_brake"), 1, 10**9),  # ..._HW_POWER_BRAKE_SLOWDOWN
     FieldValue(82, 0, SLOT["temperature_memory_celsius"]),  # MEMORY_TEMP
     FieldValue(94, 0, SLOT["pcie_replays_total"]),  # PCIE_REPLAY_COUNTER
-    FieldValue(138, _ALL_LINKS, SLOT["link_transmit_bytes_total"], 1024),  # ..._DATA_TX, KiB
-    FieldValue(139, _ALL_LINKS, SLOT["link_receive_bytes_total"], 1024),  # ..._DATA_RX, KiB
+    FieldValue(138, ALL_LINKS, SLOT["link_transmit_bytes_total"], 1024),  # ..._DATA_TX, KiB
+    FieldValue(139, ALL_LINKS, SLOT["link_receive_bytes_total"], 1024),  # ..._DATA_RX, KiB
     FieldValue(142, 0, SLOT["rows_remapped_corrected"]),  # REMAPPED_COR
     FieldValue(143, 0, SLOT["rows_remapped_uncorrected"]),  # REMAPPED_UNC
     FieldValue(144, 0, SLOT["row_remap_pending"]),  # REMAPPED_PENDING
@@ -149,24 +184,8 @@ THROTTLE_BITS = {
 
 
 def check(code: int) -> None:
-    """Raise what a code says about the device or the driver; other codes cost only their value."""
+    """Raise the error of a return code; codes that concern one value raise nothing."""
     if code in DEVICE_STATES and code != 4:  # noqa: PLR2004 - "no permission" costs one value
         raise DeviceError(DEVICE_STATES[code])
     if code in GONE:
         raise DriverGoneError(GONE[code])
-
-
-_UNSIGNED_MASKS = {1: 0xFFFFFFFF, 2: 0xFFFFFFFFFFFFFFFF, 3: 0xFFFFFFFFFFFFFFFF, 6: 0xFFFF}
-
-
-def decode_field(value_type: int, value: int) -> int | float:
-    """Read the union of a field value: 0 double, 1 uint, 2 ulong, 3 ull, 4 sll, 5 int, 6 ushort."""
-    mask = _UNSIGNED_MASKS.get(value_type)
-    if mask is not None:
-        return value & mask
-    packed = value.to_bytes(8, "little")
-    if value_type == 0:
-        return float(struct.unpack("<d", packed)[0])
-    if value_type in (4, 5):
-        return int.from_bytes(packed[: 8 if value_type == 4 else 4], "little", signed=True)  # noqa: PLR2004 - as listed
-    return value

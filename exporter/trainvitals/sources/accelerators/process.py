@@ -1,7 +1,7 @@
-"""A vendor's reader in a process of its own.
+"""A vendor's reader in a child process.
 
-It can hang, crash and leak without harm, be killed, and starts with a fresh load of the vendor's
-library. It costs an interpreter: about 9 MiB.
+It can hang, crash and leak without harm, can be killed, and loads the vendor's library again. It
+costs an interpreter: about 9 MiB.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ReaderProcess(Reader):
     """A reader in a child process; starting it does not wait for it.
 
     Args:
-        opener: What the child runs.
-        environ: The child's environment; our own when None.
+        opener: The driver to open in the child.
+        environ: The child's environment; that of this process when None.
     """
 
     def __init__(self, opener: Opener, *, environ: Mapping[str, str] | None = None) -> None:
@@ -49,7 +49,7 @@ class ReaderProcess(Reader):
         self._number = 0
         self._awaited = 0
         self._ended = False
-        self._connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection, other = make_pair()
         with other:
             self._pid = _spawn(opener, other.fileno(), os.environ if environ is None else environ)
 
@@ -65,7 +65,7 @@ class ReaderProcess(Reader):
 
     @property
     def gone(self) -> str | None:
-        """Why the driver no longer answers, or that the child died; None when all is well."""
+        """Why the driver no longer answers, or that the child died; None if neither."""
         if self._gone is None and self._ended and self._absent is None:
             return UNEXPECTED_END
         return self._gone
@@ -76,20 +76,20 @@ class ReaderProcess(Reader):
         return self._awaited > 0
 
     def wait_until_opened(self, until: float) -> None:
-        """Wait until it has opened the driver, failed to, or the moment (monotonic) has come."""
+        """Wait until the driver is open, opening failed, or the deadline (monotonic) has passed."""
         while not (self._opened or self._ended or self._absent or self._gone):
             if not self._listen_once(until):
                 return
 
     def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
-        """Send a request to read every device; see `child`."""
+        """Send a request for a reading of every device; see `child`."""
         self._number += 1
         self._awaited = self._number
-        with contextlib.suppress(OSError):  # it ended; `take_answer` finds out, after what it said
+        with contextlib.suppress(OSError):  # it ended; `take_answer` reads its last messages first
             self._connection.sendall(marshal.dumps(("read", self._number, patience, dict(since))))
 
     def take_answer(self, until: float) -> Answer | None:
-        """Wait for the answer to the latest request; None when it does not come by then."""
+        """Wait for the answer to the latest request; None if it does not arrive in time."""
         while not self._ended and self._gone is None:
             if self._answer is not None and self._answer[0] == self._number:
                 answer, self._answer = self._answer[1], None
@@ -99,26 +99,26 @@ class ReaderProcess(Reader):
         return None
 
     def take_xids(self) -> list[XidEvent]:
-        """Take the errors reported since the last time, also those of a child that died."""
+        """Return the errors reported since the last call, also those of a child that died."""
         while not self._ended and self._listen_once(0.0):
             pass
         xids, self._xids = self._xids, []
         return xids
 
     def hang_up(self) -> None:
-        """Have a wait for it that is under way end soon; the child ends too."""
+        """Make a wait for it return soon; the child ends too."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """Kill it. One that the kernel holds in a driver call dies when that call returns."""
+        """Kill it. A child that the kernel holds in a driver call dies when that call returns."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._ended = True
         self._connection.close()
 
     def reap(self) -> bool:
-        """Tell whether it is dead, and if so have the kernel forget it."""
+        """Return whether it is dead, and wait for it as `waitpid` does if so."""
         try:
             pid, _ = os.waitpid(self._pid, os.WNOHANG)
         except ChildProcessError:
@@ -126,7 +126,7 @@ class ReaderProcess(Reader):
         return pid != 0
 
     def _listen_once(self, until: float) -> bool:
-        """Take up one message; False when none comes until the moment (monotonic)."""
+        """Receive one message; False if none arrives by the deadline (monotonic)."""
         wait = until - time.monotonic()
         self._connection.settimeout(max(wait, 0.0))  # 0 does not block
         try:
@@ -147,7 +147,9 @@ class ReaderProcess(Reader):
     def _receive(self) -> bytes:
         try:
             return self._connection.recv(LARGEST_MESSAGE_BYTES)
-        except ConnectionResetError:  # it died with our request unread; what it said is still there
+        except (
+            ConnectionResetError
+        ):  # it died with our request unread; its messages can still be read
             return self._connection.recv(LARGEST_MESSAGE_BYTES)
 
     def _take_up(self, message: tuple[object, ...]) -> None:
@@ -168,8 +170,17 @@ class ReaderProcess(Reader):
                 self._xids.append(XidEvent(uuid, code, at))
 
 
+def make_pair() -> tuple[socket.socket, socket.socket]:
+    """Return the parent's and the child's end of a pair of sockets."""
+    parent, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # The kernel refuses a packet that is larger than the sender's buffer, which by default is too
+    # small for 64 devices of 256 holders. It grants twice net.core.wmem_max at most, see unix(7).
+    child.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGEST_MESSAGE_BYTES)
+    return parent, child
+
+
 def _spawn(opener: Opener, descriptor: int, environ: Mapping[str, str]) -> int:
-    """Start a lean interpreter: no site, no user settings, the same import path as here."""
+    """Start an interpreter without site and user settings, with the import path of this one."""
     code = _CHILD.format(path=sys.path, module=opener.module, opener=opener.name)
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

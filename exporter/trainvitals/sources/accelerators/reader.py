@@ -1,4 +1,4 @@
-"""A vendor's reader as the driver sees it, wherever it runs."""
+"""A vendor's reader as the driver uses it, on a thread or in a process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ UNEXPECTED_END = "the driver reader ended unexpectedly"
 
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """Which function opens a vendor's driver, by name, so that only the child imports it.
+    """The function that opens a vendor's driver, by name, so that only the child imports it.
 
     Attributes:
-        module: Where it is.
-        name: What it is called.
+        module: The name of its module.
+        name: The name of the function.
     """
 
     module: str
@@ -42,13 +42,13 @@ class XidEvent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a child has read.
+    """The answer of a reader to one request.
 
     Attributes:
         rows: UUID, row, busy time and processes of each device that was read, as in `child`.
-        states: The devices that were not, with the reason.
-        is_current: The driver shows the devices it showed when it was opened.
-        troubles: What went wrong that should not have, in words.
+        states: The devices that could not be read, with the reason.
+        is_current: Whether the driver lists the devices that it listed when it was opened.
+        troubles: Unexpected errors, as text.
     """
 
     rows: list[
@@ -60,7 +60,7 @@ class Answer:
 
 
 class Reader(ABC):
-    """Has one vendor's driver open, or is opening it.
+    """A reader that has one vendor's driver open, or is opening it.
 
     Attributes:
         started_at: When it was started, by `time.monotonic`.
@@ -75,7 +75,7 @@ class Reader(ABC):
 
     @property
     def pid(self) -> int | None:
-        """The process it runs in; None when that is the exporter's own."""
+        """The process it runs in; None if it runs in the exporter's own."""
         return None
 
     @property
@@ -90,17 +90,17 @@ class Reader(ABC):
 
     @property
     def unreadable(self) -> list[tuple[Identity, State]]:
-        """The devices that the driver showed it and would not open."""
+        """The devices that the driver lists and would not open."""
         return self._unreadable
 
     @property
     def absent(self) -> str | None:
-        """Why there is no such driver here; None when there is or it is not known yet."""
+        """The reason why the driver is absent; None if it is present or not known yet."""
         return self._absent
 
     @property
     def gone(self) -> str | None:
-        """Why the driver no longer answers it; None when all is well."""
+        """The reason why the driver no longer answers; None without a fault."""
         return self._gone
 
     @property
@@ -110,27 +110,27 @@ class Reader(ABC):
 
     @abstractmethod
     def wait_until_opened(self, until: float) -> None:
-        """Wait until it has opened the driver, failed to, or the moment (monotonic) has come."""
+        """Wait until the driver is open, opening failed, or the deadline (monotonic) has passed."""
 
     @abstractmethod
     def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
-        """Ask it to read every device; see `Rounds.read`."""
+        """Request a reading of every device; see `DevicePool.read`."""
 
     @abstractmethod
     def take_answer(self, until: float) -> Answer | None:
-        """Wait for the answer to the latest request; None when it does not come by then."""
+        """Wait for the answer to the latest request; None if it does not arrive in time."""
 
     @abstractmethod
     def take_xids(self) -> list[XidEvent]:
-        """Take the errors reported since the last time."""
+        """Return the errors reported since the last call."""
 
     def hang_up(self) -> None:  # noqa: B027 - a reader that cannot be interrupted does nothing
-        """Have a wait for it that is under way end soon; from any thread or signal handler."""
+        """Make a wait for it return soon; from any thread or signal handler."""
 
     @abstractmethod
     def end(self) -> None:
-        """Have it end, without waiting for that."""
+        """Make it end, without waiting for the end."""
 
     @abstractmethod
     def reap(self) -> bool:
-        """Tell whether it has ended, and if so have it forgotten."""
+        """Return whether it has ended, and release its resources if so."""

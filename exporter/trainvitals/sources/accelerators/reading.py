@@ -1,4 +1,4 @@
-"""What is read from one accelerator, the same for every vendor, in base units."""
+"""The reading of one accelerator, the same for every vendor, in base units."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ State = Literal["ok", "lost", "hung", "resetting", "no_driver", "unsupported"]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What does not change while a device is in the machine.
+    """The properties of a device that do not change while it is in the machine.
 
     Attributes:
         kind: `gpu` or `hpu`.
@@ -22,7 +22,7 @@ class Identity:
         model: The product name.
         bus_id: The PCI address.
         driver: The driver's version.
-        firmware: The VBIOS or firmware version; None when it is not reported.
+        firmware: The VBIOS or firmware version; None if it is not reported.
     """
 
     kind: Kind
@@ -36,28 +36,29 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """The numbers of one device at one moment; None is "not reported".
+    """The numbers of one device at one time; None is "not reported".
 
-    Fields that end in `_total` never go backwards: when the driver's own counter starts anew,
-    the sum goes on.
+    Fields that end in `_total` never decrease: when the driver's own counter starts again, the sum
+    continues.
 
     Attributes:
-        utilization_ratio: Share of the driver's last sample period (1/6 s to 1 s) in which
-            something ran, 0 to 1.
+        utilization_ratio: Share of the driver's last sample period (1/6 s to 1 s) in which a kernel
+            ran, 0 to 1.
         memory_utilization_ratio: Share of that period in which memory was read or written.
-        busy_seconds_total: Seconds in which something ran, integrated from every sample of the
+        busy_seconds_total: Seconds in which a kernel ran, integrated from every sample of the
             driver's buffer.
         busy_unobserved_seconds_total: Seconds between two readings that the buffer no longer
-            held; `busy_seconds_total` takes the mean of what it held for them.
+            covered; `busy_seconds_total` counts them with the mean of the remaining samples.
         memory_total_bytes: Device memory.
-        memory_used_bytes: What programs hold, without the driver's reserve.
-        memory_reserved_bytes: What the driver keeps for itself.
-        memory_free_bytes: What is left.
+        memory_used_bytes: Device memory that programs use, without the driver's reserve.
+        memory_reserved_bytes: Device memory that the driver reserves for itself.
+        memory_free_bytes: Memory that is free.
         temperature_core_celsius: The chip.
         temperature_memory_celsius: The memory.
-        temperature_slowdown_celsius: Where the hardware slows down, for cards that say it.
-        temperature_headroom_celsius: How far it is to that point.
-        power_watts: What the driver calls the power draw (on newer cards a mean over 1 s).
+        temperature_slowdown_celsius: The temperature at which the hardware slows down, for cards
+            that report it.
+        temperature_headroom_celsius: The difference to that temperature.
+        power_watts: The power draw as reported by the driver (on newer cards a mean over 1 s).
         power_limit_watts: The limit in force.
         energy_joules_total: Energy used, from the driver's own count since it was loaded.
         clock_core_hertz: The SM (GPU) or SoC (HPU) clock.
@@ -72,26 +73,26 @@ class Measurements:
         row_remap_failed: 1 when memory can no longer be repaired.
         rows_remapped_corrected: Rows replaced because of corrected errors.
         rows_remapped_uncorrected: Rows replaced because of uncorrected errors.
-        pages_retired_corrected: Pages given up because of corrected errors (before Ampere).
-        pages_retired_uncorrected: Pages given up because of uncorrected errors (before Ampere).
-        pages_retired_pending: 1 when a page waits for a reset to be given up.
-        recovery_action: What the driver asks for: 0 nothing, 1 reset, 2 reboot, 3 drain P2P,
-            4 drain and reset, 5 recover IMEX.
-        pcie_link_generation: PCIe generation now.
-        pcie_link_generation_max: The highest that card and slot can.
-        pcie_link_width: PCIe lanes now.
-        pcie_link_width_max: The most that card and slot can.
+        pages_retired_corrected: Pages retired because of corrected errors (before Ampere).
+        pages_retired_uncorrected: Pages retired because of uncorrected errors (before Ampere).
+        pages_retired_pending: 1 when a page waits for a reset to be retired.
+        recovery_action: The recovery that the driver requests: 0 none, 1 reset, 2 reboot, 3 drain
+            P2P, 4 drain and reset, 5 recover IMEX.
+        pcie_link_generation: The current PCIe generation.
+        pcie_link_generation_max: The highest generation that card and slot support.
+        pcie_link_width: The current number of PCIe lanes.
+        pcie_link_width_max: The highest number of lanes that card and slot support.
         pcie_replays_total: PCIe packets sent again.
         links_active: NVLink links that are up.
-        links_expected: The most links that were ever seen up.
+        links_expected: The highest number of links that were ever up.
         link_receive_bytes_total: Payload received over NVLink, all links.
         link_transmit_bytes_total: Payload sent over NVLink, all links.
         link_errors_total: NVLink errors, for each of `LINK_ERRORS`.
         encoder_utilization_ratio: Use of the video encoder.
         decoder_utilization_ratio: Use of the video decoder.
-        fan_speed_ratio: Of the fan's full speed; may pass 1.
+        fan_speed_ratio: The share of the fan's full speed; may exceed 1.
         performance_state: 0 (fastest) to 15.
-        processes: How many processes compute on the device.
+        processes: The number of processes that compute on the device.
     """
 
     utilization_ratio: float | None = None
@@ -148,7 +149,7 @@ class ProcessMemory:
 
     Attributes:
         pid: The process, as the driver's PID namespace numbers it.
-        used_bytes: What it holds.
+        used_bytes: Device memory that it uses, in bytes.
     """
 
     pid: int
@@ -157,11 +158,11 @@ class ProcessMemory:
 
 @dataclass(frozen=True, slots=True)
 class XidCount:
-    """How often a device reported one error code.
+    """The number of errors of one code that a device reported.
 
     Attributes:
         xid: The driver's number for the error.
-        count: How often since the exporter started.
+        count: The number of errors since the exporter started.
         last_timestamp_seconds: Unix time of the latest.
     """
 
@@ -172,16 +173,17 @@ class XidCount:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorReading:
-    """One device at one moment.
+    """The reading of one device.
 
     Attributes:
         identity: Which device.
         state: `ok`; `lost` (fell off the bus or vanished); `hung` (a call does not return);
             `resetting` (it needs or undergoes a reset); `no_driver` (the driver is unloaded,
-            replaced or let go); `unsupported` (the driver will not read it).
-        last_seen_timestamp_seconds: Unix time of the latest whole reading; None before the first.
+            replaced or released); `unsupported` (the driver refuses to read it).
+        last_seen_timestamp_seconds: Unix time of the latest complete reading; None before the
+            first.
         measurements: The numbers; None unless the state is `ok`.
-        processes: Who holds device memory, largest first, bounded.
+        processes: The processes that hold device memory, largest first, bounded.
         xids: The errors it reported, by code.
     """
 
@@ -199,10 +201,11 @@ class AcceleratorsReading:
 
     Attributes:
         devices: Every device known since the exporter started, by kind and index.
-        expected: How many of each kind there should be, where someone said so.
-        complaint: What kept the reading from being whole; None when nothing did.
-        omitted_processes: How many processes the bound left out.
-        memory_limit_bytes: How much memory of each may be used; None where nobody said so.
+        expected: The configured number of devices of each kind.
+        complaint: The reason why the reading is incomplete; None if it is complete.
+        omitted_processes: The number of processes that the bound left out.
+        memory_limit_bytes: The limit on the memory of each device; None if not set.
+        temperature_limit_celsius: The limit on the temperature of each chip; None if not set.
     """
 
     devices: tuple[AcceleratorReading, ...]
@@ -210,3 +213,4 @@ class AcceleratorsReading:
     complaint: str | None = None
     omitted_processes: int = 0
     memory_limit_bytes: int | None = None
+    temperature_limit_celsius: float | None = None

@@ -1,11 +1,14 @@
-"""How a device's numbers travel from a reader's process to the exporter.
+"""The format in which a device's numbers are sent from a reader's process to the exporter.
 
 A row is a list of numbers in the order of `ROW_FIELDS`, which is that of the fields of
-`reading.Measurements`; what is not reported is None. This module and the readers do without
-`dataclasses`, which would cost each reader process 1.3 MiB.
+`reading.Measurements`; values that are not reported are None. This module and the readers do not
+import `dataclasses`, which would cost each reader process 1.3 MiB.
 """
 
 from __future__ import annotations
+
+# No machine has more, so a driver that says so is not believed.
+MOST_DEVICES = 64
 
 THROTTLE_REASONS = (
     "sw_power_cap",
@@ -17,7 +20,7 @@ THROTTLE_REASONS = (
     "hw_power_brake",
     "hw_slowdown",
 )
-LINK_ERRORS = ("crc_flit", "crc_data", "replay", "recovery")
+LINK_ERRORS = ("crc_flit", "crc_data", "replay", "recovery", "crc")
 
 ROW_FIELDS = (
     "utilization_ratio",
@@ -86,7 +89,7 @@ IdentityFields = tuple[str, int, str, str, str, str, "str | None"]
 # between the sample asked for and that one, and how much of that the buffer no longer held.
 BusyTime = tuple[int, float, float]
 
-# A process and the bytes it holds; None where the driver does not say.
+# A process and its memory in bytes; None where the driver does not report it.
 Holder = tuple[int, "int | None"]
 
 # What one reading of a device brings: the row, busy time from the sample buffer (None where the
@@ -95,18 +98,18 @@ DeviceRow = tuple[Row, "BusyTime | None", "list[Holder]"]
 
 
 class DriverAbsentError(Exception):
-    """There is no such driver or library on this machine, which is nothing to report."""
+    """The driver or its library is not installed on this machine, which is not a fault."""
 
 
 class DriverGoneError(Exception):
-    """The driver was there and no longer answers, or refuses this process."""
+    """The driver was present and no longer answers, or refuses this process."""
 
 
 class DeviceError(Exception):
     """One device cannot be read.
 
     Attributes:
-        state: The state it is in, one of `reading.State`.
+        state: The state of the device, one of `reading.State`.
     """
 
     def __init__(self, state: str) -> None:

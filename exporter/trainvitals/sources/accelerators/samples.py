@@ -2,7 +2,7 @@
 
 The driver notes the utilization of each short period (1/6 s to 1 s) with the time stamp of the
 period's end, and keeps about the last hundred. Summed up since the last sample that was counted,
-they are the time the device was busy, whoever asks and however often.
+they are the device's busy time, independent of when and how often it is read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def integrate_samples(
     Args:
         stamps: Ends of the periods in microseconds, ascending, all newer than `since`.
         percents: Utilization in each period, 0 to 100.
-        since: The newest sample that was counted before; 0 when there was none in the buffer
-            then; None when nothing was ever counted, which makes this the start.
-        is_full: The buffer holds all it can, so that older samples may have been lost. A gap in
-            a full buffer counts with the mean of what is held; a gap in one that is not full is
-            time in which the driver saw nothing to note, and counts as idle.
+        since: The newest sample that was counted before; 0 if there was none in the buffer then;
+            None if nothing was ever counted, which makes this the start.
+        is_full: Whether the buffer is full, so that older samples may have been lost. A gap in a
+            full buffer counts with the mean of the remaining samples; a gap in one that is not full
+            is time without activity, and counts as idle.
     """
     if not stamps:
         return since or 0, 0.0, 0.0

@@ -1,11 +1,11 @@
-"""How NVIDIA GPUs are set up: what an administrator chose, and what does not change.
+"""The settings of NVIDIA GPUs that an administrator chose, and properties that do not change.
 
-It is asked for once, so it is not among the readings; and by a process of its own, which loads the
+It is read once, so it is not among the readings; and by a child process, which loads the
 library as it is on disk now and can be killed when the driver hangs.
 
-What that process prints, each line a JSON array:
-    ["absent", reason]                      there is no driver here
-    ["gone", reason]                        there is one that refuses
+The process prints lines, each a JSON array:
+    ["absent", reason]                      the driver is absent
+    ["gone", reason]                        the driver refuses
     ["driver", version, cuda]               the CUDA version as major * 1000 + minor * 10, or null
     ["device", uuid, index, model, {…}]     a GPU, with the numbers of `_QUESTIONS`, null unknown
     ["unreadable", uuid, index, state]      a GPU that cannot be opened
@@ -24,14 +24,14 @@ from dataclasses import dataclass
 
 from trainvitals.sources.accelerators.nvidia import NvidiaSession, open_nvidia
 from trainvitals.sources.accelerators.nvidia_device import NvidiaDevice
-from trainvitals.sources.accelerators.nvml import SUCCESS, U32
+from trainvitals.sources.accelerators.nvml import SUCCESS, U32, Library
 from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
 
 _CHILD = (
     "import sys;sys.path[:]={path!r};"
-    "from trainvitals.sources.accelerators.settings import tell;tell()"
+    "from trainvitals.sources.accelerators.settings import report;report()"
 )
-# The C function, how many numbers it gives, and what they are called.
+# The C function, the number of values it returns, and their names.
 _QUESTIONS = (
     ("nvmlDeviceGetCudaComputeCapability", ("capability_major", "capability_minor")),
     ("nvmlDeviceGetPersistenceMode", ("persistence",)),
@@ -43,18 +43,18 @@ _QUESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class GpuSettings:
-    """How one GPU is set up; None is "not reported".
+    """The settings of one GPU; None is "not reported".
 
     Attributes:
         uuid: The GPU's own name.
         index: The driver's index.
         model: The product name.
         capability: Its compute capability, as 9 and 0.
-        has_persistence: Whether the driver keeps it ready while nobody uses it.
-        has_ecc: Whether its memory is checked for errors.
-        will_have_ecc: Whether it is from the next reset on.
-        power_default_watts: The power limit that it comes with.
-        compute_mode: 0 anybody, 2 nobody, 3 one process at a time.
+        has_persistence: Whether the driver stays loaded while no process uses it.
+        has_ecc: Whether its memory has error correction switched on.
+        will_have_ecc: Whether it is enabled from the next reset on.
+        power_default_watts: The power limit set at the factory.
+        compute_mode: 0 any process, 2 prohibited, 3 one process at a time.
     """
 
     uuid: str
@@ -70,14 +70,14 @@ class GpuSettings:
 
 @dataclass(frozen=True, slots=True)
 class NvidiaSettings:
-    """What the driver says of itself and of every GPU.
+    """The versions of the driver, and the settings of every GPU.
 
     Attributes:
-        driver: Its version; empty where it did not open.
-        cuda: The newest CUDA that it can run, as 12 and 8; None unknown.
+        driver: The version of the driver; empty if it did not open.
+        cuda: The newest supported CUDA version, as 12 and 8; None if unknown.
         gpus: The GPUs that answered, by index.
-        absent: Why there is no driver; empty where there is one.
-        trouble: Why it refuses, or that it does not answer; empty where it does.
+        absent: Why there is no driver; empty if there is one.
+        trouble: Why it refuses, or that it does not answer; empty if it answers.
     """
 
     driver: str = ""
@@ -90,15 +90,16 @@ class NvidiaSettings:
 def read_settings(
     *, timeout_seconds: float, environ: Mapping[str, str] | None = None
 ) -> NvidiaSettings:
-    """Ask the driver how its GPUs are set up.
+    """Read the settings of the GPUs from the driver.
 
     Args:
-        timeout_seconds: How long to wait; of a driver that hangs, what it said until then is told.
-        environ: The environment of the process that asks; our own when None.
+        timeout_seconds: How long to wait; of a driver that hangs, the values returned until then
+            are kept.
+        environ: The environment of the child process; that of this process when None.
     """
     command = [sys.executable, "-I", "-S", "-c", _CHILD.format(path=sys.path)]
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -110,11 +111,11 @@ def read_settings(
         return _understand(late.stdout or b"", f"does not answer within {timeout_seconds:.1f} s")
     except OSError as error:
         return NvidiaSettings(trouble=f"cannot start the process that asks it: {error.strerror}")
-    return _understand(said.stdout, "" if said.returncode == 0 else "its library crashed")
+    return _understand(done.stdout, "" if done.returncode == 0 else "its library crashed")
 
 
-def tell() -> None:
-    """Be the process that asks."""
+def report() -> None:
+    """Run as the child process that reads the settings."""
     try:
         session = open_nvidia()
     except DriverAbsentError as error:
@@ -122,11 +123,11 @@ def tell() -> None:
     except DriverGoneError as error:
         _say("gone", str(error))
     else:
-        _tell_session(session)
+        _report_session(session)
     os._exit(0)  # a call that hangs must not hold it
 
 
-def _tell_session(session: NvidiaSession) -> None:
+def _report_session(session: NvidiaSession) -> None:
     library = session._library  # noqa: SLF001 - the session has no other use for it to show
     cuda = ctypes.c_int()
     code = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
@@ -134,7 +135,7 @@ def _tell_session(session: NvidiaSession) -> None:
     for identity, state in session.unreadable:
         _say("unreadable", identity[2], identity[1], state)
     threads = [
-        threading.Thread(target=_tell_device, args=(library, device), daemon=True)
+        threading.Thread(target=_report_device, args=(library, device), daemon=True)
         for device in session.devices
     ]
     for thread in threads:
@@ -143,12 +144,11 @@ def _tell_session(session: NvidiaSession) -> None:
         thread.join()
 
 
-def _tell_device(library: ctypes.CDLL, device: NvidiaDevice) -> None:
+def _report_device(library: Library, device: NvidiaDevice) -> None:
     numbers: dict[str, int] = {}
     for symbol, names in _QUESTIONS:
         places = [U32() for _ in names]
-        function = getattr(library, symbol, None)
-        if function is not None and function(device.handle, *map(ctypes.byref, places)) == SUCCESS:
+        if getattr(library, symbol)(device.handle, *map(ctypes.byref, places)) == SUCCESS:
             numbers |= {name: place.value for name, place in zip(names, places, strict=True)}
     _, index, uuid, model, *_ = device.identity
     _say("device", uuid, index, model, numbers)

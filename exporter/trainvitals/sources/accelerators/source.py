@@ -7,15 +7,17 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from trainvitals.crew import Crew
-from trainvitals.sources.accelerators.driver import Driver, Vendor
+from trainvitals.sources.accelerators.driver import Driver
 from trainvitals.sources.accelerators.reading import (
     AcceleratorReading,
     AcceleratorsReading,
     Kind,
 )
+from trainvitals.sources.accelerators.vendor import Vendor
 from trainvitals.sources.accelerators.vendors import VENDORS
 from trainvitals.sources.files import Roots
+from trainvitals.sources.host.kernel_log import KernelLog
+from trainvitals.workers import WorkerPool
 
 _log = logging.getLogger(__name__)
 
@@ -24,12 +26,14 @@ class AcceleratorSource:
     """Reads every accelerator of the machine.
 
     Args:
-        vendors: Whose devices to look for.
-        expected: How many of each kind there should be.
-        memory_limit_bytes: How much memory of each may be used; None for all of it.
-        roots: Where the drivers' traces are looked for.
-        is_isolated: Have drivers always opened by processes of their own.
-        environ: The environment of such processes; our own when None.
+        vendors: The vendors whose devices are read.
+        expected: The configured number of devices of each kind.
+        memory_limit_bytes: The limit on the memory of each device; None for no limit.
+        temperature_limit_celsius: The limit on the temperature of each chip; None for no limit.
+        roots: The file systems with the files that show a change of the drivers, and the kernel
+            log.
+        is_isolated: Always open drivers in child processes.
+        environ: The environment of such processes; that of this process when None.
 
     Attributes:
         latest: The latest reading; None before the first.
@@ -41,6 +45,7 @@ class AcceleratorSource:
         vendors: Sequence[Vendor] = VENDORS,
         expected: Mapping[Kind, int] | None = None,
         memory_limit_bytes: int | None = None,
+        temperature_limit_celsius: float | None = None,
         roots: Roots = Roots(),  # noqa: B008 - immutable
         is_isolated: bool = False,
         environ: Mapping[str, str] | None = None,
@@ -52,15 +57,20 @@ class AcceleratorSource:
         self.latest: AcceleratorsReading | None = None
         self._expected = tuple((expected or {}).items())
         self._memory_limit_bytes = memory_limit_bytes
-        self._crew = Crew(name="vendor", limit=len(self._drivers))
+        self._temperature_limit_celsius = temperature_limit_celsius
+        self._pool = WorkerPool(name="vendor", limit=len(self._drivers))
+        self._kernel_log = KernelLog(roots.rootfs / "dev/kmsg", most_lines=0)
+        self._since = time.time()
+        if self._drivers:
+            self._kernel_log.skip()
         self._told_absence = not self._drivers
         for driver in self._drivers:
             driver.start()
-        self._tell_absence()
+        self._log_absence()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of devices that are looked for."""
+        """The kinds of devices that are read."""
         return tuple(driver.vendor.kind for driver in self._drivers)
 
     @property
@@ -72,11 +82,13 @@ class AcceleratorSource:
         """Read every device of every vendor by the deadline (monotonic)."""
         present = [driver for driver in self._drivers if not driver.is_absent]
         troubles: list[str] = []
+        if present:
+            self._note_logged_errors()
         if len(present) > 1:  # so that one that hangs does not keep the other
             devices = self._read_beside(present, deadline, troubles)
         else:
             devices = [reading for driver in self._drivers for reading in driver.read(deadline)]
-        self._tell_absence()
+        self._log_absence()
         complaints = [driver.complaint for driver in self._drivers if driver.complaint] + troubles
         self.latest = AcceleratorsReading(
             devices=tuple(devices),
@@ -84,24 +96,34 @@ class AcceleratorSource:
             complaint="; ".join(complaints) or None,
             omitted_processes=sum(driver.omitted_processes for driver in self._drivers),
             memory_limit_bytes=self._memory_limit_bytes,
+            temperature_limit_celsius=self._temperature_limit_celsius,
         )
         return self.latest
 
-    def let_go(self) -> None:
-        """Let go of every driver, or take them up again; see `Driver.let_go`."""
+    def release(self) -> None:
+        """Release every driver, or open them again; see `Driver.release`."""
         for driver in self._drivers:
-            driver.let_go()
+            driver.release()
 
     def close(self) -> None:
         """End the processes that hold the drivers open."""
         for driver in self._drivers:
             driver.close()
+        self._kernel_log.close()
+
+    def _note_logged_errors(self) -> None:
+        """Pass on the errors of GPUs that the kernel log has, if it can be read."""
+        xids = self._kernel_log.read().xids
+        errors = [error for error in xids if error.time >= self._since]
+        for driver in self._drivers:
+            if driver.vendor.kind == "gpu":
+                driver.note_logged(errors)
 
     def _read_beside(
         self, drivers: Sequence[Driver], deadline: float, troubles: list[str]
     ) -> list[AcceleratorReading]:
         tasks = {driver.vendor.name: partial(driver.read, deadline) for driver in drivers}
-        outcomes = self._crew.gather(tasks, deadline - time.monotonic())
+        outcomes = self._pool.gather(tasks, deadline - time.monotonic())
         for name, outcome in outcomes.items():
             if outcome.late:
                 troubles.append(f"{name}: its devices could not be read in time")
@@ -109,8 +131,8 @@ class AcceleratorSource:
                 troubles.append(f"{name}: {type(outcome.error).__name__}: {outcome.error}")
         return [reading for outcome in outcomes.values() for reading in outcome.value or []]
 
-    def _tell_absence(self) -> None:
-        """Say once that there is nothing to read, so that nobody wonders."""
+    def _log_absence(self) -> None:
+        """Log once that there are no accelerators."""
         if not self._told_absence and all(driver.is_absent for driver in self._drivers):
             self._told_absence = True
             _log.info("no accelerator driver found; it is looked for again every minute")

@@ -1,7 +1,7 @@
 """A vendor's reader in the exporter itself: a thread that opens the driver, workers that read it.
 
-It costs no interpreter of its own. It cannot be killed: a call that hangs keeps its worker, and a
-driver that was replaced under it stays refused until another reader, in a process, takes over.
+It costs no second interpreter. It cannot be killed: a call that hangs blocks its worker, and a
+driver that was replaced stays unusable until a reader in a process takes over.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from importlib import import_module
 
+from trainvitals.sources.accelerators.device_pool import DevicePool
 from trainvitals.sources.accelerators.reader import (
     UNEXPECTED_END,
     Answer,
@@ -20,7 +21,6 @@ from trainvitals.sources.accelerators.reader import (
     XidEvent,
 )
 from trainvitals.sources.accelerators.reading import Identity
-from trainvitals.sources.accelerators.rounds import Rounds
 from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
 from trainvitals.sources.accelerators.vendor import Session
 
@@ -28,19 +28,19 @@ from trainvitals.sources.accelerators.vendor import Session
 class ReaderThread(Reader):
     """A reader in the exporter itself; starting it does not wait for the driver to open.
 
-    Told to end it closes the driver, within the 15 s that waiting for errors may take.
+    When ended it closes the driver, within the 15 s that waiting for errors may take.
 
     Args:
-        opener: What opens the driver.
+        opener: The driver to open.
     """
 
     def __init__(self, opener: Opener) -> None:
         super().__init__()
         self._opener = opener
         self._session: Session | None = None
-        self._rounds: Rounds | None = None
+        self._pool: DevicePool | None = None
         self._settled = threading.Event()
-        self._told_to_end = threading.Event()
+        self._is_ending = threading.Event()
         self._xids: deque[XidEvent] = deque()
         self._request: tuple[float, Mapping[str, int | None]] = (0.0, {})
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
@@ -49,47 +49,47 @@ class ReaderThread(Reader):
     @property
     def opened(self) -> bool:
         """Whether it has opened the driver."""
-        return self._rounds is not None
+        return self._pool is not None
 
     @property
     def gone(self) -> str | None:
-        """Why the driver no longer answers, or that opening it failed by a bug."""
+        """The reason why the driver no longer answers, or that opening it failed by a bug."""
         if self._gone is None and self._absent is None and not self._thread.is_alive():
             return UNEXPECTED_END
         return self._gone
 
     def wait_until_opened(self, until: float) -> None:
-        """Wait until it has opened the driver, failed to, or the moment (monotonic) has come."""
+        """Wait until the driver is open, opening failed, or the deadline (monotonic) has passed."""
         self._settled.wait(max(0.0, until - time.monotonic()))
 
     def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
-        """Have the next answer read every device; see `Rounds.read`."""
+        """Request a reading of every device; see `DevicePool.read`."""
         self._request = (patience, since)
 
     def take_answer(self, until: float) -> Answer | None:
-        """Read every device by the moment (monotonic); None when the driver is gone."""
+        """Read every device by the deadline (monotonic); None if the driver is gone."""
         patience, since = self._request
-        if self._rounds is None or self._gone is not None:
+        if self._pool is None or self._gone is not None:
             return None
         try:
-            found = self._rounds.read(min(patience, until - time.monotonic()), since)
+            found = self._pool.read(min(patience, until - time.monotonic()), since)
         except DriverGoneError as error:
             self._gone = str(error)
             return None
         return Answer(*found)  # type: ignore[arg-type]  # as a child sends them
 
     def take_xids(self) -> list[XidEvent]:
-        """Take the errors reported since the last time."""
+        """Return the errors reported since the last call."""
         return [self._xids.popleft() for _ in range(len(self._xids))]
 
     def end(self) -> None:
-        """Have it close the driver and end, without waiting for that."""
-        self._told_to_end.set()
+        """Make it close the driver and end, without waiting for the end."""
+        self._is_ending.set()
         if self._session is not None:
             self._session.stop_watching()
 
     def reap(self) -> bool:
-        """Tell whether it has ended."""
+        """Return whether it has ended."""
         return not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -100,12 +100,12 @@ class ReaderThread(Reader):
         if session is None:
             return
         try:
-            if not self._told_to_end.is_set():
+            if not self._is_ending.is_set():
                 session.watch(self._report_xid)
-            self._told_to_end.wait()
+            self._is_ending.wait()
         finally:
-            if self._rounds is not None:
-                self._rounds.close()
+            if self._pool is not None:
+                self._pool.close()
             session.close()
 
     def _open(self) -> Session | None:
@@ -121,7 +121,7 @@ class ReaderThread(Reader):
         self._identities = [Identity(*device.identity) for device in session.devices]  # type: ignore[arg-type]  # as a child sends them
         self._unreadable = [(Identity(*fields), state) for fields, state in session.unreadable]  # type: ignore[arg-type,misc]
         self._session = session
-        self._rounds = Rounds(session)
+        self._pool = DevicePool(session)
         return session
 
     def _report_xid(self, uuid: str, code: int) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 
-from trainvitals.sources.accelerators.driver import Vendor
 from trainvitals.sources.accelerators.hlml import LIBRARIES as HABANA_LIBRARIES
 from trainvitals.sources.accelerators.reader import Opener
+from trainvitals.sources.accelerators.vendor import Vendor
 
 
 def can_load(library: str) -> bool:
-    """Tell whether the loader finds a library; it is let go of at once."""
+    """Return whether the loader finds a library, which is unloaded again at once."""
     try:
         handle = ctypes.CDLL(library)._handle  # noqa: SLF001 - ctypes has no public way to unload
     except OSError:
@@ -50,6 +50,6 @@ VENDORS: tuple[Vendor, ...] = (
         opener=Opener("trainvitals.sources.accelerators.habana", "open_habana"),
         is_installed=_is_habana_installed,
         traces=("sys/bus/pci/drivers/habanalabs", "sys/class/accel"),
-        is_isolated=True,  # the library prints, and leaks with every temperature it gives
+        is_isolated=True,  # the library prints, and leaks memory with every temperature it reads
     ),
 )

@@ -1,9 +1,9 @@
-"""What NVIDIA's Xid codes mean and ask for: one table.
+"""The meaning of NVIDIA's Xid codes and the action that each calls for, as one table.
 
-The class says who has to act: `critical` (the device needs a reset or replacement, its work is
+The class is the severity: `critical` (the device needs a reset or replacement, its work is
 lost), `warning` (watch it), `app` (a program faulted, the device is healthy), `info` (follows
 from another event). A code that is not in the table is a `warning` of unknown meaning.
-Source: NVIDIA's Xid catalog, and for the class what operators of large fleets do with each code.
+Source: NVIDIA's Xid catalog, and for the class the practice of operators of large fleets.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Xid:
 
     Attributes:
         code: The number in the driver's message.
-        meaning: What happened, in a few words.
-        severity: Who has to act.
-        action: What to do, as words that follow "the GPU needs".
+        meaning: The meaning of the error, in a few words.
+        severity: The class.
+        action: The remedy, as words that follow "the GPU needs".
     """
 
     code: int
@@ -73,5 +73,5 @@ _BY_CODE = {xid.code: xid for xid in XIDS}
 
 
 def explain_xid(code: int) -> Xid:
-    """Give the table's entry; for a code that is not in it, a warning of unknown meaning."""
+    """Return the table's entry; for a code that is not in it, a warning of unknown meaning."""
     return _BY_CODE.get(code) or Xid(code, "unknown", "warning", "a look at the kernel log")

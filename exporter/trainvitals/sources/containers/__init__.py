@@ -1,1 +1,1 @@
-"""Containers: what engine, control groups and kernel log tell of them."""
+"""Containers, from the engine, control groups and the kernel log."""

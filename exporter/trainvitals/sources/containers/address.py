@@ -1,4 +1,4 @@
-"""Where an engine listens, and how to get through to it."""
+"""The address of a container engine, and connections to it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import errno
 import grp
 import os
 import socket
-import ssl
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trainvitals.errors import ConfigurationError
-from trainvitals.masking import mask_text
+from trainvitals.sources.files import Roots
 
+if TYPE_CHECKING:
+    import ssl
+
+NO_ENGINE = "none"
+_SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock")
+_OWN_SOCKETS = ("docker.sock", "podman/podman.sock")
+_PID_FILE = "run/docker.pid"
 _SCHEMES = ("tcp", "http", "https")
 _PORT = 2375
 _TLS_PORT = 2376
@@ -23,14 +32,14 @@ _PROXY = "--containers.engine=tcp://HOST:PORT of a read-only proxy"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an engine listens.
+    """The address of an engine.
 
     Attributes:
-        text: As it was written.
-        path: The path of its Unix socket; empty for none.
+        text: The address as it was configured.
+        path: The path of its Unix socket; empty if there is none.
         host: The host; empty with a Unix socket.
         port: The port.
-        tls: How to make sure of the other side; None for a connection in the clear.
+        tls: The TLS context, which verifies the other side; None for an unencrypted connection.
     """
 
     text: str
@@ -41,7 +50,7 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """What HTTP calls the host."""
+        """The value of HTTP's header Host."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"{name}:{self.port}" if self.host else "localhost"
 
@@ -49,7 +58,7 @@ class Address:
         """Connect.
 
         Raises:
-            OSError: Nobody listens there, this user may not, or it takes too long.
+            OSError: No server listens there, this user has no permission, or it takes too long.
         """
         if not self.path:
             plain = socket.create_connection((self.host, self.port), timeout_seconds)
@@ -73,16 +82,54 @@ class Address:
             raise
 
 
+def find_engine(address: str | None, *, environ: Mapping[str, str], rootfs: Path) -> str | None:
+    """Return the address of the engine to ask.
+
+    Args:
+        address: The configured address: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…`,
+            `https://…` or `none`; None to detect one.
+        environ: The environment, of which `DOCKER_HOST`, which precedes the usual sockets, and
+            `XDG_RUNTIME_DIR` are read.
+        rootfs: The host's root directory. Sockets are tried only if that is `/`: those in a
+            container are not the host's.
+
+    Returns:
+        Its address; None if there is none, and for a `DOCKER_HOST` that only Docker's own client
+        can use (`ssh://`). The existence of a socket does not mean that this user may use it.
+
+    Raises:
+        ConfigurationError: The configured address is invalid.
+    """
+    if address:
+        return None if address == NO_ENGINE else parse_address(address, environ).text
+    if configured := environ.get("DOCKER_HOST"):
+        try:
+            return parse_address(configured, environ).text
+        except ConfigurationError:
+            return None
+    if rootfs != Path("/"):
+        return None
+    own = environ.get("XDG_RUNTIME_DIR")
+    paths = _SOCKETS + (tuple(f"{own}/{name}" for name in _OWN_SOCKETS) if own else ())
+    return next((f"unix://{path}" for path in paths if _is_socket(path)), None)
+
+
+def _is_socket(path: str) -> bool:
+    with suppress(OSError):
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 - a path as text, like its kin
+    return False
+
+
 def parse_address(text: str, environ: Mapping[str, str]) -> Address:
     """Read `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…` or `https://…`.
 
     Args:
         text: The address.
-        environ: As Docker's own client reads it: with `DOCKER_TLS_VERIFY`, `tcp://` is secured
-            with the `ca.pem`, `cert.pem` and `key.pem` in `DOCKER_CERT_PATH`.
+        environ: The environment, read as Docker's own client does: with `DOCKER_TLS_VERIFY`,
+            `tcp://` is secured with the `ca.pem`, `cert.pem` and `key.pem` in `DOCKER_CERT_PATH`.
 
     Raises:
-        ConfigurationError: No address is written like this, or a certificate cannot be read.
+        ConfigurationError: The address is invalid, or a certificate cannot be read.
     """
     path = text.removeprefix("unix://")
     if path.startswith("/"):
@@ -95,8 +142,7 @@ def parse_address(text: str, environ: Mapping[str, str]) -> Address:
         scheme, host, port, is_plain = "", "", None, False
     if scheme not in _SCHEMES or not host or not is_plain:
         raise ConfigurationError(
-            f"cannot reach an engine at {mask_text(text)}: write unix:///PATH, tcp://HOST:PORT "
-            "or none"
+            f"cannot reach an engine at {_mask(text)}: write unix:///PATH, tcp://HOST:PORT or none"
         )
     if scheme == "http" or (scheme == "tcp" and not environ.get("DOCKER_TLS_VERIFY")):
         return Address(text, host=host, port=port or _PORT)
@@ -104,6 +150,8 @@ def parse_address(text: str, environ: Mapping[str, str]) -> Address:
 
 
 def _read_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
+    import ssl  # noqa: PLC0415 - slow to import, and most engines listen on a Unix socket
+
     folder = environ.get("DOCKER_CERT_PATH")
     if not folder:
         return ssl.create_default_context()
@@ -123,12 +171,12 @@ def _read_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def describe_failure(address: Address, error: OSError) -> tuple[str, str]:
-    """Say why nobody could be reached at an address, and what to do about it."""
-    place = mask_text(address.text)
+    """Return why an engine could not be reached at an address, and the remedy."""
+    place = _mask(address.text)
     if isinstance(error, TimeoutError | BlockingIOError):  # the latter: its backlog is full
         return f"{place} does not answer", "look with `docker version` whether the engine hangs"
-    if isinstance(error, ssl.SSLError):  # whose numbers are OpenSSL's own
-        return f"{place}: {error.reason or error}", "check DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
+    if address.tls is not None and (reason := getattr(error, "reason", None)):
+        return f"{place}: {reason}", "check DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
     if error.errno in {errno.EACCES, errno.EPERM}:
         return f"permission denied for {place}", _describe_permission(address.path)
     if error.errno in {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR}:
@@ -140,9 +188,15 @@ def describe_failure(address: Address, error: OSError) -> tuple[str, str]:
     return f"{place}: {why}", "check --containers.engine or DOCKER_HOST"
 
 
+def _mask(text: str) -> str:
+    from trainvitals.masking import mask_text  # noqa: PLC0415 - only failures need it
+
+    return mask_text(text)
+
+
 def _describe_permission(path: str) -> str:
     try:
-        group = os.stat(path).st_gid  # noqa: PTH116 - a path that nobody promised to be one
+        group = os.stat(path).st_gid  # noqa: PTH116 - a path as the user wrote it
     except OSError:
         return f"run as root, or give {_PROXY}"
     if group == 0:
@@ -152,3 +206,18 @@ def _describe_permission(path: str) -> str:
     except KeyError:
         name = f"the group with gid {group}"
     return f"add this user to {name}, or give {_PROXY}"
+
+
+def find_engine_start(address: str, roots: Roots) -> float | None:
+    """Return when Docker's daemon was started, by its PID file; None if unknown.
+
+    Args:
+        address: The engine's address; only Docker's own socket has such a file.
+        roots: The paths of the host's file systems.
+    """
+    if address.startswith("unix://") and not address.endswith("/run/docker.sock"):
+        return None
+    try:
+        return (roots.rootfs / _PID_FILE).stat().st_mtime
+    except OSError:
+        return None

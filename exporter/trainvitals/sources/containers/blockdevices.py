@@ -1,4 +1,4 @@
-"""Which block devices lie on which, so that one transfer is not counted twice.
+"""The block devices below each block device, so that one transfer is not counted twice.
 
 A write to an encrypted or a logical volume is counted at the volume and at the disk below it.
 """
@@ -10,17 +10,17 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainvitals.sources.containers.figures import read_data
+from trainvitals.sources.containers.cgroup_files import read_data
 
 _NUMBER = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
 _MOST_KNOWN = 1024
 
 
 class BlockDevices:
-    """Knows what lies below each block device, from `/sys/dev/block/MAJOR:MINOR/slaves`.
+    """Finds the devices below each block device, in `/sys/dev/block/MAJOR:MINOR/slaves`.
 
     Args:
-        sysfs: Where `/sys` is.
+        sysfs: The path of `/sys`.
     """
 
     __slots__ = ("_below", "_sysfs")
@@ -30,11 +30,11 @@ class BlockDevices:
         self._below: dict[str, frozenset[str]] = {}
 
     def add_up(self, transfers: Mapping[str, int]) -> int:
-        """Add up what went to the devices that lie on no other, or to those on which others lie.
+        """Return the sum of the transfers to top-level devices, or to bottom-level ones.
 
-        Both are the same, unless a volume's own thread does the transfer below (which counts
-        above alone), or a disk has partitions that no volume lies on (which count below alone); so
-        the larger sum is the right one.
+        Both sums are equal, unless a volume's own thread does the transfer below it (which counts
+        at the volume alone), or a disk has partitions without a volume (which count at the disk
+        alone); so the larger sum is the correct one.
 
         Args:
             transfers: Bytes by the device's number, such as `8:0`.

@@ -1,7 +1,7 @@
-"""Where the control groups of containers are, in versions 1 and 2 and where both are mounted.
+"""The control groups of containers, in versions 1 and 2 and where both are mounted.
 
-A group's path is found, never built: it depends on the engine, on its cgroup driver and on the
-parent that the container was given.
+The path of a group is searched for, never constructed: it depends on the engine, on its cgroup
+driver and on the parent group of the container.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from trainvitals.sources.containers.figures import read_data
+from trainvitals.sources.containers.cgroup_files import read_data
 from trainvitals.sources.files import Roots
 
 # docker/<id>, docker-<id>.scope, libpod-<id>(.scope), libpod-payload-<id>,
@@ -26,6 +27,7 @@ _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids", "blkio")
 _V1_WALKED = ("memory", "pids", "cpuacct", "cpu", "blkio")
 _DEEPEST = 8
 _MOST_FOLDERS = 8192
+# A folder of cgroupfs has a link for each folder in it, beside its own two.
 _LINKS_OF_A_LEAF = 2
 _MOST_CGROUP_BYTES = 1 << 16
 # Units that run nothing.
@@ -34,13 +36,13 @@ _EMPTY_UNITS = (".mount", ".swap", ".socket", ".device", ".timer", ".target")
 
 @dataclass(frozen=True, slots=True)
 class GroupPaths:
-    """Where the files of one control group are.
+    """The folders with the files of one control group.
 
     Attributes:
-        id: The container's whole ID; empty for a group that is none's.
+        id: The container's whole ID; empty for a group that belongs to no container.
         version: 1 or 2.
         cgroup: Its path as `/proc/PID/cgroup` has it, up to the container.
-        memory: The folder of the memory controller; None where there is none. On version 2 all
+        memory: The folder of the memory controller; None if there is none. On version 2 all
             are the same folder.
         cpu: The folder of the CPU controller.
         cpuacct: The folder of the controller that counts CPU time.
@@ -59,20 +61,20 @@ class GroupPaths:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders that there are, each once."""
+        """The existing folders, each once."""
         folders = (self.memory, self.cpu, self.cpuacct, self.pids, self.blkio)
         return tuple(dict.fromkeys(folder for folder in folders if folder is not None))
 
 
 def identify(cgroup_path: str) -> str | None:
-    """Give the ID of the container that a control group belongs to.
+    """Return the ID of the container that a control group belongs to.
 
     Args:
         cgroup_path: A path as in `/proc/PID/cgroup` or in a line `oom-kill:` of the kernel log.
 
     Returns:
-        64 hexadecimal digits; of the outermost container where one runs inside another; None where
-        the path is no container's.
+        64 hexadecimal digits; for nested containers those of the outermost one; None if the path
+        belongs to no container.
     """
     for name in cgroup_path.split("/"):
         if match := _CONTAINER.fullmatch(name):
@@ -81,30 +83,30 @@ def identify(cgroup_path: str) -> str | None:
 
 
 def find_container(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B008 - immutable
-    """Give the ID of the container that a process runs in; None where it runs in none or is gone.
+    """Return the ID of a process's container; None if there is none or the process is gone.
 
     Args:
         pid: The process, as `roots.procfs` numbers it.
-        roots: Where `/proc` is.
+        roots: The path of `/proc`.
     """
-    found = (identify(path) for _, path in _read_groups(pid, roots))
+    found = (identify(path) for _, path in read_groups(pid, roots.procfs))
     return next((id_ for id_ in found if id_ is not None), None)
 
 
 def find_group(pid: int, roots: Roots = Roots()) -> GroupPaths | None:  # noqa: B008 - immutable
-    """Find the control group of a process's container, or of the process where it is in none.
+    """Find the control group of a process's container, or of the process if it is in none.
 
     Args:
         pid: The process, as `roots.procfs` numbers it.
-        roots: Where `/proc` and `/sys` are.
+        roots: The paths of `/proc` and `/sys`.
 
     Returns:
-        None where there is no such process, it is in the root group, which is the whole machine,
-        or its group lies outside of the cgroup namespace that we see.
+        None if the process does not exist, is in the root group, which is the whole machine, or its
+        group is outside of the exporter's cgroup namespace.
     """
     groups = {
         controller: path
-        for controllers, path in _read_groups(pid, roots)
+        for controllers, path in read_groups(pid, roots.procfs)
         for controller in controllers
     }
     base = f"{roots.sysfs}/fs/cgroup"
@@ -135,17 +137,17 @@ def find_groups(
     *,
     most: int = 512,
 ) -> Mapping[str, GroupPaths]:
-    """Find the control groups of all containers that run, whoever runs them.
+    """Find the control groups of all running containers, whatever engine runs them.
 
-    Containers inside of containers are not looked for. A group without groups below is not looked
-    into: the kernel counts a folder's subfolders in its links.
+    Containers inside of containers are not searched for. A group without subgroups is not listed:
+    the kernel counts a folder's subfolders in its links.
 
     Args:
-        roots: Where `/sys` is.
-        most: How many to find at most.
+        roots: The path of `/sys`.
+        most: The maximum number of groups.
 
     Returns:
-        The groups by container ID; none where no control groups are mounted.
+        The groups by container ID; empty if no control groups are mounted.
     """
     base = f"{roots.sysfs}/fs/cgroup"
     if os.path.exists(f"{base}/cgroup.controllers"):  # noqa: PTH110 - every 10 s
@@ -168,15 +170,14 @@ def find_groups(
     }
 
 
-def take_folder(folder: str, *, id: str = "") -> GroupPaths | None:  # noqa: A002 - as the field
-    """Take a folder into which somebody copied the files of one group, of either version.
+def take_folder(folder: str) -> GroupPaths | None:
+    """Return the paths for a folder with copied files of one group, of either version.
 
     Args:
-        folder: The folder.
-        id: The container's ID.
+        folder: The folder; it does not name the container.
 
     Returns:
-        None where it holds no file of a control group.
+        None if it holds no file of a control group.
     """
     try:
         names = set(os.listdir(folder))  # noqa: PTH208 - as everywhere in this module
@@ -189,14 +190,17 @@ def take_folder(folder: str, *, id: str = "") -> GroupPaths | None:  # noqa: A00
         for name in names
     )
     is_there = is_v1 or any(name.startswith(("memory.", "cpu.", "pids.", "io.")) for name in names)
-    return GroupPaths(id, 1 if is_v1 else 2, "", *(folder,) * 5) if is_there else None
+    return GroupPaths("", 1 if is_v1 else 2, "", *(folder,) * 5) if is_there else None
 
 
-def _read_groups(pid: int, roots: Roots) -> list[tuple[list[str], str]]:
-    """Give controllers and path of each line; no controllers are version 2."""
+def read_groups(pid: int, procfs: Path) -> list[tuple[list[str], str]]:
+    """Read `/proc/PID/cgroup`: controllers and path of each line, empty if it cannot be read.
+
+    The line of version 2 has one controller, whose name is empty.
+    """
     if pid <= 0:
         return []
-    data = read_data(f"{roots.procfs}/{pid}", "cgroup") or b""
+    data = read_data(f"{procfs}/{pid}", "cgroup") or b""
     lines = [os.fsdecode(line).split(":", 2) for line in data[:_MOST_CGROUP_BYTES].splitlines()]
     return [(line[1].split(","), line[2]) for line in lines if len(line) == 3]  # noqa: PLR2004
 
@@ -215,12 +219,12 @@ def _unified(id_: str, path: str, base: str) -> GroupPaths:
 
 
 def _is_below_root(path: str) -> bool:
-    """Tell whether the group can be told from the whole machine and lies where we can see it."""
+    """Return whether the group is below the root group, and visible to the exporter."""
     return path.strip("/") != "" and ".." not in path.split("/")
 
 
 def _cut(path: str) -> str:
-    """Leave out the groups that a container makes below its own."""
+    """Remove the groups that a container creates below its own."""
     names = path.rstrip("/").split("/")
     for count, name in enumerate(names, 1):
         if _CONTAINER.fullmatch(name):
@@ -229,7 +233,7 @@ def _cut(path: str) -> str:
 
 
 def _walk(base: str, most: int) -> Iterator[tuple[str, str]]:
-    """Give ID and path of each container's group, the nearest to the root first."""
+    """Return ID and path of each container's group, the nearest to the root first."""
     found = 0
     folders = [""]
     looked_at = 0

@@ -1,7 +1,7 @@
-"""What containers use, from their control groups, which tell it for next to nothing.
+"""Resource usage of containers, from their control groups, which cost little to read.
 
 Reading ten files takes a tenth of a millisecond, where the engine's statistics take one to two
-seconds, and any user may do it. What is not there or cannot be read is None, never 0.
+seconds, and any user may do it. A value that is missing or cannot be read is None, never 0.
 """
 
 from __future__ import annotations
@@ -14,32 +14,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from trainvitals.causes.evidence import Sample
-from trainvitals.sources.containers import cgroup1, cgroup2
 from trainvitals.sources.containers.blockdevices import BlockDevices
-from trainvitals.sources.containers.cgrouppaths import (
-    GroupPaths,
-    find_container,
-    find_group,
-    find_groups,
-    identify,
-    take_folder,
-)
-from trainvitals.sources.containers.figures import parse_number, read_data
+from trainvitals.sources.containers.cgroup_files import parse_number, read_data
+from trainvitals.sources.containers.cgroup_usage import read_usage
+from trainvitals.sources.containers.cgrouppaths import GroupPaths
+from trainvitals.sources.containers.evidence import Sample
 from trainvitals.sources.containers.reading import Usage
-from trainvitals.sources.files import Roots, open_regular
-
-__all__ = [
-    "GroupFiles",
-    "GroupPaths",
-    "find_container",
-    "find_group",
-    "find_groups",
-    "find_name",
-    "identify",
-    "take_folder",
-    "to_sample",
-]
+from trainvitals.sources.files import Roots
+from trainvitals.sources.foreign_files import read_whole
 
 _ID = re.compile("[0-9a-f]{64}")
 _NET_DEV_HEAD_LINES = 2
@@ -49,20 +31,20 @@ _MOST_CONFIGURATION_BYTES = 1 << 22
 
 
 class GroupFiles:
-    """Reads what one container uses, again and again.
+    """Reads the resource usage of one container repeatedly.
 
-    Nothing is kept open, so that a container that is started again is read on under its ID.
+    No file is kept open, so that a restarted container is read on under its ID.
 
     Args:
-        group: Where its control group is.
+        group: The path of its control group.
         pid: One of its processes, whose network counts are read; None for no network counts.
-        has_own_network: Whether its network is not the host's and not another container's; None to
-            compare it with that of process 1, and to read no counts where that is not there.
-        roots: Where `/proc` and `/sys` are.
+        has_own_network: Whether its network is neither the host's nor another container's; None to
+            compare it with that of process 1, and to read no counts if that cannot be read.
+        roots: The paths of `/proc` and `/sys`.
         clock: The time of day, in seconds since 1970.
     """
 
-    __slots__ = ("_clock", "_devices", "_group", "_network", "_read")
+    __slots__ = ("_clock", "_devices", "_group", "_network")
 
     def __init__(
         self,
@@ -76,7 +58,6 @@ class GroupFiles:
         self._group = group
         self._clock = clock
         self._devices = BlockDevices(roots.sysfs)
-        self._read = cgroup1.read_usage if group.version == 1 else cgroup2.read_usage
         self._network: str | None = None
         if pid is not None and pid > 0:
             if has_own_network is None:
@@ -85,8 +66,8 @@ class GroupFiles:
                 self._network = f"{roots.procfs}/{pid}/net"
 
     def read(self) -> Usage | None:
-        """Read the files as they are now; None where the group is gone."""
-        usage = self._read(self._group, self._clock(), self._devices)
+        """Read the current values; None if the group is gone."""
+        usage = read_usage(self._group, self._clock(), self._devices)
         traffic = read_traffic(self._network)
         if not any(map(_is_there, self._group.folders[:1])):
             return None
@@ -94,12 +75,9 @@ class GroupFiles:
             return usage
         return replace(usage, received_bytes=traffic[0], transmitted_bytes=traffic[1])
 
-    def close(self) -> None:
-        """Do nothing: nothing is kept open."""
-
 
 def to_sample(usage: Usage) -> Sample:
-    """Give what a death is judged by; a limit of 0, which is none, becomes None."""
+    """Return the sample for evidence of a death; a limit of 0 (no limit) becomes None."""
     return Sample(
         time=usage.time,
         cgroup_version=usage.cgroup_version,
@@ -118,14 +96,14 @@ def to_sample(usage: Usage) -> Sample:
 
 
 def find_name(id: str, roots: Roots = Roots()) -> str | None:  # noqa: A002, B008 - as the field
-    """Give a container's name from the files of Docker or Podman, without asking either.
+    """Return a container's name from the files of Docker or Podman, without asking either.
 
     Args:
         id: The container's whole ID.
-        roots: Where the host's root directory is.
+        roots: The path of the host's root directory.
 
     Returns:
-        None where neither knows it, or we may not read their files, which are root's.
+        None if neither has it, or this user may not read their files, which belong to root.
     """
     if not _ID.fullmatch(id):
         return None
@@ -143,10 +121,10 @@ def find_name(id: str, roots: Roots = Roots()) -> str | None:  # noqa: A002, B00
 
 
 def read_traffic(folder: str | None) -> tuple[int, int] | None:
-    """Read how many bytes came in and went out over all interfaces but the loopback.
+    """Read the bytes received and transmitted over all interfaces but the loopback.
 
     Args:
-        folder: `/proc/PID/net`; None where it is not to be read.
+        folder: `/proc/PID/net`; None if it is not to be read.
     """
     data = read_data(folder, "dev", comes_by_page=True)
     if data is None:
@@ -164,7 +142,7 @@ def read_traffic(folder: str | None) -> tuple[int, int] | None:
 
 def _has_own_network(pid: int, procfs: Path) -> bool:
     try:
-        # A namespace has files of its own, which anybody may compare; its link may not be read.
+        # A namespace has files that any user may compare; its link may not be readable.
         own, host = (os.stat(f"{procfs}/{number}/net/dev") for number in (pid, 1))  # noqa: PTH116
     except OSError:
         return False
@@ -177,10 +155,7 @@ def _is_there(folder: str) -> bool:
 
 def _read_json(path: Path) -> object:
     try:
-        descriptor = open_regular(str(path))
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
-            data = file.read(_MOST_CONFIGURATION_BYTES)
-        parsed: object = json.loads(data)
+        parsed: object = json.loads(read_whole(path, _MOST_CONFIGURATION_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     return parsed

@@ -1,7 +1,7 @@
-"""What happened while nobody listened: the list of all containers against what is known.
+"""Comparison of the engine's list of all containers with the registry.
 
-After each connect to the engine the two are compared, so that a death is found, too, that nobody
-told of. The first time there is nothing to compare with: what is dead then died before we came.
+After each connect to the engine the two are compared, so that deaths without an event are found
+too. The first time the registry is empty: containers that are dead then died before the start.
 """
 
 from __future__ import annotations
@@ -11,24 +11,34 @@ import time
 from collections.abc import Callable
 
 from trainvitals.errors import SourceError
-from trainvitals.sources.containers.deaths import name_engine, recall_death
+from trainvitals.sources.containers.container_state import (
+    Attempt,
+    ContainerState,
+    Ending,
+    name_status,
+)
+from trainvitals.sources.containers.death_handler import DeathHandler
+from trainvitals.sources.containers.deaths import describe_death
 from trainvitals.sources.containers.documents import Document
 from trainvitals.sources.containers.engine import EngineClient, EngineError
-from trainvitals.sources.containers.errands import Errands
-from trainvitals.sources.containers.inquest import Inquest
-from trainvitals.sources.containers.inspection import Inspection, Listing, parse_listing
+from trainvitals.sources.containers.inspection import (
+    Inspection,
+    Listing,
+    describe_engine,
+    parse_listing,
+)
 from trainvitals.sources.containers.inspector import MOST_LOOKS, Inspector, has_failed_to_start
 from trainvitals.sources.containers.journal import Journal
-from trainvitals.sources.containers.known import Attempt, Ending, Known, name_status
 from trainvitals.sources.containers.reading import Death
-from trainvitals.sources.containers.roster import Roster
+from trainvitals.sources.containers.registry import ContainerRegistry
+from trainvitals.sources.containers.schedule import TaskQueue
 
 _MOST_OLD_DEATHS = 32
 _AGAIN_SECONDS = 10.0
-# After a reconnect the engine tells once more what it still has, which says more than its list.
-_RETOLD_SECONDS = 1.0
+# After a reconnect the engine repeats the events that it still has, which hold more than its list.
+_REPLAY_SECONDS = 1.0
 _SAME_SECONDS = 2.0
-# The engine takes the time of a start before it tells of it.
+# The engine takes the time of a start before it sends the event.
 _SLACK_SECONDS = 0.1
 _EARLY_SECONDS = 1.0
 _ENDED = frozenset({"exited", "dead", "stopped"})
@@ -38,83 +48,86 @@ _log = logging.getLogger(__name__)
 
 
 class Comparison:
-    """Compares what the engine lists with what is known.
+    """Compares the engine's list with the registry.
 
     Args:
         client: The engine.
-        roster: The containers that are known.
-        inspector: Asks what a container is.
-        inquest: Deals with deaths.
-        errands: Has things done that take their time.
-        journal: Has the verdicts of deaths of before; None for none.
+        registry: The known containers.
+        inspector: Inspects containers.
+        handler: Handles deaths.
+        tasks: Runs functions that may block.
+        journal: The journal with the verdicts of earlier deaths; None for no journal.
+        on_first: Called when the first list has been compared.
         clock: The time of day, in seconds since 1970.
     """
 
     def __init__(
         self,
         client: EngineClient,
-        roster: Roster,
+        registry: ContainerRegistry,
         inspector: Inspector,
-        inquest: Inquest,
-        errands: Errands,
+        handler: DeathHandler,
+        tasks: TaskQueue,
         *,
         journal: Journal | None,
+        on_first: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
-        self._roster = roster
+        self._registry = registry
         self._inspector = inspector
-        self._inquest = inquest
-        self._errands = errands
+        self._handler = handler
+        self._tasks = tasks
         self._journal = journal
+        self._on_first = on_first
         self._clock = clock
         self._asked = 0
         self._is_first = True
 
     def ask(self) -> None:
-        """Have it compared soon, in place of what was asked for before."""
-        with self._roster.lock:
+        """Request a comparison soon; an earlier request is dropped."""
+        with self._registry.lock:
             self._asked += 1
             number = self._asked
-        wait = 0.0 if self._is_first else _RETOLD_SECONDS
-        self._errands.do_after(wait, lambda: self._compare(number))
+        wait = 0.0 if self._is_first else _REPLAY_SECONDS
+        self._tasks.do_after(wait, lambda: self._compare(number))
 
     def _compare(self, number: int) -> None:
         if number != self._asked:
             return
-        with self._roster.lock:
-            told = {known.id: known.told for known in self._roster.list_present()}
+        with self._registry.lock:
+            counts = {known.id: known.event_count for known in self._registry.list_present()}
         try:
             version = self._client.version()
             listed = [parse_listing(each) for each in self._client.list_containers()]
         except EngineError as error:
             _log.debug("%s", error)
-            self._errands.do_after(_AGAIN_SECONDS, lambda: self._compare(number))
+            self._tasks.do_after(_AGAIN_SECONDS, lambda: self._compare(number))
             return
-        with self._roster.lock:
+        with self._registry.lock:
             is_first, self._is_first = self._is_first, False
-            self._take_list(version, listed, told, is_first=is_first)
+            self._take_list(version, listed, counts, is_first=is_first)
         self._inspect_all(listed, number, is_first=is_first)
 
     def _take_list(
-        self, version: Document, listed: list[Listing], told: dict[str, int], *, is_first: bool
+        self, version: Document, listed: list[Listing], counts: dict[str, int], *, is_first: bool
     ) -> None:
-        """Let go of what is gone, and know what is new as far as the list tells."""
-        self._inquest.engine = name_engine(version)
+        """Drop removed containers, and add new ones as far as the list describes them."""
+        self._handler.engine = describe_engine(version)
         there = {each.id for each in listed}
-        for known in self._roster.list_present():
-            # What came, or of which was told, since the question need not be in the answer.
-            if known.id not in there and told.get(known.id) == known.told:
-                self._inquest.lose(known)
+        for known in self._registry.list_present():
+            # A container of which an event came since the request may be missing from the answer.
+            if known.id not in there and counts.get(known.id) == known.event_count:
+                self._handler.lose(known)
         for each in listed:
-            if each.id and self._roster.find(each.id) is None:
+            if each.id and self._registry.find(each.id) is None:
                 self._take_up(each, is_first=is_first)
 
     def _take_up(self, listing: Listing, *, is_first: bool) -> None:
-        holder = self._roster.containers.get(listing.name)
+        holder = self._registry.containers.get(listing.name)
         if holder is not None and holder.removed is None:
             return  # it was renamed, or made while we asked
-        known = self._roster.take_up(listing.name, listing.id)
+        known = self._registry.take_up(listing.name, listing.id)
         known.image = listing.image
         known.compose_project = listing.compose_project
         known.compose_service = listing.compose_service
@@ -129,34 +142,37 @@ class Comparison:
     def _inspect_all(self, listed: list[Listing], number: int, *, is_first: bool) -> None:
         inspected = []
         for each in listed:
-            if self._errands.is_closed or number != self._asked:
+            if self._tasks.is_closed or number != self._asked:
                 break
             inspection = self._compare_one(each.id, is_first=is_first)
             if inspection is not None:
                 inspected.append(inspection)
         if is_first:
+            self._on_first()
             self._recall_deaths(inspected)
 
     def _compare_one(self, container: str, *, is_first: bool) -> Inspection | None:
         for _ in range(MOST_LOOKS):
-            with self._roster.lock:
-                known = self._roster.find(container)
-                told = 0 if known is None else known.told
+            with self._registry.lock:
+                known = self._registry.find(container)
+                event_count = 0 if known is None else known.event_count
             inspection = self._inspector.inspect(container) if container else None
             if inspection is None:
                 return None
-            with self._roster.lock:
-                known = self._roster.find(container)
+            with self._registry.lock:
+                known = self._registry.find(container)
                 if known is None:
                     return None  # no room for it, or gone
-                if known.told == told:
+                if known.event_count == event_count:
                     self._notice_unseen(known, inspection, is_first=is_first)
                     known.removed = None
                     self._inspector.take(known, inspection)
                     return inspection
         return None
 
-    def _notice_unseen(self, known: Known, inspection: Inspection, *, is_first: bool) -> None:
+    def _notice_unseen(
+        self, known: ContainerState, inspection: Inspection, *, is_first: bool
+    ) -> None:
         state, attempt = inspection.state, known.attempt
         if attempt.is_found and known.inspection is None:  # it was only listed so far
             known.attempt = take_up_attempt(inspection, attempt.heard_since)
@@ -170,22 +186,22 @@ class Comparison:
             self._notice_unseen_start(known, inspection)
         if has_ended(inspection) and not known.attempt.is_over:
             at = state.finished or self._clock()
-            self._inquest.begin_unseen(known, at, state.exit_code)
+            self._handler.begin_unseen(known, at, state.exit_code)
         known.take_settings(inspection)
         self._inspector.notice_failed_start(known)
 
-    def _notice_unseen_start(self, known: Known, inspection: Inspection) -> None:
+    def _notice_unseen_start(self, known: ContainerState, inspection: Inspection) -> None:
         started, finished = inspection.state.started or 0.0, inspection.state.finished
         if known.attempt.started is not None:
             # The exit code is lost: the state has that of the last end, which may be a later one.
             if not known.attempt.is_over:
                 is_later = finished is None or finished > started
-                self._inquest.begin_unseen(known, started if is_later else finished or started)
+                self._handler.begin_unseen(known, started if is_later else finished or started)
             known.restarts = max((known.restarts or 0) + 1, inspection.restart_count or 0)
         known.attempt = take_up_attempt(inspection, self._clock())
 
     def _recall_deaths(self, inspected: list[Inspection]) -> None:
-        """Judge those that were dead when we came, the newest."""
+        """Determine the causes of deaths before the exporter's start, for the newest containers."""
         dead = sorted(
             (each for each in inspected if has_ended(each) and each.state.finished),
             key=lambda each: each.state.finished or 0.0,
@@ -195,18 +211,18 @@ class Comparison:
         left = _MOST_OLD_DEATHS
         for inspection in dead:
             finished = inspection.state.finished or 0.0
-            told = written.get(inspection.id)
-            with self._roster.lock:
-                known = self._roster.find(inspection.id)
+            record = written.get(inspection.id)
+            with self._registry.lock:
+                known = self._registry.find(inspection.id)
                 if known is None or not known.attempt.is_over or known.ending is not None:
                     continue  # removed or started since it was asked about
-                if told is not None and abs(told.time - finished) <= _SAME_SECONDS:
-                    known.take_death(told)
+                if record is not None and abs(record.time - finished) <= _SAME_SECONDS:
+                    known.take_death(record)
                 elif left:
                     left -= 1
                     self._plan_recall(known, inspection)
 
-    def _plan_recall(self, known: Known, inspection: Inspection) -> None:
+    def _plan_recall(self, known: ContainerState, inspection: Inspection) -> None:
         ending = Ending(
             known,
             known.attempt,
@@ -217,7 +233,7 @@ class Comparison:
             inspection=inspection,
             state=inspection.state,
         )
-        self._errands.do(lambda: self._inquest.recall(ending))
+        self._tasks.do(lambda: self._handler.recall(ending))
 
     def _read_journal(self) -> dict[str, Death]:
         if self._journal is None:
@@ -227,17 +243,19 @@ class Comparison:
         except SourceError as error:
             _log.info("%s", error)
             return {}
-        return {entry.evidence.id: recall_death(entry) for entry in reversed(entries)}
+        return {
+            entry.evidence.id: describe_death(entry.evidence, entry) for entry in reversed(entries)
+        }
 
 
 def has_ended(inspection: Inspection) -> bool:
-    """Tell whether it is down, also for a moment, after it ran."""
+    """Return whether it is down, or was down for a moment, after it ran."""
     state = inspection.state
     return state.status in _DOWN and state.finished is not None
 
 
 def has_other_start(attempt: Attempt, inspection: Inspection) -> bool:
-    """Tell whether it was started again since the start that is known."""
+    """Return whether it was started again since the known start."""
     started = inspection.state.started
     if started is None:
         return False
@@ -245,7 +263,7 @@ def has_other_start(attempt: Attempt, inspection: Inspection) -> bool:
 
 
 def take_up_attempt(inspection: Inspection, heard_since: float) -> Attempt:
-    """Give the start that an inspection tells of, and that nobody told of."""
+    """Return the start that an inspection describes and that no event reported."""
     started, finished = inspection.state.started, inspection.state.finished
     ended_before = started is not None and finished is not None and finished < started
     is_first = started is None or not (inspection.restart_count or ended_before)

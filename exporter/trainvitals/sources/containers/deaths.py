@@ -1,33 +1,37 @@
-"""A death as it is worked up: what is fetched at once, what is waited for, and the verdict."""
+"""The evidence of a death, collected while it happens."""
 
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from trainvitals.causes.case import open_case
-from trainvitals.causes.evidence import EngineEvent, Evidence, Gap, Host, OomKill
-from trainvitals.causes.judge import judge
-from trainvitals.causes.verdict import Verdict
 from trainvitals.errors import SourceError
-from trainvitals.sources.containers.cgroups import identify, to_sample
-from trainvitals.sources.containers.documents import Document, as_mapping, get_list, get_text
+from trainvitals.sources.containers.cgroup_files import find_number, read_data
+from trainvitals.sources.containers.cgrouppaths import identify
+from trainvitals.sources.containers.cgroups import to_sample
+from trainvitals.sources.containers.container_state import Attempt, ContainerState, Ending
 from trainvitals.sources.containers.engine import EngineClient, EngineError
+from trainvitals.sources.containers.evidence import (
+    EngineEvent,
+    Evidence,
+    Gap,
+    Host,
+    OomKill,
+)
 from trainvitals.sources.containers.following import Following
 from trainvitals.sources.containers.inspection import parse_inspection
-from trainvitals.sources.containers.journal import Entry
-from trainvitals.sources.containers.known import Attempt, Ending, Known
+from trainvitals.sources.containers.judgement import Judgement
 from trainvitals.sources.containers.reading import Death
-from trainvitals.sources.containers.roster import Roster
-from trainvitals.sources.files import Roots, read_small
-from trainvitals.sources.host import read_host
-from trainvitals.sources.kernel_log import KernelLog, KernelNews
+from trainvitals.sources.containers.registry import ContainerRegistry
+from trainvitals.sources.files import Roots
+from trainvitals.sources.host.kernel_log import KernelLog, KernelNews
+from trainvitals.sources.host.snapshot import read_host
+from trainvitals.sources.signals import name_signal
 
-# A kill for memory can be told a moment after the death that it caused.
+# A kill for memory can be reported a moment after the death that it caused.
 LATE_SECONDS = 1.0
 _LOG_LINES = 200
 _BEFORE_SECONDS = 60.0
@@ -42,7 +46,7 @@ _SLACK_SECONDS = 2.0
 
 
 def fetch(ending: Ending, client: EngineClient, following: Following) -> None:
-    """Fetch what may be gone in a moment: the state after the end, and the last lines."""
+    """Fetch evidence that the engine may drop soon: the state after the end, and the last lines."""
     _fetch_inspection(ending, client)
     ending.log = _fetch_log(ending, client, following)
 
@@ -57,7 +61,7 @@ def _fetch_inspection(ending: Ending, client: EngineClient) -> None:
     ending.inspection = inspection
     finished = inspection.state.finished
     is_of_it = finished is not None and abs(finished - ending.time) <= _SLACK_SECONDS
-    # An engine that restarts it at once tells of the next start.
+    # An engine that restarts it at once reports the next start.
     if is_of_it or inspection.state.status not in {"running", "restarting", "paused"}:
         ending.state = inspection.state
 
@@ -81,28 +85,28 @@ def _fetch_log(
         return None
 
 
-class Registrar:
-    """Makes evidence of an ending, and a verdict of that.
+class EvidenceBuilder:
+    """Assembles the evidence of an end.
 
     Args:
         kernel_log: Follows the kernel's log.
-        roster: Whose kills for memory are counted.
-        roots: Where the host's file systems are.
+        registry: The containers whose OOM kills are counted.
+        roots: The paths of the host's file systems.
         clock: The time of day, in seconds since 1970.
-        read_host: Looks at the machine.
+        read_host: Reads the state of the machine.
     """
 
     def __init__(
         self,
         kernel_log: KernelLog,
-        roster: Roster,
+        registry: ContainerRegistry,
         *,
         roots: Roots = Roots(),  # noqa: B008 - immutable
         clock: Callable[[], float] = time.time,
         read_host: Callable[..., Host] = read_host,
     ) -> None:
         self._kernel_log = kernel_log
-        self._roster = roster
+        self._registry = registry
         self._lock = threading.Lock()
         self._is_first = True
         self._is_closed = False
@@ -112,25 +116,25 @@ class Registrar:
         self._read_host = read_host
 
     def catch_up(self) -> None:
-        """Read what the kernel's log has new."""
+        """Read the new records of the kernel log."""
         with self._lock:
             if self._is_closed:
                 return
             news = self._kernel_log.read()
             self._is_readable = self._kernel_log.is_readable
             is_first, self._is_first = self._is_first, False
-        if is_first:  # what the ring had before we came is no news
+        if is_first:  # the ring buffer had these records before the exporter started
             return
-        with self._roster.lock:
+        with self._registry.lock:
             for kill in news.oom_kills:
                 known = self._find_killed(kill)
                 if known is not None:
                     known.newest.count_oom_kills("kernel")
 
-    def _find_killed(self, kill: OomKill) -> Known | None:
+    def _find_killed(self, kill: OomKill) -> ContainerState | None:
         if kill.task_memcg:
-            return self._roster.find(identify(kill.task_memcg) or "")
-        for known in self._roster.containers.values():
+            return self._registry.find(identify(kill.task_memcg) or "")
+        for known in self._registry.containers.values():
             attempts = (
                 [known.attempt] if known.ending is None else [known.attempt, known.ending.attempt]
             )
@@ -140,34 +144,31 @@ class Registrar:
 
     @property
     def can_read_kernel_log(self) -> bool:
-        """Whether the kernel's log could be read when that was last tried."""
+        """Whether the kernel log could be read at the last attempt."""
         return self._is_readable
 
     def close(self) -> None:
-        """Let go of the kernel's log."""
+        """Release the kernel's log."""
         with self._lock:
             self._is_closed = True
             self._kernel_log.close()
 
-    def judge(
-        self, ending: Ending, *, engine: str, engine_started: float | None
-    ) -> tuple[Evidence, Verdict]:
-        """Put together what is known by now and judge it.
+    def build(self, ending: Ending, *, engine: str, engine_started: float | None) -> Evidence:
+        """Return the evidence of an end so far.
 
         Args:
             ending: The end.
-            engine: `docker` or `podman` with its version; empty where not known.
-            engine_started: When the engine started; None where not known.
+            engine: `docker` or `podman` with its version; empty if unknown.
+            engine_started: When the engine started; None if unknown.
         """
-        evidence = replace(self._describe(ending), engine=engine, engine_started=engine_started)
-        return evidence, judge(evidence)
+        return replace(self._describe(ending), engine=engine, engine_started=engine_started)
 
     def _describe(self, ending: Ending) -> Evidence:
         attempt, inspection = ending.attempt, ending.inspection
         kernel, gap = self._look_up(ending)
-        host = self._look_at_host(ending)
+        host = self._read_host_state(ending)
         host_oom_kills = self._count_host_kills(attempt)
-        with self._roster.lock:
+        with self._registry.lock:
             known = ending.known.newest
             return Evidence(
                 subject="container",
@@ -196,7 +197,7 @@ class Registrar:
             )
 
     def _look_up(self, ending: Ending) -> tuple[KernelNews | None, Gap | None]:
-        """Find what the kernel's log has of this start, or why it cannot be read."""
+        """Return the kernel log's records of this start, or why it cannot be read."""
         recent = ending.time - _BEFORE_SECONDS
         started = ending.attempt.started
         since = min(recent, recent if started is None else started - _SLACK_SECONDS)
@@ -207,10 +208,10 @@ class Registrar:
         # The others' too: of two below one limit only the kernel knows which was killed.
         kills = tuple(_attribute(kill, ending) for kill in news.oom_kills[-_MOST_KILLS:])
         xids = tuple(xid for xid in news.xids if xid.time >= recent)
-        lines = tuple(line for line in news.lines if line.time >= recent)
+        lines = tuple(line for line in news.lines if line.time is None or line.time >= recent)
         return KernelNews(kills, xids, lines[-_MOST_KERNEL_LINES:]), None
 
-    def _look_at_host(self, ending: Ending) -> Host | None:
+    def _read_host_state(self, ending: Ending) -> Host | None:
         try:
             return self._read_host(roots=self._roots, clock=self._clock)
         except SourceError:
@@ -225,10 +226,10 @@ class Registrar:
 
 
 def was_heard(ending: Ending) -> bool:
-    """Tell whether the events of a start say how it ended.
+    """Return whether the events of a start show how it ended.
 
-    Where somebody listened from its beginning on, or for long enough, what is missing did not
-    happen; where for less, what was told happened all the same.
+    If events were followed from its beginning or for long enough, a missing event did not happen.
+    If they were followed for less time, only reported events are known.
     """
     attempt = ending.attempt
     if attempt.heard_since == -math.inf:
@@ -239,7 +240,7 @@ def was_heard(ending: Ending) -> bool:
 
 
 def is_main_process(attempt: Attempt, kill: OomKill) -> bool:
-    """Tell whether a kill whose line names no control group was that of the main process."""
+    """Return whether an OOM kill whose line names no control group was that of the main process."""
     if attempt.pid is None or kill.pid != attempt.pid:
         return False
     started, ended = attempt.started, attempt.ended
@@ -249,67 +250,35 @@ def is_main_process(attempt: Attempt, kill: OomKill) -> bool:
 
 
 def _attribute(kill: OomKill, ending: Ending) -> OomKill:
-    """Name the container in a kill of its main process whose line names no control group."""
+    """Return an OOM kill, with the control group added if it killed the main process."""
     if kill.task_memcg or not is_main_process(ending.attempt, kill):
         return kill
     group = ending.attempt.cgroup or f"/{ending.container}"
     settings = ending.inspection.settings if ending.inspection is not None else None
     is_limited = settings is not None and settings.memory_limit_bytes is not None
-    # The line says that a limit was hit, and not whose: the nearest is that of the container.
+    # The line shows that a limit was hit, and not whose; the nearest is that of the container.
     is_own = is_limited and kill.constraint == _LIMIT and kill.oom_memcg is None
     return replace(kill, task_memcg=group, oom_memcg=group if is_own else kill.oom_memcg)
 
 
 def list_events(attempt: Attempt) -> tuple[EngineEvent, ...]:
-    """Give the events of a start, the oldest first."""
+    """Return the events of a start, the oldest first."""
     return tuple(sorted(attempt.events, key=lambda event: event.time))
 
 
 def count_host_oom_kills(roots: Roots) -> int | None:
-    """Read how many processes the kernel killed for memory since boot, from `/proc/vmstat`."""
-    text = read_small(roots.procfs / "vmstat") or ""
-    _, found, rest = f"\n{text}".partition("\noom_kill ")
-    digits = rest.partition("\n")[0].strip()
-    return int(digits) if found and digits.isdecimal() else None
+    """Read the number of OOM kills since boot, from `/proc/vmstat`."""
+    return find_number(read_data(str(roots.procfs), "vmstat", comes_by_page=True), b"oom_kill")
 
 
-def describe_death(evidence: Evidence, verdict: Verdict) -> Death:
-    """Give what is served of a death."""
-    number = open_case(evidence).signal
+def describe_death(evidence: Evidence, verdict: Judgement) -> Death:
+    """Return a death as it is exported."""
+    number = evidence.last_signal
     return Death(
         time=evidence.ended or 0.0,
         exit_code=evidence.exit_code,
         reason=verdict.reason,
-        signal="" if number is None else name_signal(number),
-        confidence=verdict.finding.confidence,
-        summary=verdict.finding.summary,
+        signal="" if number is None else name_signal(number).removeprefix("signal "),
+        confidence=verdict.confidence,
+        summary=verdict.summary,
     )
-
-
-def name_signal(number: int) -> str:
-    """Name a signal, such as `SIGKILL`; its number where it has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
-
-
-def recall_death(entry: Entry) -> Death:
-    """Give what is served of a death that the journal has."""
-    evidence = entry.evidence
-    number = open_case(evidence).signal
-    return Death(
-        time=evidence.ended or 0.0,
-        exit_code=evidence.exit_code,
-        reason=entry.reason,
-        signal="" if number is None else name_signal(number),
-        confidence=entry.confidence,
-        summary=entry.summary,
-    )
-
-
-def name_engine(version: Document) -> str:
-    """Name an engine by its answer to `/version`, such as `docker 26.1.5`."""
-    parts = [as_mapping(part) for part in get_list(version, "Components")]
-    is_podman = any("podman" in get_text(part, "Name").lower() for part in parts)
-    return f"{'podman' if is_podman else 'docker'} {get_text(version, 'Version')}".strip()

@@ -1,34 +1,32 @@
 """A container engine: Docker, or Podman by Docker's API.
 
-It is only ever asked: one function sends, and it knows no other method than GET.
-What is asked is without a version in its path.
-So an engine of any age answers in its own version, where a fixed one is refused by those that do
-not speak it, and Podman takes it too; of an answer, only what all of them have is read.
+Access is read-only: `AnswerDecoder` writes the requests, and supports no other method than GET.
+Paths have no version, so an engine of any version answers in its own; a fixed version is refused by
+engines that do not support it. Only members that all versions have are read, Podman's included.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from trainvitals.causes.evidence import Gap
-from trainvitals.errors import ConfigurationError, SourceError
+from trainvitals.errors import SourceError
 from trainvitals.masking import mask_text
 from trainvitals.sources.containers.address import describe_failure, parse_address
 from trainvitals.sources.containers.documents import Document, as_mapping, get_text, parse_json
-from trainvitals.sources.containers.framing import FramingError, LastLines, LogDecoder
+from trainvitals.sources.containers.evidence import Gap
+from trainvitals.sources.containers.framing import (
+    AnswerDecoder,
+    FramingError,
+    LastLines,
+    LogDecoder,
+)
 from trainvitals.sources.containers.reading import Usage
 from trainvitals.sources.containers.statistics import parse_statistics
 from trainvitals.sources.containers.stream import Stream
-
-NO_ENGINE = "none"
-_SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock")
-_OWN_SOCKETS = ("docker.sock", "podman/podman.sock")
 
 _MIB = 1 << 20
 _MOST_BYTES = 4 * _MIB
@@ -37,7 +35,8 @@ _LOG_BYTES = 1 << 16
 _COMPLAINT_LENGTH = 300
 # How many times the patience for one part of an answer is had for all of it.
 _PARTS = 5
-# Docker 20.10 takes a second or two for what newer engines know at once.
+# Without `one-shot` an engine takes two samples, a second apart, for the CPU share that `docker stats`
+# shows (moby/moby#40478); engines before API 1.41 ignore it, and some later ones are slow as well.
 _STATISTICS_TIMEOUT_SECONDS = 5.0
 
 _OK = 200
@@ -53,13 +52,13 @@ _OTHER_REMEDY = "look at the engine's own log, such as `journalctl -u docker`"
 
 
 class EngineError(SourceError):
-    """The engine could not be asked, or would not tell.
+    """A request to the engine failed, or was refused.
 
     Args:
-        act: What was to be done, such as `read the log`.
-        why: Why it could not be done.
-        remedy: What to do about it.
-        status: The status of the engine's answer; None where there was no answer.
+        act: The failed action, such as `read the log`.
+        why: The reason of the failure.
+        remedy: The next step for the user.
+        status: The status of the engine's answer; None if there was no answer.
     """
 
     def __init__(self, act: str, why: str, remedy: str, *, status: int | None = None) -> None:
@@ -69,60 +68,24 @@ class EngineError(SourceError):
         self.status = status
 
     def to_gap(self, what: str) -> Gap:
-        """Tell it as something that could not be read."""
+        """Return the error as a gap in the evidence."""
         return Gap(what, self.why, self.remedy)
 
 
-def find_engine(address: str | None, *, environ: Mapping[str, str], rootfs: Path) -> str | None:
-    """Find the engine to ask.
-
-    Args:
-        address: What was asked for: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…`,
-            `https://…` or `none`; None to look for one.
-        environ: Has `DOCKER_HOST`, which goes before the usual sockets, and `XDG_RUNTIME_DIR`.
-        rootfs: The host's root directory. Sockets are looked for only where that is `/`: those
-            in a container are not the host's.
-
-    Returns:
-        Its address; None where there is none, and for a `DOCKER_HOST` that only Docker's own
-        client can use (`ssh://`). That there is a socket does not mean that this user may use it.
-
-    Raises:
-        ConfigurationError: No address is written like the one that was asked for.
-    """
-    if address:
-        return None if address == NO_ENGINE else parse_address(address, environ).text
-    if told := environ.get("DOCKER_HOST"):
-        try:
-            return parse_address(told, environ).text
-        except ConfigurationError:
-            return None
-    if rootfs != Path("/"):
-        return None
-    own = environ.get("XDG_RUNTIME_DIR")
-    paths = _SOCKETS + (tuple(f"{own}/{name}" for name in _OWN_SOCKETS) if own else ())
-    return next((f"unix://{path}" for path in paths if _is_socket(path)), None)
-
-
-def _is_socket(path: str) -> bool:
-    with suppress(OSError):
-        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 - a path as text, like its kin
-    return False
-
-
 class EngineClient:
-    """Asks an engine.
+    """Sends requests to an engine.
 
-    Each question has a connection of its own, so that any number of threads may ask.
+    Each request opens a new connection, so any number of threads may use a client.
 
     Args:
-        address: Where it listens, as `find_engine` gives it.
-        timeout_seconds: How long to wait for a connection and for each part of an answer. An
-            engine that was stopped takes connections and never answers.
-        environ: Has `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH`, for `tcp://`.
+        address: The engine's address, as `find_engine` returns it.
+        timeout_seconds: How long to wait for a connection and for each part of an answer. An engine
+            that was stopped accepts connections and never answers.
+        environ: The environment, of which `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH` are read for
+            `tcp://`.
 
     Raises:
-        ConfigurationError: No address is written like this, or the certificates cannot be read.
+        ConfigurationError: The address is invalid, or the certificates cannot be read.
     """
 
     def __init__(
@@ -137,38 +100,38 @@ class EngineClient:
 
     @property
     def address(self) -> str:
-        """Where the engine listens."""
+        """The engine's address."""
         return self._address.text
 
     def ping(self) -> None:
-        """Have the engine show that it answers.
+        """Check that the engine answers.
 
         Raises:
-            EngineError: It does not.
+            EngineError: The engine does not answer.
         """
         self.ask("reach the engine", "/_ping")
 
     def version(self) -> Document:
-        """Ask what the engine is: `/version`.
+        """Return the engine's answer to `/version`.
 
         Raises:
-            EngineError: It could not be asked.
+            EngineError: The request failed.
         """
         return self._ask_for_mapping("ask for the engine's version", "/version")
 
     def info(self) -> Document:
-        """Ask how the engine is set up: `/info`.
+        """Return the engine's answer to `/info`.
 
         Raises:
-            EngineError: It could not be asked.
+            EngineError: The request failed.
         """
         return self._ask_for_mapping("ask how the engine is set up", "/info")
 
     def list_containers(self) -> tuple[Document, ...]:
-        """Ask for all containers, also those that do not run: `/containers/json?all=1`.
+        """Return all containers, also those that do not run: `/containers/json?all=1`.
 
         Raises:
-            EngineError: It could not be asked.
+            EngineError: The request failed.
         """
         act = "list the containers"
         body = self.ask(act, "/containers/json", {"all": "1"}, most_bytes=_MOST_LIST_BYTES)
@@ -178,26 +141,26 @@ class EngineClient:
         return tuple(as_mapping(entry) for entry in found)
 
     def inspect(self, container: str) -> Document:
-        """Ask for everything about a container: `/containers/{id}/json`.
+        """Return the inspection of a container: `/containers/{id}/json`.
 
         Args:
             container: Its ID, the beginning of it, or its name.
 
         Raises:
-            EngineError: It could not be asked; its status is 404 where there is no such container.
+            EngineError: The request failed; its status is 404 if the container does not exist.
         """
         return self._ask_for_mapping(
             f"inspect container {container[:64]}", _path_of(container, "json")
         )
 
     def stats(self, container: str) -> Usage | None:
-        """Ask what a container uses: `/containers/{id}/stats`; Docker before 23 takes a second.
+        """Return the usage of a container: `/containers/{id}/stats`; Docker before 23 takes a second.
 
         Returns:
-            What it uses; None where it does not run.
+            Its resource usage; None if it does not run.
 
         Raises:
-            EngineError: It could not be asked.
+            EngineError: The request failed.
         """
         act = f"ask what container {container[:64]} uses"
         body = self.ask(
@@ -216,20 +179,20 @@ class EngineClient:
         since: float | None = None,
         until: float | None = None,
     ) -> tuple[str, ...]:
-        """Read the last lines of a container's log, standard output and error as they came.
+        """Read the last lines of a container's log, standard output and error in their order.
 
         Args:
             container: Its ID or name.
-            tail: How many lines.
-            since: Only lines from then on, seconds since 1970, such as its last start.
-            until: Only lines up to then.
+            tail: The number of lines.
+            since: Only lines after this time, seconds since 1970, such as its last start.
+            until: Only lines before this time.
 
         Returns:
-            The lines, the oldest first, masked; at most 64 KiB, of very long ones both ends.
+            The lines, the oldest first, masked; at most 64 KiB, of very long lines both ends.
 
         Raises:
-            EngineError: They could not be read: with status 404 or 409 because the container was
-                removed, with 501 because its log driver keeps nothing that can be read.
+            EngineError: The log could not be read: status 404 or 409 if the container was removed,
+                501 if its log driver keeps no readable log.
         """
         act = f"read the log of container {container[:64]}"
         target = f"{_path_of(container, 'logs')}?{urlencode(log_query(tail, since, until))}"
@@ -252,17 +215,18 @@ class EngineClient:
         most_bytes: int = _MOST_BYTES,
         timeout_seconds: float | None = None,
     ) -> bytes:
-        """Ask for something and wait for the whole answer.
+        """Make a request and wait for the complete answer.
 
         Args:
-            act: What for, for the error: `list the containers`.
+            act: The purpose, for the error: `list the containers`.
             path: The path, percent-encoded.
-            query: Names and values behind it.
+            query: Parameters of the query.
             most_bytes: The longest answer that is read.
             timeout_seconds: How long to wait for each part of it; None for the client's own.
 
         Raises:
-            EngineError: There is no answer, not all of it, or another than 200.
+            EngineError: The engine did not answer, the answer was cut off, or its status is not
+                200.
         """
         patience = timeout_seconds or self._timeout_seconds
         return b"".join(self._receive_body(act, _join(path, query), most_bytes, patience))
@@ -275,17 +239,17 @@ class EngineClient:
         *,
         waits: bool = True,
     ) -> Stream:
-        """Ask for something that comes bit by bit, and may never end.
+        """Request an answer that is streamed, and may never end.
 
         Args:
-            act: What for, for the error.
+            act: The purpose, for the error.
             path: The path, percent-encoded.
-            query: Names and values behind it.
-            waits: Wait until the engine has begun to answer. Of a log that is followed it does so
-                only with the first line: who does not wait, must look at the status.
+            query: Parameters of the query.
+            waits: Whether to wait until the engine has begun to answer. A log that is followed is
+                answered with its first line only; a caller that does not wait checks the status.
 
         Raises:
-            EngineError: There is no answer, or another than 200.
+            EngineError: The engine did not answer, or the status is not 200.
         """
         stream = self._get(act, _join(path, query))
         if waits:
@@ -336,24 +300,24 @@ class EngineClient:
             raise _refused(act, stream, patience_seconds)
 
     def _get(self, act: str, target: str) -> Stream:
-        head = f"{target} HTTP/1.1\r\nHost: {self._address.authority}\r\nConnection: close\r\n\r\n"
+        decoder = AnswerDecoder(target, host=self._address.authority)
         try:
             connection = self._address.connect(self._timeout_seconds)
         except OSError as error:
             raise self._failed(act, error) from error
         try:
-            connection.sendall(b"GET " + head.encode("ascii"))
+            connection.sendall(decoder.request)
         except OSError as error:
             connection.close()
             raise self._failed(act, error) from error
-        return Stream(connection)
+        return Stream(connection, decoder)
 
     def _failed(self, act: str, error: OSError) -> EngineError:
         return EngineError(act, *describe_failure(self._address, error))
 
 
 def log_query(tail: int, since: float | None = None, until: float | None = None) -> dict[str, str]:
-    """Give what to ask of a log: both streams, without times, the last lines in a span of time."""
+    """Return the query for a log: both streams, without times, the last lines in a span of time."""
     query = {"stdout": "1", "stderr": "1", "timestamps": "0", "tail": str(tail)}
     if since is not None:
         query["since"] = f"{since:.9f}"
@@ -389,11 +353,11 @@ def _not_understood(act: str) -> EngineError:
 
 
 def _refused(act: str, stream: Stream, patience_seconds: float) -> EngineError:
-    """Give the error for another answer than 200, with the engine's own words."""
+    """Return the error for a status other than 200, with the engine's message."""
     status = stream.status
     with suppress(FramingError, ValueError):
-        told = as_mapping(parse_json(stream.receive(patience_seconds) or b""))
-        message = mask_text(get_text(told, "message"))[:_COMPLAINT_LENGTH]
+        answer = as_mapping(parse_json(stream.receive(patience_seconds) or b""))
+        message = mask_text(get_text(answer, "message"))[:_COMPLAINT_LENGTH]
         if message:
             why = f"the engine says {status} {message}"
             return EngineError(act, why, _remedy(status), status=status)

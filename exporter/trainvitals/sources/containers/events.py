@@ -1,9 +1,8 @@
-"""What an engine tells of its containers as it happens: `/events`.
+"""The engine's events of its containers: `/events`.
 
-An engine keeps its last 256 events only, and none over its own restart; the stream then ends
-without a word.
-So who follows it compares with the list of containers after each connect, and counts each end as a
-gap.
+An engine keeps its last 256 events only, and none across its own restart, at which the stream ends
+without an error. Therefore a follower compares with the list of containers after each connect, and
+counts each end of the stream as a gap.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from signal import Signals
 
-from trainvitals.causes.evidence import EngineEvent
 from trainvitals.sources.containers.documents import (
     Document,
     as_mapping,
@@ -26,6 +24,7 @@ from trainvitals.sources.containers.documents import (
     parse_json,
 )
 from trainvitals.sources.containers.engine import EngineClient, EngineError
+from trainvitals.sources.containers.evidence import EngineEvent
 from trainvitals.sources.containers.framing import FramingError, LineSplitter
 from trainvitals.sources.containers.inspection import find_compose
 from trainvitals.sources.containers.stream import Stream
@@ -62,20 +61,21 @@ _JOIN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """Something that happened to a container.
+    """An event of a container.
 
     Attributes:
-        time: When, by the engine's clock.
-        action: What, in Docker's words, also of Podman: `start`, `die`, `destroy`,
+        time: The time of the event by the engine's clock.
+        action: The action in Docker's words, for Podman too: `start`, `die`, `destroy`,
             `health_status: unhealthy`, ...
         id: The container's whole ID.
         name: Its name.
         image: The image's name.
-        compose_project: The Compose project; empty for none.
-        compose_service: The Compose service; empty for none.
-        exit_code: Of `die`; None of others.
-        signal: Of `kill`; None of others, and where the engine does not say it.
-        old_name: Of `rename`; empty of others.
+        compose_project: The Compose project; empty if there is none.
+        compose_service: The Compose service; empty if there is none.
+        exit_code: The exit code of a `die`; None for other actions.
+        signal: The signal of a `kill`; None for other actions, and if the engine does not report
+            it.
+        old_name: The old name of a `rename`; empty for other actions.
     """
 
     time: float
@@ -90,7 +90,7 @@ class ContainerEvent:
     old_name: str = ""
 
     def to_evidence(self) -> EngineEvent:
-        """Give what of it is evidence."""
+        """Return the part of the event that is evidence."""
         return EngineEvent(self.time, self.action, self.exit_code, self.signal)
 
 
@@ -98,7 +98,7 @@ def parse_event(line: bytes | str) -> ContainerEvent | None:
     """Read one event, a line of JSON.
 
     Returns:
-        The event; None where it is none of a container, or nothing that can be understood.
+        The event; None if it does not concern a container, or is invalid.
     """
     try:
         document = as_mapping(parse_json(line))
@@ -128,44 +128,41 @@ def parse_event(line: bytes | str) -> ContainerEvent | None:
     )
 
 
-def read_events(
-    client: EngineClient, *, since: float, until: float, container: str | None = None
-) -> tuple[ContainerEvent, ...]:
-    """Read what the engine still has of its last 256 events.
+def read_events(client: EngineClient, *, since: float, until: float) -> tuple[ContainerEvent, ...]:
+    """Return those of its last 256 events that the engine still has.
 
     Args:
         client: The engine.
-        since: From when on, seconds since 1970.
-        until: Up to when; not beyond now.
-        container: An ID or a name; None for all containers.
+        since: The time of the first event to read, seconds since 1970.
+        until: The time of the last event; not later than now.
 
     Raises:
-        EngineError: They could not be read.
+        EngineError: The events could not be read.
     """
-    query = _write_query(since, container)
+    query = _write_query(since)
     query["until"] = f"{min(until, time.time()):.9f}"
     lines = client.ask("read the events", "/events", query).splitlines()
     return tuple(event for event in map(parse_event, lines) if event is not None)
 
 
 class EventFollower:
-    """Follows the events of an engine on a thread of its own, for as long as it lives.
+    """Follows the events of an engine on one thread, for as long as the engine lives.
 
-    A quiet engine is asked now and then on another connection whether it is still there: one that
-    hangs keeps its connections open and is silent too. While it hangs nothing is lost, so that is
-    no gap.
+    A quiet engine is pinged periodically on another connection, since one that hangs keeps its
+    connections open and is silent too. While the engine hangs no event is lost, so that is not a
+    gap.
 
     All three callbacks are called on that thread, one at a time.
 
     Args:
         client: The engine.
-        on_event: Takes an event; each comes once.
+        on_event: Receives an event; each is passed once.
         on_connect: Called after each connect, when no event can be missed any more, and when an
-            engine that hung is back: the time to list all containers and compare.
-        on_gap: Called with the reason when the events were cut off.
+            engine that hung answers again: the time to list all containers and compare.
+        on_gap: Called with the reason when the event stream was interrupted.
         first_wait_seconds: How long to wait before the first attempt to connect again; then
             twice as long each time, up to 30 s.
-        quiet_seconds: After how much silence the engine is asked whether it is there.
+        quiet_seconds: The time without an event after which the engine is pinged.
     """
 
     def __init__(
@@ -192,36 +189,30 @@ class EventFollower:
         self._is_connected = False
         self._complaint: str | None = None
         self._gaps = 0
-        self._skipped = 0
 
     @property
     def is_connected(self) -> bool:
-        """Whether events come right now, as far as can be told."""
+        """Whether the event stream is connected, as far as is known."""
         return self._is_connected
 
     @property
     def complaint(self) -> str | None:
-        """Why they do not, in a sentence; None where they do or nobody tried yet."""
+        """Why it is not connected; None if it is, or connecting was not tried yet."""
         return self._complaint
 
     @property
     def gaps(self) -> int:
-        """How often they were cut off."""
+        """The number of interruptions of the event stream."""
         return self._gaps
-
-    @property
-    def skipped(self) -> int:
-        """How many lines were no event that can be understood."""
-        return self._skipped
 
     def start(self) -> None:
         """Begin to follow."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop following, at once; no callback is begun after that.
+        """Stop following at once; no callback is started after that.
 
-        A question to an engine that hangs ends by itself, after its timeout.
+        A request to an engine that hangs ends by itself, after its timeout.
         """
         self._closing.set()
         if self._stream is not None:
@@ -262,7 +253,7 @@ class EventFollower:
                 why = f"the events were broken by {error}"
                 break
             if data is None:
-                self._look_whether_it_hangs()
+                self._check_hanging()
                 continue
             if not data:
                 break
@@ -282,11 +273,11 @@ class EventFollower:
         if not self._closing.is_set():
             self._on_connect()
 
-    def _look_whether_it_hangs(self) -> None:
+    def _check_hanging(self) -> None:
         try:
             self._client.ping()
         except EngineError as error:
-            if error.status is None:  # else it answers, if only to say no
+            if error.status is None:  # any status is an answer
                 self._is_connected = False
                 self._complaint = str(error)
                 return
@@ -296,7 +287,6 @@ class EventFollower:
     def _take(self, line: bytes) -> None:
         event = parse_event(line)
         if event is None:
-            self._skipped += bool(line.strip())
             return
         key = (event.time, event.id, event.action)
         if key in self._seen:  # the engine repeats itself after a connect
@@ -309,10 +299,8 @@ class EventFollower:
             self._on_event(event)
 
 
-def _write_query(since: float, container: str | None = None) -> dict[str, str]:
+def _write_query(since: float) -> dict[str, str]:
     filters = {"type": ["container"], "event": list(ACTIONS)}
-    if container is not None:
-        filters["container"] = [container]
     return {"filters": json.dumps(filters), "since": f"{since:.9f}"}
 
 
@@ -338,6 +326,6 @@ def _find_signal(action: str, attributes: Document) -> int | None:
 
 
 def _parse_small(text: str) -> int | None:
-    """Read a number such as an exit code or a signal; None where it is none."""
+    """Read a number such as an exit code or a signal; None if it is not a number."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 5 else None  # noqa: PLR2004

@@ -1,16 +1,16 @@
-"""Whose logs are followed, so that their last lines are there when they die."""
+"""The choice of the containers whose logs are followed, so that their last lines are kept."""
 
 from __future__ import annotations
 
-from trainvitals.sources.containers.known import Ending, Known
+from trainvitals.sources.containers.container_state import ContainerState, Ending
 from trainvitals.sources.containers.loglines import LogRing
-from trainvitals.sources.containers.options import Follow
+from trainvitals.sources.containers.source import Follow
 
 _PATIENCE_SECONDS = 1.0
 
 
 class Following:
-    """Tells the ring which containers to follow.
+    """Chooses the containers whose logs are followed.
 
     Args:
         ring: Follows logs; None for no following.
@@ -21,8 +21,8 @@ class Following:
         self._ring = ring
         self._follow = follow
 
-    def watch(self, known: Known) -> None:
-        """Follow the log of what runs, where that is wanted; the roster's lock is held."""
+    def watch(self, known: ContainerState) -> None:
+        """Follow the log of a running container, if it is chosen; the registry's lock is held."""
         inspection, attempt, ending = known.inspection, known.attempt, known.ending
         if self._ring is None or inspection is None or not attempt.is_running:
             return
@@ -35,14 +35,14 @@ class Following:
             self._ring.watch(known.id, since=attempt.log_since)
 
     def read(self, ending: Ending) -> tuple[str, ...] | None:
-        """Give the last lines of one that has died; None where it was not followed."""
+        """Return the last lines of one that has died; None if it was not followed."""
         if self._ring is None:
             return None
         self._ring.await_end(ending.container, _PATIENCE_SECONDS)
         return self._ring.lines(ending.container)
 
     def forget(self, ending: Ending) -> None:
-        """Let go of the lines of one that has died, unless it runs again; the lock is held."""
+        """Drop the lines of one that has died, unless it runs again; the lock is held."""
         known = ending.known
         runs_again = known.id == ending.container and known.attempt is not ending.attempt
         if self._ring is not None and not runs_again:

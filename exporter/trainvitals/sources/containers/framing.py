@@ -1,27 +1,23 @@
-"""What an engine sends, taken apart as it comes: HTTP answers, log frames, lines.
+"""The engine's byte stream, parsed as it arrives: HTTP answers, log frames, lines.
 
 Each class is fed with bytes however they were split, waits for nothing, and holds no more than its
 bound, whatever it is fed with.
 
-A log without a terminal comes in frames of 8 bytes and a text: the stream (0 standard input,
-1 standard output, 2 standard error, 3 the engine's own), three zeros, and the length of the text,
-the highest byte first.
-A frame is seldom, but may be, less or more than a line.
+A log without a terminal consists of frames of 8 bytes and a text: the stream (0 standard input, 1
+standard output, 2 standard error, 3 the engine's own), three zeros, and the length of the text, big
+endian. A frame is usually one line, but may be a part of one or several.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from http.client import HTTPException, parse_headers
-from io import BytesIO
 
+import h11
+
+# Of a head, or of the line with a chunk's size.
 _MOST_HEAD_BYTES = 1 << 16
-_MOST_SIZE_LINE_BYTES = 1 << 10
-_MOST_SIZE_DIGITS = 15
-_HEX = b"0123456789abcdefABCDEF"
-_LINE_END = b"\r\n"
-_HEAD_END = b"\r\n\r\n"
+_LENGTHS = (b"content-length", b"transfer-encoding")
 
 _FRAME_HEADER_BYTES = 8
 _CHANNELS = 4
@@ -29,132 +25,66 @@ _CUT = b" [...] "
 
 
 class FramingError(ValueError):
-    """What came is not what the protocol says."""
+    """The bytes received do not follow the protocol."""
 
 
 class AnswerDecoder:
-    """Takes one HTTP/1.1 answer apart.
+    """Decodes the answer to one GET, by h11.
 
     Attributes:
-        status: Its status; None before the head has come.
-        is_complete: Whether the whole body has come.
-        ends_by_itself: Whether the head says where the body ends; else it ends with the connection,
-            and is never complete.
+        request: The request to send.
+        status: The answer's status; None before the head was received.
+        is_complete: Whether the complete body was received.
+        ends_by_itself: Whether the head specifies the end of the body; else it ends with the
+            connection, and is never complete.
     """
 
-    __slots__ = (
-        "_between",
-        "_is_chunked",
-        "_missing",
-        "_rest",
-        "ends_by_itself",
-        "is_complete",
-        "status",
-    )
+    __slots__ = ("_connection", "ends_by_itself", "is_complete", "request", "status")
 
-    def __init__(self) -> None:
+    def __init__(self, target: str = "/", *, host: str = "localhost") -> None:
+        self._connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD_BYTES)
+        headers = [("Host", host), ("Connection", "close")]
+        question = h11.Request(method="GET", target=target, headers=headers)
+        self.request = self._connection.send(question) or b""
+        self._connection.send(h11.EndOfMessage())  # of a question without a body, which is no byte
         self.status: int | None = None
         self.is_complete = False
         self.ends_by_itself = False
-        self._rest = b""
-        self._is_chunked = False
-        self._missing: int | None = None  # of the chunk, or of the body; None: until the end
-        self._between = 0  # bytes of the line end that closes the chunk before
 
     def feed(self, data: bytes) -> bytes:
-        """Take what came and give what there is of the body.
+        """Add received bytes and return the part of the body in them.
 
         Raises:
-            FramingError: It is no HTTP answer.
+            FramingError: The bytes are not an HTTP answer.
         """
-        if self.is_complete:
-            return b""
-        if self.status is None:
-            data = self._take_head(data)
-            if self.status is None:
-                return b""
-        if self._is_chunked:
-            return self._take_chunks(data)
-        if self._missing is None:
-            return data
-        body = data[: self._missing]
-        self._missing -= len(body)
-        self.is_complete = self._missing == 0
-        return body
-
-    def _take_head(self, data: bytes) -> bytes:
-        data = self._rest + data
-        head, end, body = data.partition(_HEAD_END)
-        if len(head) > _MOST_HEAD_BYTES:
-            raise FramingError("a head without an end")
-        if not end:
-            self._rest = data
-            return b""
-        self._rest = b""
-        first, _, lines = head.partition(_LINE_END)
-        status = first[9:12]
-        if not first.startswith(b"HTTP/1.") or not status.isdigit():
-            raise FramingError("no HTTP")
+        body: list[bytes] = []
         try:
-            headers = parse_headers(BytesIO(lines + _HEAD_END))
-        except HTTPException as error:
-            raise FramingError("headers without an end") from error
-        self._is_chunked = headers.get("Transfer-Encoding", "").lower() == "chunked"
-        length = headers.get("Content-Length", "")
-        if self._is_chunked:
-            self._missing = 0
-        elif length.isdecimal() and len(length) <= _MOST_SIZE_DIGITS:
-            self._missing = int(length)
-            self.is_complete = self._missing == 0
-        self.ends_by_itself = self._missing is not None
-        self.status = int(status)
-        return body
-
-    def _take_chunks(self, data: bytes) -> bytes:
-        data = self._rest + data
-        self._rest = b""
-        pieces = []
-        at = 0
-        while True:
-            if self._missing:
-                piece = data[at : at + self._missing]
-                pieces.append(piece)
-                at += len(piece)
-                self._missing -= len(piece)
-                if self._missing:
+            if data and not self.is_complete:  # h11 takes empty data for the end of the connection
+                self._connection.receive_data(data)
+            while not self.is_complete:
+                event = self._connection.next_event()
+                if isinstance(event, h11.Response):
+                    self.status = event.status_code
+                    names = {name for name, _ in event.headers}
+                    self.ends_by_itself = not names.isdisjoint(_LENGTHS)
+                elif isinstance(event, h11.Data):
+                    body.append(event.data)
+                elif isinstance(event, h11.EndOfMessage):
+                    self.is_complete = True
+                elif event is h11.NEED_DATA:
                     break
-            start = at + self._between
-            end = data.find(_LINE_END, start)
-            if end < 0:
-                self._rest = data[at:]
-                if len(self._rest) > _MOST_SIZE_LINE_BYTES:
-                    raise FramingError("a chunk without a size")
-                break
-            if self._between and data[at:start] != _LINE_END:
-                raise FramingError("a chunk longer than its size")
-            self._between = len(_LINE_END)
-            self._missing = _parse_size(data[start:end])
-            at = end + len(_LINE_END)
-            if self._missing == 0:
-                self.is_complete = True
-                break
-        return b"".join(pieces)
-
-
-def _parse_size(line: bytes) -> int:
-    digits = line.partition(b";")[0].rstrip()
-    if not 0 < len(digits) <= _MOST_SIZE_DIGITS or digits.strip(_HEX):
-        raise FramingError("a chunk without a size")
-    return int(digits, 16)
+        except h11.RemoteProtocolError as error:
+            raise FramingError(str(error)) from error
+        return b"".join(body)
 
 
 class LineSplitter:
     """Cuts a stream of text into lines; of a very long one, the middle is left out.
 
-    Its beginning says what it is, and an error may follow a progress bar in the same line.
+    The beginning of a line identifies it, and an error may follow a progress bar in the same line.
 
     Args:
-        most_bytes: The longest line that is given whole.
+        most_bytes: The longest line that is returned whole.
     """
 
     __slots__ = ("_head", "_most_bytes", "_rest")
@@ -166,11 +96,11 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> bytes:
-        """The line that has not ended; empty for none."""
+        """The line that has not ended; empty if there is none."""
         return self._finish(self._rest) if self._head or self._rest else b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take text and give the lines that ended in it, without their ends."""
+        """Add text and return the lines that ended in it, without their ends."""
         first, *others = data.split(b"\n")
         if not others:
             self._hold(first)
@@ -197,9 +127,9 @@ class LineSplitter:
 
 
 class LogDecoder:
-    """Takes a log apart into lines, whether it comes in frames or, of a terminal, as it is.
+    """Splits a log into lines, from frames or, from a terminal, from plain text.
 
-    Which of both it is, shows in the first bytes: no text begins with such a header.
+    The first bytes show which: no text begins with the header of a frame.
     """
 
     __slots__ = ("_channels", "_is_framed", "_missing", "_rest", "_splitter")
@@ -218,7 +148,7 @@ class LogDecoder:
         return rest + [line for channel in self._channels if (line := channel.unfinished)]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what came and give the lines that ended in it.
+        """Add received bytes and return the lines that ended in them.
 
         Raises:
             FramingError: A frame does not begin as a frame does.
@@ -255,7 +185,7 @@ class LogDecoder:
 
 
 def _looks_framed(data: bytes) -> bool | None:
-    """Tell whether the first bytes are a frame's; None where they are too few to tell."""
+    """Return whether the first bytes are those of a frame; None if there are too few."""
     start = data[:4]
     if not start:
         return None
@@ -268,8 +198,8 @@ class LastLines:
     """The last lines of a log.
 
     Args:
-        most_lines: How many are kept.
-        most_bytes: How many bytes they may have together.
+        most_lines: The maximum number of lines.
+        most_bytes: Their maximum size together, in bytes.
     """
 
     __slots__ = ("_bytes", "_lines", "_most_bytes")
@@ -280,7 +210,7 @@ class LastLines:
         self._bytes = 0
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Add lines, and let the oldest go where they are too many."""
+        """Add lines, and drop the oldest where there are too many."""
         kept = self._lines
         for line in lines:
             if len(kept) == kept.maxlen:
@@ -291,9 +221,9 @@ class LastLines:
             self._bytes -= len(kept.popleft())
 
     def read(self, more: Iterable[bytes] = ()) -> tuple[str, ...]:
-        """Give the lines, the oldest first; what is no UTF-8 is replaced.
+        """Return the lines, the oldest first; bytes that are no UTF-8 are replaced.
 
         Args:
-            more: Lines that come behind them and have not ended yet.
+            more: Lines that follow them and are not complete yet.
         """
         return tuple(line.decode(errors="replace") for line in (*self._lines, *more))

@@ -1,16 +1,16 @@
-"""What an engine says of one container: `docker inspect`, and its line in the list of all.
+"""The engine's description of a container: `docker inspect`, and its line in the list of all.
 
-Docker and Podman differ in what they leave out and in what they give for nothing; all of it is
-taken, and what is not known is None or empty.
+Docker and Podman differ in which members they leave out and in the value for "nothing"; all forms
+are accepted, and unknown values are None or empty.
 Of the environment only names are kept, and all text that a person wrote is masked.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainvitals.causes.evidence import HealthProbe, Settings, State
 from trainvitals.masking import mask_command, mask_text
 from trainvitals.sources.containers.documents import (
     Document,
@@ -23,6 +23,7 @@ from trainvitals.sources.containers.documents import (
     get_texts,
     get_time,
 )
+from trainvitals.sources.containers.evidence import HealthProbe, Settings, State
 
 _MOST_WORDS = 200
 _MOST_VARIABLES = 500
@@ -32,27 +33,30 @@ _MOST_OUTPUT = 2048
 _COMPOSE_PROJECT = ("com.docker.compose.project", "io.podman.compose.project")
 _COMPOSE_SERVICE = ("com.docker.compose.service", "io.podman.compose.service")
 _UNBUFFERED = "PYTHONUNBUFFERED"
-# Of `python -X dev -u train.py`, also inside the text of `sh -c`.
-_OPTION_UNBUFFERED = re.compile(r"\bpython[0-9.]*(?:\s+-[XW]\s*\S+|\s+-[A-Za-z]+)*\s+-[a-zA-Z]*u")
+_PYTHON = re.compile(r"python[0-9.]*")
+# The options of Python that take the rest of the word, or the next word, as their value.
+_OPTIONS_WITH_VALUE = "XW"
+# What follows these is the program, whose options are not Python's.
+_LAST_OPTIONS = "cm"
 _DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/kfd")
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """All that an engine says of a container.
+    """The engine's description of a container.
 
     Attributes:
         id: Its whole ID.
         name: Its name.
-        image: The image's name, as it was given.
-        compose_project: The Compose project; empty for none.
-        compose_service: The Compose service; empty for none.
-        created: When it was made; None where not known.
-        pid: Its first process on the host; None where it does not run.
-        restart_count: How often the engine restarted it by its restart policy.
-        state: What it does, or how it ended.
+        image: The image's name, as the user wrote it.
+        compose_project: The Compose project; empty if there is none.
+        compose_service: The Compose service; empty if there is none.
+        created: When it was made; None if unknown.
+        pid: Its first process on the host; None if it does not run.
+        restart_count: The number of restarts by its restart policy.
+        state: Its state, and how it ended.
         settings: How it was set up.
-        log_path: The file of its log on the host; empty where there is none.
+        log_path: The file of its log on the host; empty if there is none.
     """
 
     id: str
@@ -76,9 +80,9 @@ class Listing:
         id: Its whole ID.
         name: Its name.
         image: The image's name.
-        compose_project: The Compose project; empty for none.
-        compose_service: The Compose service; empty for none.
-        created: When it was made; None where not known.
+        compose_project: The Compose project; empty if there is none.
+        compose_service: The Compose service; empty if there is none.
+        created: When it was made; None if unknown.
         status: `State`: `created`, `running`, `exited`, ...
     """
 
@@ -92,7 +96,7 @@ class Listing:
 
 
 def parse_inspection(document: Document) -> Inspection:
-    """Read what `/containers/{id}/json` or `docker inspect` gives of one container."""
+    """Parse `/containers/{id}/json`, or one object of `docker inspect`."""
     config = get_mapping(document, "Config")
     project, service = find_compose(get_mapping(config, "Labels"))
     return Inspection(
@@ -128,14 +132,14 @@ def parse_listing(document: Document) -> Listing:
 
 
 def find_compose(labels: Document) -> tuple[str, str]:
-    """Find the Compose project and service among labels; empty for none."""
+    """Find the Compose project and service among labels; empty if there is none."""
     project = next(filter(None, (get_text(labels, name) for name in _COMPOSE_PROJECT)), "")
     service = next(filter(None, (get_text(labels, name) for name in _COMPOSE_SERVICE)), "")
     return project, service
 
 
 def describe_engine(version: Document) -> str:
-    """Say what `/version` says: `docker 26.1.5` or `podman 5.4.2`; empty where it says nothing."""
+    """Return the engine's name and version of `/version`: `docker 26.1.5`; empty if absent."""
     number = get_text(version, "Version")
     parts = [get_text(as_mapping(part), "Name").lower() for part in get_list(version, "Components")]
     name = "podman" if any("podman" in part for part in parts) else "docker"
@@ -159,7 +163,7 @@ def _parse_state(state: Document) -> State:
 
 
 def _guess_status(state: Document) -> str:
-    """Tell the status from the flags, for engines that have no word for it."""
+    """Return the status from the flags, for engines that have no word for it."""
     flags = {"Restarting": "restarting", "Paused": "paused", "Running": "running", "Dead": "dead"}
     found = next((status for flag, status in flags.items() if state.get(flag) is True), None)
     return found or ("exited" if get_time(state, "FinishedAt") else "created")
@@ -179,7 +183,7 @@ def _parse_settings(document: Document, config: Document, host: Document) -> Set
         command=mask_command(command),
         variables=tuple(name for name, _ in variables),
         is_unbuffered=any(name == _UNBUFFERED and is_set for name, is_set in variables)
-        or _OPTION_UNBUFFERED.search(" ".join(command)) is not None,
+        or _starts_unbuffered(command),
         memory_limit_bytes=_positive(host, "Memory"),
         memory_swap_bytes=get_number(host, "MemorySwap") or None,
         shm_size_bytes=get_number(host, "ShmSize"),
@@ -199,6 +203,32 @@ def _parse_settings(document: Document, config: Document, host: Document) -> Set
     )
 
 
+def _starts_unbuffered(command: Sequence[str]) -> bool:
+    """Return whether a Python is started with `-u`, also inside the text of `sh -c`."""
+    words = iter(" ".join(command).split())
+    for word in words:
+        if _PYTHON.fullmatch(word.lstrip("\"'(").rpartition("/")[2]) and _has_unbuffered(words):
+            return True
+    return False
+
+
+def _has_unbuffered(words: Iterator[str]) -> bool:
+    """Read the options of Python up to its program, and return whether `-u` is one."""
+    for word in words:
+        if not word.startswith("-") or word.startswith("--"):
+            return False
+        for at, letter in enumerate(word[1:], start=1):
+            if letter == "u":
+                return True
+            if letter in _LAST_OPTIONS:
+                return False
+            if letter in _OPTIONS_WITH_VALUE:
+                if at == len(word) - 1:
+                    next(words, None)
+                break
+    return False
+
+
 def _positive(document: Document, name: str) -> int | None:
     number = get_number(document, name)
     return number if number is not None and number > 0 else None
@@ -213,7 +243,7 @@ def _find_command(document: Document, config: Document) -> tuple[str, ...]:
 
 
 def _find_variables(config: Document) -> tuple[tuple[str, bool], ...]:
-    """Give the names of the environment's variables, and whether each has a value."""
+    """Return the names of the environment's variables, and whether each has a value."""
     parts = [entry.partition("=") for entry in get_texts(config, "Env")[:_MOST_VARIABLES]]
     return tuple((name, bool(value)) for name, _, value in parts)
 

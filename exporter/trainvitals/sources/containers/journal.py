@@ -1,4 +1,4 @@
-"""The journal of deaths: one JSON file for each, so that a container that is gone can be explained.
+"""The journal of deaths: one JSON file for each, also for containers that were removed.
 
 A record is called `<UTC time>-<name>-<first 12 characters of the ID>.json`, such as
 `20260503T140312.250Z-train-85a2c6d12832.json`, is readable for its owner alone (0600, in a folder
@@ -8,13 +8,13 @@ of 0700), and holds one object:
 member     value
 ========== =====================================================================================
 `format`   the number 1
-`evidence` what was known, as `trainvitals.causes.document` describes it
+`evidence` what was known, as `trainvitals.sources.containers.evidence_document` describes it
 `verdict`  what was made of it then: `reason`, `confidence`, `summary`
 ========== =====================================================================================
 
-A reader judges the evidence anew: it may know more causes than the writer. Of the records the
-newest are kept, and of very many bytes only the newest, too; the oldest go first. A file appears
-under its name when it is whole. Files with other names are left alone.
+A reader determines the cause again, because it may support more causes than the writer. The newest
+records are kept, limited by their number and their total size; the oldest are removed first. A file
+appears under its name when it is whole. Files with other names are left alone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from trainvitals.causes.document import EvidenceError, from_json, to_json
-from trainvitals.causes.evidence import Evidence
-from trainvitals.causes.verdict import Verdict
 from trainvitals.errors import SourceError
+from trainvitals.foreign_text import clean_file_name
+from trainvitals.sources.containers.evidence import Evidence
+from trainvitals.sources.containers.evidence_document import EvidenceError, from_json, to_json
+from trainvitals.sources.containers.judgement import Judgement
+from trainvitals.sources.foreign_files import read_whole
 
 FORMAT = 1
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[A-Za-z0-9_.-]{1,128}\.json")
-_UNWANTED = re.compile("[^A-Za-z0-9_.-]")
 _LAST_TIME = 253_402_300_799.0  # of the year 9999
 _MOST_RECORDS = 200
 _MOST_BYTES = 64 << 20
@@ -55,7 +56,7 @@ class Entry:
 
     Attributes:
         path: Its file.
-        evidence: What was known.
+        evidence: The evidence at that time.
         reason: The verdict of its time.
         confidence: How sure that was.
         summary: The verdict in a sentence.
@@ -69,7 +70,7 @@ class Entry:
 
 
 def default_journal(environ: Mapping[str, str] = os.environ) -> Path:
-    """Give the folder that exporter and `diagnose` share where none is named.
+    """Return the folder that exporter and `diagnose` share where none is named.
 
     `$TRAINVITALS_JOURNAL_DIR`; else for root `/var/lib/trainvitals/deaths`; else
     `trainvitals/deaths` in `$XDG_STATE_HOME` or `~/.local/state`.
@@ -83,13 +84,26 @@ def default_journal(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(state, "trainvitals", "deaths")
 
 
+def to_record(evidence: Evidence, verdict: Judgement) -> dict[str, object]:
+    """Return the object that a record holds."""
+    return {
+        "format": FORMAT,
+        "evidence": to_json(evidence),
+        "verdict": {
+            "reason": verdict.reason,
+            "confidence": verdict.confidence,
+            "summary": verdict.summary,
+        },
+    }
+
+
 class Journal:
     """The records of one folder, which is made when the first is written.
 
     Args:
         directory: The folder.
-        most_records: How many are kept.
-        most_bytes: How many bytes they may have together.
+        most_records: The maximum number of records.
+        most_bytes: Their maximum size together, in bytes.
     """
 
     def __init__(
@@ -103,22 +117,13 @@ class Journal:
         self._most_records = most_records
         self._most_bytes = most_bytes
 
-    def write(self, evidence: Evidence, verdict: Verdict) -> Path:
+    def write(self, evidence: Evidence, verdict: Judgement) -> Path:
         """Write a record, and remove the oldest where there are too many.
 
         Raises:
-            SourceError: It cannot be written.
+            SourceError: The journal cannot be written.
         """
-        finding = verdict.finding
-        document = {
-            "format": FORMAT,
-            "evidence": to_json(evidence),
-            "verdict": {
-                "reason": finding.reason,
-                "confidence": finding.confidence,
-                "summary": finding.summary,
-            },
-        }
+        document = to_record(evidence, verdict)
         path = self.directory / _name_record(evidence)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -145,7 +150,7 @@ class Journal:
         return tuple(entries)
 
     def _find(self) -> list[Path]:
-        """Give the records' files, the oldest first."""
+        """Return the records' files, the oldest first."""
         try:
             paths = sorted(self.directory.iterdir())
         except FileNotFoundError:
@@ -170,8 +175,8 @@ class Journal:
 
 def _name_record(evidence: Evidence) -> str:
     moment = datetime.fromtimestamp(min(max(0.0, evidence.ended or 0.0), _LAST_TIME), timezone.utc)
-    name = _UNWANTED.sub("_", evidence.name)[:_MOST_NAME] or "unnamed"
-    container = _UNWANTED.sub("_", evidence.id)[:_ID_CHARACTERS] or "none"
+    name = clean_file_name(evidence.name, allowed="-_.")[:_MOST_NAME] or "unnamed"
+    container = clean_file_name(evidence.id, allowed="-_.")[:_ID_CHARACTERS] or "none"
     time = f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
     return f"{time}-{name}-{container}.json"
 
@@ -195,15 +200,14 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 def _measure(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except FileNotFoundError:
         return 0
 
 
 def _read_entry(path: Path) -> Entry | None:
     try:
-        with path.open("rb") as file:
-            document: Any = json.loads(file.read(_MOST_RECORD_BYTES + 1))
+        document: Any = json.loads(read_whole(path, _MOST_RECORD_BYTES, follows=False))
         verdict = document["verdict"]
         return Entry(
             path,
@@ -212,6 +216,6 @@ def _read_entry(path: Path) -> Entry | None:
             str(verdict["confidence"]),
             str(verdict["summary"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, EvidenceError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, EvidenceError) as error:
         _log.debug("%s is no record of a death: %s", path, error)
         return None

@@ -1,14 +1,14 @@
 """The last lines of containers, read while they run.
 
-When a container that was started with `--rm` dies, its log is gone before anybody can ask for it.
+When a container that was started with `--rm` dies, its log is removed before it can be read.
 So the logs of watched containers are followed from the start.
 
-What that costs: a connection for each container, and one thread that rests ten times as long as it
-works, and so never takes more than about a tenth of a core.
-While it rests the engine waits, not the container: the engine reads behind the container from the
-log's file, and holds that open, also when it is rotated meanwhile.
-A container that writes faster than that for ten seconds is no longer followed: its last lines are
-looked up every half minute instead, so that with `--rm` the very last ones may be missing.
+Its cost is a connection for each container, and one thread that rests ten times as long as it
+works, and so never uses more than about a tenth of a core. While it rests the engine waits, not the
+container: the engine reads behind the container from the log's file, and holds that open, also when
+it is rotated meanwhile. A container that writes faster than that for ten seconds is no longer
+followed: its last lines are read every half minute instead, so that with `--rm` the very last ones
+may be missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REST_SECONDS = 0.1
 _REST_RATIO = 10
 _RETRY_SECONDS = 10.0
 _FLOOD_SECONDS = 10.0
-_LOOK_SECONDS = 30.0
+_POLL_SECONDS = 30.0
 _EARLY_SECONDS = 0.2  # no engine restarts a container so soon after its end
 _JOIN_SECONDS = 1.0
 
@@ -43,17 +43,18 @@ class _Followed:
 
     Attributes:
         container: Its ID.
-        since: When it was last started; None where all its lines count.
+        since: When it was last started; None if all its lines count.
         lines: Its last lines; None before its log was asked for, and where it cannot be read.
         decoder: Takes its stream apart.
-        is_fresh: Nothing has come yet by its present stream, which begins where the one before did.
+        is_fresh: Whether nothing was received yet from its current stream, which begins where the
+            previous one did.
         stream: Its stream; None while there is none.
-        due: When to open the next one, or to look; None for not.
+        due: When to open the next stream, or to read once; None if neither is planned.
         read_at: When it was last read.
-        behind_seconds: For how long there was more to read than it was its turn, less for how long
-            there was not.
+        behind_seconds: How long it has written faster than it was read; time in which it did not is
+            subtracted.
         is_flooding: It writes faster than it is read.
-        ended: Set where its log is at its end, or nobody can read it.
+        ended: Set when its log is at its end, or cannot be read.
     """
 
     __slots__ = (
@@ -90,19 +91,19 @@ class _Followed:
 
 
 class LogRing:
-    """Keeps the last lines of the containers that it is told to watch.
+    """Keeps the last lines of the watched containers.
 
     Any thread may call; only `await_end` waits, and nothing is asked on the caller's thread.
 
     Args:
         client: The engine.
-        most_containers: How many are followed at once. One more takes the place of the oldest,
-            of those that have ended first.
-        most_lines: How many lines of each are kept.
-        most_bytes: How many bytes they may have together.
+        most_containers: The number of containers that are followed at once. One more takes the
+            place of the oldest, of those that have ended first.
+        most_lines: The number of lines that are kept for each.
+        most_bytes: Their maximum size together, in bytes.
         retry_seconds: After how long a log that could not be followed is tried again.
-        flood_seconds: For how long a container may write faster than it is read.
-        look_seconds: How often the lines of one that does so are looked up.
+        flood_seconds: How long a container may write faster than it is read.
+        poll_seconds: The interval at which the lines of a container that writes faster are read.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class LogRing:
         most_bytes: int = 1 << 16,
         retry_seconds: float = _RETRY_SECONDS,
         flood_seconds: float = _FLOOD_SECONDS,
-        look_seconds: float = _LOOK_SECONDS,
+        poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self._client = client
         self._most_containers = most_containers
@@ -122,16 +123,16 @@ class LogRing:
         self._most_bytes = most_bytes
         self._retry_seconds = retry_seconds
         self._flood_seconds = flood_seconds
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         self._followed: dict[str, _Followed] = {}
         self._dropped: list[_Followed] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._selector = DefaultSelector()
-        self._bell, self._ringer = socket.socketpair()
-        self._bell.settimeout(0)
-        self._ringer.settimeout(0)
-        self._selector.register(self._bell, EVENT_READ)
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.settimeout(0)
+        self._wake_sender.settimeout(0)
+        self._selector.register(self._wake_receiver, EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="container-logs", daemon=True)
 
     def start(self) -> None:
@@ -141,13 +142,13 @@ class LogRing:
     def watch(self, container: str, *, since: float | None = None) -> None:
         """Follow the log of a container, as soon as may be.
 
-        Once more for one that is followed does nothing, unless it was started anew since or its
+        Once more for one that is followed does nothing, unless it was started again since or its
         stream has ended. Of one that is not started yet it ends at once.
 
         Args:
             container: Its whole ID.
-            since: When it was last started: only what it wrote from then on is kept; None for all.
-                A little before that counts too, since an engine looks at the clock only when the
+            since: When it was last started: earlier lines are dropped; None to keep all.
+                A little before that counts too, since an engine reads the clock only when the
                 container may have written its first lines.
         """
         now = time.monotonic()
@@ -161,15 +162,15 @@ class LogRing:
                 if followed is not None:
                     self._drop(container)
                 elif len(self._followed) >= self._most_containers:
-                    self._drop(self._choose_victim())
+                    self._drop(self._choose_replaced())
                 self._followed[container] = _Followed(container, since, now)
-        self._ring()
+        self._wake()
 
     def lines(self, container: str) -> tuple[str, ...] | None:
-        """Give the last lines of a container, the oldest first, masked.
+        """Return the last lines of a container, the oldest first, masked.
 
         Returns:
-            The lines; None where it is not watched or its log cannot be read.
+            The lines; None if it is not watched or its log cannot be read.
         """
         with self._lock:
             followed = self._followed.get(container)
@@ -179,52 +180,47 @@ class LogRing:
         return mask_lines(lines)
 
     def await_end(self, container: str, patience_seconds: float) -> bool:
-        """Wait until all that a container wrote before it died has come.
+        """Wait until everything that a container wrote before it died was read.
 
         Returns:
-            Whether it has; False where it is not watched or it takes longer than that.
+            Whether it has; False if it is not watched or it takes longer than that.
         """
         with self._lock:
             followed = self._followed.get(container)
         return followed is not None and followed.ended.wait(patience_seconds)
 
-    def is_flooding(self, container: str) -> bool:
-        """Tell whether a container writes so fast that its lines are only looked up."""
-        followed = self._followed.get(container)
-        return followed is not None and followed.is_flooding
-
     def forget(self, container: str) -> None:
-        """Let go of a container and its lines."""
+        """Drop a container and its lines."""
         with self._lock:
             if container in self._followed:
                 self._drop(container)
-        self._ring()
+        self._wake()
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all."""
         self._closing.set()
-        self._ring()
+        self._wake()
         if self._thread.ident is None:  # it was never started
             self._end()
         else:
             self._thread.join(_JOIN_SECONDS)
 
-    def _choose_victim(self) -> str:
+    def _choose_replaced(self) -> str:
         ended = (name for name, followed in self._followed.items() if followed.ended.is_set())
         return next(ended, next(iter(self._followed)))
 
     def _drop(self, container: str) -> None:
         self._dropped.append(self._followed.pop(container))
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         try:
-            self._ringer.send(b"!")
-        except OSError:  # it has rung, or it is closed
+            self._wake_sender.send(b"!")
+        except OSError:  # full, so the thread wakes anyway, or closed
             return
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._let_go()
+            self._close_dropped()
             self._open_due()
             ready = self._selector.select(self._find_wait())
             if self._closing.is_set():
@@ -232,7 +228,7 @@ class LogRing:
             began = time.thread_time()
             for key, _ in ready:
                 if key.data is None:
-                    self._answer_bell()
+                    self._drain_wake()
                 else:
                     self._read(key.data)
             if any(key.data for key, _ in ready):
@@ -245,14 +241,14 @@ class LogRing:
             due = [followed.due for followed in self._followed.values() if followed.due is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
-    def _answer_bell(self) -> None:
+    def _drain_wake(self) -> None:
         try:
-            while self._bell.recv(64):
+            while self._wake_receiver.recv(64):
                 pass
         except BlockingIOError:
             return
 
-    def _let_go(self) -> None:
+    def _close_dropped(self) -> None:
         with self._lock:
             dropped, self._dropped = self._dropped, []
         for followed in dropped:
@@ -267,12 +263,12 @@ class LogRing:
                 return
             try:
                 if followed.is_flooding:
-                    self._look(followed)
+                    self._poll(followed)
                 else:
                     self._open(followed)
             except EngineError as error:
                 if error.status is None:
-                    # Nobody is there: to ask for the others as well would only take longer.
+                    # The engine is gone: asking for the others as well would only take longer.
                     _put_off(due, time.monotonic() + self._retry_seconds)
                     return
                 followed.due = None
@@ -292,8 +288,8 @@ class LogRing:
             if followed.lines is None:
                 followed.lines = self._make_lines()
 
-    def _look(self, followed: _Followed) -> None:
-        followed.due = time.monotonic() + self._look_seconds
+    def _poll(self, followed: _Followed) -> None:
+        followed.due = time.monotonic() + self._poll_seconds
         found = self._client.logs(
             followed.container, tail=self._most_lines, since=followed.reads_from
         )
@@ -318,9 +314,9 @@ class LogRing:
                 self._end_stream(followed, stream)
                 return
             taken += len(data)
-        self._look_whether_it_floods(followed, is_behind=taken >= _ROUND_BYTES)
+        self._check_flooding(followed, is_behind=taken >= _ROUND_BYTES)
 
-    def _look_whether_it_floods(self, followed: _Followed, *, is_behind: bool) -> None:
+    def _check_flooding(self, followed: _Followed, *, is_behind: bool) -> None:
         now = time.monotonic()
         passed = now - followed.read_at
         followed.read_at = now
@@ -340,7 +336,7 @@ class LogRing:
             followed.lines.add(followed.decoder.feed(data))
 
     def _end_stream(self, followed: _Followed, stream: Stream) -> None:
-        """See off a stream: the log is at its end, nobody can read it, or the engine went away."""
+        """End a stream: the log is at its end, cannot be read, or the engine went away."""
         self._close_stream(followed)
         is_refused = stream.status not in {_OK, None}
         with self._lock:
@@ -365,8 +361,8 @@ class LogRing:
             for followed in (*self._followed.values(), *self._dropped):
                 self._close_stream(followed)
         self._selector.close()
-        self._bell.close()
-        self._ringer.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
 
 def _put_off(due: list[_Followed], until: float) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the containers of this machine at one time."""
+"""The reading of the containers of this machine at one time."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Channel = Literal["event", "cgroup", "kernel"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a container uses, from its control group or else from the engine's statistics.
+    """Resource usage of a container, from its control group or else from the engine's statistics.
 
-    Counters count since the container's last start. None says that it is not known.
+    Counters count since the container's last start. None is unknown.
 
     Attributes:
         time: When it was read, seconds since 1970.
-        cgroup_version: 1 or 2; 0 where the engine's statistics were read instead.
+        cgroup_version: 1 or 2; 0 if the engine's statistics were read instead.
         memory_usage_bytes: All that is charged, file cache included.
         memory_working_set_bytes: The same less the inactive file cache.
-        memory_unreclaimable_bytes: What the kernel cannot drop before it must kill.
+        memory_unreclaimable_bytes: Memory that the kernel cannot reclaim.
         memory_peak_bytes: The most that was ever charged.
         memory_limit_bytes: The limit; 0 for none.
-        memory_waiting_seconds: How long at least one task waited for memory (PSI `some`).
-        memory_stalled_seconds: How long all tasks waited for memory (PSI `full`).
+        memory_waiting_seconds: The time in which at least one task waited for memory (PSI `some`).
+        memory_stalled_seconds: The time in which all tasks waited for memory (PSI `full`).
         memory_pressure_ratio: PSI `full avg10`, 0 to 1.
-        oom_kills: How many of its processes the kernel killed for memory.
+        oom_kills: The number of its processes that the kernel killed for memory.
         cpu_seconds: CPU time that it used.
-        cpu_throttled_seconds: How long its CPU limit held it back.
-        cpu_limit_cores: How many cores it may use; 0 for no limit.
-        processes: How many processes and threads there are.
-        processes_limit: How many there may be; 0 for no limit.
-        processes_refused: How often another one was refused.
-        read_bytes: What it read from block devices.
-        written_bytes: What it wrote to them.
-        received_bytes: What came in over its network; None where it shares the host's.
-        transmitted_bytes: What went out.
+        cpu_throttled_seconds: The time in which its CPU limit throttled it.
+        cpu_limit_cores: The number of cores that it may use; 0 for no limit.
+        processes: The number of its processes and threads.
+        processes_limit: The maximum number of its processes and threads; 0 for no limit.
+        processes_refused: The number of forks that the limit refused.
+        read_bytes: Bytes read from block devices.
+        written_bytes: Bytes written to block devices.
+        received_bytes: Bytes received over its network; None if it shares the host's network.
+        transmitted_bytes: Bytes transmitted over its network, as `received_bytes`.
     """
 
     time: float
@@ -68,15 +68,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a container last ended.
+    """The last end of a container.
 
     Attributes:
-        time: When, seconds since 1970.
-        exit_code: Its exit code; None where nobody knows.
-        reason: Why: one of the closed set of `trainvitals.causes`.
-        signal: The name of the signal that ended it, such as `SIGKILL`; empty for none.
+        time: The time of the death, seconds since 1970.
+        exit_code: Its exit code; None if unknown.
+        reason: The reason, one of the closed set of `trainvitals.verdicts.causes`.
+        signal: The name of the signal that ended it, such as `SIGKILL`; empty if there is none.
         confidence: `high`, `medium` or `low`.
-        summary: What happened, in a sentence.
+        summary: The cause of the death, in a sentence.
     """
 
     time: float
@@ -91,25 +91,25 @@ class Death:
 class ContainerReading:
     """One container name.
 
-    What is counted, is counted since the exporter first saw the name; a container that is removed
-    and made anew under its name goes on with the counts.
+    Counters count since the exporter first saw the name; a container that is removed and created
+    again under its name continues them.
 
     Attributes:
         name: Its name; the first 12 characters of its ID where only its control group is known.
         id: Its whole ID.
-        image: The image's name; empty where not known.
-        compose_project: The Compose project; empty for none.
-        compose_service: The Compose service; empty for none.
-        status: What the engine says it does; None where no engine is asked.
-        health: What its health check says; None where it has none.
-        started: When it was last started; None where it never was or nobody knows.
-        restarts: How often it was started again.
-        deaths: How often it died, by reason.
-        last_death: How it last ended; None where it has not, or nobody saw.
-        oom_kills: Kills for memory by who told of them.
-        usage: What it uses; None while it does not run.
+        image: The image's name; empty if unknown.
+        compose_project: The Compose project; empty if there is none.
+        compose_service: The Compose service; empty if there is none.
+        status: The engine's state of it; None if no engine is asked.
+        health: The result of its health check; None if it has none.
+        started: When it was last started; None if it never was or that is not known.
+        restarts: The number of its restarts.
+        deaths: The number of its deaths by reason.
+        last_death: Its last end; None if it has not ended, or that was not seen.
+        oom_kills: OOM kills by the source that reported them.
+        usage: Its usage; None while it does not run.
         accelerators: The accelerators that its processes hold.
-        ends_at: When its series go, because it was removed; None while it is there.
+        ends_at: When its series end because it was removed; None while it exists.
     """
 
     name: str
@@ -138,11 +138,11 @@ class ContainersReading:
         step: The step of the privilege ladder: 0 control groups alone, 1 the engine as well,
             2 the kernel log as well.
         is_connected: Whether the engine's events are followed right now; None without an engine.
-        gaps: How often the events were cut off, so that some may be missing.
-        sampled: When the control groups were last read; None where they were not yet.
-        containers: Those that are told of, by name.
-        omitted: How many a bound left out.
-        complaint: What is wrong, in a sentence; None for nothing.
+        gaps: The number of interruptions of the event stream, in which events may have been missed.
+        sampled: When the control groups were last read; None if they were not yet.
+        containers: The containers that are reported, by name.
+        omitted: The number left out by the bound.
+        complaint: Why the reading is incomplete, in a sentence; None if it is complete.
     """
 
     is_there: bool

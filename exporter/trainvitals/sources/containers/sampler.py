@@ -1,28 +1,27 @@
-"""Looks at the control groups of all containers, again and again, on the agenda's thread."""
+"""Periodic samples of the control groups of all containers, on the schedule's thread."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 
-from trainvitals.crew import Crew
 from trainvitals.sources.accelerators.reading import Identity
 from trainvitals.sources.accelerators.source import AcceleratorSource
-from trainvitals.sources.containers.agenda import report_failure
-from trainvitals.sources.containers.cgroups import (
-    GroupFiles,
+from trainvitals.sources.containers.cgrouppaths import (
     GroupPaths,
     find_container,
     find_group,
     find_groups,
-    find_name,
 )
-from trainvitals.sources.containers.deaths import Registrar, count_host_oom_kills
+from trainvitals.sources.containers.cgroups import GroupFiles, find_name
+from trainvitals.sources.containers.container_state import Attempt, ContainerState
+from trainvitals.sources.containers.deaths import EvidenceBuilder, count_host_oom_kills
 from trainvitals.sources.containers.engine import EngineClient, EngineError
-from trainvitals.sources.containers.known import Attempt, Known
 from trainvitals.sources.containers.reading import Usage
-from trainvitals.sources.containers.roster import Roster
+from trainvitals.sources.containers.registry import ContainerRegistry
+from trainvitals.sources.containers.schedule import report_failure
 from trainvitals.sources.files import Roots, read_small
+from trainvitals.workers import WorkerPool
 
 _WORKERS = 8
 _RUNNING = frozenset({"running", "paused", None})
@@ -30,30 +29,30 @@ _SHARED_NETWORKS = ("host", "container:", "none")
 
 
 class Sampler:
-    """Reads what containers use.
+    """Samples the resource usage of containers.
 
     Args:
-        roster: The containers.
-        registrar: Follows the kernel's log.
-        client: The engine, whose statistics are asked for where no control group can be read;
-            None where there is no engine, and the control groups alone tell who is there.
-        accelerators: Knows which processes hold an accelerator.
-        roots: Where the host's file systems are.
+        registry: The containers.
+        builder: Follows the kernel's log.
+        client: The engine's client, for statistics of containers whose control groups cannot be
+            read; None without an engine: the control groups then determine the containers.
+        accelerators: Returns the processes that hold an accelerator.
+        roots: The paths of the host's file systems.
         clock: The time of day, in seconds since 1970.
     """
 
     def __init__(
         self,
-        roster: Roster,
-        registrar: Registrar,
+        registry: ContainerRegistry,
+        builder: EvidenceBuilder,
         *,
         client: EngineClient | None,
         accelerators: AcceleratorSource | None = None,
         roots: Roots = Roots(),  # noqa: B008 - immutable
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._roster = roster
-        self._registrar = registrar
+        self._registry = registry
+        self._builder = builder
         self._client = client
         self._accelerators = accelerators
         self._roots = roots
@@ -62,51 +61,51 @@ class Sampler:
         self._holders: dict[int, str | None] = {}
         self._sampled: float | None = None
         # An older engine takes a second for one, and there may be many.
-        self._crew = Crew(name="container-statistics", limit=_WORKERS)
+        self._pool = WorkerPool(name="container-statistics", limit=_WORKERS)
 
     @property
     def sampled(self) -> float | None:
-        """When all were last looked at, seconds since 1970; None for not yet."""
+        """When all were last sampled, seconds since 1970; None for not yet."""
         return self._sampled
 
     def sample(self) -> None:
-        """Look at all of them."""
-        self._registrar.catch_up()
+        """Sample all containers."""
+        self._builder.catch_up()
         groups = find_groups(self._roots)
         if self._client is None:
-            self._take_roll(groups)
-        with self._roster.lock:
-            running = [known for known in self._roster.list_present() if known.status in _RUNNING]
+            self._update_registry(groups)
+        with self._registry.lock:
+            running = [known for known in self._registry.list_present() if known.status in _RUNNING]
         host_oom_kills = count_host_oom_kills(self._roots)
         kept: dict[tuple[str, int | None], GroupFiles] = {}
         for known in running:
             self._read(known, groups, kept, host_oom_kills)
         self._files = kept
         self._join_accelerators()
-        with self._roster.lock:
-            self._roster.tidy()
+        with self._registry.lock:
+            self._registry.tidy()
         self._sampled = self._clock()
 
     def close(self) -> None:
-        """Let the workers go."""
-        self._crew.close()
+        """End the workers."""
+        self._pool.close()
 
-    def _take_roll(self, groups: Mapping[str, GroupPaths]) -> None:
-        with self._roster.lock:
-            for known in self._roster.list_present():
+    def _update_registry(self, groups: Mapping[str, GroupPaths]) -> None:
+        with self._registry.lock:
+            for known in self._registry.list_present():
                 if known.id not in groups:
-                    self._roster.remove(known)
-            present = {known.id for known in self._roster.list_present()}
+                    self._registry.remove(known)
+            present = {known.id for known in self._registry.list_present()}
         for container in groups.keys() - present:
             name = find_name(container, self._roots) or ""
-            with self._roster.lock:
-                holder = self._roster.containers.get(name)
+            with self._registry.lock:
+                holder = self._registry.containers.get(name)
                 is_taken = holder is not None and holder.removed is None
-                self._roster.take_up("" if is_taken else name, container)
+                self._registry.take_up("" if is_taken else name, container)
 
     def _read(
         self,
-        known: Known,
+        known: ContainerState,
         groups: Mapping[str, GroupPaths],
         kept: dict[tuple[str, int | None], GroupFiles],
         host_oom_kills: int | None,
@@ -117,23 +116,27 @@ class Sampler:
         if files is not None:
             kept[key] = files
             self._take(known, attempt, files.read(), host_oom_kills)
-        elif self._client is not None and not self._crew.is_running(container):
+        elif self._client is not None and not self._pool.is_running(container):
             client = self._client
-            self._crew.submit(
+            self._pool.submit(
                 container,
                 lambda: self._take(known, attempt, ask_for_usage(client, container), None),
                 report_failure,
             )
-            self._crew.call(1)
+            self._pool.wake(1)
 
     def _take(
-        self, known: Known, attempt: Attempt, usage: Usage | None, host_oom_kills: int | None
+        self,
+        known: ContainerState,
+        attempt: Attempt,
+        usage: Usage | None,
+        host_oom_kills: int | None,
     ) -> None:
-        with self._roster.lock:
+        with self._registry.lock:
             if usage is not None and known.attempt is attempt and not attempt.is_over:
                 known.take_usage(usage, host_oom_kills)
 
-    def _open(self, known: Known, groups: Mapping[str, GroupPaths]) -> GroupFiles | None:
+    def _open(self, known: ContainerState, groups: Mapping[str, GroupPaths]) -> GroupFiles | None:
         group = groups.get(known.id)
         pid = known.pid if _is_of(known.pid, known.id, self._roots) else None
         if group is None and pid is not None:
@@ -150,7 +153,7 @@ class Sampler:
         )
 
     def _join_accelerators(self) -> None:
-        """Find out whose processes hold an accelerator."""
+        """Find the containers whose processes hold an accelerator."""
         latest = self._accelerators.latest if self._accelerators is not None else None
         held: dict[str, list[Identity]] = {}
         holders: dict[int, str | None] = {}
@@ -162,18 +165,18 @@ class Sampler:
                 if container is not None and device.identity not in held.setdefault(container, []):
                     held[container].append(device.identity)
         self._holders = holders
-        with self._roster.lock:
-            for known in self._roster.list_present():
+        with self._registry.lock:
+            for known in self._registry.list_present():
                 known.accelerators = tuple(held.get(known.id, ()))
 
 
 def _is_of(pid: int | None, container: str, roots: Roots) -> bool:
-    """Tell whether a process runs in a container: one of another machine's engine does not."""
+    """Return whether a process runs in a container: one of another machine's engine does not."""
     return pid is not None and container in (read_small(roots.procfs / f"{pid}/cgroup") or "")
 
 
 def ask_for_usage(client: EngineClient, container: str) -> Usage | None:
-    """Ask the engine what a container uses; None where it does not say."""
+    """Ask the engine for a container's usage; None if it does not answer."""
     try:
         return client.stats(container)
     except EngineError:

@@ -1,7 +1,7 @@
-"""The containers of this machine, as they are known right now.
+"""The containers of this machine.
 
-What happens to them is followed by threads of its own, from the first moment on; to read is only
-to look at what they know, and never waits for an engine.
+Separate threads follow their events, from the start of the exporter on; reading returns
+what these found, and never waits for an engine.
 """
 
 from __future__ import annotations
@@ -10,35 +10,60 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from trainvitals.sources.accelerators.source import AcceleratorSource
+from trainvitals.sources.containers.address import find_engine
 from trainvitals.sources.containers.cgrouppaths import find_groups
-from trainvitals.sources.containers.options import ContainerOptions
 from trainvitals.sources.containers.reading import ContainersReading
 from trainvitals.sources.files import Roots
 
 if TYPE_CHECKING:
-    from trainvitals.sources.containers.station import Station
+    from trainvitals.sources.containers.judgement import Judge
+    from trainvitals.sources.containers.monitor import ContainerMonitor
 
-_LOOK_AGAIN_SECONDS = 60.0
+_DETECT_SECONDS = 60.0
 
-__all__ = ["ContainerOptions", "ContainerSource"]
+Follow = Literal["auto", "all", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOptions:
+    """The choice of the containers to watch, and its intervals.
+
+    Attributes:
+        engine: The engine's address, or `none`; None to detect one.
+        journal: The folder of the journal of deaths; None for the usual one.
+        follow: Whose logs are followed: of containers that are removed at their end (`auto`), of
+            all, of none.
+        interval_seconds: The interval between samples of the control groups.
+        forget_after_seconds: How long the series of a removed container stay.
+    """
+
+    engine: str | None = None
+    journal: Path | None = None
+    follow: Follow = "auto"
+    interval_seconds: float = 10.0
+    forget_after_seconds: float = 600.0
 
 
 class ContainerSource:
     """Watches the containers of this machine.
 
-    Where there is neither an engine nor a container's control group, it looks for them again once
+    Where there is neither an engine nor a container's control group, it checks for them again once
     a minute, when it is read.
 
     Args:
-        options: Which containers, and how.
-        roots: Where the host's file systems are.
-        accelerators: Knows which processes hold an accelerator; None where nobody does.
-        environ: Has `DOCKER_HOST`, `TRAINVITALS_JOURNAL_DIR` and their like.
+        options: The options of the collector.
+        judge: Returns the verdict on a death.
+        roots: The paths of the host's file systems.
+        accelerators: Returns the processes that hold an accelerator; None to report none.
+        environ: The environment, of which `DOCKER_HOST`, `TRAINVITALS_JOURNAL_DIR` and the like are
+            read.
         clock: The time of day, in seconds since 1970.
-        monotonic: Seconds of a clock that nobody sets.
+        monotonic: A monotonic clock, in seconds.
 
     Raises:
         ConfigurationError: No address is written like the engine's.
@@ -46,8 +71,9 @@ class ContainerSource:
 
     def __init__(
         self,
-        options: ContainerOptions = ContainerOptions(),  # noqa: B008 - immutable
+        options: ContainerOptions = ContainerOptions(),
         *,
+        judge: Judge,
         roots: Roots = Roots(),  # noqa: B008 - immutable
         accelerators: AcceleratorSource | None = None,
         environ: Mapping[str, str] | None = None,
@@ -55,52 +81,51 @@ class ContainerSource:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
+        self._judge = judge
         self._roots = roots
         self._accelerators = accelerators
         self._environ = os.environ if environ is None else environ
         self._clock = clock
         self._monotonic = monotonic
-        self._post: Station | None = None
+        self._monitor: ContainerMonitor | None = None
         self._is_closed = False
         self._lock = threading.Lock()
-        self._looked = monotonic()
-        self._look()
+        self._detected = monotonic()
+        self._detect()
 
     def read(self) -> ContainersReading:
-        """Tell what is known of all containers."""
+        """Return the latest state of all containers."""
         with self._lock:
-            is_due = self._monotonic() - self._looked >= _LOOK_AGAIN_SECONDS
-            if self._post is None and not self._is_closed and is_due:
-                self._looked = self._monotonic()
-                self._look()
-            post = self._post
-        return ContainersReading(is_there=False) if post is None else post.read()
+            is_due = self._monotonic() - self._detected >= _DETECT_SECONDS
+            if self._monitor is None and not self._is_closed and is_due:
+                self._detected = self._monotonic()
+                self._detect()
+            monitor = self._monitor
+        return ContainersReading(is_there=False) if monitor is None else monitor.read()
 
     def close(self) -> None:
-        """Stop watching; what is under way is waited for a second at most."""
+        """Stop watching; running tasks are waited for a second at most."""
         with self._lock:
             self._is_closed = True
-            post, self._post = self._post, None
-        if post is not None:
-            post.close()
+            monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close()
 
-    def _look(self) -> None:
-        # Brings TLS along, which a program that only asks for the flags can do without.
-        from trainvitals.sources.containers.engine import find_engine  # noqa: PLC0415
-
+    def _detect(self) -> None:
         address = find_engine(
             self._options.engine, environ=self._environ, rootfs=self._roots.rootfs
         )
         if address is None and not find_groups(self._roots, most=1):
             return
-        # Costs 8 MiB, which nobody need pay where nothing runs in containers.
-        from trainvitals.sources.containers.station import open_station  # noqa: PLC0415
+        # Costs 8 MiB, which a machine without containers need not pay.
+        from trainvitals.sources.containers.monitor import start_monitor  # noqa: PLC0415
 
-        self._post = open_station(
+        self._monitor = start_monitor(
             self._options,
             address,
             roots=self._roots,
             accelerators=self._accelerators,
             environ=self._environ,
+            judge=self._judge,
             clock=self._clock,
         )

@@ -1,7 +1,9 @@
-"""What an engine's statistics say of a container, for where its control group cannot be read."""
+"""The engine's statistics of a container, for where its control group cannot be read."""
 
 from __future__ import annotations
 
+from trainvitals.sources.containers.cgroup_files import scale
+from trainvitals.sources.containers.cgroup_usage import subtract_inactive
 from trainvitals.sources.containers.documents import (
     Document,
     as_mapping,
@@ -14,17 +16,17 @@ from trainvitals.sources.containers.documents import (
 from trainvitals.sources.containers.reading import Usage
 
 _NANOSECONDS = 1_000_000_000
-# What the kernel says for no limit: 2^63 on pages, or 2^64 less one.
+# The kernel's values for no limit: 2^63 in pages, or 2^64 less one.
 _NO_LIMIT = 1 << 62
 
 
 def parse_statistics(document: Document) -> Usage | None:
     """Read `/containers/{id}/stats`.
 
-    The limit of its memory is left out: without one the engine gives the memory of the host.
+    The limit of its memory is left out: without one the engine returns the memory of the host.
 
     Returns:
-        What it uses; None where it does not run.
+        Its resource usage; None if it does not run.
     """
     time = get_time(document, "read")
     memory = get_mapping(document, "memory_stats")
@@ -40,11 +42,11 @@ def parse_statistics(document: Document) -> Usage | None:
         time=time,
         cgroup_version=0,
         memory_usage_bytes=usage,
-        memory_working_set_bytes=_find_working_set(usage, parts),
+        memory_working_set_bytes=subtract_inactive(usage, _find_inactive_file(parts)),
         memory_unreclaimable_bytes=_find_unreclaimable(parts),
         memory_peak_bytes=get_number(memory, "max_usage"),
-        cpu_seconds=_to_seconds(get_number(processor, "total_usage")),
-        cpu_throttled_seconds=_to_seconds(get_number(throttling, "throttled_time")),
+        cpu_seconds=scale(get_number(processor, "total_usage"), _NANOSECONDS),
+        cpu_throttled_seconds=scale(get_number(throttling, "throttled_time"), _NANOSECONDS),
         processes=get_number(processes, "current"),
         processes_limit=_find_processes_limit(processes),
         read_bytes=_sum_blocks(document, "read"),
@@ -54,11 +56,9 @@ def parse_statistics(document: Document) -> Usage | None:
     )
 
 
-def _find_working_set(usage: int | None, parts: Document) -> int | None:
+def _find_inactive_file(parts: Document) -> int | None:
     inactive = get_number(parts, "total_inactive_file")  # control groups version 1
-    if inactive is None:
-        inactive = get_number(parts, "inactive_file")
-    return None if usage is None or inactive is None else max(0, usage - inactive)
+    return get_number(parts, "inactive_file") if inactive is None else inactive
 
 
 def _find_unreclaimable(parts: Document) -> int | None:
@@ -76,10 +76,6 @@ def _find_processes_limit(processes: Document) -> int | None:
         return None
     limit = get_number(processes, "limit")
     return limit if limit is not None and 0 < limit < _NO_LIMIT else 0
-
-
-def _to_seconds(nanoseconds: int | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / _NANOSECONDS
 
 
 def _sum_blocks(document: Document, operation: str) -> int | None:

@@ -1,9 +1,8 @@
-"""An answer of an engine that comes bit by bit."""
+"""A streamed answer of an engine."""
 
 from __future__ import annotations
 
 import socket
-import ssl
 import time
 from contextlib import suppress
 from threading import Lock
@@ -17,13 +16,17 @@ class Stream:
     """The answer on one connection, which serves no other.
 
     One thread receives; any thread may close, which ends the other's waiting at once.
+
+    Args:
+        connection: The connection, over which the question was sent.
+        decoder: Decodes the answer.
     """
 
     __slots__ = ("_closed", "_decoder", "_early", "_lock", "_receiving", "_socket")
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, decoder: AnswerDecoder) -> None:
         self._socket = connection
-        self._decoder = AnswerDecoder()
+        self._decoder = decoder
         self._early = b""  # of the body, what came with the head
         self._lock = Lock()
         self._receiving = False
@@ -31,29 +34,30 @@ class Stream:
 
     @property
     def status(self) -> int | None:
-        """The answer's status; None before its head has come."""
+        """The answer's status; None before its head was received."""
         return self._decoder.status
 
     @property
     def is_complete(self) -> bool:
-        """Whether the answer came to its own end, where it has one."""
+        """Whether the answer was received completely, if it has an end."""
         return self._decoder.is_complete
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether the answer says where its end is; else it ends with the connection."""
+        """Whether the answer declares its length; else it ends with the connection."""
         return self._decoder.ends_by_itself
 
     def fileno(self) -> int:
-        """Give the file descriptor to wait on; -1 when closed."""
+        """Return the file descriptor to wait on; -1 when closed."""
         return self._socket.fileno()
 
     def await_head(self, patience_seconds: float) -> None:
-        """Wait until the head of the answer has come.
+        """Wait until the head of the answer was received.
 
         Raises:
-            TimeoutError: It did not come in that time.
-            FramingError: What came is no HTTP answer, or nothing came.
+            TimeoutError: The head did not arrive in that time.
+            FramingError: The received bytes are not an HTTP answer, or the connection was closed
+                without one.
         """
         until = time.monotonic() + patience_seconds
         while self.status is None:
@@ -68,13 +72,13 @@ class Stream:
         """Receive some of the body.
 
         Args:
-            patience_seconds: How long to wait for it; 0 for not at all.
+            patience_seconds: How long to wait for them; 0 to return at once.
 
         Returns:
-            What came; None where nothing did in that time, empty at the end, whatever ended it.
+            The received bytes; None if none arrived in that time, empty at the end of the stream.
 
         Raises:
-            FramingError: What came is no HTTP answer.
+            FramingError: The received bytes are not an HTTP answer.
         """
         if self._early:
             body, self._early = self._early, b""
@@ -89,7 +93,7 @@ class Stream:
         return b""
 
     def close(self) -> None:
-        """End it; twice is fine."""
+        """Close the connection; a second call does nothing."""
         with self._lock:
             self._closed = True
             with suppress(OSError):  # the other side was quicker
@@ -106,10 +110,11 @@ class Stream:
         try:
             self._socket.settimeout(patience_seconds)
             return self._socket.recv(_RECEIVE_BYTES)
-        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+        except (TimeoutError, BlockingIOError):
             return None
-        except OSError:
-            return b""
+        except OSError as error:
+            # By name, since ssl is slow to import and loaded only where this is such a connection.
+            return None if type(error).__name__ == "SSLWantReadError" else b""
         finally:
             self._end_receiving()
 

@@ -1,8 +1,8 @@
-"""Follows every container from its creation to its removal, by what the engine tells.
+"""Follows every container from its creation to its removal, by the engine's events.
 
-Events come on a thread of their own and only note what happened; what must be asked for is asked
-by a few workers, so that an engine that is slow delays no event. An event can come twice, or after
-its consequences were found in the engine's list: each start and each end counts once.
+Events arrive on one thread and only update the registry; requests that they cause are made by a few
+workers, so that a slow engine delays no event. An event can arrive twice, or after its consequences
+were found in the engine's list: each start and each end counts once.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ import time
 from collections.abc import Callable
 
 from trainvitals.sources.containers.comparison import Comparison
-from trainvitals.sources.containers.errands import Errands
+from trainvitals.sources.containers.container_state import (
+    Attempt,
+    ContainerState,
+    Ending,
+    name_health,
+)
+from trainvitals.sources.containers.death_handler import DeathHandler
 from trainvitals.sources.containers.events import ContainerEvent
 from trainvitals.sources.containers.following import Following
-from trainvitals.sources.containers.inquest import Inquest
 from trainvitals.sources.containers.inspector import Inspector
-from trainvitals.sources.containers.known import Attempt, Ending, Known, name_health
-from trainvitals.sources.containers.roster import Roster
+from trainvitals.sources.containers.registry import ContainerRegistry
+from trainvitals.sources.containers.schedule import TaskQueue
 
-# A container that could not be started says so within moments, without an event.
+# A container that could not be started reports so within moments, without an event.
 _START_LOOKS_SECONDS = (0.5, 2.0, 10.0)
 _SAME_SECONDS = 2.0
 _EARLY_SECONDS = 1.0
@@ -32,46 +37,46 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Keeps the roster up to date by events.
+    """Keeps the registry up to date by events.
 
-    Any thread may call; nothing here waits for an engine.
+    Any thread may call its methods; none of them waits for an engine.
 
     Args:
-        roster: The containers that are known.
-        inquest: Deals with deaths.
-        inspector: Asks what a container is.
-        comparison: Finds what no event told.
-        following: Whose logs are followed.
-        errands: Has things done that take their time.
+        registry: The containers that are known.
+        handler: Handles deaths.
+        inspector: Inspects containers.
+        comparison: Finds changes for which there was no event.
+        following: Chooses the logs to follow.
+        tasks: Runs what may block.
         clock: The time of day, in seconds since 1970.
     """
 
     def __init__(
         self,
-        roster: Roster,
-        inquest: Inquest,
+        registry: ContainerRegistry,
+        handler: DeathHandler,
         inspector: Inspector,
         comparison: Comparison,
         following: Following,
-        errands: Errands,
+        tasks: TaskQueue,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._roster = roster
-        self._inquest = inquest
+        self._registry = registry
+        self._handler = handler
         self._inspector = inspector
         self._comparison = comparison
         self._following = following
-        self._errands = errands
+        self._tasks = tasks
         self._clock = clock
 
     def take_event(self, event: ContainerEvent) -> None:
-        """Note what happened, and see to what follows from it."""
-        with self._roster.lock:
+        """Apply an event, and start what follows from it."""
+        with self._registry.lock:
             known = self._find(event)
             if known is None:
                 return
-            known.told += 1
+            known.event_count += 1
             known.changed = self._clock()
             action, _, _ = event.action.partition(":")
             match action:
@@ -84,31 +89,31 @@ class Watch:
                 case "destroy":
                     self._destroy(known, event)
                 case "rename":
-                    self._roster.rename(known, event.name)
+                    self._registry.rename(known, event.name)
                 case _:
                     _choose_attempt(known, event).events.append(event.to_evidence())
                     self._change(known, action, event.action)
 
     def note_gap(self, why: str) -> None:
-        """Note that events were cut off: what happens until the next comparison is unseen."""
+        """Record that events were cut off: what happens until the next comparison is unseen."""
         _log.info("the engine's events were cut off: %s", why)
         now = self._clock()
-        with self._roster.lock:
-            for known in self._roster.containers.values():
+        with self._registry.lock:
+            for known in self._registry.containers.values():
                 if not known.attempt.is_over:
                     known.attempt.heard_since = now
 
     def note_connect(self, engine_started: float | None) -> None:
-        """Note that events come from now on, and have what was missed found out.
+        """Record that events arrive from now on, and compare with the engine's list.
 
         Args:
-            engine_started: When the engine started; None where not known.
+            engine_started: When the engine started; None if unknown.
         """
-        self._inquest.engine_started = engine_started
+        self._handler.engine_started = engine_started
         self._comparison.ask()
 
-    def _find(self, event: ContainerEvent) -> Known | None:
-        known = self._roster.find(event.id)
+    def _find(self, event: ContainerEvent) -> ContainerState | None:
+        known = self._registry.find(event.id)
         if known is None:
             known = self._take_up(event)
         if known is not None:
@@ -117,36 +122,34 @@ class Watch:
             known.compose_service = event.compose_service or known.compose_service
         return known
 
-    def _take_up(self, event: ContainerEvent) -> Known | None:
-        """Know a container from now on; None where another has its name, or it is gone again."""
-        holder = self._roster.containers.get(event.name)
+    def _take_up(self, event: ContainerEvent) -> ContainerState | None:
+        """Add a container; None if another has its name, or it was removed again."""
+        holder = self._registry.containers.get(event.name)
         if holder is not None and holder.removed is None:
             if event.action not in _BEGINNINGS:
                 if event.action == "die":
-                    self._inquest.begin_aside(holder, event)
+                    self._handler.begin_aside(holder, event)
                 return None
-            self._inquest.lose(holder)
+            self._handler.lose(holder)
         if event.action == "destroy":
             return None
-        known = self._roster.take_up(event.name, event.id)
+        known = self._registry.take_up(event.name, event.id)
         if event.action != "create":
             known.attempt.heard_since = event.time
         return known
 
-    def _create(self, known: Known, event: ContainerEvent) -> None:
+    def _create(self, known: ContainerState, event: ContainerEvent) -> None:
         known.attempt.events.append(event.to_evidence())
         if known.attempt.is_found or known.attempt.started is not None:
-            return  # told once more, of what is known to have gone on
+            return  # a repeated event, of a container that has changed since
         known.status = "created"
         known.restarts = known.restarts or 0
-        self._errands.do(lambda: self._inspector.look(known, event.id))
+        self._tasks.do(lambda: self._inspector.refresh(known, event.id))
         attempt = known.attempt
         for seconds in _START_LOOKS_SECONDS:
-            self._errands.do_after(
-                seconds, lambda: self._inspector.look_whether_it_started(known, attempt)
-            )
+            self._tasks.do_after(seconds, lambda: self._inspector.check_started(known, attempt))
 
-    def _start(self, known: Known, event: ContainerEvent) -> None:
+    def _start(self, known: ContainerState, event: ContainerEvent) -> None:
         attempt = known.attempt
         if _is_known_start(attempt, event):
             attempt.events.append(event.to_evidence())
@@ -154,8 +157,8 @@ class Watch:
                 attempt.heard_since = -math.inf
             known.starts = max(1, known.starts)
             return
-        if attempt.is_running:  # its end was not told
-            self._inquest.begin_unseen(known, event.time)
+        if attempt.is_running:  # there was no event of its end
+            self._handler.begin_unseen(known, event.time)
         created = [each for each in attempt.events if each.action == "create"]
         if known.starts or (attempt.is_found and attempt.started is not None):
             known.restarts = (known.restarts or 0) + 1
@@ -166,28 +169,28 @@ class Watch:
         known.attempt = Attempt(started=event.time, log_since=find_log_start(known, event.time))
         known.attempt.events.extend([*created, event.to_evidence()])
         self._following.watch(known)
-        self._errands.do(lambda: self._inspector.look(known, event.id))
+        self._tasks.do(lambda: self._inspector.refresh(known, event.id))
 
-    def _die(self, known: Known, event: ContainerEvent) -> None:
+    def _die(self, known: ContainerState, event: ContainerEvent) -> None:
         attempt, ending = known.attempt, known.ending
         if ending is not None and _is_about(event, known, ending):
-            self._inquest.confirm(ending, event)
+            self._handler.confirm(ending, event)
         elif attempt.is_found and attempt.started is not None and event.time < attempt.started:
-            self._inquest.begin_aside(known, event)
+            self._handler.begin_aside(known, event)
         else:
             if attempt.is_over:
                 if attempt.ended is not None and event.time <= attempt.ended:
                     return
-                known.attempt = Attempt(heard_since=event.time)  # its start was not told
+                known.attempt = Attempt(heard_since=event.time)  # there was no event of its start
             known.attempt.events.append(event.to_evidence())
-            self._inquest.begin(known, event.time, event.exit_code, is_witnessed=True)
+            self._handler.begin(known, event.time, event.exit_code, is_witnessed=True)
 
-    def _destroy(self, known: Known, event: ContainerEvent) -> None:
+    def _destroy(self, known: ContainerState, event: ContainerEvent) -> None:
         if known.attempt.is_running:
-            self._inquest.begin_unseen(known, event.time)
-        self._roster.remove(known)
+            self._handler.begin_unseen(known, event.time)
+        self._registry.remove(known)
 
-    def _change(self, known: Known, action: str, whole: str) -> None:
+    def _change(self, known: ContainerState, action: str, whole: str) -> None:
         match action:
             case "oom":
                 known.count_oom_kills("event")
@@ -199,19 +202,19 @@ class Watch:
                 known.health = name_health(whole.removeprefix(_HEALTH))
             case "update":
                 container = known.id
-                self._errands.do(lambda: self._inspector.look(known, container))
+                self._tasks.do(lambda: self._inspector.refresh(known, container))
 
 
-def find_log_start(known: Known, started: float) -> float | None:
-    """Tell from when on its log is of this start; None for all of it.
+def find_log_start(known: ContainerState, started: float) -> float | None:
+    """Return from when on its log is of this start; None for all of it.
 
-    A process writes before the engine says that it has started.
+    A process writes before the engine sends the event of its start.
     """
     return max(known.earlier[-1], started - _EARLY_SECONDS) if known.earlier else None
 
 
-def _choose_attempt(known: Known, event: ContainerEvent) -> Attempt:
-    """Choose the start that an event is about: one can be told after the next start."""
+def _choose_attempt(known: ContainerState, event: ContainerEvent) -> Attempt:
+    """Choose the start that an event belongs to: the event can arrive after the next start."""
     attempt, ending = known.attempt, known.ending
     is_late = attempt.started is not None and event.time < attempt.started
     if is_late and ending is not None and ending.container == event.id:
@@ -220,7 +223,7 @@ def _choose_attempt(known: Known, event: ContainerEvent) -> Attempt:
 
 
 def _is_known_start(attempt: Attempt, event: ContainerEvent) -> bool:
-    """Tell whether the engine's list had the start already that it now tells of."""
+    """Return whether the engine's list already had the start of this event."""
     if not attempt.is_found or attempt.started is None:
         return False
     if attempt.is_over:
@@ -228,8 +231,8 @@ def _is_known_start(attempt: Attempt, event: ContainerEvent) -> bool:
     return event.time <= attempt.started + _SAME_SECONDS
 
 
-def _is_about(event: ContainerEvent, known: Known, ending: Ending) -> bool:
-    """Tell whether an event `die` is about an end that was found before it was told."""
+def _is_about(event: ContainerEvent, known: ContainerState, ending: Ending) -> bool:
+    """Return whether an event `die` belongs to an end that was found before the event arrived."""
     if ending.is_witnessed or ending.container != event.id:
         return False
     attempt = known.attempt

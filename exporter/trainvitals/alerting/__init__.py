@@ -1,0 +1,1 @@
+"""Notification channels, Alertmanager's configuration, and the notifier of a run."""

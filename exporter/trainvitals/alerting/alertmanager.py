@@ -1,0 +1,169 @@
+"""Alertmanager's programs, and a running Alertmanager over its HTTP API."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import TypedDict, cast
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request
+
+import yaml
+
+from trainvitals.errors import ConfigurationError, StackError
+from trainvitals.foreign_numbers import read_count
+from trainvitals.sources import external_program
+from trainvitals.sources.external_program import Version, parse_version
+from trainvitals.sources.http_client import TooLargeError, build_opener, read_bounded
+
+# Suffix of a file that is incomplete or not yet checked by amtool; its name begins with a dot.
+PARTIAL = ".partial"
+_PROGRAM_SECONDS = 30.0
+_MOST_BYTES = 32 << 20
+_URL = re.compile(r"(https?://)[^\s\"]*")
+_COUNTER = re.compile(r"alertmanager_notification_requests_(failed_)?total\{([^}]*)\} (\S{1,40})")
+_INTEGRATION = re.compile(r"\bintegration=\"([^\"]*)\"")
+
+
+def check_configuration(path: Path, *, amtool: Path) -> None:
+    """Check a configuration and its templates with amtool.
+
+    Raises:
+        ConfigurationError: The configuration is invalid, or amtool cannot be run.
+    """
+    try:
+        answer = external_program.run(
+            (str(amtool), "check-config", str(path)), timeout_seconds=_PROGRAM_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigurationError(f"cannot run {amtool}: {error}; reinstall it") from error
+    if answer.returncode:
+        words = answer.stdout + answer.stderr
+        found = re.search(r"FAILED: (.*)", words)
+        reason = found[1].strip() if found else " ".join(words.split())
+        # amtool names the temporary file; show the final name.
+        shown = path.with_name(path.name.removeprefix(".").removesuffix(PARTIAL))
+        # The path of a webhook's URL is its secret.
+        reason = _URL.sub(r"\1…", reason)
+        raise ConfigurationError(f"amtool rejects {shown}: {reason}")
+
+
+class ShownAlert(TypedDict):
+    """The fields of an alert in Alertmanager's API that are used."""
+
+    labels: dict[str, str]
+    receivers: list[dict[str, str]]
+    status: dict[str, object]
+
+
+class _Status(TypedDict):
+    config: dict[str, str]
+    versionInfo: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Notification counters of Alertmanager by integration (`slack`, `email`, …)."""
+
+    tried: Counter[str]
+    failed: Counter[str]
+
+
+class Alertmanager:
+    """A running Alertmanager.
+
+    Args:
+        url: Its address, as `http://127.0.0.1:9093`.
+        timeout_seconds: Timeout of one request.
+
+    Every method but `find_version` raises StackError if there is no response, or an invalid one.
+    """
+
+    def __init__(self, url: str, *, timeout_seconds: float = 5.0) -> None:
+        self.url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        self._opener = build_opener(uses_proxy=False)
+
+    def find_version(self) -> Version | None:
+        """Return its version; None if nothing responds."""
+        try:
+            return parse_version(self._read_status()["versionInfo"]["version"])
+        except StackError:
+            return None
+
+    def reload(self) -> None:
+        """Reload its configuration."""
+        self._request("POST", "/-/reload")
+
+    def post(self, alerts: Sequence[Mapping[str, object]]) -> None:
+        """Post alerts to it, as Prometheus does."""
+        self._request("POST", "/api/v2/alerts", json.dumps(alerts))
+
+    def find_alerts(self, **labels: str) -> tuple[ShownAlert, ...]:
+        """Return its active alerts that have these labels."""
+        query = "&".join(
+            f"filter={quote(f'{name}={json.dumps(value)}')}" for name, value in labels.items()
+        )
+        page = self._request("GET", f"/api/v2/alerts?{query}")
+        return tuple(cast("list[ShownAlert]", self._decode(page)))
+
+    def list_integrations(self) -> dict[str, tuple[str, ...]]:
+        """Return the integrations of each receiver, such as `slack`; one entry for each address."""
+        try:
+            config = yaml.safe_load(self._read_status()["config"]["original"])
+            return {
+                receiver["name"]: tuple(
+                    key.removesuffix("_configs")
+                    for key, blocks in receiver.items()
+                    if key.endswith("_configs")
+                    for _ in blocks or ()
+                )
+                for receiver in config["receivers"]
+            }
+        except (yaml.YAMLError, KeyError, TypeError) as error:
+            raise self._refuse("responds with a configuration that cannot be read") from error
+
+    def read_counts(self) -> Counts:
+        """Return its notification counters since it started."""
+        counts = Counts(Counter(), Counter())
+        for line in self._request("GET", "/metrics").decode().splitlines():
+            if (found := _COUNTER.match(line)) and (named := _INTEGRATION.search(found[2])):
+                counted = counts.failed if found[1] else counts.tried
+                counted[named[1]] += read_count(float(found[3])) or 0
+        return counts
+
+    def _read_status(self) -> _Status:
+        return cast("_Status", self._decode(self._request("GET", "/api/v2/status")))
+
+    def _decode(self, page: bytes) -> object:
+        try:
+            return cast("object", json.loads(page))
+        except ValueError as error:
+            raise self._refuse("does not respond with JSON") from error
+
+    def _request(self, method: str, path: str, body: str | None = None) -> bytes:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        data = None if body is None else body.encode()
+        request = Request(self.url + path, data, headers, method=method)  # noqa: S310 - http alone
+        deadline = time.monotonic() + self._timeout_seconds
+        try:
+            with self._opener.open(request, timeout=self._timeout_seconds) as response:
+                return read_bounded(response, deadline=deadline, most_bytes=_MOST_BYTES)
+        except HTTPError as error:
+            words = " ".join(error.read().decode("utf-8", "replace").split())
+            raise self._refuse(f"rejects {path}: {words}") from error
+        except (OSError, HTTPException) as error:
+            raise self._refuse("does not respond") from error
+        except TooLargeError as error:
+            raise self._refuse(f"sends more than {_MOST_BYTES >> 20} MiB") from error
+
+    def _refuse(self, reason: str) -> StackError:
+        return StackError(f"Alertmanager at {self.url} {reason}; see `trainvitals status`")

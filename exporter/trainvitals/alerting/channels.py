@@ -1,0 +1,360 @@
+"""Notification channels: one class for each, and the list of them.
+
+A class defines everything about its channel: its variables in `.env`, which of them are secret,
+which versions of Alertmanager know it, how Alertmanager's configuration names it, and for a
+`DirectChannel` how a message is sent without Alertmanager. To add a channel, write its class and
+add it to `CHANNELS`; `.env.example` and docs/alerting.md explain its variables.
+
+A variable is a field of the class, as `variables` describes it: secret where the field is left out
+of the `repr`, required where it has no default. The first one is suggested in the error message for
+a user who has no channel yet.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+from trainvitals.alerting.message import (
+    Message,
+    make_discord_payload,
+    make_slack_payload,
+    make_webhook_payload,
+)
+from trainvitals.alerting.transport import post_json, send_mail
+from trainvitals.alerting.variables import (
+    from_variable,
+    list_variables,
+    parse_addresses,
+    parse_match,
+    parse_server,
+    parse_switch,
+    parse_url,
+    read_fields,
+)
+from trainvitals.sources.external_program import Version
+
+# A part of Alertmanager's configuration, as parsed YAML.
+Block = dict[str, object]
+
+_TITLE = '{{ template "trainvitals.title" . }}'
+_MARKDOWN_TITLE = '{{ template "trainvitals.markdown.title" . }}'
+_FIRST_DASHBOARD = (
+    "{{ with index .Alerts 0 }}{{ with .Annotations.dashboard_url }}"
+    '{{ template "trainvitals.dashboard.url" . }}{{ end }}{{ end }}'
+)
+_FIRST_RUNBOOK = (
+    "{{ with index .Alerts 0 }}{{ with .Annotations.runbook_url }}"
+    '{{ template "trainvitals.runbook.url" . }}{{ end }}{{ end }}'
+)
+
+
+def _parse_chat_id(text: str) -> int:
+    if not re.fullmatch(r"-?\d{1,18}", text):
+        raise ValueError("is not a number; write the ID of the chat, such as -1001234567890")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel(ABC):
+    """A service that notifications are sent to.
+
+    Attributes:
+        title: Its display name.
+        integrations: Its names in Alertmanager, each with the first version that supports it.
+        takes_warnings: Whether it receives warnings as well as critical alerts.
+    """
+
+    title: ClassVar[str]
+    integrations: ClassVar[tuple[tuple[str, Version], ...]]
+    takes_warnings: ClassVar[bool] = True
+
+    @abstractmethod
+    def make_block(self, version: Version) -> Block:
+        """Return its configuration in a receiver of Alertmanager."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectChannel(Channel):
+    """A channel that can be used without Alertmanager."""
+
+    @abstractmethod
+    def send(self, message: Message, timeout_seconds: float) -> None:
+        """Send a message; one attempt.
+
+        Raises:
+            DeliveryError: The message was not accepted.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Slack(DirectChannel):
+    """A Slack channel, reached by an incoming webhook."""
+
+    title = "Slack"
+    integrations = (("slack", (0, 0)),)
+    url: str = field(repr=False, metadata=from_variable("SLACK_WEBHOOK_URL", parse_url))
+    channel: str | None = field(
+        default=None,
+        metadata=from_variable(
+            "SLACK_CHANNEL",
+            parse_match(r"[^\s{}]+", "is not a channel; write it as #alerts, or leave it out"),
+        ),
+    )
+
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
+        """Return its configuration in a receiver of Alertmanager."""
+        return {
+            "api_url": self.url,
+            "send_resolved": True,
+            "color": '{{ template "trainvitals.slack.color" . }}',
+            "title": '{{ template "trainvitals.slack.title" . }}',
+            "title_link": _FIRST_DASHBOARD,
+            "text": '{{ template "trainvitals.slack.text" . }}',
+            "fallback": '{{ template "trainvitals.slack.title" . }}',
+        } | ({"channel": self.channel} if self.channel else {})
+
+    def send(self, message: Message, timeout_seconds: float) -> None:
+        """Send a message; one attempt."""
+        payload = make_slack_payload(message, self.channel)
+        post_json(self.url, payload, timeout_seconds=timeout_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Discord(DirectChannel):
+    """A Discord channel, reached by its webhook."""
+
+    title = "Discord"
+    integrations = (("discord", (0, 25)),)
+    url: str = field(repr=False, metadata=from_variable("DISCORD_WEBHOOK_URL", parse_url))
+
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
+        """Return its configuration in a receiver of Alertmanager."""
+        return {
+            "webhook_url": self.url,
+            "send_resolved": True,
+            "title": _MARKDOWN_TITLE,
+            "message": '{{ template "trainvitals.discord.text" . }}',
+        }
+
+    def send(self, message: Message, timeout_seconds: float) -> None:
+        """Send a message; one attempt."""
+        post_json(self.url, make_discord_payload(message), timeout_seconds=timeout_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Teams(Channel):
+    """A Microsoft Teams channel, reached by the URL of a workflow or of an older connector."""
+
+    title = "Teams"
+    integrations = (("msteams", (0, 26)), ("msteamsv2", (0, 28)))
+    url: str = field(repr=False, metadata=from_variable("TEAMS_WEBHOOK_URL", parse_url))
+
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
+        """Return its configuration in a receiver of Alertmanager."""
+        return {
+            "webhook_url": self.url,
+            "send_resolved": True,
+            "title": _MARKDOWN_TITLE,
+            "text": '{{ template "trainvitals.teams.text" . }}',
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PagerDuty(Channel):
+    """A PagerDuty service; `url` is None for the public Events API."""
+
+    title = "PagerDuty"
+    integrations = (("pagerduty", (0, 0)),)
+    takes_warnings = False
+    routing_key: str = field(
+        repr=False,
+        metadata=from_variable(
+            "PAGERDUTY_ROUTING_KEY",
+            parse_match(
+                r"[A-Za-z0-9_-]{16,64}",
+                "is not an integration key; write the 32 characters of an Events API v2 integration",
+            ),
+        ),
+    )
+    url: str | None = field(default=None, metadata=from_variable("PAGERDUTY_URL", parse_url))
+
+    def make_block(self, version: Version) -> Block:
+        """Return its configuration in a receiver of Alertmanager."""
+        # Since 0.30 Alertmanager parses a detail as YAML if it can, and expands the values in it.
+        # A leading tab is invalid YAML, so the text is kept as it is.
+        guard = '{{ "\\t" }}' if version >= (0, 30) else ""
+        resolved = guard + '{{ template "trainvitals.plain.resolved" . }}'
+        block: Block = {
+            "routing_key": self.routing_key,
+            "send_resolved": True,
+            "description": _TITLE,
+            "severity": '{{ template "trainvitals.pagerduty.severity" . }}',
+            "class": '{{ template "trainvitals.pagerduty.class" . }}',
+            "component": "{{ .CommonLabels.component }}",
+            "group": '{{ template "trainvitals.pagerduty.group" . }}',
+            "client_url": _FIRST_DASHBOARD,
+            "details": {
+                "firing": guard + '{{ template "trainvitals.plain.firing" . }}',
+                "resolved": f"{{{{ if .Alerts.Resolved }}}}{resolved}{{{{ end }}}}",
+            },
+            "links": [
+                {"href": _FIRST_RUNBOOK, "text": "Runbook"},
+                {"href": _FIRST_DASHBOARD, "text": "Dashboard"},
+            ],
+        }
+        if version >= (0, 26):
+            block |= {"client": "trainvitals", "source": "{{ .CommonLabels.instance }}"}
+        else:  # Alertmanager sends the client's name where the source is empty.
+            block["client"] = "{{ or .CommonLabels.instance `trainvitals` }}"
+        return block | ({"url": self.url} if self.url else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Telegram(Channel):
+    """A Telegram chat; `api_url` is None for the public Bot API."""
+
+    title = "Telegram"
+    integrations = (("telegram", (0, 24)),)
+    bot_token: str = field(
+        repr=False,
+        metadata=from_variable(
+            "TELEGRAM_BOT_TOKEN",
+            parse_match(
+                r"\d+:[\w-]+", "is not a bot token; write the whole token, such as 123456:ABC…"
+            ),
+        ),
+    )
+    chat_id: int = field(
+        metadata=from_variable("TELEGRAM_CHAT_ID", _parse_chat_id, is_address=True)
+    )
+    api_url: str | None = field(default=None, metadata=from_variable("TELEGRAM_API_URL", parse_url))
+
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
+        """Return its configuration in a receiver of Alertmanager."""
+        return {
+            "bot_token": self.bot_token,
+            "chat_id": self.chat_id,
+            "send_resolved": True,
+            "parse_mode": "HTML",
+            "message": '{{ template "trainvitals.telegram.text" . }}',
+        } | ({"api_url": self.api_url} if self.api_url else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Email(DirectChannel):
+    """E-mail to one or more addresses; without a user name, no authentication is used."""
+
+    title = "e-mail"
+    integrations = (("email", (0, 0)),)
+    smarthost: str = field(metadata=from_variable("SMTP_SMARTHOST", parse_server))
+    sender: str = field(metadata=from_variable("SMTP_FROM", parse_addresses))
+    to: str = field(metadata=from_variable("SMTP_TO", parse_addresses, is_address=True))
+    username: str | None = field(
+        default=None, metadata=from_variable("SMTP_USERNAME", needs="SMTP_PASSWORD")
+    )
+    password: str | None = field(
+        default=None, repr=False, metadata=from_variable("SMTP_PASSWORD", needs="SMTP_USERNAME")
+    )
+    requires_tls: bool = field(
+        default=True, metadata=from_variable("SMTP_REQUIRE_TLS", parse_switch)
+    )
+
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
+        """Return its configuration in a receiver of Alertmanager."""
+        block: Block = {
+            "smarthost": self.smarthost,
+            "from": self.sender,
+            "to": self.to,
+            "send_resolved": True,
+            "require_tls": self.requires_tls,
+            "headers": {"Subject": _TITLE},
+            "text": '{{ template "trainvitals.plain.text" . }}',
+            "html": '{{ template "trainvitals.email.html" . }}',
+        }
+        if self.username and self.password:
+            block |= {"auth_username": self.username, "auth_password": self.password}
+        return block
+
+    def send(self, message: Message, timeout_seconds: float) -> None:
+        """Send a message; one attempt."""
+        send_mail(
+            message,
+            self.smarthost,
+            sender=self.sender,
+            to=self.to,
+            login=(self.username, self.password) if self.username and self.password else None,
+            requires_tls=self.requires_tls,
+            timeout_seconds=timeout_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook(DirectChannel):
+    """A service that accepts Alertmanager's webhook JSON."""
+
+    title = "webhook"
+    integrations = (("webhook", (0, 0)),)
+    url: str = field(repr=False, metadata=from_variable("WEBHOOK_URL", parse_url))
+    token: str | None = field(default=None, repr=False, metadata=from_variable("WEBHOOK_TOKEN"))
+
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
+        """Return its configuration in a receiver of Alertmanager."""
+        block: Block = {"url": self.url, "send_resolved": True}
+        if self.token:
+            block["http_config"] = {"authorization": {"credentials": self.token}}
+        return block
+
+    def send(self, message: Message, timeout_seconds: float) -> None:
+        """Send a message; one attempt."""
+        payload = make_webhook_payload(message)
+        post_json(self.url, payload, token=self.token, timeout_seconds=timeout_seconds)
+
+
+CHANNELS: tuple[type[Channel], ...] = (
+    Slack,
+    Discord,
+    Teams,
+    PagerDuty,
+    Telegram,
+    Email,
+    Webhook,
+)
+DIRECT_CHANNELS = tuple(kind for kind in CHANNELS if issubclass(kind, DirectChannel))
+
+Kind = TypeVar("Kind", bound=Channel)
+
+
+def advise_variables(kinds: Iterable[type[Channel]] = CHANNELS) -> str:
+    """Return a hint such as `set one of SLACK_WEBHOOK_URL, …`."""
+    return f"set one of {', '.join(list_variables(kind)[0].name for kind in kinds)}"
+
+
+def read_channels(
+    variables: Mapping[str, str], kinds: Sequence[type[Kind]], *, prefix: str = ""
+) -> tuple[Kind, ...]:
+    """Return the channels whose variables are set; empty if none is.
+
+    Args:
+        variables: The environment, or the lines of `.env`; an empty value counts as not set.
+        kinds: The channels to look for.
+        prefix: Prefix of each variable, such as `TEAM_VISION_`; empty for the default channels.
+
+    Raises:
+        ConfigurationError: A required variable is missing, or a value is invalid. The message
+            names the variable and not its value.
+    """
+    found = (read_fields(kind, variables, prefix=prefix) for kind in kinds)
+    return tuple(each for each in found if each is not None)
+
+
+def read_direct_channels(variables: Mapping[str, str]) -> tuple[DirectChannel, ...]:
+    """Return the channels whose variables are set and that can be used without Alertmanager.
+
+    Raises:
+        ConfigurationError: As `read_channels`.
+    """
+    return read_channels(variables, DIRECT_CHANNELS)

@@ -1,0 +1,84 @@
+"""Retries of a delivery with exponential backoff.
+
+The wait doubles with each retry, with random jitter, and is at least Retry-After.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainvitals.alerting.transport import DeliveryError
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Limits of retries.
+
+    Attributes:
+        attempts: The maximum number of attempts.
+        first_seconds: The wait before the second attempt, which doubles each time; jitter adds up
+            to as much again.
+        longest_seconds: The maximum wait.
+        longest_retry_after_seconds: The maximum wait that Retry-After can request.
+        timeout_seconds: The timeout of one attempt.
+    """
+
+    attempts: int = 4
+    first_seconds: float = 1.0
+    longest_seconds: float = 30.0
+    longest_retry_after_seconds: float = 300.0
+    timeout_seconds: float = 10.0
+
+
+def call_with_retries(
+    call: Callable[[], None],
+    policy: RetryPolicy,
+    *,
+    sleep: Callable[[float], object],
+    must_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Call a function until it succeeds, fails permanently, or no attempts are left.
+
+    Args:
+        call: Raises DeliveryError when it fails.
+        policy: Limits of retries.
+        sleep: Sleeps for a number of seconds; may return early.
+        must_stop: Returns whether no further attempt may be made.
+
+    Raises:
+        DeliveryError: The last failure.
+    """
+    from tenacity import (  # noqa: PLC0415 - only where something is sent
+        Retrying,
+        retry_if_exception,
+        stop_after_attempt,
+        wait_exponential,
+        wait_random,
+    )
+
+    backoff = wait_exponential(
+        multiplier=policy.first_seconds, max=policy.longest_seconds
+    ) + wait_random(0, policy.first_seconds)
+
+    def wait(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        requested = error.retry_after_seconds if isinstance(error, DeliveryError) else None
+        return max(backoff(state), min(requested or 0.0, policy.longest_retry_after_seconds))
+
+    def pause(seconds: float) -> None:
+        sleep(seconds)
+
+    Retrying(
+        retry=retry_if_exception(
+            lambda error: isinstance(error, DeliveryError) and error.is_temporary
+        ),
+        stop=lambda state: stop_after_attempt(policy.attempts)(state) or must_stop(),
+        wait=wait,
+        sleep=pause,
+        reraise=True,
+    )(call)

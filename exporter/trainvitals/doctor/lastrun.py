@@ -1,0 +1,121 @@
+"""The training run that was last seen on this machine, and its Python interpreter while it lives.
+
+A run file names no path, so the interpreter of a run that has ended is unknown.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainvitals.doctor.machine import Machine, name_user
+from trainvitals.errors import SourceError
+from trainvitals.sources.runs.history import RunHistory, read_run_history
+from trainvitals.sources.runs.liveness import read_host
+from trainvitals.sources.runs.past_runs import Start
+
+_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The run that was last seen.
+
+    Attributes:
+        name: Its name.
+        time: When it was last seen, Unix seconds.
+        is_alive: Whether it lives.
+        framework: The framework that its client reported, such as `torch`; `python` without one.
+        framework_version: The version of the framework, or of Python without one.
+        python: The interpreter of its process; None if it is unknown or must not be run.
+        reason: Why `python` is None.
+    """
+
+    name: str
+    time: float
+    is_alive: bool
+    framework: str
+    framework_version: str
+    python: Path | None
+    reason: str = ""
+
+
+def find_last_run(machine: Machine) -> LastRun | None:
+    """Return the run of this machine that was last seen; None without a run file that can be read."""
+    try:
+        history = read_run_history(
+            machine.run_directory, host=read_host(procfs=machine.roots.procfs), clock=machine.clock
+        )
+    except SourceError:
+        return None
+    starts = [start for run in history.runs for start in run.starts]
+    if not starts:
+        return None
+    last = max(starts, key=lambda start: (_find_time(start, history), start.identity.created_time))
+    python, reason = _find_python(last, machine)
+    return LastRun(
+        name=last.run,
+        time=_find_time(last, history),
+        is_alive=last.ending is None,
+        framework=last.static.get("framework", ""),
+        framework_version=last.static.get("framework_version", ""),
+        python=python,
+        reason=reason,
+    )
+
+
+def _find_time(start: Start, history: RunHistory) -> float:
+    return history.time if start.ending is None else start.ending.time
+
+
+def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
+    """Return the interpreter of a process, or why there is none.
+
+    The interpreter of another user is not run, because it could be any program.
+    """
+    pid = start.liveness.host_pid
+    if start.ending is not None or pid is None:
+        return None, "it has ended"
+    folder, own = machine.roots.procfs / str(pid), machine.roots.procfs / "self"
+    try:
+        user = folder.stat().st_uid
+        if user != machine.user:
+            return None, f"it belongs to {name_user(user)}"
+        if (folder / "ns/mnt").stat().st_ino != (own / "ns/mnt").stat().st_ino:
+            return None, "it is in a container"
+        program = (folder / "exe").resolve(strict=True)
+        found = (python for python in _list_names(folder) if _is_same(python, program))
+        return next(found, program), ""
+    except OSError:  # it has just ended
+        return None, "its process cannot be read"
+
+
+def _list_names(folder: Path) -> Iterator[Path]:
+    """Yield the paths by which a process may have been started.
+
+    The path decides which packages it has: `bin/python` of a virtual environment is a link to the
+    interpreter that the environment was made with.
+    """
+    name = (folder / "cmdline").read_bytes().partition(b"\0")[0].decode(errors="surrogateescape")
+    environ = _parse_environ((folder / "environ").read_bytes())
+    if "/" in name:
+        yield (folder / "cwd").readlink() / name
+    elif name and (path := shutil.which(name, path=environ.get("PATH", ""))):
+        yield Path(path)
+    for variable in _ENVIRONMENTS:
+        if variable in environ:
+            yield Path(environ[variable], "bin/python")
+
+
+def _parse_environ(data: bytes) -> Mapping[str, str]:
+    lines = data.decode(errors="surrogateescape").split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _is_same(python: Path, program: Path) -> bool:
+    try:
+        return python.samefile(program)
+    except (OSError, ValueError):
+        return False

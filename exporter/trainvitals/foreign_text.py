@@ -1,0 +1,101 @@
+"""Sanitizing of untrusted text: names, log lines, labels, error messages of others.
+
+The author of a run's name or a log line can put escape codes into it that move the cursor, change
+colours, ring the bell or set a window's title, and characters that reverse the direction of
+writing. Every view passes such text through `clean_text` (one line) or `clean_lines` (several)
+before it escapes for its own format: HTML, Markdown, a terminal or JSON for people. Values of
+labels pass through `clean_label`, and names of files through `clean_file_name`.
+
+It uses the standard library only, because the training client imports it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# Linear: each alternative consumes at least one character and starts with ESC.
+_ESCAPE_CODES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours and cursor moves
+    r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles and links, ended at the latest by a line
+    r"|\x1b[@-Z\\-_=>78]?"  # the rest, and a lone ESC
+)
+_REPLACEMENT = "?"
+_ELLIPSIS = "…"
+
+
+def strip_escape_codes(text: str) -> str:
+    """Return a text without the escape codes of terminals (ECMA-48: CSI, OSC and others)."""
+    return _ESCAPE_CODES.sub("", text) if "\x1b" in text else text
+
+
+def clean_text(text: str, *, most: int | None = None) -> str:
+    """Return a text as one line that is safe to show.
+
+    Escape codes are removed; tabs and line ends become spaces; control characters, marks of writing
+    direction and lone surrogates become `?`; a letter keeps one combining mark.
+
+    Args:
+        text: Anything.
+        most: The maximum number of characters; a longer text ends with `…`.
+    """
+    if most is not None and len(text) > 8 * most:
+        text = text[: 8 * most]  # the rest cannot be shown, so it is not scanned
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(_keep_printable(strip_escape_codes(text).translate(_SPACES)))
+    if most is not None and len(text) > most:
+        return text[: most - 1] + _ELLIPSIS
+    return text
+
+
+def clean_lines(text: str, *, most: int | None = None) -> str:
+    """Return a text of several lines, each as `clean_text` returns it."""
+    return "\n".join(clean_text(line, most=most) for line in text.split("\n"))
+
+
+def clean_label(text: str, *, forbidden: str = "", replacement: str = "_") -> str:
+    """Return a text with each non-printable character replaced.
+
+    This includes lone surrogates, so the result can always be encoded.
+
+    Args:
+        text: Anything.
+        forbidden: Further characters that are replaced.
+        replacement: The text that replaces them.
+    """
+    if text.isprintable() and not forbidden:
+        return text
+    return "".join(c if c.isprintable() and c not in forbidden else replacement for c in text)
+
+
+def clean_file_name(text: str, *, allowed: str = "-_") -> str:
+    """Return a text with `_` for each character but ASCII letters, digits and the allowed ones."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in allowed) else "_" for c in text)
+
+
+def join_names(names: Sequence[str], *, most: int) -> str:
+    """Return names separated by commas, and the number of those beyond `most`."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+_SPACES = dict.fromkeys(map(ord, "\t\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029\xa0\u202f"), " ")
+
+
+def _keep_printable(text: str) -> list[str]:
+    import unicodedata  # noqa: PLC0415 - a large extension module that most processes never need
+
+    kept: list[str] = []
+    may_combine = False
+    for character in unicodedata.normalize("NFC", text):
+        if not character.isprintable():
+            kept.append(_REPLACEMENT)
+            may_combine = False
+        elif unicodedata.category(character) in {"Mn", "Me"}:
+            if may_combine:
+                kept.append(character)
+            may_combine = False
+        else:
+            kept.append(character)
+            may_combine = True
+    return kept

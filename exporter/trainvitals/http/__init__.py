@@ -1,0 +1,1 @@
+"""The HTTP server: sockets, TLS, users, endpoints and health."""

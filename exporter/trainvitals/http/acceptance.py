@@ -1,0 +1,143 @@
+"""The listening sockets of a server, and the acceptance of connections."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from selectors import EVENT_READ
+from typing import NamedTuple
+
+from trainvitals.http.connection import Client, find_network
+from trainvitals.http.host_names import is_loopback_name
+from trainvitals.http.listen import Address, bound_address, open_listeners
+from trainvitals.http.loop import Loop
+
+_LOG = logging.getLogger(__name__)
+_OUT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# A place is free within the time of a response, and nothing announces it.
+_FULL_PAUSE_SECONDS = 0.05
+
+
+class Accepted(NamedTuple):
+    """A connection that was accepted.
+
+    Attributes:
+        socket: The socket, which does not block.
+        client: The client.
+        is_loopback: Whether it came in by a listener on a loopback address.
+    """
+
+    socket: socket.socket
+    client: Client
+    is_loopback: bool
+
+
+class Acceptance:
+    """Accepts connections while there is a place for them.
+
+    Args:
+        loop: The loop of the server.
+        welcome: Takes a connection.
+        has_room: Returns whether there is a place for one more, or one that can be freed.
+        give_up: Closes a connection, if one may be, since the process has no descriptor left;
+            returns whether it did.
+        pause_seconds: The pause after file descriptors have run out.
+        most_per_turn: The number of connections accepted before others are served.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        welcome: Callable[[Accepted], None],
+        *,
+        has_room: Callable[[], bool],
+        give_up: Callable[[], bool],
+        pause_seconds: float,
+        most_per_turn: int,
+    ) -> None:
+        self._loop = loop
+        self._welcome = welcome
+        self._has_room = has_room
+        self._give_up = give_up
+        self._pause_seconds = pause_seconds
+        self._most_per_turn = most_per_turn
+        self._listeners: dict[socket.socket, bool] = {}
+        self._is_listening = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are listening sockets."""
+        return bool(self._listeners)
+
+    def open(self, addresses: Sequence[Address], *, backlog: int) -> tuple[Address, ...]:
+        """Listen on addresses, and return them with the ports that the system chose.
+
+        Raises:
+            ConfigurationError: One of the addresses cannot be listened on.
+        """
+        listeners = open_listeners(addresses, backlog=backlog)
+        bound = tuple(map(bound_address, listeners))
+        for listener, address in zip(listeners, bound, strict=True):
+            # Accepted sockets inherit it.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._listeners[listener] = is_loopback_name(address.host)
+        self._listen()
+        return bound
+
+    def close(self) -> None:
+        """Close the listening sockets; new connections are refused."""
+        self._stop()
+        self._loop.deadlines.clear(self._listen)
+        for listener in self._listeners:
+            listener.close()
+
+    def _listen(self) -> None:
+        self._is_listening = True
+        for listener in self._listeners:
+            self._loop.watch(listener.fileno(), 0, EVENT_READ, partial(self._accept, listener))
+
+    def _stop(self) -> None:
+        if self._is_listening:
+            self._is_listening = False
+            for listener in self._listeners:
+                self._loop.watch(listener.fileno(), EVENT_READ, 0, self._listen)
+
+    def _pause(self, seconds: float) -> None:
+        self._stop()
+        self._loop.deadlines.set(self._listen, seconds, self._listen)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(self._most_per_turn if self._is_listening else 0):
+            if not self._has_room():
+                self._pause(_FULL_PAUSE_SECONDS)
+                return
+            if not self._accept_one(listener):
+                return
+
+    def _accept_one(self, listener: socket.socket) -> bool:
+        try:
+            accepted, (host, port, *_) = listener.accept()
+            accepted.settimeout(0)
+            client = Client(host, port, find_network(host))
+            self._welcome(Accepted(accepted, client, self._listeners[listener]))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in _OUT_OF_ROOM:
+                self._run_out(error)
+                return False
+            _LOG.debug("did not accept a connection: %s", error)  # it ended before its turn
+        return True
+
+    def _run_out(self, error: OSError) -> None:
+        if self._give_up():
+            return
+        _LOG.warning(
+            "cannot accept connections: %s; trying again in %g s; raise LimitNOFILE",
+            error.strerror,
+            self._pause_seconds,
+        )
+        self._pause(self._pause_seconds)

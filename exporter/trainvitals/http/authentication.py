@@ -1,0 +1,266 @@
+"""Basic authentication by the users of the web configuration file.
+
+A bcrypt check takes a tenth of a second on purpose. One thread makes them, one after the other, so
+that the server's loop never waits, and guesses cost one core at most. Networks take turns, and each
+connection has few checks waiting, so that a right password is checked soon whoever else guesses.
+Results are cached, right and wrong passwords apart, so that a flood of guesses cannot evict the
+password of a scraper.
+
+This module imports `hashlib`, and with it OpenSSL, so it is imported only if there is a web
+configuration file.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import secrets
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from trainvitals.http.connection import Client
+from trainvitals.http.failed_logins import FailedLogins
+from trainvitals.http.messages import plain_response
+
+if TYPE_CHECKING:
+    from trainvitals.http.messages import Request, Response
+    from trainvitals.http.web_config import WebConfigFile
+
+_LOG_IN = ("WWW-Authenticate", 'Basic realm="trainvitals", charset="UTF-8"')
+_BACKLOG = 16
+_REMEMBERED = 100
+_BCRYPT_BYTES = 72
+
+
+class Authentication:
+    """Admits requests of users who log in; if the file names no users, all requests.
+
+    Args:
+        web_config: The web configuration file.
+        call_soon: Schedules a call in the server's loop; called from another thread.
+        call_later: Calls an action after a number of seconds, in the loop.
+    """
+
+    def __init__(
+        self,
+        web_config: WebConfigFile,
+        call_soon: Callable[[Callable[[], None]], None],
+        call_later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._web_config = web_config
+        self._passwords = Passwords(call_soon)
+        self._failed_logins = FailedLogins(call_later)
+
+    def check(
+        self, request: Request, client: Client, then: Callable[[Response | None], None]
+    ) -> None:
+        """Check the password of a request, at once or later.
+
+        Args:
+            request: The request.
+            client: The connection that it came over.
+            then: Called in the server's loop with None if the request may be answered, or else
+                with a response of status code 401 or 503.
+        """
+        self._web_config.refresh()
+        users = self._web_config.config.users
+        if not users:
+            then(None)
+            return
+        authorization = request.headers.get("authorization")
+        decide = partial(self._decide, authorization, client, then)
+        self._passwords.check(authorization, users, decide, client)
+
+    def forget(self, client: Client) -> None:
+        """Drop the checks of a connection that is closed."""
+        self._passwords.forget(client)
+
+    def _decide(
+        self,
+        authorization: str | None,
+        client: Client,
+        then: Callable[[Response | None], None],
+        verdict: Verdict,
+    ) -> None:
+        if verdict is Verdict.ADMITTED:
+            then(None)
+        elif verdict is Verdict.BUSY:
+            then(plain_response(503, "too many passwords are waiting to be checked; try again"))
+        else:
+            if credentials := parse_credentials(authorization):
+                is_known = credentials[0] in self._web_config.config.users
+                self._failed_logins.note(client.host, credentials[0] if is_known else None)
+            then(plain_response(401, "log in with a user's name and password", _LOG_IN))
+
+
+class Verdict(Enum):
+    """The result of a check."""
+
+    ADMITTED = "the password is right"
+    DENIED = "there is no password, or a wrong one"
+    BUSY = "too many passwords are waiting to be checked"
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    fingerprint: bytes
+    hashed: bytes
+    password: bytes
+    known: bool
+    client: Client
+
+
+class Passwords:
+    """Checks passwords against bcrypt hashes.
+
+    Args:
+        call_soon: Schedules a call in the server's loop; called from the checking thread.
+        compare: Returns whether a password has a hash, slowly; `bcrypt.checkpw` when None.
+    """
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], None],
+        *,
+        compare: Callable[[bytes, bytes], bool] | None = None,
+    ) -> None:
+        self._call_soon = call_soon
+        self._compare = compare or _compare
+        self._secret = secrets.token_bytes(32)
+        self._remembered = {True: OrderedDict[bytes, None](), False: OrderedDict[bytes, None]()}
+        self._waiting: dict[bytes, list[tuple[Client, Callable[[Verdict], None]]]] = {}
+        self._queues: OrderedDict[str, deque[_Check]] = OrderedDict()
+        self._pending: Counter[Client] = Counter()
+        self._is_checking = False
+        self._checks: SimpleQueue[_Check] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def check(
+        self,
+        authorization: str | None,
+        users: Mapping[str, str],
+        then: Callable[[Verdict], None],
+        client: Client = Client(),  # noqa: B008 - immutable
+    ) -> None:
+        """Check a request's password, at once or later; to be called in the server's loop.
+
+        Args:
+            authorization: The request's header of that name; None if it has none.
+            users: The bcrypt hash of each user's password; not empty.
+            then: Called with the result, in the loop.
+            client: The connection that it came over.
+        """
+        credentials = parse_credentials(authorization)
+        if credentials is None:
+            then(Verdict.DENIED)
+            return
+        name, password = credentials
+        hashed = users.get(name)
+        # An unknown name costs the same time as a known one: it is compared with another user's hash.
+        some_hash = next(iter(users.values())) if hashed is None else hashed
+        check = _Check(
+            self._fingerprint(name, hashed or "", password),
+            some_hash.encode(),
+            password[:_BCRYPT_BYTES],
+            known=hashed is not None,
+            client=client,
+        )
+        self._find_out(check, then)
+
+    def forget(self, client: Client) -> None:
+        """Drop what a connection waits for; to be called in the server's loop."""
+        self._pending.pop(client, None)
+        for fingerprint, waiting in list(self._waiting.items()):
+            waiting[:] = [(each, then) for each, then in waiting if each != client]
+            if not waiting:
+                del self._waiting[fingerprint]
+
+    def _find_out(self, check: _Check, then: Callable[[Verdict], None]) -> None:
+        for right, remembered in self._remembered.items():
+            if check.fingerprint in remembered:
+                remembered.move_to_end(check.fingerprint)
+                then(Verdict.ADMITTED if right else Verdict.DENIED)
+                return
+        if check.fingerprint in self._waiting:
+            self._waiting[check.fingerprint].append((check.client, then))
+        elif self._pending[check.client] >= _BACKLOG:
+            then(Verdict.BUSY)
+        else:
+            self._waiting[check.fingerprint] = [(check.client, then)]
+            self._pending[check.client] += 1
+            self._queues.setdefault(check.client.network, deque()).append(check)
+            self._check_next()
+
+    def _check_next(self) -> None:
+        """Let the thread make the next check whose request is still open."""
+        while self._queues and not self._is_checking:
+            network, queue = self._queues.popitem(last=False)
+            check = queue.popleft()
+            if queue:
+                self._queues[network] = queue  # its next turn is after those of all others
+            if check.fingerprint in self._waiting:
+                self._is_checking = True
+                self._start_thread()
+                self._checks.put(check)
+
+    def _fingerprint(self, name: str, hashed: str, password: bytes) -> bytes:
+        # Keyed with a secret of this process: no client can aim at a fingerprint byte by byte, so
+        # looking it up needs no comparison in constant time, and no password stays in memory.
+        digest = hashlib.blake2b(key=self._secret, digest_size=32)
+        for part in (name.encode(), hashed.encode(), password):
+            digest.update(len(part).to_bytes(4, "big") + part)
+        return digest.digest()
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="passwords", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            check = self._checks.get()
+            right = self._compare(check.password, check.hashed) and check.known
+            self._call_soon(partial(self._decide, check, right=right))
+
+    def _decide(self, check: _Check, *, right: bool) -> None:
+        remembered = self._remembered[right]
+        remembered[check.fingerprint] = None
+        if len(remembered) > _REMEMBERED:
+            remembered.popitem(last=False)
+        self._is_checking = False
+        self._pending -= Counter([check.client])
+        for _, then in self._waiting.pop(check.fingerprint, ()):
+            then(Verdict.ADMITTED if right else Verdict.DENIED)
+        self._check_next()
+
+
+def parse_credentials(authorization: str | None) -> tuple[str, bytes] | None:
+    """Return the name and the password in an `Authorization` header.
+
+    None means that the header is missing, malformed or of another scheme.
+    """
+    scheme, _, encoded = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        decoded = binascii.a2b_base64(encoded.strip().encode("ascii"))
+        name, colon, password = decoded.partition(b":")
+        return (name.decode(), password) if colon else None
+    except ValueError:  # not ASCII, base64 or UTF-8
+        return None
+
+
+def _compare(password: bytes, hashed: bytes) -> bool:
+    import bcrypt  # noqa: PLC0415 - only the first check needs it
+
+    try:
+        # bcrypt uses 72 bytes; some versions of the package refuse more, others cut.
+        return bcrypt.checkpw(password, hashed)
+    except ValueError:  # a password with a zero byte, which no hash has
+        return False

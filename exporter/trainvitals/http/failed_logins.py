@@ -1,0 +1,62 @@
+"""The log of failed logins: who guesses passwords, in few lines."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+_LOG = logging.getLogger(__name__)
+_WINDOW_SECONDS = 60.0
+_MOST_NAMED = 8
+_UNKNOWN = "an unknown user"
+
+
+class FailedLogins:
+    """Logs failed logins: the first at once, those of the next minute in one line after it.
+
+    The name of an unknown user is not logged: people enter passwords there by mistake.
+
+    Args:
+        call_later: Calls an action after a number of seconds, in the server's loop.
+    """
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], None]) -> None:
+        self._call_later = call_later
+        self._is_waiting = False
+        self._counts: Counter[str] = Counter()
+        self._others = 0
+
+    def note(self, host: str, user: str | None) -> None:
+        """Record a failed login.
+
+        Args:
+            host: The client's address.
+            user: A user of the configuration; None for an unknown one.
+        """
+        who = f"{host} as {user or _UNKNOWN}"
+        if not self._is_waiting:
+            _LOG.warning("failed login from %s", who)
+            self._wait()
+        elif who in self._counts or len(self._counts) < _MOST_NAMED:
+            self._counts[who] += 1
+        else:
+            self._others += 1
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+        self._call_later(_WINDOW_SECONDS, self._report)
+
+    def _report(self) -> None:
+        self._is_waiting = False
+        if not self._counts:
+            return
+        named = [f"{who} ({count})" for who, count in self._counts.most_common()]
+        named += [f"others ({self._others})"] if self._others else []
+        total = self._counts.total() + self._others
+        _LOG.warning(
+            "%d more failed logins within %g s: %s", total, _WINDOW_SECONDS, ", ".join(named)
+        )
+        self._counts.clear()
+        self._others = 0
+        self._wait()

@@ -1,0 +1,164 @@
+"""The documents of `/health` and `/ready`.
+
+`/health` has `status`, `timestamp` and `checks`. `status` is
+
+    healthy     nothing is wrong
+    degraded    there is a trouble, or a collector's reading is not complete
+    unhealthy   expected accelerators do not respond, the root file system is full, or everything
+                waits for memory; the status code is 503
+
+and `checks` has
+
+    hpu_available, hpu_count, gpu_available, gpu_count
+    memory_usage, disk_space  percent in use, of memory and of the root file system; null if unknown
+    problems                  a line for each reason to be unhealthy
+    collectors                `ok` for each collector, or the reason why it is not
+    troubles, unknowns        as in `/api/v1/overview`
+
+`/ready` has `ready` and `checks`. These decide `ready`:
+
+    collectors                every collector has returned or failed since the start
+    accelerators              as many respond as are expected
+
+and these describe the runs of the machine and its Gaudi cards; null where there are none:
+
+    model_loaded              every living run has left the phase `init`
+    data_available            every living run has received a batch
+    hpu_initialized           a Gaudi card responds
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from trainvitals.metrics.runner import Snapshot
+from trainvitals.sources.accelerators.reading import AcceleratorsReading, Kind
+from trainvitals.sources.host.filesystem import FilesystemReading
+from trainvitals.sources.host.memory import MemoryReading
+from trainvitals.sources.runs.reading import RunsReading
+from trainvitals.verdicts.host import measure_memory
+from trainvitals.verdicts.machine import Judgement, take
+from trainvitals.verdicts.run_states import judge_start
+from trainvitals.verdicts.trouble import Trouble
+
+_LIMITS = (("HostDiskFull", "/"), ("HostMemoryPressure", ""))
+_KINDS: tuple[Kind, ...] = ("gpu", "hpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of a check.
+
+    Attributes:
+        good: Whether the status code is 200, else 503.
+        document: The document, ready for JSON.
+    """
+
+    good: bool
+    document: dict[str, object]
+
+
+def judge_health(
+    snapshot: Snapshot,
+    expected: Mapping[Kind, int],
+    judgement: Judgement,
+    *,
+    now: float | None = None,
+) -> Verdict:
+    """Return the result of `/health`.
+
+    Args:
+        snapshot: A snapshot of all collectors.
+        expected: The expected number of accelerators of each kind.
+        judgement: The troubles of the machine, and the unknowns.
+        now: The timestamp in Unix seconds; None for the current time.
+    """
+    counts = _count_devices(snapshot)
+    problems = [*_find_missing(counts, expected), *_list_limits(judgement.troubles)]
+    is_whole = all(report.success for report in snapshot.reports) and not any(
+        trouble.severity != "info" for trouble in judgement.troubles
+    )
+    checks: dict[str, object] = {}
+    for kind in reversed(_KINDS):
+        checks[f"{kind}_available"] = counts[kind] > 0
+        checks[f"{kind}_count"] = counts[kind]
+    checks |= {
+        "memory_usage": _measure_memory_percent(snapshot),
+        "disk_space": _measure_disk_percent(snapshot),
+        "problems": problems,
+        "collectors": {report.collector: report.reason or "ok" for report in snapshot.reports},
+        "troubles": [asdict(trouble) for trouble in judgement.troubles],
+        "unknowns": [asdict(unknown) for unknown in judgement.unknowns],
+    }
+    document: dict[str, object] = {
+        "status": "unhealthy" if problems else "healthy" if is_whole else "degraded",
+        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+        "checks": checks,
+    }
+    return Verdict(not problems, document)
+
+
+def judge_readiness(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict:
+    """Return the result of `/ready`; the arguments are those of `judge_health`."""
+    checks = {
+        "collectors": all(report.answered for report in snapshot.reports),
+        "accelerators": not _find_missing(_count_devices(snapshot), expected),
+    }
+    ready = all(checks.values())
+    runs = take(snapshot.readings, "training", RunsReading)
+    start = judge_start(runs.ranks if runs else ())
+    described = {
+        "model_loaded": start.has_model,
+        "data_available": start.has_data,
+        "hpu_initialized": _has_initialized_hpu(snapshot, expected),
+    }
+    return Verdict(ready, {"ready": ready, "checks": checks | described})
+
+
+def _has_initialized_hpu(snapshot: Snapshot, expected: Mapping[Kind, int]) -> bool | None:
+    """Return whether a Gaudi card responds; None if there is none and none is expected."""
+    reading = take(snapshot.readings, "accelerator", AcceleratorsReading)
+    states = [
+        device.state
+        for device in (reading.devices if reading else ())
+        if device.identity.kind == "hpu"
+    ]
+    return "ok" in states if states or expected.get("hpu") else None
+
+
+def _count_devices(snapshot: Snapshot) -> dict[Kind, int]:
+    reading = take(snapshot.readings, "accelerator", AcceleratorsReading)
+    devices = reading.devices if reading else ()
+    up = [device.identity.kind for device in devices if device.state == "ok"]
+    return {kind: up.count(kind) for kind in _KINDS}
+
+
+def _find_missing(counts: Mapping[Kind, int], expected: Mapping[Kind, int]) -> list[str]:
+    return [
+        f"{counts[kind]} of {count} expected {kind}s answer"
+        for kind, count in expected.items()
+        if counts[kind] < count
+    ]
+
+
+def _list_limits(troubles: tuple[Trouble, ...]) -> Iterator[str]:
+    """Yield a line for each trouble that makes the machine unhealthy."""
+    for trouble in troubles:
+        if (trouble.alert, trouble.subject) in _LIMITS:
+            yield trouble.words
+
+
+def _measure_memory_percent(snapshot: Snapshot) -> float | None:
+    reading = take(snapshot.readings, "memory", MemoryReading)
+    ratio = None if reading is None else measure_memory(reading)
+    return None if ratio is None else round(100 * ratio, 1)
+
+
+def _measure_disk_percent(snapshot: Snapshot) -> float | None:
+    reading = take(snapshot.readings, "filesystem", FilesystemReading)
+    for mount in reading.filesystems if reading else ():
+        if mount.mountpoint == "/" and mount.space is not None and mount.space.size_bytes:
+            return round(100 * (1 - mount.space.avail_bytes / mount.space.size_bytes), 1)
+    return None

@@ -1,0 +1,176 @@
+"""The addresses of `--web.listen-address`, and the sockets bound to them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_numbers import read_digits
+
+_HIGHEST_PORT = (1 << 16) - 1
+_FLAG = "--web.listen-address"
+_FORMS = "write it as 127.0.0.1:9200, [::1]:9200, localhost:9200 or, for all addresses, :9200"
+
+
+class Address(NamedTuple):
+    """An address to listen on.
+
+    Attributes:
+        host: An IP address or a name; empty for all addresses of the machine.
+        port: A TCP port; 0 lets the system choose a free one.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return the address in the form of the flag."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Return an address in the form of `--web.listen-address`.
+
+    Raises:
+        ConfigurationError: The text is not of the form HOST:PORT.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host and "/" not in host:
+        raise ConfigurationError(f"{_FLAG} {text}: an IPv6 address needs brackets; {_FORMS}")
+    if not colon or any(character in "[]/ " for character in host):
+        raise ConfigurationError(f"{_FLAG} {text}: this is not HOST:PORT; {_FORMS}")
+    number = read_digits(port, _HIGHEST_PORT)
+    if number is None:
+        raise ConfigurationError(f"{_FLAG} {text}: the port is not a number up to 65535; {_FORMS}")
+    return Address(host, number)
+
+
+def open_listeners(
+    addresses: Sequence[Address],
+    *,
+    backlog: int,
+    find_holder: Callable[[int], PortHolder | None] | None = None,
+) -> tuple[socket.socket, ...]:
+    """Return listening sockets for all addresses.
+
+    Args:
+        addresses: The addresses.
+        backlog: The number of connections that may wait to be accepted.
+        find_holder: Returns the process that listens on a port; None for `find_port_holder`.
+
+    Raises:
+        ConfigurationError: An address cannot be listened on; those before it are closed again.
+    """
+    listeners: list[socket.socket] = []
+    try:
+        for address in addresses:
+            listeners.append(_open(address, backlog))
+            listeners[-1].settimeout(0)
+    except (OSError, UnicodeError) as error:  # the IDNA codec refuses invalid names
+        # Before the listeners are closed, since one of them may hold the port.
+        reason = _explain(error, address, find_holder or find_port_holder)
+        for listener in listeners:
+            listener.close()
+        raise ConfigurationError(f"cannot listen on {address}: {reason}") from error
+    return tuple(listeners)
+
+
+def bound_address(listener: socket.socket) -> Address:
+    """Return the address that a socket is bound to."""
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
+
+
+class PortHolder(NamedTuple):
+    """A process that listens on a port.
+
+    Attributes:
+        pid: Its process ID.
+        name: Its name.
+    """
+
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        """Return `NAME (pid PID)`."""
+        return f"{self.name} (pid {self.pid})"
+
+
+def find_port_holder(port: int) -> PortHolder | None:
+    """Return the process that listens on a TCP port.
+
+    Returns:
+        The process; None if there is none, or it belongs to another user. Source: psutil.
+    """
+    import psutil  # noqa: PLC0415 - only a start that fails needs it
+
+    try:
+        holders = {
+            connection.pid
+            for connection in psutil.net_connections(kind="tcp")
+            if connection.status == psutil.CONN_LISTEN and connection.laddr[1:2] == (port,)
+        }
+        for pid in holders:
+            if pid is not None:
+                return PortHolder(pid, psutil.Process(pid).name())
+    except (psutil.Error, OSError):
+        return None
+    return None
+
+
+def _open(address: Address, backlog: int) -> socket.socket:
+    if not address.host:
+        return _open_everywhere(address.port, backlog)
+    found = socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    # A name with addresses of both families is bound to IPv4, as in other exporters.
+    family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return socket.create_server(where, family=family, backlog=backlog)
+
+
+def _open_everywhere(port: int, backlog: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True
+            )
+        except OSError as error:
+            # A kernel may support IPv6 and have it disabled.
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+    return socket.create_server(("", port), backlog=backlog)
+
+
+def _explain(
+    error: OSError | UnicodeError,
+    address: Address,
+    find_holder: Callable[[int], PortHolder | None],
+) -> str:
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return f"the name {address.host} cannot be resolved; correct {_FLAG}"
+    if error.errno == errno.EADDRINUSE:
+        return _explain_taken(find_holder(address.port))
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return (
+            f"permission denied; ports below 1024 need CAP_NET_BIND_SERVICE,"
+            f" choose a higher one with {_FLAG}"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"this machine has no such address; correct {_FLAG}"
+    return f"{os.strerror(error.errno or 0)}; choose another with {_FLAG}"
+
+
+def _explain_taken(holder: PortHolder | None) -> str:
+    if holder is None:
+        return f"the port is held by another process; stop it or choose another with {_FLAG}"
+    if holder.pid == os.getpid():
+        return f"{_FLAG} names it twice; give each address once"
+    return f"the port is held by {holder}; stop it or choose another with {_FLAG}"

@@ -1,0 +1,129 @@
+"""A loop that waits for file descriptors, for deadlines and for calls from other threads."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+
+Action = Callable[[], None]
+
+
+class Deadlines:
+    """A deadline for each waiter, and the function that is called when it passes.
+
+    Deadlines of the same number of seconds share a queue, which is sorted by construction, so the
+    nearest one is found by looking at the heads of a few queues.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[float, dict[Hashable, tuple[float, Action]]] = {}
+        self._seconds: dict[Hashable, float] = {}
+
+    def set(self, waiter: Hashable, seconds: float, action: Action) -> None:
+        """Set the deadline of a waiter to this many seconds from now; it replaces an earlier one."""
+        self.clear(waiter)
+        self._seconds[waiter] = seconds
+        queue = self._queues.setdefault(seconds, {})
+        queue[waiter] = (time.monotonic() + seconds, action)
+
+    def clear(self, waiter: Hashable) -> None:
+        """Remove a waiter's deadline, if it has one."""
+        seconds = self._seconds.pop(waiter, None)
+        if seconds is not None:
+            del self._queues[seconds][waiter]
+
+    def nearest_seconds(self) -> float | None:
+        """Return the seconds until the nearest deadline, at least 0; None if there is none."""
+        heads = [next(iter(queue.values()))[0] for queue in self._queues.values() if queue]
+        return max(0.0, min(heads) - time.monotonic()) if heads else None
+
+    def take_expired(self) -> list[Action]:
+        """Remove the deadlines that have passed, and return their actions."""
+        now = time.monotonic()
+        expired = []
+        for queue in self._queues.values():
+            for waiter, (deadline, action) in queue.items():
+                if deadline > now:
+                    break
+                expired.append((waiter, action))
+        for waiter, _ in expired:
+            self.clear(waiter)
+        return [action for _, action in expired]
+
+
+class Loop:
+    """Waits for events and calls their actions; without deadlines it never wakes by itself.
+
+    Attributes:
+        deadlines: The deadlines that it waits for.
+    """
+
+    def __init__(self) -> None:
+        self.deadlines = Deadlines()
+        self._selector = selectors.DefaultSelector()
+        self._calls: deque[Action] = deque()
+        self._receiver, self._sender = socket.socketpair()
+        self._woken = False
+        self._thread: int | None = None
+        for end in (self._receiver, self._sender):
+            end.settimeout(0)
+        self.watch(self._receiver.fileno(), 0, selectors.EVENT_READ, self._take_wake)
+
+    def turn(self) -> None:
+        """Wait for the next events, and call their actions."""
+        self._thread = threading.get_ident()
+        timeout = 0.0 if self._calls else self.deadlines.nearest_seconds()
+        for key, _ in self._selector.select(timeout):
+            key.data()
+        # Only those that are there now: calls that make calls must not keep out the sockets.
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+        for action in self.deadlines.take_expired():
+            action()
+
+    def watch(self, descriptor: int, before: int, events: int, action: Action) -> None:
+        """Call an action whenever a file descriptor is ready.
+
+        Args:
+            descriptor: The file descriptor.
+            before: The events that it is watched for so far; 0 for none.
+            events: The events from now on; 0 for none.
+            action: The action.
+        """
+        if not events and before:
+            self._selector.unregister(descriptor)
+        elif events and before:
+            self._selector.modify(descriptor, events, action)
+        elif events:
+            self._selector.register(descriptor, events, action)
+
+    def call_soon(self, action: Action) -> None:
+        """Call an action in the loop's thread; from any thread. Many calls cost one wake-up."""
+        self._calls.append(action)
+        if threading.get_ident() != self._thread:
+            self.wake()
+
+    def wake(self) -> None:
+        """Make `turn` return soon; from any thread or signal handler."""
+        if not self._woken:
+            self._woken = True
+            # A full buffer wakes as well, and a loop that is closed needs no waking.
+            with suppress(OSError):
+                self._sender.send(b"\0")
+
+    def close(self) -> None:
+        """Release the loop's own file descriptors."""
+        self._selector.close()
+        self._sender.close()
+        self._receiver.close()
+
+    def _take_wake(self) -> None:
+        with suppress(BlockingIOError):
+            self._receiver.recv(4096)
+        # Cleared before the calls are taken: who finds it set has added a call before that.
+        self._woken = False

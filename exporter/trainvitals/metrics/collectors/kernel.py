@@ -1,0 +1,83 @@
+"""The kernel collector: boot time, time of day, and the state of the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.tables import scalar_block
+from trainvitals.metrics.families import Block, Family
+from trainvitals.sources.files import Roots
+from trainvitals.sources.host.kernel import ClockState, KernelReading, KernelSource, read_uptime
+
+_FAMILIES = (
+    Family(
+        "host_boot_time_seconds",
+        "gauge",
+        "When the host booted, in seconds since 1970. Source: /proc/stat btime.",
+    ),
+    Family(
+        "host_time_seconds",
+        "gauge",
+        "The host's time of day, in seconds since 1970. Source: clock_gettime.",
+    ),
+    Family(
+        "host_clock_offset_seconds",
+        "gauge",
+        "How far the clock is behind. Source: adjtimex offset.",
+    ),
+    Family(
+        "host_clock_synchronized",
+        "gauge",
+        "Whether the clock is kept right. Source: adjtimex.",
+    ),
+)
+
+
+class KernelCollector(Collector[KernelReading]):
+    """Collects the host's boot time, its time, and the state of its clock.
+
+    Without permission for adjtimex the state of the clock has no series, which is not an error.
+
+    Args:
+        roots: The root directories.
+        clock: Unix seconds.
+        uptime: Seconds since boot, suspension included.
+        adjtimex: Returns the state of the kernel's clock; None for the C library's call.
+    """
+
+    name = "kernel"
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = read_uptime,
+        adjtimex: Callable[[], ClockState | None] | None = None,
+    ) -> None:
+        self._source = KernelSource(roots=roots, clock=clock, uptime=uptime, adjtimex=adjtimex)
+
+    def read(self, deadline: float) -> KernelReading:  # noqa: ARG002 - nothing here can hang
+        """Read boot time and clock.
+
+        Raises:
+            SourceError: `/proc/stat` could not be read.
+        """
+        return self._source.read()
+
+    def express(self, reading: KernelReading) -> tuple[Block, ...]:
+        """Return the families of a reading."""
+        clock = reading.clock
+        values = (
+            reading.boot_time_seconds,
+            reading.time_seconds,
+            None if clock is None else clock.offset_seconds,
+            None if clock is None else int(clock.synchronized),
+        )
+        return (scalar_block(self.name, _FAMILIES, values),)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()

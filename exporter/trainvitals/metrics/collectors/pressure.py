@@ -1,0 +1,62 @@
+"""The pressure collector: how long tasks waited for CPU, memory, I/O and interrupts."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.families import Block, Family
+from trainvitals.sources.files import Roots
+from trainvitals.sources.host.pressure import PressureReading, PressureSource
+
+
+class PressureCollector(Collector[PressureReading]):
+    """Collects the time for which tasks waited for CPU, memory, I/O and interrupts.
+
+    A kernel without pressure stall information has no series, which is not an error.
+
+    Args:
+        roots: The root directories.
+    """
+
+    name = "pressure"
+
+    def __init__(self, *, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
+        self._source = PressureSource(roots=roots)
+
+    def read(self, deadline: float) -> PressureReading:  # noqa: ARG002 - nothing here can hang
+        """Read the pressure stall information.
+
+        Raises:
+            SourceError: The pressure files could not be read.
+        """
+        return self._source.read()
+
+    def express(self, reading: PressureReading) -> tuple[Block, ...]:
+        """Return the families of a reading; empty if the kernel does not count stalls."""
+        found = {
+            (stall.resource, level): seconds
+            for stall in reading.stalls
+            for level, seconds in (("some", stall.some_seconds), ("full", stall.full_seconds))
+        }
+        known = {key: seconds for key, seconds in found.items() if seconds is not None}
+        if not known:
+            return ()
+        shape, values = tuple(known), list(known.values())
+        return (Block((self.name, shape), partial(_describe, shape), values),)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._source.close()
+
+
+def _describe(keys: tuple[tuple[str, str], ...]) -> tuple[Family, ...]:
+    samples = tuple(("", (("resource", resource), ("level", level))) for resource, level in keys)
+    return (
+        Family(
+            "host_pressure_stalled_seconds_total",
+            "counter",
+            "Time in which some or all tasks waited for a resource. Source: /proc/pressure total.",
+            samples,
+        ),
+    )

@@ -1,0 +1,137 @@
+"""Tables of metrics: one line for each family, and one row of values for each subject.
+
+A subject is a device, a disk, an interface, a container or a rank. A table is a tuple of `Metric`; a
+collector puts the fields of each subject into a row, and `table_block` turns rows into families. A
+value that is absent has no sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from trainvitals.metrics.families import Block, Family, Labels, MetricType
+
+Row = Sequence[float | None]
+Samples = tuple[tuple[str, Labels], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A family that has the same samples for each subject.
+
+    Attributes:
+        name: The family's name.
+        type: Its Prometheus type.
+        help: Its HELP.
+        fields: The fields of a subject with its values; one field may be a tuple of several.
+        samples: For each value, the suffix of the sample and its labels besides the subject's.
+    """
+
+    name: str
+    type: MetricType
+    help: str
+    fields: tuple[str, ...]
+    samples: Samples = (("", ()),)
+
+
+def gauge(name: str, field: str, help_: str) -> Metric:
+    """Return a gauge with one sample for each subject."""
+    return Metric(name, "gauge", help_, (field,))
+
+
+def counter(name: str, field: str, help_: str) -> Metric:
+    """Return a counter with one sample for each subject."""
+    return Metric(name, "counter", help_, (field,))
+
+
+def by(label: str, values: Iterable[str]) -> Samples:
+    """Return the samples of a metric that has one for each value of a label."""
+    return tuple(("", ((label, value),)) for value in values)
+
+
+def list_fields(metrics: Iterable[Metric]) -> tuple[str, ...]:
+    """Return the fields of a table, in the order of its rows."""
+    return tuple(field for metric in metrics for field in metric.fields)
+
+
+def table_block(
+    shape: tuple[str, ...],
+    metrics: Sequence[Metric],
+    subjects: tuple[Labels, ...],
+    rows: Sequence[Row],
+    *,
+    absent: float | None = None,
+) -> Block:
+    """Return the families of a table.
+
+    Args:
+        shape: The collector and the table, which distinguish these blocks from others.
+        metrics: The table.
+        subjects: The labels of each subject.
+        rows: For each subject, a value for each sample of each metric.
+        absent: The value that means no sample.
+    """
+    masks = tuple([bytes([value != absent for value in row]) for row in rows])
+    columns = list(zip(*rows, strict=True))
+    values: list[float] = []
+    for metric, span in _lay_out(metrics):
+        series = [row[span] for row in rows] if metric.type == "histogram" else columns[span]
+        values += [
+            value for each in series for value in each if value != absent and value is not None
+        ]
+    describe = partial(_describe, metrics, subjects, masks)
+    return Block((*shape, subjects, masks), describe, values)
+
+
+def _lay_out(metrics: Sequence[Metric]) -> list[tuple[Metric, slice]]:
+    """Return each metric and its place in a row, histograms last."""
+    laid: list[tuple[Metric, slice]] = []
+    at = 0
+    for metric in metrics:
+        laid.append((metric, slice(at, at + len(metric.samples))))
+        at += len(metric.samples)
+    return sorted(laid, key=lambda entry: entry[0].type == "histogram")
+
+
+def _describe(
+    metrics: Sequence[Metric], subjects: Sequence[Labels], masks: Sequence[bytes]
+) -> tuple[Family, ...]:
+    rows = list(zip(subjects, masks, strict=True))
+    families = []
+    for metric, span in _lay_out(metrics):
+        columns = list(enumerate(metric.samples, span.start))
+        if (
+            metric.type == "histogram"
+        ):  # OpenMetrics requires the samples of a histogram to be adjacent
+            cells = [(row, column) for row in rows for column in columns]
+        else:
+            cells = [(row, column) for column in columns for row in rows]
+        samples = tuple(
+            (suffix, (*subject, *labels))
+            for (subject, mask), (at, (suffix, labels)) in cells
+            if mask[at]
+        )
+        if samples:
+            families.append(Family(metric.name, metric.type, metric.help, samples))
+    return tuple(families)
+
+
+def scalar_block(collector: str, families: tuple[Family, ...], values: Row) -> Block:
+    """Return a block of families without labels, without those whose value is None.
+
+    Args:
+        collector: The collector's name; it has only one such block.
+        families: The families.
+        values: The value of each.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) == len(values):
+        return Block((collector, "scalars"), lambda: families, known)
+    present = tuple([value is not None for value in values])
+    return Block((collector, present), partial(_select, families, present), known)
+
+
+def _select(families: tuple[Family, ...], present: tuple[bool, ...]) -> tuple[Family, ...]:
+    return tuple(family for family, known in zip(families, present, strict=True) if known)

@@ -1,0 +1,76 @@
+"""The training collector: all training runs of the machine."""
+
+from __future__ import annotations
+
+from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.families import Block, Family
+from trainvitals.sources.runs.reading import RunsReading, choose_runs
+from trainvitals.sources.runs.source import TrainingSource
+from trainvitals.workers import attempt_without_faulty
+
+
+class TrainingCollector(Collector[RunsReading]):
+    """Turns the readings of all training runs into families.
+
+    Args:
+        source: The reader of the runs.
+    """
+
+    name = "training"
+
+    def __init__(self, source: TrainingSource) -> None:
+        self._source = source
+        self._left_out = 0
+        self._faulty: list[tuple[str, Exception]] = []
+
+    def read(self, deadline: float) -> RunsReading:
+        """Read all runs before the deadline."""
+        return self._source.read(deadline)
+
+    def express(self, reading: RunsReading) -> tuple[Block, ...]:
+        """Return the families of a reading; a value that is None has no sample."""
+        blocks = [_express_files(reading)]
+        self._left_out, self._faulty = 0, []
+        if reading.ranks:
+            # Imported with the first run, so that a machine without any starts sooner.
+            from trainvitals.metrics.collectors.training_series import express_runs  # noqa: PLC0415
+
+            (of_runs, self._left_out), self._faulty = attempt_without_faulty(
+                lambda names: express_runs(choose_runs(reading, names)),
+                [run.run for run in reading.runs],
+            )
+            blocks += of_runs
+        return tuple(block for block in blocks if block.values)
+
+    def complaint(self, reading: RunsReading) -> str | None:
+        """Return the sources that could not be read, and the run of the last `express` that failed."""
+        failed = [f"run {run}: {type(error).__name__}: {error}" for run, error in self._faulty[:1]]
+        return "; ".join(filter(None, (reading.complaint, *failed))) or None
+
+    def omitted(self, reading: RunsReading) -> int:
+        """Return the number of ranks, and of series of the last `express`, that bounds left out."""
+        return reading.omitted + self._left_out + len(self._faulty)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._source.close()
+
+
+def _express_files(reading: RunsReading) -> Block:
+    values = [reading.incompatible_files, reading.omitted_alive]
+    return Block(("training", "files"), _describe_files, values)
+
+
+def _describe_files() -> tuple[Family, ...]:
+    return (
+        Family(
+            "training_client_incompatible_files",
+            "gauge",
+            "Files that are no run files, damaged, or of an unknown version. Source: run directory.",
+        ),
+        Family(
+            "training_ranks_omitted",
+            "gauge",
+            "Living ranks that the bounds on runs and ranks leave out. Source: run directory.",
+        ),
+    )

@@ -1,0 +1,54 @@
+"""Metric families, as collectors return them.
+
+The fixed part of a family (name, type, HELP, labels of each sample) changes only when a device, an
+interface or a mount is added or removed; its values change on every scrape. The two are therefore
+separate: a `Block` has the values and a hashable `shape`, and describes the families of that shape
+when it is rendered for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+MetricType = Literal["counter", "gauge", "histogram", "info", "unknown"]
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The fixed part of one metric family.
+
+    Attributes:
+        name: The full name, with `_total` or `_info`.
+        type: The Prometheus type.
+        help: One sentence, followed by the source.
+        samples: The suffix and the labels of each sample, in the order of the block's values; the
+            suffix is empty except for `_bucket`, `_sum` and `_count` of a histogram.
+    """
+
+    name: str
+    type: MetricType
+    help: str
+    samples: tuple[tuple[str, Labels], ...] = (("", ()),)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Families of one collector with their values.
+
+    Attributes:
+        shape: Equal for two blocks of a collector if and only if their families are equal.
+        describe: Returns the families; called once for each new shape.
+        values: One number per sample, flat, in the order of the families and their samples.
+    """
+
+    shape: Hashable
+    describe: Callable[[], tuple[Family, ...]]
+    values: Sequence[float]
+
+
+def label_samples(label: str, values: Sequence[str]) -> tuple[tuple[str, Labels], ...]:
+    """Return the samples of a family that has one label, one sample for each of its values."""
+    return tuple(("", ((label, value),)) for value in values)

@@ -1,0 +1,110 @@
+"""The machine: its collectors and their runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.metrics.collectors import COLLECTORS, Parts
+from trainvitals.metrics.runner import Runner
+from trainvitals.sources.accelerators.reading import Kind
+from trainvitals.sources.accelerators.source import AcceleratorSource
+from trainvitals.sources.containers.source import ContainerOptions
+from trainvitals.sources.files import Roots
+from trainvitals.sources.runs.source import TrainingOptions
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOptions:
+    """The parts of the machine to read, and their places.
+
+    Attributes:
+        roots: The root directories.
+        disabled: The names of collectors that are turned off.
+        expected: The expected number of accelerators of each kind.
+        is_isolated: Whether drivers of accelerators are opened in child processes from the start.
+        memory_limit_bytes: The limit for the memory of each accelerator; None for no limit.
+        temperature_limit_celsius: The limit for the temperature of each accelerator; None for no
+            limit.
+        training: The directories and files of training runs.
+        containers: The engine, and how containers are watched.
+        complain: Returns which of the exporter's own files is not in force; None if all are.
+    """
+
+    roots: Roots = field(default_factory=Roots)
+    disabled: Collection[str] = ()
+    expected: Mapping[Kind, int] = field(default_factory=dict)
+    is_isolated: bool = False
+    memory_limit_bytes: int | None = None
+    temperature_limit_celsius: float | None = None
+    training: TrainingOptions = field(default_factory=TrainingOptions)
+    containers: ContainerOptions = field(default_factory=ContainerOptions)
+    complain: Callable[[], str | None] = lambda: None
+
+
+class Machine:
+    """The collectors of the machine and their runner.
+
+    The constructor starts to open the drivers of accelerators, without waiting for them.
+
+    Args:
+        options: The parts of the machine to read; None for the defaults.
+
+    Attributes:
+        runner: The runner of the collectors.
+        expected: The expected number of accelerators of each kind.
+
+    Raises:
+        ConfigurationError: A disabled collector does not exist, or the file of patterns for
+            training logs is invalid.
+    """
+
+    def __init__(self, options: MachineOptions | None = None) -> None:
+        options = options or MachineOptions()
+        names = [entry.name for entry in COLLECTORS]
+        for name in options.disabled:
+            if name not in names:
+                raise ConfigurationError(f"no collector {name}; there are {', '.join(names)}")
+        vendors_off = "accelerator" in options.disabled
+        self._reloads = 0
+        self.expected = dict(options.expected)
+        self._accelerators = (
+            AcceleratorSource(vendors=(), roots=options.roots)
+            if vendors_off
+            else AcceleratorSource(
+                expected=options.expected,
+                memory_limit_bytes=options.memory_limit_bytes,
+                temperature_limit_celsius=options.temperature_limit_celsius,
+                roots=options.roots,
+                is_isolated=options.is_isolated,
+            )
+        )
+        parts = Parts(
+            options.roots,
+            self._accelerators,
+            options.training,
+            options.containers,
+            options.complain,
+            lambda: self._reloads,
+        )
+        try:
+            self.runner = Runner(
+                [entry.build(parts) for entry in COLLECTORS if entry.name not in options.disabled]
+            )
+        except ConfigurationError:
+            self._accelerators.close()
+            raise
+
+    def release(self) -> None:
+        """Release the drivers of accelerators for a minute; called again, open them at once."""
+        self._accelerators.release()
+
+    def reload(self) -> None:
+        """Have the collectors read their files of patterns and baselines again."""
+        self._reloads += 1
+
+    def close(self) -> None:
+        """Stop the runner and end the child processes that have drivers open."""
+        self.runner.close()
+        self._accelerators.close()

@@ -1,0 +1,83 @@
+"""The sections of a report in order: the head, those of its template, then the details."""
+
+from __future__ import annotations
+
+from trainvitals.report.daily import compose_day
+from trainvitals.report.details import list_details
+from trainvitals.report.figures import Report
+from trainvitals.report.weekly import compose_week
+from trainvitals.report.wording import (
+    UNKNOWN,
+    Point,
+    Section,
+    clean_name,
+    format_moment,
+    join_names,
+    read_clock,
+)
+from trainvitals.units import (
+    count_noun,
+    format_percent,
+)
+
+_MOST_HOLES = 5
+
+
+def write_title(report: Report) -> str:
+    """Return the title."""
+    return {
+        "daily": "trainvitals Daily Monitoring Report",
+        "weekly": "trainvitals Weekly Performance Report",
+    }[report.kind]
+
+
+def compose_head(report: Report) -> tuple[Point, ...]:
+    """Return the period, the machines, and the limits of the data."""
+    begin, end = read_clock(report, report.begin), read_clock(report, report.planned_end)
+    zone = clean_name(report.zone)
+    if report.kind == "daily" and (begin.hour, begin.minute) == (0, 0):
+        date = f"{begin:%Y-%m-%d}, {begin:%A}, {zone}"
+    else:
+        date = f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, {zone}"
+    hosts = report.hosts
+    named = join_names(hosts.environments) or f"{UNKNOWN} (no target has a label environment)"
+    machines = f"{count_noun(len(hosts.names), 'machine')} ({join_names(hosts.names)})"
+    devices = count_noun(report.accelerators.count, "accelerator")
+    return (
+        Point("Date", date),
+        Point("Environment", f"{named}; {machines}, {devices}"),
+        *_list_limits(report),
+    )
+
+
+def _list_limits(report: Report) -> tuple[Point, ...]:
+    points = []
+    if report.instances:
+        points.append(Point("Only", f"machines {join_names(report.instances)}"))
+    if report.only_runs:
+        runs = join_names(report.only_runs)
+        points.append(Point("Only", f"runs {runs}; hardware is that of their machines"))
+    if report.end < report.planned_end:
+        points.append(
+            Point("So far", f"until {format_moment(report, report.end)}; the period is not over")
+        )
+    if report.coverage.holes:
+        holes = ", ".join(
+            f"{format_moment(report, begin)} to {format_moment(report, end)}"
+            for begin, end in report.coverage.holes[:_MOST_HOLES]
+        )
+        more = len(report.coverage.holes) - _MOST_HOLES
+        rest = f" and {more} more" if more > 0 else ""
+        covered = format_percent(report.coverage.seconds / (report.end - report.begin))
+        points.append(Point("Data", f"{covered} of the time; none from {holes}{rest}"))
+    return tuple(points)
+
+
+def compose_template(report: Report) -> tuple[Section, ...]:
+    """Return the sections of the daily or weekly template."""
+    return compose_day(report) if report.kind == "daily" else compose_week(report)
+
+
+def compose(report: Report) -> tuple[Section, ...]:
+    """Return all sections."""
+    return (*compose_template(report), *list_details(report))

@@ -1,0 +1,201 @@
+"""The parts of a report before they become text, Markdown or HTML, and recurring phrases.
+
+Foreign names are cleaned here, and each format escapes them. Backticks mark code in every format, so
+they are removed from names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Literal
+
+from trainvitals.foreign_numbers import LATEST_TIME
+from trainvitals.foreign_text import clean_text
+from trainvitals.foreign_text import join_names as join_with_count
+from trainvitals.report.figures import Price, Report
+from trainvitals.report.training import Attempt, Best, Figure, Incident
+from trainvitals.units import (
+    format_bytes,
+    format_bytes_of,
+    format_duration,
+    format_percent,
+    format_value,
+)
+
+Chart = Literal["uses", "busy", "energy", "heat", "metrics", "expected"]
+
+UNKNOWN = "unknown"
+FIGURES: Mapping[Figure, tuple[str, Callable[[float | None], str]]] = {
+    "pace": ("Epochs per hour", format_value),
+    "memory": ("Memory of the fullest accelerator", format_bytes),
+}
+"""What is expected of runs in words, and how its values are written."""
+_JOULES_PER_KWH = 3.6e6
+_LONGEST_NAME, _LONGEST_SENTENCE = 120, 400
+_MOST_LINES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A line with a label.
+
+    Attributes:
+        label: The label; empty for a line without one.
+        value: The text.
+        more: Lines below it.
+    """
+
+    label: str
+    value: str
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table.
+
+    Attributes:
+        head: The names of the columns.
+        rows: The cells of each row.
+        numbers: The columns that hold numbers, from 0.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a report.
+
+    Attributes:
+        title: Its heading.
+        pieces: Its lines and tables.
+        charts: Its charts, which only HTML shows.
+    """
+
+    title: str
+    pieces: tuple[Point | Table, ...]
+    charts: tuple[Chart, ...] = ()
+
+
+def clean_name(text: str) -> str:
+    """Return a foreign name that is safe to show."""
+    return clean_text(text, most=_LONGEST_NAME).replace("`", "'")
+
+
+def clean_sentence(text: str) -> str:
+    """Return a foreign sentence that is safe to show."""
+    return clean_text(text, most=_LONGEST_SENTENCE).replace("`", "'")
+
+
+def join_names(names: Iterable[str], most: int = 12) -> str:
+    """Return names separated by commas, and the number of those left out."""
+    return join_with_count([clean_name(name) for name in names], most=most)
+
+
+def limit(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[str, ...]:
+    """Return the first lines, and a line with the number of those left out."""
+    every = tuple(lines)
+    rest = len(every) - most
+    return (*every[:most], f"and {rest} more, see below") if rest > 0 else every
+
+
+def explain_unknown(report: Report, why: str) -> str:
+    """Return the text for an unknown figure: the reason, and that a query may have been refused."""
+    refused = ", or Prometheus refused the query: see What Is Not Known" if report.gaps else ""
+    return f"{UNKNOWN}: {why}{refused}"
+
+
+def explain_no_client(report: Report) -> str:
+    """Return that runs are unknown because no exporter reports them."""
+    return explain_unknown(report, "no exporter reports runs (collector training)")
+
+
+def format_known(write: Callable[[float], str], value: float | None) -> str:
+    """Return a value as text, or `unknown`."""
+    return UNKNOWN if value is None else write(value)
+
+
+def format_share(used: float | None, total: float | None) -> str:
+    """Return the used part of a total: `120 / 240 GiB (50%)`."""
+    if used is None or not total:
+        return UNKNOWN
+    return f"{format_bytes_of(used, total)} ({format_percent(used / total)})"
+
+
+def format_cost(joules: float, price: Price) -> str:
+    """Return the cost of energy: `12.50 EUR`."""
+    return f"{joules / _JOULES_PER_KWH * price.per_kwh:,.2f} {clean_name(price.currency)}"
+
+
+def read_clock(report: Report, moment: float) -> datetime:
+    """Return Unix seconds as a time in the report's zone; the nearest one that a clock can show."""
+    moment = min(max(0.0, moment), LATEST_TIME)
+    offset = 0.0
+    for since, seconds in report.utc_offset_seconds:
+        if moment >= since or since == report.utc_offset_seconds[0][0]:
+            offset = seconds
+    return datetime.fromtimestamp(moment, timezone(timedelta(seconds=offset)))
+
+
+def format_moment(report: Report, moment: float) -> str:
+    """Return a time: `06:10` on the day of the report, else `Tue 06:10` or `2026-11-20 06:10`."""
+    when, first = read_clock(report, moment), read_clock(report, report.begin)
+    if moment < report.begin or moment > report.planned_end:
+        return f"{when:%Y-%m-%d %H:%M}"
+    if report.kind == "daily" and when.date() == first.date():
+        return f"{when:%H:%M}"
+    return f"{when:%a %H:%M}"
+
+
+def describe_outcome(attempt: Attempt) -> str:
+    """Return how a start ended, with its exit code."""
+    code = f" (exit code {attempt.exit_code})" if attempt.exit_code else ""
+    return f"{attempt.outcome}{code}"
+
+
+def name_metric(name: str, split: str) -> str:
+    """Return a metric with its split: `loss (validation)`."""
+    return f"{clean_name(name)} ({clean_name(split)})" if split else clean_name(name)
+
+
+def describe_best(best: Best) -> str:
+    """Return a best value with its metric, its run and its target."""
+    where = f"{clean_name(best.run)} on {clean_name(best.instance)}"
+    value = f"{format_value(best.value)}, {name_metric(best.name, best.split)} of {where}"
+    if best.target is None:
+        return value
+    return (
+        f"{value}; the target {best.target:g} is {'reached' if best.is_reached else 'not reached'}"
+    )
+
+
+def describe_incident(report: Report, incident: Incident) -> str:
+    """Return an incident as a line: severity, alert, place, verdict, times and how it ended."""
+    verdict = f": {clean_sentence(incident.verdict)}" if incident.verdict else ""
+    return (
+        f"{incident.severity or 'alert'} {name_incident(incident)}{verdict}; "
+        f"{describe_spans(report, incident)}; {incident.resolution}"
+    )
+
+
+def name_incident(incident: Incident) -> str:
+    """Return an alert's name, machine and subject."""
+    parts = (incident.alert, incident.instance, incident.subject)
+    return " ".join(clean_name(part) for part in parts if part)
+
+
+def describe_spans(report: Report, incident: Incident) -> str:
+    """Return when an alert fired, and for how long."""
+    begin, end = incident.spans[-1]
+    until = "" if incident.is_firing else f" until {format_moment(report, end)}"
+    last = f"{'since' if incident.is_firing else 'from'} {format_moment(report, begin)}{until}"
+    # The archive has a point a minute or less: a span of a single one has no length.
+    lasting = format_duration(incident.seconds) if incident.seconds else "under a minute"
+    if len(incident.spans) == 1:
+        return f"{last} ({lasting})"
+    return f"{len(incident.spans)} times, {lasting} in all, last {last}"

@@ -1,0 +1,32 @@
+"""Files of the package: rules, boards, runbooks and Compose files.
+
+A wheel has them in `trainvitals/stack/files`; in a checkout they are at the root of the repository.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainvitals.errors import StackError
+
+PACKAGE = Path(__file__).parent
+
+
+def find_shipped(name: str, package: Path = PACKAGE) -> Path:
+    """Return the path of a shipped file or directory: the installed one, else the checkout's.
+
+    Args:
+        name: Its path from the root of the repository, as `prometheus` or `docker-compose.yml`.
+        package: The directory of the package `trainvitals`.
+
+    Raises:
+        StackError: The file is in neither place.
+    """
+    places = (package / "stack/files" / name, package.parents[1] / name)
+    for place in places:
+        if place.exists():
+            return place
+    raise StackError(
+        f"no {name} in {places[0].parent} or {places[1].parent}: install trainvitals again, "
+        "or run from a whole checkout"
+    )

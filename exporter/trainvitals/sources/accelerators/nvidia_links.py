@@ -1,0 +1,142 @@
+"""The NVLinks of one NVIDIA GPU: how many are up, and their errors.
+
+Which field values tell the errors depends on the card. The totals are those of the whole GPU, so
+their scope is all links; the others are those of the link that is their scope, and are summed up.
+Cards that have neither total nor sum of a kind do not count it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+from trainvitals.sources.accelerators.nvml import ALL_LINKS, LASTING, SUCCESS, U32, Library, check
+from trainvitals.sources.accelerators.nvml_fields import FieldRequest
+from trainvitals.sources.accelerators.row import LINK_ERRORS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+    from collections.abc import Iterable
+
+    ErrorCount = tuple[str, int, int]  # kind, field, scope
+
+_MOST_LINKS = 36
+_SECONDS_BETWEEN = 5.0
+
+# NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, ..._CRC_DATA_..., ..._REPLAY_..., ..._RECOVERY_...
+_TOTALS = {"crc_flit": 38, "crc_data": 45, "replay": 52, "recovery": 59}
+# Of one link: the totals, if a driver takes their scope for a link; NVLINK_ERROR_DL_REPLAY,
+# ..._DL_RECOVERY and ..._DL_CRC from Hopper on; NVLINK_COUNT_LINK_RECOVERY_EVENTS of Blackwell.
+_OF_LINKS = {
+    "crc_flit": (38,),
+    "crc_data": (45,),
+    "replay": (52, 161),
+    "recovery": (59, 162, 215),
+    "crc": (163,),
+}
+
+
+class Links:
+    """Reads the links, at most every 5 s, since each takes a call.
+
+    A link that does not answer keeps the errors that it had, so that the sum never decreases.
+
+    Args:
+        library: The initialised library.
+        handle: The library's handle of the GPU.
+    """
+
+    def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
+        self._library = library
+        self._handle = handle
+        self._links: list[int] = []
+        self._chosen: list[ErrorCount] = []
+        self._states: dict[int, bool] = {}
+        self._counts: dict[ErrorCount, float] = {}
+        self._latest: tuple[int | None, tuple[float | None, ...]] = None, ()
+        self._read_at = float("-inf")
+
+    def bind(self) -> None:
+        """Determine the links of the card, and the field values that it supports.
+
+        Raises:
+            DeviceError: The GPU cannot be read.
+            DriverGoneError: The driver is gone.
+        """
+        self._links = [n for n in range(_MOST_LINKS) if self._ask_state(n)[0] not in LASTING]
+        self._chosen = self._choose()
+        self._request = self._make_request(self._chosen)
+        sources = set(map(_name_source, self._chosen))
+        self._counts = {
+            count: value for count, value in self._counts.items() if _name_source(count) in sources
+        }
+        self._read_at = float("-inf")
+
+    def read(self) -> tuple[int | None, tuple[float | None, ...]]:
+        """Return how many links are up, and the errors of each of `LINK_ERRORS`; None if unknown.
+
+        Raises:
+            DeviceError: The GPU cannot be read.
+            DriverGoneError: The driver is gone.
+        """
+        now = time.monotonic()
+        if now - self._read_at > _SECONDS_BETWEEN:
+            self._read_states()
+            self._read_counts()
+            active = sum(self._states.values()) if self._states else None
+            self._latest = active, tuple(map(self._sum_up, LINK_ERRORS))
+            self._read_at = now
+        return self._latest
+
+    def _choose(self) -> list[ErrorCount]:
+        chosen = self._find_supported((kind, total, ALL_LINKS) for kind, total in _TOTALS.items())
+        kinds = {kind for kind, _, _ in chosen}
+        for kind, fields in _OF_LINKS.items():
+            if kind in kinds or (kind == "crc" and not kinds.isdisjoint(("crc_flit", "crc_data"))):
+                continue
+            for field in fields:
+                of_links = self._find_supported((kind, field, link) for link in self._links)
+                if of_links:
+                    chosen += of_links
+                    kinds.add(kind)
+                    break
+        return chosen
+
+    def _find_supported(self, counts: Iterable[ErrorCount]) -> list[ErrorCount]:
+        wanted = list(counts)
+        answers = self._make_request(wanted).ask()
+        return [c for c, (code, _) in zip(wanted, answers, strict=True) if code not in LASTING]
+
+    def _make_request(self, counts: Iterable[ErrorCount]) -> FieldRequest:
+        wanted = [(field, scope) for _, field, scope in counts]
+        return FieldRequest(self._library, self._handle, wanted)
+
+    def _read_states(self) -> None:
+        for link in self._links:
+            code, is_up = self._ask_state(link)
+            if code == SUCCESS or code in LASTING:
+                self._states[link] = is_up
+
+    def _ask_state(self, link: int) -> tuple[int, bool]:
+        """Return the driver's code, and whether the link is up: active, or asleep for want of work."""
+        state = U32()
+        code = self._library.nvmlDeviceGetNvLinkState(self._handle, U32(link), ctypes.byref(state))
+        check(code)
+        return code, code == SUCCESS and state.value != 0
+
+    def _read_counts(self) -> None:
+        for count, (_, value) in zip(self._chosen, self._request.ask(), strict=True):
+            if value is not None:
+                self._counts[count] = value
+
+    def _sum_up(self, kind: str) -> float | None:
+        """Return the errors of a kind; None if not counted, or until each chosen link answered."""
+        chosen = [count for count in self._chosen if count[0] == kind]
+        if not chosen or any(count not in self._counts for count in chosen):
+            return None
+        return sum(value for count, value in self._counts.items() if count[0] == kind)
+
+
+def _name_source(count: ErrorCount) -> tuple[str, int, bool]:
+    kind, field, scope = count
+    return kind, field, scope == ALL_LINKS

@@ -1,0 +1,193 @@
+"""The alerts that fire, as a Prometheus reports them.
+
+Prometheus is queried in the background, at most every `INTERVAL_SECONDS` while callers read the
+alerts. A read returns the latest answer; only a caller that shows alerts once waits for the first
+one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from trainvitals.sources.prometheus import ActiveAlert, Prometheus, find_prometheus
+from trainvitals.sources.timestamps import parse_time
+from trainvitals.workers import attempt
+
+INTERVAL_SECONDS = 5.0
+TIMEOUT_SECONDS = 3.0
+SERVED_SECONDS = 30.0
+MOST_ALERTS = 256
+MOST_BYTES = 4_000_000
+NOT_ASKED_YET = "not known yet: Prometheus has not answered"
+
+_SEVERITIES = ("critical", "warning", "info")
+_SUBJECTS = ("run", "name", "mountpoint", "interface", "collector", "job")
+_JOB = "trainvitals"
+_MOST_CHARACTERS = 512
+
+Fetch = Callable[[], Iterable[ActiveAlert]]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert that fires.
+
+    Attributes:
+        name: The alert's name, such as `GPUHighTemperature`.
+        severity: `critical`, `warning` or `info`.
+        subject: The device, run or container that it concerns; empty for the machine.
+        summary: The sentence of its message.
+        since: When it began to fire, seconds since 1970.
+        is_elsewhere: Whether it concerns another machine.
+    """
+
+    name: str
+    severity: str
+    subject: str
+    summary: str
+    since: float | None = None
+    is_elsewhere: bool = False
+
+
+def select_alerts(active: Iterable[ActiveAlert], hostname: str) -> tuple[Alert, ...]:
+    """Return the alerts that fire, those of this machine first, then by severity.
+
+    An alert without a known severity, such as a watchdog that always fires, is left out.
+
+    Args:
+        active: The alerts of a Prometheus.
+        hostname: This machine's name, which its alerts have as `instance`.
+    """
+    rows = [
+        (_is_elsewhere(each, hostname), _SEVERITIES.index(severity), _make_alert(each, hostname))
+        for each in active
+        if each.state == "firing" and (severity := each.labels.get("severity")) in _SEVERITIES
+    ]
+    rows.sort(key=lambda row: row[:2])
+    return tuple(alert for _, _, alert in rows[:MOST_ALERTS])
+
+
+class FiringAlerts:
+    """The alerts that fire, kept up to date while callers read them.
+
+    Args:
+        fetch: Asks Prometheus for its active alerts; it may raise SourceError.
+        hostname: This machine's name.
+        monotonic: A monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self, fetch: Fetch, hostname: str, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._fetch = fetch
+        self._hostname = hostname
+        self._monotonic = monotonic
+        self._changed = threading.Condition()
+        self._is_asking = False
+        self._asked_at = -math.inf
+        self._answered_at = -math.inf
+        self._failed_at = -math.inf
+        self._alerts: tuple[Alert, ...] = ()
+        self._trouble = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is neither a recent answer nor a failure: a caller should wait."""
+        with self._changed:
+            return not self._is_known(self._monotonic())
+
+    def latest(self, wait_seconds: float = 0.0) -> tuple[Sequence[Alert] | None, str]:
+        """Return the firing alerts, or why they are unknown; query Prometheus again if that is due.
+
+        Args:
+            wait_seconds: How long to wait for an answer if there was no recent one.
+
+        Returns:
+            None and the reason if Prometheus has not answered recently.
+        """
+        with self._changed:
+            now = self._monotonic()
+            if not self._is_asking and now - self._asked_at >= INTERVAL_SECONDS:
+                self._is_asking, self._asked_at = True, now
+                threading.Thread(target=self._ask, name="alerts", daemon=True).start()
+            if wait_seconds > 0 and not self._is_known(now):
+                self._changed.wait_for(lambda: not self._is_asking, wait_seconds)
+            return self._describe(self._monotonic())
+
+    def _is_known(self, now: float) -> bool:
+        """Return whether there is an answer or a failure that is recent enough to show."""
+        return now - max(self._answered_at, self._failed_at) < SERVED_SECONDS
+
+    def _describe(self, now: float) -> tuple[Sequence[Alert] | None, str]:
+        if now - self._answered_at < SERVED_SECONDS:
+            return self._alerts, ""
+        return None, self._trouble if self._is_known(now) else NOT_ASKED_YET
+
+    def _ask(self) -> None:
+        answer = attempt("alerts", lambda: select_alerts(self._fetch(), self._hostname))
+        with self._changed:
+            self._is_asking = False
+            if answer.value is not None:
+                self._alerts, self._answered_at = answer.value, self._monotonic()
+            else:
+                self._trouble, self._failed_at = str(answer.error), self._monotonic()
+            self._changed.notify_all()
+
+
+def follow_alerts(url: str, hostname: str, *, flag: str) -> FiringAlerts:
+    """Return a follower of the alerts of the Prometheus at an address.
+
+    Args:
+        url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+        hostname: This machine's name.
+        flag: The flag with the address, for the error message.
+
+    Raises:
+        ConfigurationError: The address is invalid.
+    """
+
+    def find() -> Prometheus:
+        return find_prometheus(
+            url, flag=flag, timeout_seconds=TIMEOUT_SECONDS, most_bytes=MOST_BYTES
+        )
+
+    find()
+    # The file with the credentials is read for each query, so that a change counts at once.
+    return FiringAlerts(lambda: find().list_alerts(), hostname)
+
+
+def _is_elsewhere(alert: ActiveAlert, hostname: str) -> bool:
+    instance = alert.labels.get("instance", "")
+    return bool(instance) and instance.rpartition(":")[0] != hostname != instance
+
+
+def _make_alert(alert: ActiveAlert, hostname: str) -> Alert:
+    words = alert.annotations.get("summary") or alert.annotations.get("description") or ""
+    return Alert(
+        name=alert.labels["alertname"][:_MOST_CHARACTERS],
+        severity=alert.labels["severity"],
+        subject=_name_subject(alert, hostname)[:_MOST_CHARACTERS],
+        summary=words[:_MOST_CHARACTERS],
+        since=_read_time(alert.active_at),
+        is_elsewhere=_is_elsewhere(alert, hostname),
+    )
+
+
+def _name_subject(alert: ActiveAlert, hostname: str) -> str:
+    labels = alert.labels
+    about = next((labels[label] for label in _SUBJECTS if labels.get(label)), "")
+    if "kind" in labels:
+        about = f"{labels['kind']}{labels.get('device', '')}"
+    elif about == labels.get("job") == _JOB:
+        about = ""  # the machine itself
+    instance = labels.get("instance", "") if _is_elsewhere(alert, hostname) else ""
+    return " on ".join(part for part in (about, instance) if part)
+
+
+def _read_time(text: str) -> float | None:
+    seconds = parse_time(text)
+    return None if seconds is None else float(math.floor(seconds))

@@ -1,0 +1,292 @@
+"""Assembly of the evidence of a container's end from several sources."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from trainvitals.sources.containers.cgrouppaths import identify
+from trainvitals.sources.containers.events import ContainerEvent
+from trainvitals.sources.containers.evidence import (
+    Evidence,
+    Gap,
+    Host,
+    OomKill,
+    Sample,
+    XidError,
+)
+from trainvitals.sources.containers.inspection import Inspection
+from trainvitals.sources.containers.last_start import LastStart, find_last_start
+from trainvitals.sources.host.kernel_lines import DatedLine
+
+# The kernel and the engine use the same clock, but the kernel's lines are dated from its boot.
+_SLACK_SECONDS = 5.0
+_GPU_BEFORE_SECONDS = 600.0
+_AROUND_SECONDS = 60.0
+_MOST_KERNEL_LINES, _MOST_ENGINE_ERRORS = 30, 20
+_MOST_OTHER_KILLS = 3
+# Processes of which a log beside a kernel log may be.
+_TRAINER = re.compile(
+    r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|julia|java|R$|train|ipython|jupyter",
+    re.IGNORECASE,
+)
+_LEAST_NAME = 4
+# The engine reports a start when the process already writes.
+_LATE_SECONDS, _MOMENT = 2.0, 0.001
+_NOTHING: tuple[object, ...] = (None, "", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The answers of the sources for one container; None if one could not be asked.
+
+    Attributes:
+        name: Its name, if no source has it.
+        id: Its ID, if the inspection does not have it.
+        inspection: The engine's current inspection.
+        events: Events, also of other containers.
+        log: Its last lines, with those of earlier starts if they have timestamps.
+        oom_kills: Kills by the kernel, also in other control groups.
+        xids: Errors of GPUs.
+        kernel_lines: Relevant lines of the kernel log.
+        engine_lines: The engine's log.
+        sample: A sample of its control group.
+        host: The machine.
+        engine: `docker` or `podman` with its version.
+        engine_started: When the engine started.
+        cgroup: The path of its control group.
+        gaps: The sources that could not be read.
+    """
+
+    name: str
+    id: str = ""
+    inspection: Inspection | None = None
+    events: tuple[ContainerEvent, ...] | None = None
+    log: tuple[DatedLine, ...] | None = None
+    oom_kills: tuple[OomKill, ...] | None = None
+    xids: tuple[XidError, ...] | None = None
+    kernel_lines: tuple[DatedLine, ...] = ()
+    engine_lines: tuple[DatedLine, ...] = ()
+    sample: Sample | None = None
+    host: Host | None = None
+    engine: str = ""
+    engine_started: float | None = None
+    cgroup: str = ""
+    gaps: tuple[Gap, ...] = ()
+
+
+def assemble(pieces: Pieces) -> Evidence:
+    """Return the evidence of a container's last death, or of its current trouble.
+
+    If it runs again after it died, and nothing is wrong with it now, the death is described.
+    """
+    inspection = pieces.inspection
+    own = _choose_events(pieces)
+    id_ = _find_id(pieces, own)
+    last_start = find_last_start(inspection, own)
+    last = own[-1] if own else None
+    is_container = bool(id_ or inspection or pieces.events or pieces.sample or pieces.engine_lines)
+    evidence = Evidence(
+        subject="container" if is_container else "process",
+        name=_name(pieces, last),
+        id=id_,
+        image=inspection.image if inspection is not None else last.image if last else "",
+        compose_project=_find_label(inspection, last, "compose_project"),
+        compose_service=_find_label(inspection, last, "compose_service"),
+        engine=pieces.engine,
+        started=last_start.started,
+        ended=last_start.ended,
+        exit_code=last_start.exit_code,
+        is_exit_code_witnessed=last_start.is_witnessed,
+        events=last_start.events,
+        state=last_start.state,
+        settings=None if inspection is None else inspection.settings,
+        restarts=None if inspection is None else inspection.restart_count,
+        earlier_deaths=last_start.earlier_deaths,
+        sample=pieces.sample,
+        host=pieces.host,
+        engine_started=pieces.engine_started,
+        engine_errors=_choose_engine_lines(pieces.engine_lines, last_start, id_),
+        cgroup=pieces.cgroup,
+        gaps=pieces.gaps,
+    )
+    return _add_kernel(replace(evidence, log=_choose_lines(pieces.log, evidence)), pieces)
+
+
+def find_log_start(evidence: Evidence) -> float | None:
+    """Return the time from which a log belongs to this start; it can precede `start`."""
+    if evidence.started is None:
+        return None
+    before = evidence.started - _LATE_SECONDS
+    return max(
+        [before, *(time + _MOMENT for time in evidence.earlier_deaths if time < evidence.started)]
+    )
+
+
+def fill(record: Evidence, other: Evidence) -> Evidence:
+    """Complete evidence of the journal with evidence that was found later about the same death."""
+    return replace(
+        record,
+        **{
+            name: getattr(other, name)
+            for name in Evidence.__dataclass_fields__
+            if getattr(record, name) in _NOTHING and getattr(other, name) not in _NOTHING
+        },
+    )
+
+
+def _choose_events(pieces: Pieces) -> tuple[ContainerEvent, ...]:
+    """Return the container's own events, the oldest first."""
+    id_ = _find_id(pieces, pieces.events or ())
+    own = [event for event in pieces.events or () if event.id == id_]
+    return tuple(sorted(own, key=lambda event: event.time))
+
+
+def _find_id(pieces: Pieces, own: Sequence[ContainerEvent]) -> str:
+    if pieces.inspection is not None and pieces.inspection.id:
+        return pieces.inspection.id
+    if pieces.id:
+        return pieces.id
+    named = [event for event in own if event.name == pieces.name] or own
+    dead = [event for event in named if event.action == "die"]
+    if dead:
+        return max(dead, key=lambda event: event.time).id
+    common = Counter(event.id for event in named).most_common(1)
+    return common[0][0] if common else ""
+
+
+def _name(pieces: Pieces, last: ContainerEvent | None) -> str:
+    if pieces.inspection is not None and pieces.inspection.name:
+        return pieces.inspection.name
+    return last.name if last is not None and last.name else pieces.name
+
+
+def _find_label(inspection: Inspection | None, last: ContainerEvent | None, name: str) -> str:
+    value = getattr(inspection, name, "") or getattr(last, name, "")
+    return str(value or "")
+
+
+def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tuple[str, ...] | None:
+    """Return the lines of this start; lines without a timestamp are assumed to belong to it."""
+    if lines is None:
+        return None
+    since = find_log_start(evidence) or 0.0
+    until = float("inf") if evidence.ended is None else evidence.ended + _MOMENT
+    return tuple(line.text for line in lines if line.time is None or since <= line.time <= until)
+
+
+def _choose_engine_lines(
+    lines: Sequence[DatedLine], last_start: LastStart, id_: str
+) -> tuple[str, ...]:
+    """Return the engine's lines from around the end, and those that name the container."""
+    chosen = [
+        line.text
+        for line in lines
+        if (id_ and id_[:12] in line.text)
+        or line.time is None
+        or last_start.ended is None
+        or abs(line.time - last_start.ended) <= _AROUND_SECONDS
+    ]
+    return tuple(chosen[-_MOST_ENGINE_ERRORS:])
+
+
+def choose_kills(kills: Sequence[OomKill], evidence: Evidence) -> tuple[OomKill, ...]:
+    """Return the OOM kills from its start to its end that concern a container or a process.
+
+    Evidence that names neither a container nor a control group is taken to be that of the last
+    kill, and of the others in the same group.
+    """
+    since = float("-inf") if evidence.started is None else evidence.started - _SLACK_SECONDS
+    until = float("inf") if evidence.ended is None else evidence.ended + _SLACK_SECONDS
+    of_now = [kill for kill in kills if since <= kill.time <= until]
+    if evidence.id or evidence.cgroup:
+        return tuple(kill for kill in of_now if _concerns(kill, evidence))
+    pid = None if evidence.training is None else evidence.training.pid
+    if pid is not None:
+        return tuple(kill for kill in of_now if kill.pid == pid)
+    likely = [kill for kill in of_now if _may_be_of_log(kill, evidence.log)]
+    return tuple(kill for kill in likely if kill.task_memcg == likely[-1].task_memcg)
+
+
+def _may_be_of_log(kill: OomKill, log: Sequence[str] | None) -> bool:
+    """Return whether a log may be that of a killed process: by its name, or where it names the process."""
+    if log is None or _TRAINER.match(kill.task):
+        return True
+    named = re.compile(rf"\b(?:pid\W{{1,4}}{kill.pid}|{re.escape(kill.task)})\b", re.IGNORECASE)
+    return len(kill.task) >= _LEAST_NAME and any(named.search(line) for line in log)
+
+
+def _add_kernel(evidence: Evidence, pieces: Pieces) -> Evidence:
+    kills = pieces.oom_kills
+    chosen = None if kills is None else choose_kills(kills, evidence)
+    if chosen and not (evidence.id or evidence.cgroup):
+        id_ = identify(chosen[-1].task_memcg)
+        evidence = replace(evidence, id=id_ or "", cgroup=chosen[-1].task_memcg)
+        evidence = replace(evidence, subject="container") if id_ else evidence
+    groups = [kill.task_memcg for kill in chosen or () if _is_own(kill, evidence)]
+    return replace(
+        evidence,
+        cgroup=evidence.cgroup or (groups[0] if groups else ""),
+        oom_kills=chosen,
+        xids=None
+        if pieces.xids is None
+        else tuple(
+            xid for xid in pieces.xids if _is_near(xid.time, evidence, before=_GPU_BEFORE_SECONDS)
+        ),
+        kernel_lines=tuple(_describe_kernel(evidence, pieces))[-_MOST_KERNEL_LINES:],
+    )
+
+
+def _describe_kernel(evidence: Evidence, pieces: Pieces) -> Iterable[str]:
+    """Return the kernel's lines from around the end, and its other OOM kills at that time."""
+    for line in pieces.kernel_lines:
+        if _is_near(line.time, evidence):
+            yield line.text
+    ended = evidence.ended
+    if ended is None:
+        return
+    others = [
+        kill
+        for kill in pieces.oom_kills or ()
+        if _is_near(kill.time, evidence) and not _concerns(kill, evidence)
+    ]
+    for kill in sorted(others, key=lambda kill: abs(kill.time - ended))[:_MOST_OTHER_KILLS]:
+        id_ = identify(kill.task_memcg)
+        where = f"container {id_[:12]}" if id_ else kill.task_memcg or "an unnamed control group"
+        apart = "before" if kill.time <= ended else "after"
+        yield (
+            f"OOM killer: {kill.task} (pid {kill.pid}) in {where}, {kill.constraint}, "
+            f"{abs(ended - kill.time):.1f} s {apart} this end"
+        )
+
+
+def _is_own(kill: OomKill, evidence: Evidence) -> bool:
+    if evidence.id:
+        return evidence.id in kill.task_memcg
+    return bool(evidence.cgroup) and kill.task_memcg == evidence.cgroup
+
+
+def _concerns(kill: OomKill, evidence: Evidence) -> bool:
+    """Return whether a kill hit the container, or another one under the same limit."""
+    if _is_own(kill, evidence):
+        return True
+    if not kill.task_memcg:  # kernels before 5.0, and where many kills follow each other
+        return evidence.ended is not None and abs(kill.time - evidence.ended) <= _SLACK_SECONDS
+    limit = kill.oom_memcg
+    if limit is None or limit == kill.task_memcg or identify(limit) is not None:
+        return False
+    if evidence.cgroup:
+        return evidence.cgroup.startswith(limit.rstrip("/") + "/")
+    ooms = [event.time for event in evidence.events or () if event.action == "oom"]
+    return any(abs(kill.time - time) <= _SLACK_SECONDS for time in ooms)
+
+
+def _is_near(time: float | None, evidence: Evidence, *, before: float = _AROUND_SECONDS) -> bool:
+    """Return whether a time is around the end; while the container runs, since its start."""
+    if time is None:
+        return True
+    if evidence.ended is None:
+        return evidence.started is None or time >= evidence.started
+    return evidence.ended - before <= time <= evidence.ended + _AROUND_SECONDS

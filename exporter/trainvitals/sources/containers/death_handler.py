@@ -1,0 +1,194 @@
+"""Handling of the end of a container, up to the verdict.
+
+The exit code and time of a death are those of its event; an inspection made later can belong to
+the next start already and never overwrites them. A kill for memory can be reported up to a second
+after the death, so the verdict waits for that.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from trainvitals.errors import SourceError
+from trainvitals.sources.containers.container_state import Attempt, ContainerState, Ending
+from trainvitals.sources.containers.deaths import (
+    LATE_SECONDS,
+    EvidenceBuilder,
+    describe_death,
+    fetch,
+)
+from trainvitals.sources.containers.engine import EngineClient
+from trainvitals.sources.containers.events import ContainerEvent
+from trainvitals.sources.containers.evidence import Evidence
+from trainvitals.sources.containers.following import Following
+from trainvitals.sources.containers.journal import Journal
+from trainvitals.sources.containers.judgement import Judge, Judgement
+from trainvitals.sources.containers.reading import Death
+from trainvitals.sources.containers.registry import ContainerRegistry
+from trainvitals.sources.containers.schedule import TaskQueue, report_failure
+from trainvitals.workers import attempt as try_
+
+_ORDINARY = frozenset({"finished", "stop-graceful", "kill-operator", "interrupted"})
+
+_log = logging.getLogger(__name__)
+
+
+class DeathHandler:
+    """Determines the cause of each death, counts and records it, once.
+
+    Methods that are "called with the lock" need that of the registry; they never wait.
+
+    Args:
+        client: The engine.
+        registry: The known containers.
+        builder: Assembles the evidence.
+        following: Holds the last lines of containers whose logs are followed.
+        tasks: Runs functions that may block.
+        judge: Returns the verdict on a death.
+        journal: Records deaths; None for no journal.
+        clock: The time of day, in seconds since 1970.
+
+    Attributes:
+        engine: `docker` or `podman` with its version; empty if unknown.
+        engine_started: When the engine started; None if unknown.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        registry: ContainerRegistry,
+        builder: EvidenceBuilder,
+        following: Following,
+        tasks: TaskQueue,
+        *,
+        judge: Judge,
+        journal: Journal | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.engine = ""
+        self.engine_started: float | None = None
+        self._client = client
+        self._registry = registry
+        self._builder = builder
+        self._judge_evidence = judge
+        self._following = following
+        self._tasks = tasks
+        self._journal = journal
+        self._clock = clock
+        self._complaint: str | None = None
+
+    @property
+    def complaint(self) -> str | None:
+        """Why deaths are not written to the journal; None if they are."""
+        return self._complaint
+
+    def begin(
+        self, known: ContainerState, at: float, exit_code: int | None, *, is_witnessed: bool
+    ) -> None:
+        """Handle the end of the newest start, which is not over yet; called with the lock."""
+        ending = Ending(
+            known,
+            known.attempt,
+            at,
+            exit_code,
+            is_witnessed,
+            known.id,
+            inspection=known.inspection,
+            earlier=tuple(known.earlier),
+        )
+        known.end(at)
+        known.ending = ending
+        known.earlier.append(at)
+        self._tasks.do(lambda: self._work_up(ending))
+
+    def begin_unseen(self, known: ContainerState, at: float, exit_code: int | None = None) -> None:
+        """Handle an end without an event; called with the lock."""
+        known.attempt.heard_since = at
+        self.begin(known, at, exit_code, is_witnessed=False)
+
+    def begin_aside(self, known: ContainerState, event: ContainerEvent) -> None:
+        """Handle the end of an earlier start, of which nothing else is known.
+
+        Called with the lock. Another container may have had the name at that time.
+        """
+        attempt = Attempt(heard_since=event.time, is_over=True)
+        ending = Ending(known, attempt, event.time, event.exit_code, True, event.id)  # noqa: FBT003 - it has the event
+        self._tasks.do(lambda: self._work_up(ending))
+
+    def confirm(self, ending: Ending, event: ContainerEvent) -> None:
+        """Add an event to an end that was found before; called with the lock."""
+        ending.is_witnessed = True
+        if not ending.is_judged:
+            ending.time, ending.exit_code = event.time, event.exit_code
+            ending.attempt.events.append(event.to_evidence())
+
+    def lose(self, known: ContainerState) -> None:
+        """Handle a container that was removed without an event; called with the lock."""
+        if known.status in {"running", "paused"} and not known.attempt.is_over:
+            self.begin_unseen(known, self._clock())
+        self._registry.remove(known)
+
+    def recall(self, ending: Ending) -> None:
+        """Export a death before the exporter's start; it is neither counted nor recorded."""
+        self._fetch(ending)
+        _, death = self._judge(ending)
+        with self._registry.lock:
+            ending.known.newest.take_death(death)
+
+    def _work_up(self, ending: Ending) -> None:
+        self._fetch(ending)
+        with self._registry.lock:
+            ending.is_fetched = True
+            self._following.watch(ending.known)
+        late = max(0.0, ending.time + LATE_SECONDS - self._clock())
+        self._tasks.do_after(min(late, LATE_SECONDS), lambda: self._conclude(ending))
+
+    def _fetch(self, ending: Ending) -> None:
+        """Fetch the evidence; without it, the verdict uses what is known already."""
+        task = lambda: fetch(ending, self._client, self._following)  # noqa: E731 - done at once
+        report_failure(try_("to inspect what died", task))
+
+    def _conclude(self, ending: Ending) -> None:
+        judged, death = self._judge(ending)
+        if judged is not None:  # written first, so that a listener can read the reason
+            report_failure(try_("to write down a death", lambda: self._write_down(*judged)))
+        with self._registry.lock:
+            known = ending.known.newest
+            known.deaths[death.reason] += 1
+            known.take_death(death)
+            self._following.forget(ending)
+            name = known.name
+        level = logging.INFO if death.reason in _ORDINARY else logging.WARNING
+        _log.log(level, "container %s: %s (%s)", name, death.summary, death.reason)
+
+    def _judge(self, ending: Ending) -> tuple[tuple[Evidence, Judgement] | None, Death]:
+        """Determine the verdict; a death whose evaluation fails is reported with an unknown cause."""
+        with self._registry.lock:
+            ending.is_judged = True
+        outcome = try_("to judge a death", lambda: self._judge_now(ending))
+        report_failure(outcome)
+        if outcome.value is None:
+            summary = "It could not be judged why it ended."
+            return None, Death(ending.time, ending.exit_code, "unknown", "", "low", summary)
+        return outcome.value, describe_death(*outcome.value)
+
+    def _judge_now(self, ending: Ending) -> tuple[Evidence, Judgement]:
+        self._builder.catch_up()
+        evidence = self._builder.build(
+            ending, engine=self.engine, engine_started=self.engine_started
+        )
+        return evidence, self._judge_evidence(evidence)
+
+    def _write_down(self, evidence: Evidence, verdict: Judgement) -> None:
+        if self._journal is None:
+            return
+        try:
+            self._journal.write(evidence, verdict)
+        except SourceError as error:
+            if self._complaint is None:
+                _log.warning("the death of %s is not written down: %s", evidence.name, error)
+            self._complaint = str(error)
+        else:
+            self._complaint = None

@@ -1,0 +1,105 @@
+"""Single files of evidence, recognised by their content: a log, a kernel log, a pod's description."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.sources.containers.assembly import Pieces, assemble, fill
+from trainvitals.sources.containers.evidence import Evidence
+from trainvitals.sources.containers.evidence_folder import add_kernel, parse_log
+from trainvitals.sources.containers.pod import is_pod, parse_pod
+from trainvitals.sources.foreign_files import explain_refusal, open_named
+
+STANDARD_INPUT = Path("-")
+
+_MOST_BYTES = 32 << 20
+_CHUNK_BYTES = 1 << 20
+_LOOKED_AT_LINES = 400
+_STAMP = r"(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]{8,20}\S{0,6})"
+_KERNEL_LINE = re.compile(
+    rf"<?[0-9]{{0,4}}>?\[ *[0-9]{{1,10}}\.[0-9]{{6}}\](?:\[ *[TC][0-9]+\])? "
+    rf"|\[[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ 0-9][0-9] [0-9:]{{8}} [0-9]{{4}}\] "
+    rf"|{_STAMP} \S{{1,255}} kernel(?:\[[0-9]+\])?: |[0-9]{{1,6}},[0-9]{{1,20}},[0-9]{{1,18}},"
+)
+_SYSLOG_LINE = re.compile(rf"{_STAMP} \S{{1,255}} [\w.@()/-]{{1,80}}(?:\[[0-9]+\])?: ")
+_SYSTEM_LINE = re.compile(r" (?:kernel|systemd[\w-]*|earlyoom|nohang)(?:\[[0-9]+\])?: ")
+
+
+def read_files(
+    path: Path | None, kernel_log: Path | None = None, *, clock: Callable[[], float] = time.time
+) -> Evidence:
+    """Read a file of evidence, a kernel log, or both.
+
+    Args:
+        path: A log, a kernel log or the output of `kubectl describe pod`; `-` for standard input.
+        kernel_log: A kernel log; `-` for standard input.
+        clock: Returns the time, for kernel lines without a date.
+
+    Raises:
+        ConfigurationError: One cannot be read, or both are standard input.
+    """
+    if path == kernel_log == STANDARD_INPUT:
+        raise ConfigurationError("standard input can be the log or the kernel log, not both")
+    kernel = None if kernel_log is None else read_text(kernel_log)
+    text = "" if path is None else read_text(path)
+    if path is not None and not text.strip() and not kernel:
+        raise ConfigurationError(f"{path} is empty; there is nothing to examine")
+    log = pod = None
+    if path is not None and is_pod(text):
+        pod = parse_pod(text)
+    elif path is not None and kernel is None and is_kernel_log(text):
+        kernel = text
+    elif path is not None:
+        log = parse_log(text)
+    named = path or kernel_log
+    name = "standard input" if named == STANDARD_INPUT else named.name if named else ""
+    pieces = add_kernel(Pieces(name=name, log=log), kernel, now=clock())
+    return assemble(pieces) if pod is None else fill(pod, assemble(pieces))
+
+
+def is_kernel_log(text: str) -> bool:
+    """Return whether at least half of the last lines are those of a kernel log or of syslog."""
+    lines = [line for line in text.split("\n")[-_LOOKED_AT_LINES:] if line.strip()]
+    kernel = sum(_KERNEL_LINE.match(line) is not None for line in lines)
+    syslog = sum(_SYSLOG_LINE.match(line) is not None for line in lines)
+    has_system = any(_SYSTEM_LINE.search(line[:300]) for line in lines)
+    return 2 * kernel >= max(len(lines), 1) or (has_system and 5 * syslog >= 4 * len(lines))
+
+
+def read_text(path: Path) -> str:
+    """Return the last 32 MiB of a file; `-` is standard input.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    try:
+        if path == STANDARD_INPUT:
+            data = _read_tail(sys.stdin.buffer)
+        else:
+            with open_named(path) as file:
+                data = _read_tail(file)
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"cannot read {path}: {error.strerror}; name a file that exists"
+        ) from error
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {explain_refusal(error)}") from error
+    return data.decode(errors="replace").removeprefix("\ufeff")
+
+
+def _read_tail(file: BinaryIO) -> bytes:
+    if file.seekable():
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_BYTES))
+    data = bytearray()
+    while chunk := file.read(_CHUNK_BYTES):
+        data += chunk
+        if len(data) > 2 * _MOST_BYTES:
+            del data[:-_MOST_BYTES]
+    return bytes(data[-_MOST_BYTES:])

@@ -1,0 +1,126 @@
+"""The last start of a container and its end, by the engine's events and by its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainvitals.sources.containers.events import ContainerEvent
+from trainvitals.sources.containers.evidence import EngineEvent, State
+from trainvitals.sources.containers.inspection import Inspection
+
+# The engine writes the end into the state after it has reported it.
+_SLACK_SECONDS = 5.0
+_RUNS = frozenset({"running", "paused"})
+_NEVER_RAN = frozenset({"created", "configured", "initialized"})
+
+
+@dataclass(frozen=True, slots=True)
+class LastStart:
+    """The last start of a container, and its end.
+
+    Attributes:
+        started: When it was started; None if it never was, or that is not known.
+        ended: When it ended; None while it runs.
+        exit_code: Its exit code; None while it runs, or where that is not known.
+        is_witnessed: Whether the exit code is that of the event.
+        state: The engine's account of this start.
+        events: The engine's events; None if they were not followed.
+        earlier_deaths: The times of its earlier deaths.
+    """
+
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    is_witnessed: bool = False
+    state: State | None = None
+    events: tuple[EngineEvent, ...] | None = None
+    earlier_deaths: tuple[float, ...] = ()
+
+
+def find_last_start(inspection: Inspection | None, own: Sequence[ContainerEvent]) -> LastStart:
+    """Return the last start that ended, or the one that runs where it is in trouble now.
+
+    The exit code and the times are those of the event `die`: an inspection made later may be of
+    the next start.
+
+    Args:
+        inspection: The engine's present inspection.
+        own: The container's own events, the oldest first.
+    """
+    state = None if inspection is None else inspection.state
+    deaths = [number for number, event in enumerate(own) if event.action == "die"]
+    if not deaths or (state is not None and _fails_now(state, own[deaths[-1] :])):
+        return _judge_by_state(inspection, own, deaths)
+    at = deaths[-1]
+    begin = max((n for n in range(at) if own[n].action == "start"), default=0)
+    until = next((n for n in range(at, len(own)) if own[n].action == "start"), len(own))
+    death = own[at]
+    started = own[begin].time if own[begin].action == "start" else None
+    is_of_it = state is not None and (
+        state.status not in _RUNS
+        and (state.finished is None or state.finished < death.time + _SLACK_SECONDS)
+    )
+    if started is None and is_of_it and state is not None:
+        started = state.started
+    return LastStart(
+        started=started,
+        ended=death.time,
+        exit_code=death.exit_code,
+        is_witnessed=death.exit_code is not None,
+        state=state if is_of_it else None,
+        events=tuple(event.to_evidence() for event in _with_creation(own, begin, until)),
+        earlier_deaths=tuple(own[number].time for number in deaths[:-1]),
+    )
+
+
+def _fails_now(state: State, own: Sequence[ContainerEvent]) -> bool:
+    """Return whether it runs again after the death that `own` begins with, and is in trouble now.
+
+    Or it could not even be started again, or it died once more unobserved.
+    """
+    if state.status in _RUNS:
+        is_killing = any(event.action == "oom" for event in _after_start(own))
+        return state.status == "paused" or state.health == "unhealthy" or is_killing
+    if state.error:
+        return True
+    return state.finished is not None and state.finished > own[0].time + _SLACK_SECONDS
+
+
+def _after_start(own: Sequence[ContainerEvent]) -> Sequence[ContainerEvent]:
+    at = max((n for n, event in enumerate(own) if event.action == "start"), default=len(own))
+    return own[at:]
+
+
+def _judge_by_state(
+    inspection: Inspection | None, own: Sequence[ContainerEvent], deaths: Sequence[int]
+) -> LastStart:
+    state = None if inspection is None else inspection.state
+    begin = max((n for n, event in enumerate(own) if event.action == "start"), default=0)
+    events = tuple(event.to_evidence() for event in _with_creation(own, begin, len(own))) or None
+    earlier = tuple(own[number].time for number in deaths)
+    if inspection is None or state is None:
+        started = own[begin].time if own and own[begin].action == "start" else None
+        return LastStart(started=started, events=events, earlier_deaths=earlier)
+    if state.status in _RUNS:
+        return LastStart(started=state.started, state=state, events=events, earlier_deaths=earlier)
+    ended = state.finished
+    if state.status in _NEVER_RAN:
+        if not (state.error or state.exit_code):  # it was not started yet
+            return LastStart(state=state, events=events, earlier_deaths=earlier)
+        ended = own[-1].time if own else inspection.created
+    return LastStart(
+        started=state.started,
+        ended=ended,
+        exit_code=state.exit_code,
+        state=state,
+        events=events,
+        earlier_deaths=earlier,
+    )
+
+
+def _with_creation(
+    own: Sequence[ContainerEvent], begin: int, until: int
+) -> Iterable[ContainerEvent]:
+    yield from (event for event in own[:begin] if event.action == "create")
+    yield from own[begin:until]

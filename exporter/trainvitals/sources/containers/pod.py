@@ -1,0 +1,146 @@
+"""The output of `kubectl describe pod`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+
+from trainvitals.foreign_numbers import read_count
+from trainvitals.masking import mask_text
+from trainvitals.sources.containers.evidence import Evidence, Settings, State
+
+_KEY = re.compile(r"( *)([^:\s][^:]{0,60}):(?:\s+(\S.*)?)?$")
+_SECTIONS = frozenset({"Init Containers", "Containers", "Ephemeral Containers"})
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|[kKMGTP]i?)?$")
+_MOST_CHARACTERS = 1 << 20
+_UNITS = {"m": 1e-3, "": 1.0, "K": 1000.0}
+_UNITS |= {unit: 1000.0**power for power, unit in enumerate("kMGTP", 1)}
+_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
+# The container runtime could not start the command.
+_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
+
+
+@dataclass(slots=True)
+class _Container:
+    """One container of a pod: its values by their path, such as `Last State/Exit Code`."""
+
+    name: str
+    values: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str) -> str:
+        return self.values.get(path, "")
+
+    @property
+    def ending(self) -> str:
+        """The state that has its end: `State` or `Last State`; empty for none."""
+        states = ("State", "Last State")
+        return next((name for name in states if self.get(name) == "Terminated"), "")
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.ending) and self.get(f"{self.ending}/Exit Code") not in {"", "0"}
+
+
+def is_pod(text: str) -> bool:
+    """Return whether a text is the output of `kubectl describe pod`."""
+    heads = {line.partition(":")[0] for line in text.split("\n", 400)[:400] if line[:1].isalpha()}
+    return {"Name", "Namespace"} <= heads and bool({"Containers", "Node", "Status"} & heads)
+
+
+def parse_pod(text: str) -> Evidence:
+    """Return the evidence about the container of a pod that failed, or else about its first one.
+
+    Raises:
+        ValueError: The text is no description of a pod.
+    """
+    if not is_pod(text):
+        raise ValueError("it is no output of `kubectl describe pod`")
+    lines = mask_text(text[:_MOST_CHARACTERS]).split("\n")
+    heads, containers = _read_heads(lines)
+    chosen = _choose(containers)
+    ending = chosen.ending
+    reason, code = chosen.get(f"{ending}/Reason"), chosen.get(f"{ending}/Exit Code")
+    waiting = chosen.get("State/Reason") if chosen.get("State") == "Waiting" else ""
+    ended = _parse_time(chosen.get(f"{ending}/Finished"))
+    is_lost = heads.get("Reason") in {"Evicted", "NodeLost", "Shutdown", "NodeShutdown"}
+    return Evidence(
+        subject="container",
+        name=heads.get("Name", ""),
+        image=chosen.get("Image"),
+        started=_parse_time(chosen.get(f"{ending or 'State'}/Started")),
+        ended=ended,
+        exit_code=_read_number(code) if reason not in _NOT_STARTED else None,
+        state=_read_state(chosen, waiting),
+        settings=Settings(memory_limit_bytes=parse_quantity(chosen.get("Limits/memory"))),
+        restarts=_read_number(chosen.get("Restart Count")),
+        is_ended=True if is_lost else None,
+        pod=tuple(line.rstrip() for line in lines),
+    )
+
+
+def parse_quantity(text: str) -> int | None:
+    """Return the bytes of a quantity such as `8Gi`; None where it is none."""
+    found = _QUANTITY.match(text)
+    return read_count(float(found[1]) * _UNITS[found[2] or ""]) if found else None
+
+
+def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]:
+    """Return the values of the pod, and its containers."""
+    heads: dict[str, str] = {}
+    containers: list[_Container] = []
+    section, outer = "", ""
+    for line in lines:
+        found = _KEY.match(line.rstrip())
+        if found is None:
+            continue
+        indent, key, value = len(found[1]), found[2], (found[3] or "").strip()
+        if indent == 0:
+            section = key
+            heads.setdefault(key, value)
+        elif section not in _SECTIONS:
+            continue
+        elif indent == 2:  # noqa: PLR2004 - the name of a container
+            containers.append(_Container(key))
+        elif indent == 4 and containers:  # noqa: PLR2004 - its keys
+            outer = key
+            containers[-1].values.setdefault(key, value)
+        elif containers:
+            containers[-1].values.setdefault(f"{outer}/{key}", value)
+    return heads, containers
+
+
+def _choose(containers: Sequence[_Container]) -> _Container:
+    failed = [each for each in containers if each.has_failed]
+    waiting = [
+        each for each in containers if each.get("State/Reason") not in {"", "PodInitializing"}
+    ]
+    return next(iter([*failed, *waiting, *containers]), _Container(""))
+
+
+def _read_state(container: _Container, waiting: str) -> State | None:
+    ending = container.ending
+    reason, message = container.get(f"{ending}/Reason"), container.get(f"{ending}/Message")
+    if reason in _NOT_STARTED:
+        return State("created", 128, error=message)
+    if waiting in _NOT_STARTED:
+        return State("created", 128, error=container.get("State/Message"))
+    if ending:
+        code = _read_number(container.get(f"{ending}/Exit Code"))
+        return State("exited", code or 0, is_oom_killed=reason == "OOMKilled")
+    return State("running", 0) if container.get("State") == "Running" else None
+
+
+def _read_number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _parse_time(text: str) -> float | None:
+    """Return a time, Unix seconds; None where it is none, or that of the year 1 for none."""
+    try:
+        time = parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return time if time > 0 else None

@@ -1,0 +1,104 @@
+"""All known containers, by name and by ID, until their series end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from trainvitals.sources.containers.container_state import Attempt, ContainerState
+
+_MOST_KNOWN = 1024
+_SHORT_ID = 12
+
+
+class ContainerRegistry:
+    """The containers that exist, and those removed recently.
+
+    Args:
+        forget_after_seconds: How long a removed container is kept.
+        clock: The time of day, in seconds since 1970.
+
+    Attributes:
+        lock: Held while the registry is read or changed.
+        containers: By name.
+    """
+
+    def __init__(
+        self, *, forget_after_seconds: float = 600.0, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.lock = threading.RLock()
+        self.containers: dict[str, ContainerState] = {}
+        self.forget_after_seconds = forget_after_seconds
+        self._by_id: dict[str, ContainerState] = {}
+        self._clock = clock
+
+    def find(self, container: str) -> ContainerState | None:
+        """Find a container by its whole ID; None if unknown."""
+        return self._by_id.get(container)
+
+    def list_present(self) -> list[ContainerState]:
+        """Return those that were not removed."""
+        return [known for known in self.containers.values() if known.removed is None]
+
+    def take_up(self, name: str, container: str) -> ContainerState:
+        """Add a container; under a known name the counts continue."""
+        name = name or container[:_SHORT_ID]
+        known = self.containers.get(name)
+        if known is None:
+            self._make_room()
+            known = self.containers[name] = ContainerState(name, container)
+        elif known.id != container:
+            self._by_id.pop(known.id, None)
+            known.id, known.inspection, known.pid = container, None, None
+            known.health = known.status = None
+            known.starts = 0
+            known.attempt = Attempt()
+            known.accelerators = ()
+        known.removed = None
+        known.changed = self._clock()
+        self._by_id[container] = known
+        return known
+
+    def rename(self, known: ContainerState, name: str) -> None:
+        """Record another name, unless another container has it.
+
+        A container that takes the name of a removed one continues its counts: Compose recreates
+        a service by renaming.
+        """
+        holder = self.containers.get(name)
+        if not name or holder is known or (holder is not None and holder.removed is None):
+            return
+        if holder is not None:
+            self._forget(holder)
+            known.absorb(holder)
+        self.containers.pop(known.name, None)
+        known.name = name
+        self.containers[name] = known
+
+    def remove(self, known: ContainerState) -> None:
+        """Record that a container was removed."""
+        if known.removed is None:
+            known.removed = known.changed = self._clock()
+        known.health = known.pid = None
+        known.accelerators = ()
+        if known.status is not None:
+            known.status = "exited"
+
+    def tidy(self) -> None:
+        """Drop the containers that were removed more than `forget_after_seconds` ago."""
+        now = self._clock()
+        for known in list(self.containers.values()):
+            if known.removed is not None and now - known.removed >= self.forget_after_seconds:
+                self._forget(known)
+
+    def _make_room(self) -> None:
+        if len(self.containers) >= _MOST_KNOWN:
+            self._forget(
+                min(self.containers.values(), key=lambda each: (each.removed is None, each.changed))
+            )
+
+    def _forget(self, known: ContainerState) -> None:
+        self.containers.pop(known.name, None)
+        if self._by_id.get(known.id) is known:
+            del self._by_id[known.id]

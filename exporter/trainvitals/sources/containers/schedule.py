@@ -1,0 +1,124 @@
+"""Delayed calls on one thread, and a pool of workers for calls that wait for an engine.
+
+A slow engine then delays neither its own events nor the calls that are due.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from trainvitals.workers import Outcome, Result, WorkerPool, attempt
+
+_log = logging.getLogger(__name__)
+_JOIN_SECONDS = 1.0
+
+
+def report_failure(outcome: Outcome[Result], more: bool = False) -> None:  # noqa: ARG001, FBT001, FBT002 - as `workers.Deliver` has it
+    """Log an error that a task raised, which is a bug."""
+    if outcome.error is not None:
+        _log.error("%s failed: %s", outcome.key, outcome.error, exc_info=outcome.error)
+
+
+class Schedule:
+    """Makes short calls on time; calls that may block belong into a `TaskQueue`.
+
+    Args:
+        name: The thread's name.
+    """
+
+    def __init__(self, *, name: str) -> None:
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._condition = threading.Condition()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; calls that were added before are due from now on."""
+        self._thread.start()
+
+    def call_after(self, seconds: float, task: Callable[[], object]) -> None:
+        """Call a function after a number of seconds."""
+        with self._condition:
+            if not self._is_closing:
+                heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), task))
+                self._condition.notify()
+
+    def repeat(self, seconds: float, task: Callable[[], object]) -> None:
+        """Call a function at once and then periodically, at this interval in seconds."""
+
+        def turn() -> None:
+            try:
+                task()
+            finally:
+                self.call_after(seconds, turn)
+
+        self.call_after(0.0, turn)
+
+    def close(self) -> None:
+        """Stop; calls that are not due yet are dropped."""
+        with self._condition:
+            self._is_closing = True
+            self._due.clear()
+            self._condition.notify()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        while (task := self._await_next()) is not None:
+            report_failure(attempt("a scheduled call", task))
+
+    def _await_next(self) -> Callable[[], object] | None:
+        with self._condition:
+            while not self._is_closing:
+                wait = self._due[0][0] - time.monotonic() if self._due else None
+                if wait is not None and wait <= 0:
+                    return heapq.heappop(self._due)[2]
+                self._condition.wait(wait)
+            return None
+
+
+_WORKERS = 4
+
+
+class TaskQueue:
+    """Runs tasks that may block; any thread may submit them.
+
+    Args:
+        schedule: Calls back after a while.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._pool = WorkerPool(name="container", limit=_WORKERS)
+        self._numbers = itertools.count()
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more tasks are done."""
+        return self._is_closed
+
+    def do(self, task: Callable[[], object]) -> None:
+        """Do a task as soon as a worker is free."""
+        if not self._is_closed:
+            self._pool.submit(str(next(self._numbers)), lambda: self._do(task), report_failure)
+            self._pool.wake(1)
+
+    def do_after(self, seconds: float, task: Callable[[], object]) -> None:
+        """Run a task after a number of seconds."""
+        self._schedule.call_after(seconds, lambda: self.do(task))
+
+    def close(self) -> None:
+        """Start no more tasks; those that run end by themselves."""
+        self._is_closed = True
+        self._pool.close()
+
+    def _do(self, task: Callable[[], object]) -> None:
+        if not self._is_closed:
+            task()

@@ -1,0 +1,71 @@
+"""Other programs, run to their end or stopped."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Major and minor version.
+Version = tuple[int, int]
+
+_VERSION_SECONDS = 30.0
+
+
+def run(
+    command: Sequence[str],
+    *,
+    timeout_seconds: float,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program without input, and return its exit code and its output as text.
+
+    Args:
+        command: The program and its arguments.
+        timeout_seconds: The time after which it is killed.
+        environ: Its environment; None for that of this process.
+        directory: Its working directory; None for the current one.
+
+    Raises:
+        OSError: The program cannot be started.
+        TimeoutExpired: The program did not end in time.
+    """
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_seconds,
+        env=None if environ is None else dict(environ),
+        cwd=directory,
+        check=False,
+    )
+
+
+def stop(process: subprocess.Popen[Any], *, timeout_seconds: float) -> int:
+    """Terminate a program, kill it if it does not end in time, and return its exit code."""
+    process.terminate()
+    try:
+        return process.wait(timeout_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def read_version(program: Path, arguments: Sequence[str] = ("--version",)) -> Version | None:
+    """Return the version that a program prints; None if it cannot be run or prints none."""
+    try:
+        answer = run((str(program), *arguments), timeout_seconds=_VERSION_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_version(answer.stdout + answer.stderr)
+
+
+def parse_version(text: str) -> Version | None:
+    """Return the version in a text, as `v0.25.0`; None if it has none."""
+    found = re.search(r"(?<![\d.])(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else None

@@ -1,0 +1,201 @@
+"""Transfers of the disks since boot, from `/proc/diskstats` and `/sys/block`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from trainvitals.sources.files import KeptFile, Roots, not_understood
+
+_SECTOR_BYTES = 512  # whatever the disk's own sectors are
+_MILLISECONDS = 1000
+_COLUMNS = 11
+_LONGEST_NAME = 64
+_MOST = 1 << 64
+
+# No disks, or paths of one that is listed beside them.
+_IGNORED = re.compile(r"(loop|ram|zram|fd|sr)\d+$|nvme\d+c\d+n\d+$")
+# Made of other disks, whose bytes count already: device mapper, RAID, volumes of ZFS, multipath.
+# Of other names `/sys/block/NAME/slaves` shows it.
+_LAYERED = re.compile(r"(dm-|md|drbd|bcache|zd|ploop)\d|md_|emcpower")
+# Asked only where there is no /sys/block: `sda1` of `sda`, `md_d1p1` of `md_d1`.
+_PARTITION = re.compile(rb"(?P<disk>.*[0-9])p[0-9]+|(?P<named>.*[^0-9])[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The transfers of one disk since boot.
+
+    Attributes:
+        device: The kernel's name, such as `sda` or `nvme0n1`.
+        layered: Whether it is composed of other disks (device mapper, RAID, volumes of ZFS).
+        reads_completed: Requests to read that were done.
+        read_bytes: Read.
+        read_seconds: Time taken by all reads, added up.
+        writes_completed: Requests to write that were done.
+        written_bytes: Written.
+        write_seconds: Time taken by all writes, added up.
+        io_now: Requests in flight.
+        io_seconds: Time with at least one request in flight.
+        io_weighted_seconds: That time multiplied by the number of requests in flight.
+    """
+
+    device: str
+    layered: bool
+    reads_completed: int
+    read_bytes: int
+    read_seconds: float
+    writes_completed: int
+    written_bytes: int
+    write_seconds: float
+    io_now: int
+    io_seconds: float
+    io_weighted_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DiskReading:
+    """The host's disks.
+
+    Attributes:
+        disks: Whole disks that were ever used, those composed of others last, as far as the bound
+            allows.
+        dropped: Disks left out of that list, and lines that could not be understood.
+        read_bytes: Bytes read since boot from all disks, each byte counted once; None if the kernel
+            does not count.
+        written_bytes: Written, likewise.
+    """
+
+    disks: tuple[Disk, ...]
+    dropped: int
+    read_bytes: int | None
+    written_bytes: int | None
+
+
+class _Kind(Enum):
+    WHOLE = 1
+    LAYERED = 2
+    OTHER = 3
+
+
+class DiskSource:
+    """Reads the transfers of the host's disks.
+
+    Args:
+        roots: The paths of `/proc` and `/sys`.
+        limit: The most disks to report one by one.
+    """
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        limit: int = 32,
+    ) -> None:
+        self._diskstats = KeptFile(roots.procfs / "diskstats")
+        self._block = roots.sysfs / "block"
+        self._limit = limit
+        self._kinds: dict[bytes, _Kind] = {}
+
+    def read(self) -> DiskReading:
+        """Read the disks as they are now.
+
+        Raises:
+            SourceError: `/proc/diskstats` cannot be read, or no line of it can be understood.
+        """
+        data = self._diskstats.read()
+        if data is None:
+            return DiskReading((), 0, None, None)
+        used, broken = self._parse(data.split(b"\n"))
+        if broken and not self._kinds:
+            raise not_understood(self._diskstats.path)
+        whole = [disk for disk in used if not disk.layered]
+        layered = [disk for disk in used if disk.layered]
+        counted = whole or layered
+        disks = whole + layered
+        return DiskReading(
+            disks=tuple(disks[: self._limit]),
+            dropped=max(0, len(disks) - self._limit) + broken,
+            read_bytes=sum([disk.read_bytes for disk in counted]),
+            written_bytes=sum([disk.written_bytes for disk in counted]),
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._diskstats.close()
+
+    def _parse(self, lines: list[bytes]) -> tuple[list[Disk], int]:
+        """Return the disks that were ever used, and the number of lines that make no sense."""
+        kinds: dict[bytes, _Kind] = {}
+        used = []
+        broken = 0
+        for line in lines:
+            if not line:
+                continue
+            try:
+                disk = self._parse_line(line, kinds)
+            except ValueError:
+                broken += 1
+                continue
+            # The kernel itself reads a disk when it comes; one that was never read is an empty
+            # slot.
+            if disk is not None and (disk.reads_completed or disk.writes_completed):
+                used.append(disk)
+        self._kinds = kinds
+        return used, broken
+
+    def _parse_line(self, line: bytes, kinds: dict[bytes, _Kind]) -> Disk | None:
+        """Return a disk and note its kind; None for a partition, and for a line that came before."""
+        _, _, name, numbers = line.split(None, 3)
+        if name in kinds:
+            return None  # the file is read by the page, and a disk that goes moves the others
+        kind = self._kinds.get(name) or _classify(name, self._block, kinds)
+        disk = None
+        if kind is not _Kind.OTHER:
+            disk = _parse_disk(name, numbers, layered=kind is _Kind.LAYERED)
+        kinds[name] = kind
+        return disk
+
+
+def _parse_disk(name: bytes, numbers: bytes, *, layered: bool) -> Disk:
+    columns = list(map(int, numbers.split(None, _COLUMNS)[:_COLUMNS]))
+    reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, now, io_ms, weighted = (
+        columns
+    )
+    if min(columns) < 0 or max(columns) > _MOST:
+        raise ValueError(numbers)
+    return Disk(
+        name.decode(errors="replace"),
+        layered,
+        reads,
+        sectors_read * _SECTOR_BYTES,
+        read_ms / _MILLISECONDS,
+        writes,
+        sectors_written * _SECTOR_BYTES,
+        write_ms / _MILLISECONDS,
+        now,
+        io_ms / _MILLISECONDS,
+        weighted / _MILLISECONDS,
+    )
+
+
+def _classify(name: bytes, block: Path, before: Collection[bytes]) -> _Kind:
+    """Return the kind of a disk, given the names that the file lists before it."""
+    device = name.decode(errors="replace")
+    if len(device) > _LONGEST_NAME:
+        raise ValueError(device)
+    # A slash in a name (`cciss/c0d0`) is an exclamation mark in `/sys`.
+    folder = block / device.replace("/", "!")
+    is_whole = folder.exists() if block.is_dir() else not _is_partition(name, before)
+    if _IGNORED.match(device) or not is_whole:
+        return _Kind.OTHER
+    is_layered = _LAYERED.match(device) or any((folder / "slaves").glob("*"))
+    return _Kind.LAYERED if is_layered else _Kind.WHOLE
+
+
+def _is_partition(name: bytes, before: Collection[bytes]) -> bool:
+    found = _PARTITION.fullmatch(name)
+    return found is not None and (found["disk"] or found["named"]) in before

@@ -1,0 +1,272 @@
+"""A container engine's own log: the lines about trouble, with their times.
+
+Docker writes `time="…" level=… msg="…"`; journald and syslog put a prefix before that. The log is a
+file or, if there is none, in the journal. `read_engine_log` reads the lines around a time;
+`LogTail` and `JournalTail` return the new lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Protocol
+
+from trainvitals.foreign_text import clean_text
+from trainvitals.masking import mask_text
+from trainvitals.sources import external_program
+from trainvitals.sources.containers.evidence import Gap
+from trainvitals.sources.foreign_files import open_regular, read_regular
+from trainvitals.sources.host.kernel_lines import DatedLine
+from trainvitals.sources.timestamps import parse_time
+
+_FIELDS = re.compile(r'\btime="?(?P<time>[^" ]+)"? level=(?P<level>\w+) (?P<rest>.*)')
+_LEVELS = frozenset({"warning", "warn", "error", "fatal", "panic"})
+_TELLING = re.compile(r"failed to exit within|using the force|panic:|fatal error:|\bOOM\b")
+# Written for each container that ends, and of no diagnostic value.
+_NOISE = re.compile(r"ignoring event|shim disconnected|cleaning up (?:after shim|dead shim)")
+_SYSLOG = re.compile(r"(?P<month>[A-Z][a-z]{2}) +(?P<day>\d+) (?P<clock>\d\d:\d\d:\d\d) ")
+_MOST_CHARACTERS = 1000
+_FILES = ("var/log/docker.log", "var/log/upstart/docker.log")
+_MOST_BYTES = 2 << 20
+_MOST_NEW_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 16
+_END_SECONDS = 2.0
+_AROUND_SECONDS, _PATIENCE_SECONDS = 60, 5.0
+_JOURNALCTL = (
+    "--no-pager",
+    "--quiet",
+    "--output=short-iso-precise",
+    "--unit=docker",
+    "--unit=podman",
+)
+
+
+def parse_engine_log(text: str) -> tuple[DatedLine, ...]:
+    """Return the lines about trouble, masked; the oldest first."""
+    chosen = []
+    for line in text.split("\n"):
+        found = _FIELDS.search(line)
+        if found is None:
+            if _TELLING.search(line) and not _NOISE.search(line):
+                chosen.append((_read_head(line), line.strip()))
+            continue
+        is_telling = found["level"] in _LEVELS or _TELLING.search(found["rest"])
+        if is_telling and not _NOISE.search(found["rest"]):
+            chosen.append((parse_time(found["time"]), f"{found['level']}: {found['rest'].strip()}"))
+    return tuple(DatedLine(time, mask_text(words[:_MOST_CHARACTERS])) for time, words in chosen)
+
+
+def _read_head(line: str) -> float | None:
+    """Read the time before a line of syslog, which has no year; None if the line has none."""
+    stamp = parse_time(line)
+    if stamp is not None:
+        return stamp
+    found = _SYSLOG.match(line)
+    if found is None:
+        return None
+    now = datetime.now(timezone.utc).astimezone()
+    words = f"{now.year} {found['month']} {found['day']} {found['clock']}"
+    try:
+        moment = datetime.strptime(words, "%Y %b %d %H:%M:%S").astimezone()
+    except ValueError:
+        return None
+    if moment > now:
+        moment = moment.replace(year=now.year - 1)
+    return moment.timestamp()
+
+
+def read_engine_log(
+    around: float,
+    *,
+    rootfs: Path = Path("/"),
+    find: Callable[[str], str | None] = shutil.which,
+) -> tuple[tuple[DatedLine, ...], Gap | None]:
+    """Read the engine's log around a time, from journald or its log file.
+
+    Args:
+        around: Seconds since 1970.
+        rootfs: The host's root directory.
+        find: Finds a program.
+
+    Returns:
+        The relevant lines, and the reason if there are none because the log could not be read.
+    """
+    path = _find_file(rootfs)
+    if path is not None:
+        return _read_file(path)
+    journalctl = find("journalctl") if _is_own(rootfs) else None
+    if journalctl is None:
+        return (), Gap(
+            "the engine's log",
+            f"there is no journal here, and no /{_FILES[0]}",
+            "run `dockerd` by systemd, or have it write to /var/log/docker.log",
+        )
+    return _ask_journal(journalctl, around)
+
+
+def _read_file(path: Path) -> tuple[tuple[DatedLine, ...], Gap | None]:
+    try:
+        data = read_regular(path, _MOST_BYTES, from_end=True)
+    except OSError as error:
+        return (), Gap("the engine's log", f"{path}: {error.strerror}", "run it as root")
+    return parse_engine_log(data.decode(errors="replace")), None
+
+
+def _ask_journal(journalctl: str, around: float) -> tuple[tuple[DatedLine, ...], Gap | None]:
+    command = [
+        journalctl,
+        *_JOURNALCTL,
+        f"--since=@{around - _AROUND_SECONDS:.0f}",
+        f"--until=@{around + _AROUND_SECONDS:.0f}",
+    ]
+    remedy = "be a member of the group systemd-journal or adm, or run it as root"
+    try:
+        answer = external_program.run(command, timeout_seconds=_PATIENCE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return (), Gap("the engine's log", f"journalctl: {error}", remedy)
+    errors = answer.stderr.strip()
+    if answer.returncode or (errors and not answer.stdout):
+        why = clean_text(errors.partition("\n")[0]) or "journalctl failed"
+        return (), Gap("the engine's log", why, remedy)
+    return parse_engine_log(answer.stdout[-_MOST_BYTES:]), None
+
+
+class EngineLog(Protocol):
+    """The engine's log, followed."""
+
+    def read(self) -> bytes | None:
+        """Return the lines since the last call, at most 1 MiB; None if it is unreadable."""
+        ...
+
+    def close(self) -> None:
+        """Release it."""
+        ...
+
+
+def find_engine_log(
+    rootfs: Path = Path("/"), *, find: Callable[[str], str | None] = shutil.which
+) -> EngineLog | None:
+    """Find the engine's log; None if there is none.
+
+    Args:
+        rootfs: The host's root directory.
+        find: Finds a program.
+    """
+    path = _find_file(rootfs)
+    if path is not None:
+        return LogTail(path)
+    journalctl = find("journalctl") if _is_own(rootfs) else None
+    return None if journalctl is None else JournalTail(journalctl)
+
+
+def _find_file(rootfs: Path) -> Path | None:
+    return next((rootfs / name for name in _FILES if (rootfs / name).is_file()), None)
+
+
+def _is_own(rootfs: Path) -> bool:
+    """Return whether a root directory is that of this process, by whatever name."""
+    try:
+        return rootfs.samefile("/")
+    except OSError:
+        return False
+
+
+class LogTail:
+    """The new lines of a log file, from its present end on, also after it was rotated.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = 0
+        self._offset = 0
+        with suppress(OSError):
+            found = path.stat()
+            self._inode, self._offset = found.st_ino, found.st_size
+
+    def read(self) -> bytes | None:
+        """Return the lines since the last call, at most 1 MiB; None if it is unreadable."""
+        try:
+            with open(open_regular(str(self._path)), "rb") as file:  # noqa: PTH123 - of a descriptor
+                found = os.fstat(file.fileno())
+                if found.st_ino != self._inode or found.st_size < self._offset:
+                    self._inode, self._offset = found.st_ino, 0
+                self._offset = max(self._offset, found.st_size - _MOST_NEW_BYTES)
+                file.seek(self._offset)
+                whole, newline, _ = file.read(_MOST_NEW_BYTES).rpartition(b"\n")
+        except OSError:
+            return None
+        self._offset += len(whole) + len(newline)
+        return whole
+
+    def close(self) -> None:
+        """Do nothing: the file is open only while it is read."""
+
+
+class JournalTail:
+    """The new lines about Docker and Podman in the journal, from `journalctl --follow`.
+
+    Args:
+        journalctl: The program.
+    """
+
+    def __init__(self, journalctl: str) -> None:
+        self._command = (journalctl, "--follow", "--lines=0", *_JOURNALCTL)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._start()
+
+    def read(self) -> bytes | None:
+        """Return the lines since the last call, at most 1 MiB; None if it is unreadable."""
+        if self._process is None or self._process.stdout is None:
+            return None
+        data = self._rest
+        has_ended = False
+        while len(data) < _MOST_NEW_BYTES:
+            try:
+                more = os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            has_ended = not more
+            if has_ended:
+                break
+            data += more
+        whole, _, self._rest = data.rpartition(b"\n")
+        self._rest = self._rest[:_CHUNK_BYTES]
+        if has_ended:
+            self.close()
+            self._start()
+            return whole or None
+        return whole
+
+    def close(self) -> None:
+        """End the program."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        external_program.stop(process, timeout_seconds=_END_SECONDS)
+        if process.stdout is not None:
+            process.stdout.close()
+
+    def _start(self) -> None:
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C must not end it
+                bufsize=0,
+            )
+        except OSError:  # then there is no journal here
+            return
+        if self._process.stdout is not None:
+            os.set_blocking(self._process.stdout.fileno(), False)

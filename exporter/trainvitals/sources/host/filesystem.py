@@ -1,0 +1,215 @@
+"""Space of the host's file systems, from `mountinfo` and `statvfs(3)`.
+
+A `statvfs` on a mount whose server is dead never returns, so file systems that may hang are read by
+worker threads with a short timeout; while one hangs it is not read again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from trainvitals.sources.files import KeptFile, Roots, not_understood
+from trainvitals.sources.host.mounts import Mount, parse_mountinfo
+from trainvitals.workers import WorkerPool
+
+# A server whose reserve is in use reports what is left as a negative number, read as a great one.
+_NEGATIVE = 1 << 63
+
+# Only a missing permission, or a mount point hidden by another: not an error.
+_UNSEEN = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The result of `statvfs` for one file system.
+
+    Attributes:
+        size_bytes: Its size.
+        avail_bytes: Space available to users other than root, at most the size.
+        files: The number of files that the file system can hold; None if it has no such limit, or
+            reports more free ones than that.
+        files_free: The number of files that can still be created; None as for `files`.
+        readonly: Whether nothing can be written, possibly because of an error on the disk.
+    """
+
+    size_bytes: int
+    avail_bytes: int
+    files: int | None
+    files_free: int | None
+    readonly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filesystem:
+    """One mounted file system.
+
+    Attributes:
+        mountpoint: The mount point as the host sees it.
+        device: The mounted device: a block device, or a server and its path.
+        fstype: The type, such as `ext4` or `nfs4`.
+        space: Its space; None if it could not be read.
+        responding: Whether its server responds; None for a local file system, and if this user may
+            not ask.
+        trouble: Why its space could not be read; None if it was read, or must not be.
+    """
+
+    mountpoint: str
+    device: str
+    fstype: str
+    space: Space | None
+    responding: bool | None
+    trouble: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesystemReading:
+    """The host's file systems.
+
+    Attributes:
+        filesystems: Those that hold data, the most important first, as far as the bound allows.
+        dropped: The number of file systems that were left out: beyond the bound, or on a line of
+            the list that could not be understood.
+    """
+
+    filesystems: tuple[Filesystem, ...]
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The outcome of `statvfs`: the space, an error, or neither from one that hangs."""
+
+    space: Space | None = None
+    error: OSError | None = None
+
+
+class FilesystemSource:
+    """Reads the space of the host's file systems.
+
+    Args:
+        roots: The paths of `/proc` and the host's root directory.
+        statvfs: Reads the space of a file system.
+        clock: A monotonic clock, in seconds, by which the deadline is set.
+        limit: The maximum number of file systems to list.
+        patience_seconds: How long to wait for the file systems that may hang, all together.
+    """
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        statvfs: Callable[[bytes], os.statvfs_result] = os.statvfs,
+        clock: Callable[[], float] = time.monotonic,
+        limit: int = 32,
+        patience_seconds: float = 0.25,
+    ) -> None:
+        # Mounted into a container, the host's mounts are those of its first process.
+        process = "self" if roots.rootfs == Path("/") else "1"
+        self._mountinfo = KeptFile(roots.procfs / process / "mountinfo")
+        self._prefix = os.fsencode(roots.rootfs).rstrip(b"/")
+        self._statvfs = statvfs
+        self._clock = clock
+        self._limit = limit
+        self._patience_seconds = patience_seconds
+        self._data: bytes | None = None
+        self._mounts: tuple[Mount, ...] = ()
+        self._not_understood = 0
+        self._pool: WorkerPool | None = None
+
+    def read(self, deadline: float) -> FilesystemReading:
+        """Read the file systems as they are now.
+
+        Args:
+            deadline: When the caller stops waiting, by the clock.
+
+        Raises:
+            SourceError: The list of mounts cannot be read or understood.
+        """
+        self._read_mounts()
+        shown = self._mounts[: self._limit]
+        answers = self._ask_guarded([mount for mount in shown if mount.guarded], deadline)
+        for mount in shown:
+            if not mount.guarded:
+                answers[mount.mountpoint] = self._ask_at_once(mount)
+        found = [_describe(mount, answers[mount.mountpoint]) for mount in shown]
+        return FilesystemReading(
+            # A size of nothing is one more interface of the kernel's, as `df` knows.
+            tuple([one for one in found if one.space is None or one.space.size_bytes > 0]),
+            len(self._mounts) - len(shown) + self._not_understood,
+        )
+
+    def close(self) -> None:
+        """Close the file and release the worker threads."""
+        self._mountinfo.close()
+        self._data = None
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _read_mounts(self) -> None:
+        # A disk that turns read-only by itself is no event, and through a container's read-only
+        # view of the host (a prefix) nothing else shows it.
+        if self._data is not None and not self._prefix and self._mountinfo.unchanged():
+            return
+        data = self._mountinfo.require()
+        if data == self._data:
+            return
+        try:
+            self._mounts, self._not_understood = parse_mountinfo(data)
+        except ValueError as error:
+            raise not_understood(self._mountinfo.path) from error
+        self._data = data
+
+    def _ask(self, mount: Mount) -> Space:
+        answer = self._statvfs(self._prefix + mount.path)
+        avail = 0 if answer.f_bavail >= _NEGATIVE else min(answer.f_bavail, answer.f_blocks)
+        counts_files = 0 < answer.f_files >= answer.f_ffree
+        return Space(
+            size_bytes=answer.f_blocks * answer.f_frsize,
+            avail_bytes=avail * answer.f_frsize,
+            files=answer.f_files if counts_files else None,
+            files_free=answer.f_ffree if counts_files else None,
+            readonly=mount.readonly if self._prefix else bool(answer.f_flag & os.ST_RDONLY),
+        )
+
+    def _ask_at_once(self, mount: Mount) -> _Answer:
+        try:
+            return _Answer(space=self._ask(mount))
+        except OSError as error:
+            return _Answer(error=error)
+
+    def _ask_guarded(self, mounts: list[Mount], deadline: float) -> dict[str, _Answer]:
+        if not mounts:
+            return {}
+        if self._pool is None:
+            # One worker for each at most, so that none waits behind a mount that hangs.
+            self._pool = WorkerPool(name="filesystem", limit=self._limit)
+        patience = max(0.0, min(self._patience_seconds, deadline - self._clock()))
+        tasks = {mount.mountpoint: partial(self._ask_at_once, mount) for mount in mounts}
+        outcomes = self._pool.gather(tasks, patience)
+        return {key: outcome.value or _Answer() for key, outcome in outcomes.items()}
+
+
+def _describe(mount: Mount, answer: _Answer) -> Filesystem:
+    responding: bool | None = None
+    trouble = None
+    if answer.space is not None:
+        responding = True
+    elif answer.error is None:
+        responding, trouble = False, "does not answer"
+    elif answer.error.errno not in _UNSEEN:
+        responding, trouble = False, answer.error.strerror
+    return Filesystem(
+        mountpoint=mount.mountpoint,
+        device=mount.device,
+        fstype=mount.fstype,
+        space=answer.space,
+        responding=responding if mount.remote else None,
+        trouble=trouble,
+    )

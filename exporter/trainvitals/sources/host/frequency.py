@@ -1,0 +1,167 @@
+"""The clock frequencies of the cores, from `/sys/devices/system/cpu` or `/proc/cpuinfo`."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainvitals.errors import SourceError
+from trainvitals.sources.files import KeptFile, Roots
+
+_HERTZ_PER_KHZ = 1000
+_HERTZ_PER_MHZ = 1_000_000
+# The second is of drivers without the first, and readable by root alone.
+_FILES = ("scaling_cur_freq", "cpuinfo_cur_freq")
+_FILE_BYTES = 64
+_KILOHERTZ = re.compile(rb"[1-9][0-9]{0,8}")
+# The line of a core on x86, on s390 and on POWER.
+_MEGAHERTZ = re.compile(
+    rb"(?m)^(?:cpu MHz(?: dynamic)?|clock)\s*: ([0-9]{1,6}(?:\.[0-9]{1,9})?)(?:MHz)?$"
+)
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """The clock frequencies of the cores that were read.
+
+    Attributes:
+        mean_hertz: Their mean.
+        min_hertz: The frequency of the slowest core.
+        max_hertz: The frequency of the fastest core.
+    """
+
+    mean_hertz: float
+    min_hertz: int
+    max_hertz: int
+
+
+class FrequencySource:
+    """Reads the clock frequencies of the cores.
+
+    Some kernels make every such read wait 10 ms and more, so that a pass over 128 cores takes
+    seconds. A reading stops when its time is spent, and the next one continues from there, in an
+    order in which any few cores are from all sockets. What the last readings found counts for a
+    minute.
+
+    Most virtual machines have no frequencies in `/sys`; theirs are those of `/proc/cpuinfo`.
+
+    Args:
+        roots: The paths of `/proc` and `/sys`.
+        clock: A monotonic clock, in seconds.
+        budget_seconds: How long one reading of `/sys` may take.
+        age_seconds: How long the frequency of a core counts.
+        cpuinfo_age_seconds: The same for `/proc/cpuinfo`, which is long on a large machine.
+    """
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.monotonic,
+        budget_seconds: float = 0.005,
+        age_seconds: float = 60.0,
+        cpuinfo_age_seconds: float = 15.0,
+    ) -> None:
+        self._cpus = roots.sysfs / "devices/system/cpu"
+        self._cpuinfo = KeptFile(roots.procfs / "cpuinfo")
+        self._clock = clock
+        self._budget_seconds = budget_seconds
+        self._age_seconds = age_seconds
+        self._cpuinfo_age_seconds = cpuinfo_age_seconds
+        self._paths: Sequence[str] | None = None
+        self._next = 0
+        self._known: dict[str, tuple[int, float]] = {}
+        self._stated: Frequencies | None = None
+        self._stated_until = -math.inf
+
+    def read(self) -> Frequencies | None:
+        """Read the current frequencies.
+
+        Returns:
+            The frequencies; None if the kernel does not report them.
+        """
+        if self._paths is None:
+            self._paths = _spread(_find_files(self._cpus))
+        self._ask(self._paths)
+        oldest = self._clock() - self._age_seconds
+        known = [hertz for hertz, read_at in self._known.values() if read_at >= oldest]
+        return _summarize(known) or self._read_cpuinfo()
+
+    def forget(self) -> None:
+        """Close the file and list the cores again at the next reading."""
+        self._cpuinfo.close()
+        self._paths = None
+        self._next = 0
+        self._known = {}
+        self._stated_until = -math.inf
+
+    def _ask(self, paths: Sequence[str]) -> None:
+        now = self._clock()
+        until = now + self._budget_seconds
+        for _ in paths:
+            path = paths[self._next]
+            self._next = (self._next + 1) % len(paths)
+            hertz = _read_hertz(path)
+            now = self._clock()
+            if hertz is None:
+                self._known.pop(path, None)
+            else:
+                self._known[path] = (hertz, now)
+            if now >= until:
+                break
+
+    def _read_cpuinfo(self) -> Frequencies | None:
+        now = self._clock()
+        if now >= self._stated_until:
+            self._stated_until = now + self._cpuinfo_age_seconds
+            try:
+                data = self._cpuinfo.read() or b""
+            except SourceError:  # it is hidden
+                data = b""
+            hertz = [round(float(each) * _HERTZ_PER_MHZ) for each in _MEGAHERTZ.findall(data)]
+            self._stated = _summarize([each for each in hertz if each])
+        return self._stated
+
+
+def _find_files(cpus: Path) -> list[str]:
+    """List the files of all policies (cores, or groups of cores); before Linux 4.3, of all cores."""
+    folders = _sort(cpus.glob("cpufreq/policy[0-9]*")) or _sort(cpus.glob("cpu[0-9]*/cpufreq"))
+    found = ([folder / name for name in _FILES if (folder / name).exists()] for folder in folders)
+    return [str(files[0]) for files in found if files]
+
+
+def _sort(folders: Iterable[Path]) -> list[Path]:
+    return sorted(folders, key=lambda folder: (len(str(folder)), folder))
+
+
+def _spread(paths: Sequence[str]) -> Sequence[str]:
+    """Return the paths in an order that alternates between near and far, and even and odd ones."""
+    count = len(paths)
+    step = max(1, round(count * _GOLDEN_RATIO))
+    while math.gcd(step, count) > 1:
+        step += 1
+    return [paths[at * step % count] for at in range(count)]
+
+
+def _read_hertz(path: str) -> int | None:
+    """Read a frequency; None for `<unknown>`, and for a core that was switched off."""
+    # Not kept open: there may be hundreds.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            found = _KILOHERTZ.fullmatch(os.read(descriptor, _FILE_BYTES).strip())
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    return int(found[0]) * _HERTZ_PER_KHZ if found else None
+
+
+def _summarize(hertz: Sequence[int]) -> Frequencies | None:
+    return Frequencies(sum(hertz) / len(hertz), min(hertz), max(hertz)) if hertz else None

@@ -1,0 +1,149 @@
+"""The kernel's clock: boot time, current time, and synchronization.
+
+From `/proc/stat` and `adjtimex(2)`.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainvitals.errors import SourceError
+from trainvitals.sources.files import KeptFile, Roots, not_understood
+
+# modes, offset, freq, maxerror, esterror, status: the start of `struct timex`.
+_TIMEX = struct.Struct("@Illlli")
+_TIMEX_ROOM_BYTES = 512
+_STATE_ERROR = 5  # TIME_ERROR: not synchronized
+_STATUS_NANO = 0x2000  # STA_NANO: the offset is in nanoseconds
+_STEP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockState:
+    """The kernel's own estimate of its clock's error.
+
+    Attributes:
+        offset_seconds: The remaining adjustment of the clock; positive if the clock is behind.
+        synchronized: Whether a time daemon synchronizes the clock.
+    """
+
+    offset_seconds: float
+    synchronized: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReading:
+    """The host's clock.
+
+    Attributes:
+        boot_time_seconds: When the host booted, in seconds since 1970.
+        time_seconds: The host's time, in seconds since 1970.
+        clock: The clock's error; None if asking for it is not permitted.
+    """
+
+    boot_time_seconds: int
+    time_seconds: float
+    clock: ClockState | None
+
+
+def read_uptime() -> float:
+    """Return the seconds since the host booted, suspension included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class KernelSource:
+    """Reads the host's clock.
+
+    Args:
+        roots: The path of `/proc`.
+        clock: The time of day, in seconds since 1970.
+        uptime: Seconds since boot, suspension included.
+        adjtimex: Asks the kernel for its clock's error; None if that is not permitted.
+    """
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = read_uptime,
+        adjtimex: Callable[[], ClockState | None] | None = None,
+    ) -> None:
+        self._stat = KeptFile(roots.procfs / "stat", single=True)
+        self._clock = clock
+        self._uptime = uptime
+        self._adjtimex = adjtimex
+        self._boot_time = 0
+        self._booted_by_clock = float("-inf")
+
+    def read(self) -> KernelReading:
+        """Read the clock as it is now.
+
+        Raises:
+            SourceError: `/proc/stat` does not exist or has no boot time.
+        """
+        now = self._clock()
+        booted = now - self._uptime()
+        # `/proc/stat` is costly on a machine of many cores, and the boot time in it moves only
+        # when the clock is stepped.
+        if abs(booted - self._booted_by_clock) > _STEP_SECONDS:
+            self._boot_time = self._read_boot_time()
+            self._booted_by_clock = booted
+        if self._adjtimex is None:
+            self._adjtimex = load_adjtimex()
+        return KernelReading(self._boot_time, now, self._adjtimex())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stat.close()
+
+    def _read_boot_time(self) -> int:
+        data = self._stat.require()
+        _, found, rest = data.partition(b"\nbtime ")
+        if not found:
+            raise SourceError(f"{self._stat.path} has no btime; check that it is the kernel's own")
+        try:
+            return int(rest.partition(b"\n")[0])
+        except ValueError as error:
+            raise not_understood(self._stat.path) from error
+
+
+def load_adjtimex() -> Callable[[], ClockState | None]:
+    """Bind the C library's `adjtimex`.
+
+    Returns:
+        A function that reads the kernel's clock state and changes nothing; it returns None if the C
+        library does not have the call or the kernel does not permit it.
+    """
+    import ctypes  # noqa: PLC0415 - costs a start-up nothing until it is wanted
+
+    try:
+        call = ctypes.CDLL(None).adjtimex
+    except (OSError, AttributeError):
+        return lambda: None
+    buffer = ctypes.create_string_buffer(_TIMEX_ROOM_BYTES)
+
+    def ask() -> ClockState | None:
+        _TIMEX.pack_into(buffer, 0, 0, 0, 0, 0, 0, 0)  # modes 0: change nothing
+        state: int = call(buffer)
+        if state < 0:
+            return None
+        _, offset, _, _, _, status = _TIMEX.unpack_from(buffer)
+        return clock_state(state, offset, status)
+
+    return ask
+
+
+def clock_state(state: int, offset: int, status: int) -> ClockState:
+    """Return the state of the clock from the result of `adjtimex`.
+
+    Args:
+        state: Its return value, `TIME_OK` to `TIME_ERROR`.
+        offset: `timex.offset`, in microseconds, or in nanoseconds when `STA_NANO` is set.
+        status: `timex.status`.
+    """
+    units_per_second = 1_000_000_000 if status & _STATUS_NANO else 1_000_000
+    return ClockState(offset / units_per_second, state != _STATE_ERROR)

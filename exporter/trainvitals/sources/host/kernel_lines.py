@@ -1,0 +1,361 @@
+"""The lines of the kernel log: OOM kills, Xids of failing GPUs, and other lines about trouble.
+
+The OOM killer writes about 50 lines for each kill. Since Linux 5.0 one begins with `oom-kill:` and
+names the control groups, and the next reads `Killed process`; of more than ten kills in five
+seconds the kernel omits all but the latter. Before that there was `Task in GROUP killed as a result
+of limit of GROUP`, and only when a limit was hit. With `memory.oom.group` one `oom-kill:` is
+followed by `Tasks in GROUP are going to be killed` and a line for each of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from dataclasses import dataclass, replace
+
+MOST_LINES = 256
+_LONGEST_LINE = 300
+_LONGEST_RECORD = 2048
+_FALLEN_OFF = 79
+# A GPU that falls off the bus is reported twice, with the number and without.
+_SAME_FALL_SECONDS = 60.0
+# All processes of a group are killed at once; what old kernels write in between takes a slow
+# console seconds.
+_GROUP_SECONDS = 1.0
+_OLD_SECONDS = 5.0
+_MOST_REMEMBERED = 64
+_LIMIT, _HOST = "CONSTRAINT_MEMCG", "CONSTRAINT_NONE"
+_BYTES_PER_KB = 1024
+
+_CODE = r"(?P<code>[0-9]{1,6})"
+_BUS = r"(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+_XID = re.compile(rf"^NVRM: Xid \((?:PCI:)?{_BUS}[^)]{{0,60}}\): {_CODE}(?:, (?P<text>.*))?")
+_XID_PID = re.compile(r"pid=(?:'?)([0-9]{1,10})\b")
+_GPU_NAMED = re.compile(rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?{_BUS}")
+_FELL_OFF = re.compile(r"^NVRM: .{0,200}fallen off the bus")
+
+# A name is cut to 15 characters, of which any can be any, and the kernel escapes some as `\x0a`.
+_NAME = r"(?:\\x[0-9a-f]{2}|.){0,15}"
+_OOM_KILL = re.compile(
+    r"^oom-kill:constraint=(?P<constraint>CONSTRAINT_[A-Z_]{1,20}),nodemask=.{0,900}?"
+    r"(?:,global_oom|,oom_memcg=(?P<oom_memcg>.{0,900}?)),task_memcg=(?P<task_memcg>.{0,900}?)"
+    rf",task=(?P<task>{_NAME}),pid=(?P<pid>[0-9]{{1,10}}),uid=[0-9]+"
+)
+_KILLED = re.compile(
+    r"(?P<scope>Memory cgroup out of memory: |Out of memory(?: \(\w+\))?: |)"
+    rf"Killed process (?P<pid>[0-9]{{1,10}})(?:,(?: UID [0-9]{{1,10}},)?)?(?: \((?P<task>{_NAME})\)|)(?P<rest>.*)"
+)
+_CHOSEN = re.compile(
+    r"(?P<scope>Memory cgroup out of memory|Out of memory)(?: \(\w+\))?: Kill process [0-9]+ "
+)
+_TASK_IN = re.compile(
+    r"^Task in (?P<task_memcg>/.*) killed as a result of limit of (?P<oom_memcg>/.*)"
+)
+_TASKS_IN = re.compile(
+    r"^Tasks in (?P<task_memcg>/.*) are going to be killed due to memory\.oom\.group set"
+)
+_ANON_RSS = re.compile(r"anon-rss:([0-9]{1,15})kB")
+_SHMEM_RSS = re.compile(r"shmem-rss:([0-9]{1,15})kB")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+# Other lines that explain a death or a stalled run.
+_TELLING = re.compile(
+    r"EXT4-fs (?:error|warning)|XFS .{0,100}(?:[Cc]orruption|[Ss]hutdown|[Ss]hutting down)|BTRFS (?:error|critical)"
+    r"|[Rr]emounting filesystem read-only|I/O error|critical (?:medium|target) error"
+    r"|segfault at |traps: |invalid opcode|general protection"
+    r"|NVRM:|nvidia-modeset: ERROR|nvidia-nvlink|habanalabs .{0,200}(?:[Ee]rror|[Ff]ail|[Rr]eset)"
+    r"|mce: |\[Hardware Error\]|EDAC .{0,100}[CU]E |PCIe Bus Error"
+    r"|soft lockup|hard LOCKUP|blocked for more than|rcu.{0,100} stall"
+    r"|thermal.{0,100}(?:throttl|shutdown|critical)|temperature above threshold"
+    r"|nfs: server .{1,200} not responding|Killed process|page allocation failure"
+    r"|No space left|fork rejected by pids controller"
+    r"|(?:systemd-oomd|earlyoom|nohang)(?:\[|: )|systemd-oomd killed|Power key pressed|Powering Off"
+    r"|amdgpu.{0,200}(?:GPU reset|timeout|unrecoverable|VRAM is lost|page fault|GPU recovery)|GPU HANG|VRAM is lost"
+    r"|nvme .{0,100}(?:timeout|controller is down|I/O .{0,60} QID)|LustreError|ceph: .{0,100}(?:hung|denied|lost)"
+    r"|System is (?:powering|rebooting)|systemd-shutdown\[|reboot: (?:Restarting|Power down)"
+)
+_GREETING = re.compile(
+    r"NVRM: (?:loading|GPU at )|Machine check events logged|mce: CPU.{0,60} supports"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OomKill:
+    """A kill by the kernel's OOM killer, from a line `oom-kill:` of the kernel log.
+
+    Attributes:
+        time: The time of the kill, seconds since 1970.
+        constraint: `CONSTRAINT_MEMCG` where a limit was hit, `CONSTRAINT_NONE` where the host had
+            no memory left, `CONSTRAINT_CPUSET` or `CONSTRAINT_MEMORY_POLICY` of a NUMA node.
+        oom_memcg: The control group whose limit was hit; None if it was not a group's limit.
+        task_memcg: The control group of the process that was killed.
+        task: The name of the process, cut to 15 characters.
+        pid: Its PID on the host.
+        anon_rss_bytes: The anonymous memory it held; None if the kernel did not log it.
+        shmem_rss_bytes: The shared memory it held.
+    """
+
+    time: float
+    constraint: str
+    oom_memcg: str | None
+    task_memcg: str
+    task: str
+    pid: int
+    anon_rss_bytes: int | None = None
+    shmem_rss_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class XidError:
+    """An error that NVIDIA's driver wrote to the kernel log.
+
+    Attributes:
+        time: The time of the error, seconds since 1970.
+        bus_id: The PCI address as the kernel writes it, such as `0000:3b:00.0` or `0000:3b:00`.
+        code: The Xid; 79 also for a line without a number that reports that the GPU has fallen off
+            the bus.
+        text: The text after the number, masked and cut.
+        pid: The process it names; None if it names none.
+    """
+
+    time: float
+    bus_id: str
+    code: int
+    text: str = ""
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatedLine:
+    """A line of a log with its time.
+
+    Attributes:
+        time: When it was written, seconds since 1970; None if the log has no time.
+        text: The line, masked.
+    """
+
+    time: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelNews:
+    """The events in a part of the kernel log.
+
+    Attributes:
+        oom_kills: Kills for memory, the oldest first.
+        xids: Errors of NVIDIA GPUs, the oldest first.
+        lines: Other lines about trouble, the last 256, the oldest first; without control
+            characters, cut to 300 characters.
+        lost: The number of records that were overwritten before they were read.
+    """
+
+    oom_kills: tuple[OomKill, ...] = ()
+    xids: tuple[XidError, ...] = ()
+    lines: tuple[DatedLine, ...] = ()
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """The control group of the next kills, where their own line does not name it.
+
+    Attributes:
+        until: The last time at which a kill is attributed to it.
+        constraint: The same field of the kill.
+        is_for_one: Whether one kill follows, not one for each process of the group.
+        oom_memcg: The same field of the kill.
+        task_memcg: The same field of the kill.
+    """
+
+    until: float
+    constraint: str
+    is_for_one: bool = True
+    oom_memcg: str | None = None
+    task_memcg: str = ""
+
+
+class KernelLines:
+    """Parses the lines of one kernel log, the oldest first.
+
+    Args:
+        most_lines: The highest number of other lines about trouble that are kept; 0 keeps none,
+            so that none has to be masked.
+    """
+
+    def __init__(self, most_lines: int = MOST_LINES) -> None:
+        self._oom_kills: list[OomKill] = []
+        self._xids: list[XidError] = []
+        self._lines: deque[DatedLine] = deque(maxlen=most_lines)
+        self._announced: OomKill | None = None
+        self._is_overdue = False
+        self._oom_memcg: str | None = None
+        self._group: _Group | None = None
+        self._killed: deque[tuple[int, float]] = deque(maxlen=_MOST_REMEMBERED)
+        self._gpu = ("", -math.inf)
+        self._falls: dict[str, tuple[float, bool]] = {}
+
+    def take(self, time: float, text: str) -> None:
+        """Parse a line.
+
+        Args:
+            time: When it was written, seconds since 1970.
+            text: The line after the kernel's own time.
+        """
+        text = text[:_LONGEST_RECORD]
+        # The driver writes several lines at once.
+        for line in text.split("\\x0a") if text.startswith("NVRM:") else (text,):
+            self._take_line(time, _UNPRINTABLE.sub("?", line))
+
+    def collect(self, *, lost: int = 0, ends: bool = True) -> KernelNews:
+        """Return the records that were recognized since the last call.
+
+        Args:
+            lost: The number of records that were overwritten before they were read.
+            ends: Whether no further lines follow. Otherwise a kill whose second line is still
+                missing is held back, until the next call at most.
+        """
+        if ends or self._is_overdue:
+            self._settle()
+        self._is_overdue = self._announced is not None
+        news = KernelNews(tuple(self._oom_kills), tuple(self._xids), tuple(self._lines), lost)
+        self._oom_kills, self._xids = [], []
+        self._lines.clear()
+        return news
+
+    def _take_line(self, time: float, line: str) -> None:
+        if line.startswith("NVRM:") and self._take_nvidia(time, line):
+            return
+        if ("kill" in line or "Kill" in line) and self._take_oom(time, line):
+            return
+        if self._lines.maxlen and _TELLING.search(line) and not _GREETING.search(line):
+            self._lines.append(DatedLine(time, clean(line)))
+
+    def _take_oom(self, time: float, line: str) -> bool:
+        if match := _OOM_KILL.fullmatch(line):
+            self._announce(time, match)
+        elif match := _KILLED.match(line):
+            return self._kill(time, match)
+        elif match := _TASKS_IN.match(line):
+            until = time + _GROUP_SECONDS
+            self._group = _Group(
+                until=until,
+                is_for_one=False,
+                constraint=_LIMIT,
+                oom_memcg=self._oom_memcg,
+                task_memcg=match["task_memcg"],
+            )
+        elif match := _TASK_IN.match(line):
+            until = time + _OLD_SECONDS
+            self._group = _Group(
+                until=until,
+                constraint=_LIMIT,
+                oom_memcg=match["oom_memcg"],
+                task_memcg=match["task_memcg"],
+            )
+        elif match := _CHOSEN.match(line):
+            if match["scope"] == "Out of memory":
+                self._group = _Group(until=time + _OLD_SECONDS, constraint=_HOST)
+            elif self._group is None or time > self._group.until:
+                self._group = _Group(until=time + _OLD_SECONDS, constraint=_LIMIT)
+        else:
+            return False
+        return True
+
+    def _announce(self, time: float, match: re.Match[str]) -> None:
+        self._settle()
+        self._group = None
+        self._oom_memcg = match["oom_memcg"]
+        self._announced = OomKill(
+            time=time,
+            constraint=match["constraint"],
+            oom_memcg=match["oom_memcg"],
+            task_memcg=match["task_memcg"],
+            task=match["task"],
+            pid=int(match["pid"]),
+        )
+
+    def _kill(self, time: float, match: re.Match[str]) -> bool:
+        pid = int(match["pid"])
+        anon, shmem = _find_kb(_ANON_RSS, match["rest"]), _find_kb(_SHMEM_RSS, match["rest"])
+        if self._announced is not None and self._announced.pid == pid:
+            self._announced = replace(self._announced, anon_rss_bytes=anon, shmem_rss_bytes=shmem)
+            self._settle()
+            return True
+        if any(pid == other and abs(time - then) < _OLD_SECONDS for other, then in self._killed):
+            return True  # every process of a group is reported, the first of them twice
+        group = self._find_group(time, match["scope"])
+        if group is None:
+            return False
+        self._settle()
+        self._add_kill(
+            OomKill(
+                time=time,
+                constraint=group.constraint,
+                oom_memcg=group.oom_memcg,
+                task_memcg=group.task_memcg,
+                task=match["task"] or "",
+                pid=pid,
+                anon_rss_bytes=anon,
+                shmem_rss_bytes=shmem,
+            )
+        )
+        return True
+
+    def _find_group(self, time: float, scope: str) -> _Group | None:
+        group = self._group
+        if group is not None and group.is_for_one:
+            self._group = None
+        if group is not None and time <= group.until:
+            return group
+        if not scope:  # an old kernel's line, torn from those before it
+            return None
+        return _Group(until=time, constraint=_HOST if scope.startswith("Out") else _LIMIT)
+
+    def _settle(self) -> None:
+        if self._announced is not None:
+            self._add_kill(self._announced)
+        self._announced = None
+
+    def _add_kill(self, kill: OomKill) -> None:
+        self._oom_kills.append(kill)
+        self._killed.append((kill.pid, kill.time))
+
+    def _take_nvidia(self, time: float, line: str) -> bool:
+        if match := _XID.match(line):
+            text = match["text"] or ""
+            code = int(match["code"])
+            if code != _FALLEN_OFF or self._falls_anew(time, match["bus"], has_number=True):
+                pid = _XID_PID.search(text)
+                number = int(pid[1]) if pid else None
+                self._xids.append(XidError(time, match["bus"], code, clean(text), number))
+            return True
+        if match := _GPU_NAMED.match(line):
+            self._gpu = match["bus"], time
+        bus, named = self._gpu
+        if not _FELL_OFF.match(line) or abs(time - named) > _GROUP_SECONDS:
+            return False
+        if self._falls_anew(time, bus, has_number=False):
+            text = clean(line.removeprefix("NVRM: "))
+            self._xids.append(XidError(time, bus, _FALLEN_OFF, text))
+        return True
+
+    def _falls_anew(self, time: float, bus: str, *, has_number: bool) -> bool:
+        slot = bus.partition(".")[0].lower()
+        then, had_number = self._falls.get(slot, (-math.inf, has_number))
+        if len(self._falls) < _MOST_REMEMBERED or slot in self._falls:
+            self._falls[slot] = time, has_number
+        return had_number == has_number or abs(time - then) > _SAME_FALL_SECONDS
+
+
+def clean(line: str) -> str:
+    """Return a line for display: masked, without control characters, cut."""
+    from trainvitals.masking import mask_text  # noqa: PLC0415 - few machines have such lines
+
+    return mask_text(_UNPRINTABLE.sub("?", line))[:_LONGEST_LINE]
+
+
+def _find_kb(pattern: re.Pattern[str], text: str) -> int | None:
+    match = pattern.search(text)
+    return int(match[1]) * _BYTES_PER_KB if match else None

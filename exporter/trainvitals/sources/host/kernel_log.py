@@ -1,0 +1,306 @@
+"""The kernel log, followed through `/dev/kmsg`, and counts of the OOM kills and Xids in it.
+
+Each record of `/dev/kmsg` is `priority,sequence,microseconds,flags;text`, and lines that begin with
+a blank follow it. The microseconds are of a clock that starts at boot, stops while the machine
+sleeps, and is not adjusted by a time daemon; so a record read between two calls is known to lie
+between them, and the times of records before the first call are off by some seconds a week.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainvitals.sources.host.kernel_lines import (
+    MOST_LINES,
+    DatedLine,
+    KernelLines,
+    KernelNews,
+    OomKill,
+    XidError,
+)
+
+if TYPE_CHECKING:
+    from trainvitals.sources.containers.evidence import Gap
+
+__all__ = ["DatedLine", "KernelLog", "KernelNews"]
+
+_KMSG = Path("/dev/kmsg")
+# One record has at most 8 KiB.
+_CHUNK_BYTES = 1 << 14
+# More than the largest ring has; a kernel that writes faster than that is read on the next time.
+_MOST_READS = 1 << 17
+_MOST_REMEMBERED = 256
+_MICROSECONDS = 1_000_000
+_LONGEST_NUMBER = 18
+_FIELDS = 3
+_REMEDY = (
+    "give it CAP_SYSLOG: for a container `--cap-add SYSLOG --device /dev/kmsg` and user root, "
+    "for a systemd unit `AmbientCapabilities=CAP_SYSLOG`"
+)
+
+
+class KernelLog:
+    """Follows the kernel log; several instances may do so at once, each at its own position.
+
+    Args:
+        path: The device, or a regular file with such records.
+        clock: The time of day, in seconds since 1970.
+        monotonic: Seconds since boot, without the time that the machine slept.
+        read: Reads at most this many bytes from a file descriptor, as `os.read` does.
+        most_lines: The highest number of lines about other trouble that are kept; 0 for none.
+    """
+
+    def __init__(
+        self,
+        path: Path = _KMSG,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        read: Callable[[int, int], bytes] = os.read,
+        most_lines: int = MOST_LINES,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._monotonic = monotonic
+        self._read = read
+        self._descriptor: int | None = None
+        self._error: OSError | None = None
+        self._rest = b""
+        self._next_sequence: int | None = None
+        self._resume_at = 0
+        self._skips = False
+        self._drained: float | None = None
+        self._lines = KernelLines(most_lines)
+        self._oom_kills: deque[OomKill] = deque(maxlen=_MOST_REMEMBERED)
+        self._xids: deque[XidError] = deque(maxlen=_MOST_REMEMBERED)
+        self._telling: deque[DatedLine] = deque(maxlen=_MOST_REMEMBERED)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether this user can read it."""
+        return self._open() is not None
+
+    @property
+    def why_not(self) -> Gap | None:
+        """The reason why it cannot be read, and the remedy; None if it can."""
+        if self.is_readable or self._error is None:
+            return None
+        from trainvitals.sources.containers.evidence import Gap  # noqa: PLC0415 - for deaths only
+
+        if self._error.errno == errno.ENOENT:
+            return Gap("the kernel log", f"there is no {self._path}", _REMEDY)
+        return Gap("the kernel log", f"{self._path}: {self._error.strerror}", _REMEDY)
+
+    def skip(self) -> None:
+        """Move past the records that there are; only later ones are read then."""
+        self._skips = True
+        self.close()
+        self._open()
+
+    def read(self) -> KernelNews:
+        """Read the records since the last call; at the first, those that the ring buffer still has.
+
+        Empty if the log cannot be read. It never waits.
+        """
+        descriptor = self._open()
+        if descriptor is None:
+            return KernelNews()
+        now = self._clock()
+        boot_time = now - self._monotonic()
+        lost = 0
+        for _ in range(_MOST_READS):
+            try:
+                data = self._read(descriptor, _CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                # Overwritten (EPIPE): the next read returns the oldest record. Too long (EINVAL):
+                # it is passed over. The sequence shows how many are missing.
+                if error.errno in {errno.EPIPE, errno.EINVAL}:
+                    continue
+                self.close()
+                self._error = error
+                break
+            if not data:
+                break
+            lost += self._take(data, boot_time, now)
+        self._drained = now
+        return self._remember(self._lines.collect(lost=lost, ends=False))
+
+    def recall(self, since: float) -> KernelNews:
+        """Return the records since a time, at most the last 256 of each kind.
+
+        Args:
+            since: The earliest time, seconds since 1970.
+        """
+        return KernelNews(
+            oom_kills=tuple(kill for kill in self._oom_kills if kill.time >= since),
+            xids=tuple(xid for xid in self._xids if xid.time >= since),
+            lines=tuple(line for line in self._telling if line.time is None or line.time >= since),
+        )
+
+    def close(self) -> None:
+        """Close the file; the next read opens it again and continues where this one ended."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+        self._rest = b""
+        self._resume_at = self._next_sequence or 0
+
+    def _open(self) -> int | None:
+        if self._descriptor is None:
+            try:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._error = None
+                if self._skips and self._next_sequence is None:
+                    os.lseek(self._descriptor, 0, os.SEEK_END)
+                    self._drained = self._clock()
+            except OSError as error:
+                self._error = error
+        return self._descriptor
+
+    def _take(self, data: bytes, boot_time: float, now: float) -> int:
+        """Parse the bytes that were read; return the number of records missing before them."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[:_CHUNK_BYTES]
+        return sum(self._take_line(line, boot_time, now) for line in lines)
+
+    def _take_line(self, line: bytes, boot_time: float, now: float) -> int:
+        head, _, text = line.partition(b";")
+        fields = head.split(b",")
+        if line.startswith(b" ") or len(fields) < _FIELDS:
+            return 0
+        sequence, micros = _parse(fields[1]), _parse(fields[2])
+        if sequence is None or micros is None:
+            return 0
+        if sequence < self._resume_at:  # known since before the file was opened again
+            return 0
+        lost = 0 if self._next_sequence is None else max(0, sequence - self._next_sequence)
+        self._next_sequence = sequence + 1
+        written = boot_time + micros / _MICROSECONDS
+        if self._drained is not None:
+            written = max(written, self._drained)
+        self._lines.take(min(written, now), text.decode(errors="replace"))
+        return lost
+
+    def _remember(self, news: KernelNews) -> KernelNews:
+        self._oom_kills.extend(news.oom_kills)
+        self._xids.extend(news.xids)
+        self._telling.extend(news.lines)
+        return news
+
+
+def _parse(digits: bytes) -> int | None:
+    return int(digits) if digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
+
+
+# What the kernel calls a constraint, in the order of the page; a kill without one is the host's.
+CONSTRAINTS: Mapping[str, str] = {
+    "CONSTRAINT_MEMCG": "memcg",
+    "CONSTRAINT_NONE": "host",
+    "CONSTRAINT_CPUSET": "cpuset",
+    "CONSTRAINT_MEMORY_POLICY": "memory_policy",
+}
+_DOMAIN_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class XidCount:
+    """One kind of error of one GPU.
+
+    Attributes:
+        bus_id: The GPU's PCI address as NVML writes it, such as `00000000:3B:00.0`.
+        code: The Xid.
+        errors: The number since the exporter started; 0 if only the ring had it before.
+        last: The time of the last error, seconds since 1970.
+    """
+
+    bus_id: str
+    code: int
+    errors: int
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTallyReading:
+    """The counts of OOM kills and Xids.
+
+    Attributes:
+        oom_kills: The processes killed since the exporter started, by constraint; None if the log
+            cannot be read.
+        xids: The errors of GPUs, by address and code.
+        omitted: The number of kinds of errors that a bound left out.
+    """
+
+    oom_kills: Mapping[str, int] | None
+    xids: tuple[XidCount, ...] = ()
+    omitted: int = 0
+
+
+class KernelTally:
+    """Counts the OOM kills and Xids in the kernel log.
+
+    Events before its creation are not counted; times of GPU errors before it are kept.
+
+    Args:
+        path: The device `/dev/kmsg`.
+        most: The maximum number of kinds of errors to count one by one.
+        clock: The time of day, in seconds since 1970.
+        monotonic: Seconds since boot, without the time that the machine slept.
+    """
+
+    def __init__(
+        self,
+        path: Path = Path("/dev/kmsg"),
+        *,
+        most: int = 64,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = KernelLog(path, clock=clock, monotonic=monotonic, most_lines=0)
+        self._most = most
+        self._since = clock()
+        self._kills = dict.fromkeys(CONSTRAINTS.values(), 0)
+        self._xids: dict[tuple[str, int], XidCount] = {}
+        self._omitted: set[tuple[str, int]] = set()
+
+    def read(self) -> KernelTallyReading:
+        """Count the records since the last call."""
+        if not self._log.is_readable:
+            return KernelTallyReading(None)
+        news = self._log.read()
+        for kill in news.oom_kills:
+            if kill.time >= self._since and kill.constraint in CONSTRAINTS:
+                self._kills[CONSTRAINTS[kill.constraint]] += 1
+        for xid in news.xids:
+            self._count(xid)
+        xids = tuple(self._xids[key] for key in sorted(self._xids))
+        return KernelTallyReading(dict(self._kills), xids, len(self._omitted))
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+    def _count(self, xid: XidError) -> None:
+        key = name_as_nvml(xid.bus_id), xid.code
+        known = self._xids.get(key)
+        if known is None and len(self._xids) >= self._most:
+            if len(self._omitted) < self._most:
+                self._omitted.add(key)
+            return
+        errors = (known.errors if known else 0) + (xid.time >= self._since)
+        self._xids[key] = XidCount(*key, errors, xid.time)
+
+
+def name_as_nvml(bus_id: str) -> str:
+    """Return a PCI address in NVML's way: eight digits of the domain, capitals, and the function."""
+    domain, _, rest = bus_id.partition(":")
+    rest = rest if "." in rest else f"{rest}.0"
+    return f"{domain.rjust(_DOMAIN_DIGITS, '0')}:{rest}".upper()

@@ -1,0 +1,140 @@
+"""A saved kernel log, in any of the formats that common commands write.
+
+`dmesg`, `dmesg -T`, `dmesg --time-format iso`, `/var/log/kern.log` and syslog, `journalctl -k` in
+its short forms, and the records of `/dev/kmsg` as they are.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import time as clocks
+from collections.abc import Callable
+
+from trainvitals.foreign_text import strip_escape_codes
+from trainvitals.sources.host.kernel_lines import KernelLines, KernelNews
+
+_Read = Callable[[re.Match[str]], float]
+_EPOCH = dt.date(1970, 1, 1)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
+_CLOCK = (
+    r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})(?P<fraction>[.,][0-9]{1,9})?"
+)
+_DATE = r"(?P<year>[0-9]{4})-(?P<number>[0-9]{2})-(?P<day>[0-9]{2})"
+_ZONE = r"(?P<zone>Z|[A-Z]{3,5}|[+-][0-9]{2}(?::?[0-9]{2})?)"
+_HOST = r"(?:[^ ]{1,255} kernel(?:\[[0-9]+\])?: )"
+_UPTIME = r"\[ *(?P<uptime>[0-9]{1,10}\.[0-9]{1,9})\](?:\[ *[TC][0-9]+\])?"
+_LEVEL = re.compile(r"^(?:<[0-9]{1,4}>|[a-z0-9]{2,8} *:[a-z]{2,8} *: )")
+
+_RECORD = re.compile(r"[0-9]{1,6},[0-9]{1,20},(?P<micros>[0-9]{1,18}),[^;]{0,64};(?P<text>.*)")
+_SINCE_BOOT = re.compile(rf"{_UPTIME} {_HOST}?(?P<text>.*)")
+_CTIME = re.compile(
+    rf"\[?[A-Z][a-z]{{2}} {_MONTH} +(?P<day>[0-9]{{1,2}}) {_CLOCK} (?P<year>[0-9]{{4}})\]? (?P<text>.*)"
+)
+_ISO = re.compile(rf"(?:[A-Z][a-z]{{2}} )?{_DATE}[T ]{_CLOCK} ?{_ZONE}? {_HOST}?(?P<text>.*)")
+_SYSLOG = re.compile(rf"{_MONTH} +(?P<day>[0-9]{{1,2}}) {_CLOCK} {_HOST}(?P<text>.*)")
+_UNIX = re.compile(rf"(?P<unix>[0-9]{{9,10}}\.[0-9]{{1,9}}) {_HOST}(?P<text>.*)")
+_ANY_UPTIME = re.compile(rf"^{_UPTIME} ")
+
+_MOST_CHARACTERS = 8 << 20
+_MOST_LINES = 200_000
+_MICROSECONDS = 1_000_000
+_DAY_SECONDS, _HOUR_SECONDS, _MINUTE_SECONDS = 86_400, 3_600, 60
+
+
+def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) -> KernelNews:
+    """Parse the lines of a saved kernel log, the oldest first.
+
+    Times without a zone are read in the time zone of this process. Of a text longer than
+    8 MiB or 200 000 lines only the end is parsed. A line that is not of a kernel log is ignored.
+
+    Args:
+        text: The lines.
+        now: When it was saved, seconds since 1970, or a later time of the same year: a date without
+            a year is the last such date before it.
+        boot_time: When the machine booted, seconds since 1970, for times since boot; None to assume
+            that the last line was written at `now`.
+    """
+    # Not at other characters that end a line, for a process may have them in its name.
+    end = text[-_MOST_CHARACTERS:].rsplit("\n", _MOST_LINES)[-_MOST_LINES:]
+    lines = [line.rstrip("\r") for line in end]
+    understood = KernelLines()
+    stamps = _Stamps(now, _find_boot_time(lines, now) if boot_time is None else boot_time)
+    time = now
+    for line in lines:
+        if line.startswith(" ") and not line.lstrip().startswith("NVRM:"):
+            continue  # what `/dev/kmsg` adds about a device
+        stamped = stamps.split(_tidy(line))
+        time, message = (time, line.lstrip()) if stamped is None else stamped
+        understood.take(time, message)
+    return understood.collect()
+
+
+class _Stamps:
+    """Parses the time at the start of a line."""
+
+    def __init__(self, now: float, boot_time: float) -> None:
+        self._now = now
+        self._boot_time = boot_time
+        self._kinds: tuple[tuple[re.Pattern[str], _Read], ...] = (
+            (_RECORD, lambda found: boot_time + int(found["micros"]) / _MICROSECONDS),
+            (_SINCE_BOOT, lambda found: boot_time + float(found["uptime"])),
+            (_CTIME, lambda found: _read_date(found, int(found["year"]))),
+            (_ISO, lambda found: _read_date(found, int(found["year"]))),
+            (_SYSLOG, self._guess_year),
+            (_UNIX, lambda found: float(found["unix"])),
+        )
+
+    def split(self, line: str) -> tuple[float, str] | None:
+        """Return the time and the rest; None if the line begins with no time."""
+        for pattern, read in self._kinds:
+            found = pattern.fullmatch(line)
+            if found is None:
+                continue
+            try:
+                time = read(found)
+            except (ValueError, OverflowError):  # no such day
+                return None
+            return time, _ANY_UPTIME.sub("", found["text"], count=1)
+        return None
+
+    def _guess_year(self, found: re.Match[str]) -> float:
+        year = clocks.localtime(self._now).tm_year
+        time = _read_date(found, year)
+        return time if time <= self._now + _DAY_SECONDS else _read_date(found, year - 1)
+
+
+def _read_date(found: re.Match[str], year: int) -> float:
+    parts = found.groupdict()
+    month = int(parts["number"]) if "number" in parts else 1 + _MONTHS.index(parts["month"])
+    day, hour, minute, second = (int(parts[name]) for name in ("day", "hour", "minute", "second"))
+    fraction = float("0." + (parts["fraction"] or ".0")[1:])
+    zone = parts.get("zone")
+    midnight = dt.date(year, month, day)  # raises where there is no such day
+    if zone is not None and zone[0] in "+-":
+        shift = int(zone[1:3]) * _HOUR_SECONDS + int(zone[3:].lstrip(":") or "0") * _MINUTE_SECONDS
+        shift = -shift if zone[0] == "-" else shift
+    elif zone in {"Z", "UTC", "GMT"}:
+        shift = 0
+    else:  # none, or a name, of which only our own zone knows the meaning
+        return clocks.mktime((*midnight.timetuple()[:3], hour, minute, second, 0, 0, -1)) + fraction
+    days = midnight.toordinal() - _EPOCH.toordinal()
+    seconds = hour * _HOUR_SECONDS + minute * _MINUTE_SECONDS + second - shift
+    return days * _DAY_SECONDS + seconds + fraction
+
+
+def _find_boot_time(lines: list[str], now: float) -> float:
+    """Return the boot time for a log whose last line was written now."""
+    for line in reversed(lines):
+        line = _tidy(line)  # noqa: PLW2901 - the same line
+        if found := _RECORD.fullmatch(line):
+            return now - int(found["micros"]) / _MICROSECONDS
+        if found := _SINCE_BOOT.fullmatch(line):
+            return now - float(found["uptime"])
+    return now
+
+
+def _tidy(line: str) -> str:
+    """Remove colours and the level, with which some formats begin."""
+    return _LEVEL.sub("", strip_escape_codes(line), count=1)

@@ -1,0 +1,89 @@
+"""Pressure stall information: how long tasks waited for CPU, memory, I/O and interrupts.
+
+From `/proc/pressure/*`, in Linux 4.20 and newer if it is enabled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainvitals.sources.files import KeptFile, Roots, not_understood
+
+RESOURCES = ("cpu", "io", "irq", "memory")
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The time for which tasks have been stalled on one resource since boot.
+
+    Attributes:
+        resource: `cpu`, `io`, `irq` (interrupts, since Linux 6.1) or `memory`.
+        some_seconds: Time in which at least one task waited; None for interrupts, which stop all
+            tasks of a core.
+        full_seconds: Time in which all tasks waited at once; None for the CPU, for which the kernel
+            does not define it for a whole machine.
+    """
+
+    resource: str
+    some_seconds: float | None
+    full_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PressureReading:
+    """The stalls of the host; empty if the kernel does not count them."""
+
+    stalls: tuple[Stall, ...]
+
+
+class PressureSource:
+    """Reads the host's pressure stall information.
+
+    Args:
+        roots: The path of `/proc`.
+    """
+
+    def __init__(self, *, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
+        self._files = tuple(
+            (resource, KeptFile(roots.procfs / "pressure" / resource, single=True))
+            for resource in RESOURCES
+        )
+
+    def read(self) -> PressureReading:
+        """Read the stalls as they are now.
+
+        Raises:
+            SourceError: A file exists but cannot be read, or is invalid.
+        """
+        stalls = []
+        for resource, file in self._files:
+            data = file.read()
+            if data is None:
+                continue
+            try:
+                stalls.append(_parse(resource, data))
+            except (ValueError, OverflowError) as error:
+                raise not_understood(file.path) from error
+        return PressureReading(tuple(stalls))
+
+    def close(self) -> None:
+        """Close the files."""
+        for _, file in self._files:
+            file.close()
+
+
+def _parse(resource: str, data: bytes) -> Stall:
+    seconds = dict(map(_parse_line, data.splitlines()))
+    if not seconds.keys() & {b"some", b"full"}:
+        raise ValueError(data)
+    full = None if resource == "cpu" else seconds.get(b"full")
+    return Stall(resource, seconds.get(b"some"), full)
+
+
+def _parse_line(line: bytes) -> tuple[bytes, float]:
+    """Return the level, `some` or `full`, and its seconds."""
+    head, _, total = line.rpartition(b" total=")
+    if not total.isdigit():
+        raise ValueError(line)
+    return head.partition(b" ")[0], int(total) / _MICROSECONDS

@@ -1,0 +1,215 @@
+"""The processes of the machine that use the most, from `/proc/PID/stat`.
+
+Their command lines are never read, because they often contain secrets. A process is identified by
+its name (`comm`), its user and its PID.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainvitals.errors import SourceError
+from trainvitals.sources.files import KeptFile, Roots
+
+# Columns of `/proc/PID/stat` after the name, which may hold spaces and brackets.
+_UTIME = 11
+_STIME = 12
+_START_TICKS = 19
+_RESIDENT_PAGES = 21
+_COLUMNS = 22
+_STAT_BYTES = 4096
+_FIRST = 1
+_USER_FIELDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process.
+
+    Attributes:
+        pid: Its number.
+        name: Its name, cut by the kernel to 15 characters.
+        user: The name of its user by `/etc/passwd`, else the user ID; empty if it has ended.
+        cpu_percent: The share of one core used since the previous reading, 100 being one core; None
+            at the first.
+        resident_bytes: Resident memory; memory shared with others counts for each of them.
+    """
+
+    pid: int
+    name: str
+    user: str
+    cpu_percent: float | None
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesReading:
+    """The processes that use the most CPU and memory.
+
+    Attributes:
+        count: The number of processes; None if those of other users are hidden (hidepid), which
+            are then missing in the lists as well.
+        by_cpu: The processes that used the most CPU since the previous reading, the busiest first;
+            empty at the first reading, and without idle processes.
+        by_memory: The processes with the most resident memory, the largest first.
+    """
+
+    count: int | None
+    by_cpu: tuple[Process, ...]
+    by_memory: tuple[Process, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    pid: int
+    name: str
+    ticks: int
+    start_ticks: int
+    resident_pages: int
+
+
+class ProcessesSource:
+    """Reads which processes use the most.
+
+    Args:
+        roots: The paths of `/proc` and the host's `/etc/passwd`.
+        most: The maximum number of processes to report.
+        clock: A monotonic clock, in seconds.
+        ticks_per_second: The unit of CPU times in `/proc`.
+        page_bytes: Size of the pages that `/proc` counts in.
+    """
+
+    def __init__(
+        self,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        most: int = 5,
+        clock: Callable[[], float] = time.monotonic,
+        ticks_per_second: int = os.sysconf("SC_CLK_TCK"),
+        page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
+    ) -> None:
+        self._procfs = roots.procfs
+        self._passwd = KeptFile(roots.rootfs / "etc/passwd")
+        self._most = most
+        self._clock = clock
+        self._ticks_per_second = ticks_per_second
+        self._page_bytes = page_bytes
+        self._seen: dict[tuple[int, int], int] = {}
+        self._seen_at: float | None = None
+
+    def read(self) -> ProcessesReading:
+        """Read the processes as they are now.
+
+        Raises:
+            SourceError: The list of processes cannot be read.
+        """
+        now = self._clock()
+        stats = list(self._read_stats())
+        spent = self._compare(stats)
+        elapsed = None if self._seen_at is None else now - self._seen_at
+        self._seen = {(one.pid, one.start_ticks): one.ticks for one in stats}
+        self._seen_at = now
+        largest = heapq.nlargest(self._most, stats, key=lambda one: one.resident_pages)
+        busiest = heapq.nlargest(self._most, stats, key=lambda one: spent.get(one.pid, 0))
+        users = self._read_users()
+
+        def describe(one: _Stat) -> Process:
+            share = spent.get(one.pid, 0) / self._ticks_per_second
+            return Process(
+                pid=one.pid,
+                name=one.name,
+                user=self._find_user(one.pid, users),
+                cpu_percent=100 * share / elapsed if elapsed else None,
+                resident_bytes=one.resident_pages * self._page_bytes,
+            )
+
+        return ProcessesReading(
+            # Every process sees the first one, unless it is hidden.
+            count=len(stats) if any(one.pid == _FIRST for one in stats) else None,
+            by_cpu=tuple(describe(one) for one in busiest if elapsed and spent.get(one.pid)),
+            by_memory=tuple(describe(one) for one in largest if one.resident_pages),
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._passwd.close()
+
+    def _read_stats(self) -> Iterable[_Stat]:
+        try:
+            names = os.listdir(self._procfs)  # noqa: PTH208 - a path for each would be made for nothing
+        except OSError as error:
+            raise SourceError(
+                f"cannot list {self._procfs}: {error.strerror}; check where --path.procfs points"
+            ) from error
+        for name in names:
+            if name.isdecimal() and (stat := _read_stat(f"{self._procfs}/{name}/stat")):
+                yield stat
+
+    def _compare(self, stats: Iterable[_Stat]) -> Mapping[int, int]:
+        """Return the CPU ticks that each used since the previous reading; empty at the first one."""
+        if self._seen_at is None:
+            return {}
+        # One that was not there before has spent all of its time since. The times of a process
+        # sometimes go back by a tick.
+        return {
+            one.pid: max(0, one.ticks - self._seen.get((one.pid, one.start_ticks), 0))
+            for one in stats
+        }
+
+    def _read_users(self) -> Mapping[str, str]:
+        # Not by getpwuid: what it asks may be a directory service, which can hang.
+        try:
+            data = self._passwd.read() or b""
+        except SourceError:  # then users are numbers
+            return {}
+        rows = [line.split(":", _USER_FIELDS) for line in data.decode(errors="replace").split("\n")]
+        return {row[2]: row[0] for row in reversed(rows) if len(row) > _USER_FIELDS}
+
+    def _find_user(self, pid: int, users: Mapping[str, str]) -> str:
+        try:
+            uid = str(Path(f"{self._procfs}/{pid}").stat().st_uid)
+        except OSError:
+            return ""
+        return users.get(uid, uid)
+
+
+def read_process_name(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B008 - immutable
+    """Return the name of a process; None if it does not exist."""
+    stat = _read_stat(f"{roots.procfs}/{pid}/stat")
+    return None if stat is None else stat.name
+
+
+def _read_stat(path: str) -> _Stat | None:
+    """Read one process; None if it has ended or its file is invalid."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(descriptor, _STAT_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    return _parse_stat(data)
+
+
+def _parse_stat(data: bytes) -> _Stat | None:
+    head, _, rest = data.rpartition(b") ")
+    pid, _, name = head.partition(b" (")
+    columns = rest.split(None, _COLUMNS)
+    if len(columns) < _COLUMNS:
+        return None
+    try:
+        return _Stat(
+            pid=int(pid),
+            name=name.decode(errors="replace"),
+            ticks=int(columns[_UTIME]) + int(columns[_STIME]),
+            start_ticks=int(columns[_START_TICKS]),
+            resident_pages=int(columns[_RESIDENT_PAGES]),
+        )
+    except ValueError:
+        return None

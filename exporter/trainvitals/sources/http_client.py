@@ -1,0 +1,91 @@
+"""HTTP requests with a deadline and a limit of bytes, which follow no redirect unless asked to.
+
+A redirect would send a password or a token to a server that was not configured, and turns a POST
+into a GET.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from contextlib import suppress
+from http.client import HTTPException, HTTPResponse
+
+_PIECE_BYTES = 1 << 16
+_MOST_PAGE_BYTES = 1 << 25
+
+
+class TooLargeError(Exception):
+    """A response is larger than the limit."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Raises HTTPError for a redirect."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Return None, which urllib takes as a refusal."""
+
+
+def build_opener(
+    *, uses_proxy: bool, follows_redirects: bool = False
+) -> urllib.request.OpenerDirector:
+    """Return an opener.
+
+    Args:
+        uses_proxy: Whether it uses the proxy that the environment names. No proxy can reach a
+            loopback address of this machine.
+        follows_redirects: Whether it follows redirects; only for files that are verified and
+            requests that have no secret.
+    """
+    proxies = [] if uses_proxy else [urllib.request.ProxyHandler({})]
+    redirects = [] if follows_redirects else [_NoRedirect]
+    return urllib.request.build_opener(*redirects, *proxies)
+
+
+def read_bounded(response: HTTPResponse, *, deadline: float, most_bytes: int) -> bytes:
+    """Return the body of a response.
+
+    The timeout of a socket limits each read, so a server that sends a byte a second would not
+    exceed it.
+
+    Args:
+        response: The response.
+        deadline: The time by which the body must be complete, by `time.monotonic`.
+        most_bytes: The largest body that is accepted.
+
+    Raises:
+        TimeoutError: The deadline has passed.
+        TooLargeError: The body is larger than `most_bytes`.
+        OSError: The connection failed.
+        HTTPException: The response is malformed.
+    """
+    pieces: list[bytes] = []
+    left = most_bytes
+    while piece := response.read1(_PIECE_BYTES):
+        pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise TooLargeError
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return b"".join(pieces)
+
+
+def fetch_page(
+    port: int, path: str, *, host: str = "127.0.0.1", timeout_seconds: float = 2.0
+) -> bytes | None:
+    """Fetch a page of a program on this machine.
+
+    Returns:
+        The page; None if there is no response in time, or one with a status other than 200.
+    """
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    deadline = time.monotonic() + timeout_seconds
+    opener = build_opener(uses_proxy=False)
+    with (
+        suppress(OSError, HTTPException, TooLargeError),
+        opener.open(f"http://{address}{path}", timeout=timeout_seconds) as response,
+    ):
+        if response.status == 200:  # noqa: PLR2004 - OK
+            return read_bounded(response, deadline=deadline, most_bytes=_MOST_PAGE_BYTES)
+    return None

@@ -1,0 +1,383 @@
+"""The only client of Prometheus' HTTP API.
+
+Each request has its own connection, a deadline and a limit of bytes, and follows no redirect, so
+that a password is sent to the configured address only. `/api/v1/query` and `query_range` are sent
+by POST, since a query may be long. VictoriaMetrics, Thanos and Mimir have the same API.
+
+No message and no `repr` shows credentials; `prometheus_address` has their sources. `http.client`
+and `urllib` are imported at the first request: most exporters are never queried for alerts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlencode, urlsplit
+
+from trainvitals.errors import SourceError
+from trainvitals.foreign_numbers import bound_value, read_time
+from trainvitals.foreign_text import clean_text
+from trainvitals.sources.prometheus_address import (
+    LOGIN_FILE_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+    find_authorization,
+    split_address,
+)
+
+if TYPE_CHECKING:
+    import urllib.request
+
+_MOST_BYTES = 64_000_000
+_MOST_ERROR_BYTES = 1 << 16
+_MOST_ERROR_CHARACTERS = 300
+_MULTIPLE_CHOICES, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN = 300, 400, 401, 403
+
+Points = tuple[tuple[float, float], ...]
+"""Unix times and values, the oldest first."""
+_Object = dict[str, Any]  # parsed JSON
+Problem = Literal["unreachable", "timeout", "unauthorized", "other"]
+
+
+class PrometheusError(SourceError):
+    """A Prometheus does not answer, or the server is not a Prometheus.
+
+    Attributes:
+        problem: The kind of failure, for callers that handle one.
+    """
+
+    def __init__(self, message: str, problem: Problem = "other") -> None:
+        super().__init__(message)
+        self.problem: Problem = problem
+
+
+class QueryError(PrometheusError):
+    """Prometheus refuses the query, or its answer cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series of a result.
+
+    Attributes:
+        labels: Its labels.
+        points: Unix times and values, the oldest first.
+    """
+
+    labels: Mapping[str, str]
+    points: Points
+
+    @property
+    def last(self) -> float:
+        """The newest value."""
+        return self.points[-1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target that Prometheus scrapes.
+
+    Attributes:
+        job: The scrape job.
+        url: The URL that is scraped.
+        health: `up`, `down`, or `unknown` before the first scrape.
+        last_error: Why the last scrape failed; None if it did not.
+    """
+
+    job: str
+    url: str
+    health: str
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A recording or alerting rule.
+
+    Attributes:
+        name: The recorded series or the alert.
+        health: `ok`, `err`, or `unknown` before the first evaluation; empty if not stated.
+        last_error: Why the last evaluation failed; None if it did not.
+        summary: The annotation `summary` of an alert; empty if there is none.
+    """
+
+    name: str
+    health: str
+    last_error: str | None
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
+    """A group of rules.
+
+    Attributes:
+        name: Its name.
+        rules: Its rules, in order.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveAlert:
+    """An alert whose expression holds.
+
+    Attributes:
+        labels: Its labels, `alertname` among them.
+        annotations: Its annotations.
+        state: `pending` or `firing`.
+        active_at: The time since which it holds, in RFC 3339 as Prometheus writes it.
+    """
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    state: str
+    active_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """A Prometheus at an address.
+
+    Every method raises QueryError if this request fails, and PrometheusError if Prometheus does not
+    answer.
+
+    Attributes:
+        url: `http(s)://HOST[:PORT][/PATH]`, without user and password.
+        timeout_seconds: How long one answer may take.
+        authorization: The value of the header `Authorization`; empty if there is none.
+        most_bytes: The size of the largest answer that is read.
+        uses_proxy: Whether a proxy that the environment names is used for another machine.
+    """
+
+    url: str
+    timeout_seconds: float = 10.0
+    authorization: str = field(default="", repr=False)
+    most_bytes: int = _MOST_BYTES
+    uses_proxy: bool = False
+
+    def query(self, query: str, at: float | None = None) -> tuple[Series, ...]:
+        """Return the result of a query at a Unix time; at the current time when None."""
+        when = {} if at is None else {"time": f"{at:.3f}"}
+        return _read_series(self._request("query", {"query": query, **when}))
+
+    def query_range(
+        self, query: str, begin: float, end: float, step_seconds: float
+    ) -> tuple[Series, ...]:
+        """Return the results of a query at each step from `begin` to `end`, both included."""
+        span = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step_seconds:g}"}
+        return _read_series(self._request("query_range", {"query": query, **span}))
+
+    def list_alerts(self) -> tuple[ActiveAlert, ...]:
+        """Return the alerts that are pending or firing."""
+        data = self._request("alerts")
+        try:
+            return tuple(_read_alert(each) for each in data["alerts"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._unusable("alerts") from error
+
+    def list_rules(self) -> tuple[RuleGroup, ...]:
+        """Return the groups of rules that are loaded."""
+        data = self._request("rules")
+        try:
+            return tuple(
+                RuleGroup(str(group["name"]), tuple(_read_rule(each) for each in group["rules"]))
+                for group in data["groups"]
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise self._unusable("rules") from error
+
+    def list_targets(self) -> tuple[Target, ...]:
+        """Return the targets that are scraped."""
+        data = self._request("targets?state=active")
+        try:
+            return tuple(
+                Target(
+                    each["scrapePool"], each["scrapeUrl"], each["health"], each["lastError"] or None
+                )
+                for each in data["activeTargets"]
+            )
+        except (KeyError, TypeError) as error:
+            raise self._unusable("targets") from error
+
+    def list_alertmanagers(self) -> tuple[str, ...]:
+        """Return the URLs of the Alertmanagers that alerts are sent to."""
+        data = self._request("alertmanagers")
+        try:
+            return tuple(each["url"] for each in data["activeAlertmanagers"])
+        except (KeyError, TypeError) as error:
+            raise self._unusable("Alertmanagers") from error
+
+    def _request(self, path: str, form: Mapping[str, str] | None = None) -> _Object:
+        page = self._fetch(path, None if form is None else urlencode(form).encode())
+        try:
+            return cast("_Object", json.loads(page)["data"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise PrometheusError(
+                f"what answers at {self.url} is no Prometheus: its answer is not that of the API"
+            ) from error
+
+    def _fetch(self, path: str, body: bytes | None) -> bytes:
+        import http.client  # noqa: PLC0415 - see the module's docstring
+        import urllib.error  # noqa: PLC0415
+        import urllib.request  # noqa: PLC0415
+
+        from trainvitals.sources import http_client  # noqa: PLC0415
+
+        request = urllib.request.Request(  # noqa: S310 - the scheme was checked
+            f"{self.url}/api/v1/{path}",
+            data=body,
+            headers={"Accept": "application/json", "User-Agent": "trainvitals"},
+        )
+        if self.authorization:
+            request.add_unredirected_header("Authorization", self.authorization)
+        deadline = time.monotonic() + self.timeout_seconds
+        opener = http_client.build_opener(uses_proxy=self._uses_proxy_now())
+        try:
+            with opener.open(request, timeout=self.timeout_seconds) as answer:
+                return http_client.read_bounded(
+                    answer, deadline=deadline, most_bytes=self.most_bytes
+                )
+        except http_client.TooLargeError as error:
+            raise QueryError(f"the answer is larger than {self.most_bytes // 10**6} MB") from error
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._explain_status(error.code, error.reason, _read_error(error)) from error
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            raise self._explain_silence(error) from error
+
+    def _uses_proxy_now(self) -> bool:
+        return self.uses_proxy and not _is_local(urlsplit(self.url).hostname or "")
+
+    def _explain_status(self, status: int, reason: str, error: str) -> PrometheusError:
+        if status in {_UNAUTHORIZED, _FORBIDDEN}:
+            return PrometheusError(
+                f"{self.url} requires other credentials (HTTP {status}): name a file with "
+                f"USER:PASSWORD in {LOGIN_FILE_VARIABLE}, or one with a token in "
+                f"{TOKEN_FILE_VARIABLE}",
+                "unauthorized",
+            )
+        if _MULTIPLE_CHOICES <= status < _BAD_REQUEST:
+            return PrometheusError(
+                f"{self.url} redirects (HTTP {status}), which is not followed: use the address "
+                "that it redirects to"
+            )
+        if error:
+            return QueryError(error)
+        return PrometheusError(
+            f"what answers at {self.url} is no Prometheus (HTTP {status} {reason})"
+        )
+
+    def _explain_silence(self, error: Exception) -> PrometheusError:
+        cause = getattr(error, "reason", error)
+        if isinstance(cause, TimeoutError):
+            return PrometheusError(
+                f"no answer from {self.url} within {self.timeout_seconds:g} s", "timeout"
+            )
+        why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        return PrometheusError(f"no Prometheus answers at {self.url}: {why}", "unreachable")
+
+    def _unusable(self, what: str) -> QueryError:
+        return QueryError(f"{self.url} does not list its {what} as Prometheus does")
+
+
+def find_prometheus(
+    url: str,
+    *,
+    flag: str = "--prometheus",
+    token_file: Path | None = None,
+    login_file: Path | None = None,
+    timeout_seconds: float = 10.0,
+    most_bytes: int = _MOST_BYTES,
+    uses_proxy: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Prometheus:
+    """Return the Prometheus at an address, with its credentials.
+
+    They are those of `token_file` or `login_file`, else those of the address, else those of the
+    file that the environment names.
+
+    Args:
+        url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+        flag: The flag with the address, for the error message.
+        token_file: `--token-file`: a file that holds a bearer token.
+        login_file: `--login-file`: a file that holds `USER:PASSWORD`.
+        timeout_seconds: How long one answer may take.
+        most_bytes: The size of the largest answer that is read.
+        uses_proxy: Whether a proxy that the environment names is used for another machine.
+        environ: The environment.
+
+    Raises:
+        ConfigurationError: The address is invalid, or a file cannot be read; the message contains
+            no secret.
+    """
+    parts = split_address(url, flag)
+    authorization = find_authorization(parts, token_file, login_file, environ)
+    plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    return Prometheus(plain, timeout_seconds, authorization, most_bytes, uses_proxy)
+
+
+def _is_local(host: str) -> bool:
+    import ipaddress  # noqa: PLC0415 - only where a proxy may be used
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_error(answer: urllib.error.HTTPError) -> str:
+    """Return the error that Prometheus states for a refused request; empty if it states none."""
+    import http.client  # noqa: PLC0415
+
+    try:
+        error = json.loads(answer.read(_MOST_ERROR_BYTES))["error"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return clean_text(" ".join(str(error).split()), most=_MOST_ERROR_CHARACTERS)
+
+
+def _read_series(data: _Object) -> tuple[Series, ...]:
+    try:
+        return tuple(_read_sample(each) for each in data["result"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise QueryError("its answer is not that of a query") from error
+
+
+def _read_sample(sample: _Object) -> Series:
+    points = sample["values"] if "values" in sample else [sample["value"]]
+    return Series(
+        {str(name): str(value) for name, value in sample["metric"].items()},
+        tuple(_read_point(moment, value) for moment, value in points),
+    )
+
+
+def _read_point(moment: object, value: object) -> tuple[float, float]:
+    time_ = read_time(float(str(moment)))
+    if time_ is None:
+        raise ValueError("no such time")
+    return time_, bound_value(float(str(value)))
+
+
+def _read_rule(rule: _Object) -> Rule:
+    return Rule(
+        str(rule["name"]),
+        str(rule.get("health", "")),
+        rule.get("lastError") or None,
+        str(rule.get("annotations", {}).get("summary", "")),
+    )
+
+
+def _read_alert(alert: _Object) -> ActiveAlert:
+    labels = {str(name): str(value) for name, value in alert["labels"].items()}
+    labels["alertname"]
+    annotations = {str(name): str(value) for name, value in alert.get("annotations", {}).items()}
+    return ActiveAlert(labels, annotations, str(alert["state"]), str(alert.get("activeAt", "")))

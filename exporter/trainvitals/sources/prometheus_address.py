@@ -1,0 +1,104 @@
+"""The address of a Prometheus, and its credentials.
+
+An address is `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`. Every user of a machine can read the
+command lines of its processes, so credentials are better kept in the environment or in a file:
+
+=================================== ============================================================
+`TRAINVITALS_PROMETHEUS_URL`        the address, `USER:PASSWORD@` included
+`TRAINVITALS_PROMETHEUS_LOGIN_FILE` a file that holds `USER:PASSWORD`
+`TRAINVITALS_PROMETHEUS_TOKEN_FILE` a file that holds a bearer token
+=================================== ============================================================
+
+No message shows them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from trainvitals.errors import ConfigurationError
+
+URL_VARIABLE = "TRAINVITALS_PROMETHEUS_URL"
+LOGIN_FILE_VARIABLE = "TRAINVITALS_PROMETHEUS_LOGIN_FILE"
+TOKEN_FILE_VARIABLE = "TRAINVITALS_PROMETHEUS_TOKEN_FILE"  # noqa: S105 - the name of a variable
+
+
+def split_address(url: str, flag: str) -> SplitResult:
+    """Return the parts of an address.
+
+    Args:
+        url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+        flag: The flag with the address, for the error message.
+
+    Raises:
+        ConfigurationError: The address is invalid; the message does not contain its password.
+    """
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, is_address = urlsplit(""), False
+    is_plain = parts.path.isascii() and parts.path.isprintable()
+    if not is_address or not is_plain or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"{flag} is no address of a Prometheus; give one as http://localhost:9090"
+        )
+    return parts
+
+
+def find_authorization(
+    parts: SplitResult,
+    token_file: Path | None,
+    login_file: Path | None,
+    environ: Mapping[str, str],
+) -> str:
+    """Return the value of the header `Authorization`; empty without credentials.
+
+    Credentials are those of `token_file` or `login_file`, else those of the address, else those
+    of the file that the environment names.
+
+    Raises:
+        ConfigurationError: A file cannot be read; the message contains no secret.
+    """
+    if token_file is not None and login_file is not None:
+        raise ConfigurationError("--token-file and --login-file: give one of them")
+    if token_file is not None:
+        return _read_token(token_file, "--token-file")
+    if login_file is not None:
+        return _read_login(login_file, "--login-file")
+    if parts.username is not None:
+        return _encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
+    if named := environ.get(TOKEN_FILE_VARIABLE):
+        return _read_token(Path(named), TOKEN_FILE_VARIABLE)
+    if named := environ.get(LOGIN_FILE_VARIABLE):
+        return _read_login(Path(named), LOGIN_FILE_VARIABLE)
+    return ""
+
+
+def _read_token(path: Path, origin: str) -> str:
+    return f"Bearer {_read_secret(path, origin)}"
+
+
+def _read_login(path: Path, origin: str) -> str:
+    login = _read_secret(path, origin)
+    if ":" not in login:
+        raise ConfigurationError(f"{origin}={path}: write USER:PASSWORD into it")
+    return _encode(login)
+
+
+def _read_secret(path: Path, origin: str) -> str:
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigurationError(f"{origin}={path}: cannot be read: {why}") from error
+    if not secret or not secret.isprintable():
+        raise ConfigurationError(f"{origin}={path}: it must hold one line of text")
+    return secret
+
+
+def _encode(login: str) -> str:
+    return f"Basic {base64.b64encode(login.encode()).decode()}"

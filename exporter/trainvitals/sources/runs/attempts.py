@@ -1,0 +1,209 @@
+"""Runs that were started again: the number of restarts, and the lost work.
+
+Each start of a rank leaves one run file. Two with the same run and rank are attempts at the same work:
+when one has died and another follows, the steps between the last step of the dead one and the
+first of its successor were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from trainvitals.foreign_numbers import MOST_COUNT, read_duration
+from trainvitals.runfile import STATE, STEP, Record, State
+
+MOST_REMEMBERED = 1024
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+_STEPS, _GLOBAL, _TRAIN = STEP["steps"], STEP["global_step"], STEP["train_seconds"]
+_STATE, _FIRST = STATE["state"], STATE["first_global_step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of one rank.
+
+    Attributes:
+        key: The identity of its run file.
+        run: The run.
+        rank: The rank.
+        created_time: When it started, Unix seconds.
+        record: Its last record.
+        is_alive: Whether its process lives.
+    """
+
+    key: Hashable
+    run: str
+    rank: str
+    created_time: float
+    record: Record
+    is_alive: bool
+
+    @property
+    def has_stepped(self) -> bool:
+        """Whether it has completed a step, so that its first global step is final."""
+        return self.record.step[_STEPS] > 0
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether its record has a final state."""
+        return self.record.state[_STATE] in (State.FINISHED, State.ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The steps and time lost by the restarts of a run, on the rank that lost the most.
+
+    Attributes:
+        restarts: The number of restarts after a death.
+        steps: The number of lost steps.
+        seconds: The duration of these steps, by the mean step of the attempt that did them.
+    """
+
+    restarts: int = 0
+    steps: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The kept part of an attempt: a record has some kilobytes, and there may be thousands."""
+
+    key: Hashable
+    created_time: float
+    is_alive: bool
+    has_finished: bool
+    last_step: float
+    step_seconds: float
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The attempts of one rank: the latest, and the latest that has completed a step.
+
+    An attempt whose successor started while it was still alive is `dying`: its loss is counted only
+    after it has died, since it may be another run of the same name. `first_after` is the first step
+    of its successor, None until the successor has completed one.
+    """
+
+    latest: _Seen | None = None
+    worked: _Seen | None = None
+    dying: _Seen | None = None
+    first_after: float | None = None
+    restarts: int = 0
+    steps: float = 0.0
+    seconds: float = 0.0
+
+    def follow(self, attempt: Attempt, present: Container[Hashable]) -> None:
+        """Add an attempt; those before the latest have ended and are counted."""
+        latest = self.latest
+        if latest is not None and latest.key != attempt.key:
+            if attempt.created_time <= latest.created_time:
+                self._measure_after_death(attempt)
+                return
+            if latest.is_alive and latest.key in present:
+                self.dying, self.first_after = latest, None
+            else:
+                self.restarts += not latest.has_finished
+        self.latest = seen = _see(attempt)
+        if attempt.has_stepped:
+            before, first = self.worked, attempt.record.state[_FIRST]
+            if before is not None and before.key != attempt.key:
+                if self.dying is not None and before.key == self.dying.key:
+                    self.first_after = first
+                else:
+                    self._count_loss(before, first)
+            self.worked = seen
+
+    def _measure_after_death(self, attempt: Attempt) -> None:
+        """Count the loss of an attempt whose successor started early, once it has died."""
+        if self.dying is None or self.dying.key != attempt.key or attempt.is_alive:
+            return
+        dead = _see(attempt)
+        self.dying = None
+        self.restarts += not dead.has_finished
+        if self.first_after is not None:
+            self._count_loss(dead, self.first_after)
+        elif self.worked is not None and self.worked.key == dead.key:
+            self.worked = dead
+
+    def _count_loss(self, before: _Seen, first: float) -> None:
+        if before.has_finished:
+            return
+        last = before.last_step
+        if 0 <= first < last <= MOST_COUNT:
+            self.steps += last - first
+            self.seconds += (last - first) * before.step_seconds
+
+
+class AttemptHistory:
+    """Keeps the attempts of every rank, even after their files were deleted.
+
+    Its numbers never decrease while it exists.
+    """
+
+    def __init__(self) -> None:
+        self._chains: dict[tuple[str, str], _Chain] = {}
+        self._worst: dict[str, Losses] = {}
+
+    def update(self, attempts: Iterable[Attempt]) -> Mapping[str, Losses]:
+        """Add the attempts whose files exist now.
+
+        Args:
+            attempts: All of them, dead or alive, in any order; those that were dead before and
+                have not changed may be left out.
+
+        Returns:
+            The losses so far, by run; only runs that have attempts now.
+        """
+        ordered = sorted(attempts, key=lambda attempt: attempt.created_time)
+        present = {attempt.key for attempt in ordered}
+        runs: dict[str, dict[str, _Chain]] = {}
+        for attempt in ordered:
+            chain = self._chains.setdefault((attempt.run, attempt.rank), _Chain())
+            chain.follow(attempt, present)
+            runs.setdefault(attempt.run, {})[attempt.rank] = chain
+        for run, chains in runs.items():
+            self._worst[run] = _find_worst(chains.values(), self._worst.pop(run, Losses()))
+        _forget(self._worst, runs)
+        _forget(self._chains, {(attempt.run, attempt.rank) for attempt in ordered})
+        return {run: self._worst[run] for run in runs}
+
+    def find(self, run: str) -> Losses | None:
+        """Return the losses of a run so far; None for an unknown run."""
+        return self._worst.get(run)
+
+
+def _forget(kept: dict[Key, Value], present: Collection[Key]) -> None:
+    """Drop the oldest entries that are not present."""
+    spare = len(kept) - max(MOST_REMEMBERED, len(present))
+    for key in [key for key in kept if key not in present][: max(0, spare)]:
+        del kept[key]
+
+
+def _find_worst(chains: Iterable[_Chain], before: Losses) -> Losses:
+    """Return the most that any rank has lost, now or when its files were still there."""
+    rows = [(chain.restarts, chain.steps, chain.seconds) for chain in chains]
+    rows.append((before.restarts, before.steps, before.seconds))
+    restarts, steps, seconds = (max(column) for column in zip(*rows, strict=True))
+    return Losses(int(restarts), steps, seconds)
+
+
+def _see(attempt: Attempt) -> _Seen:
+    return _Seen(
+        key=attempt.key,
+        created_time=attempt.created_time,
+        is_alive=attempt.is_alive,
+        has_finished=attempt.has_finished,
+        last_step=attempt.record.step[_GLOBAL],
+        step_seconds=_mean_step_seconds(attempt.record),
+    )
+
+
+def _mean_step_seconds(record: Record) -> float:
+    steps, seconds = record.step[_STEPS], record.step[_TRAIN]
+    return (read_duration(seconds) or 0.0) / steps if steps > 0 else 0.0

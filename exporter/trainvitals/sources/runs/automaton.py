@@ -1,0 +1,185 @@
+r"""A regular expression as an automaton (Glushkov's), with a place for each character that it takes.
+
+What an assertion such as `\b` or a lookaround requires is left out, and so is that an atomic group
+does not go back.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from importlib import import_module
+from itertools import chain, product
+from operator import and_, contains
+from typing import Any
+
+_NEW = sys.version_info >= (3, 11)
+_PARSER: Any = import_module("re._parser" if _NEW else "sre_parse")
+_COMPILER: Any = import_module("re._compiler" if _NEW else "sre_compile")
+_Tree = Any  # as the engine parses an expression: operations with their arguments
+Places = tuple[int, ...]
+
+START = 0  # the place before the expression, where a search takes any character
+_USUAL = "a0_ \t\nZ.:\x00\u00e9"  # a character of every category
+_MOST_COPIES = 3  # more copies of what is repeated do not add a structure
+_MOST_TIMES = 1 << 32
+_MOST_PLACES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of an expression; what is listed twice can be reached in two ways.
+
+    Attributes:
+        first: The places where it may begin.
+        last: The places where it may end.
+        ways: In how many ways it may take no character, at most 2.
+        sure: The places where it has matched, whatever follows.
+        is_free: Whether it may take no character, whatever follows.
+    """
+
+    first: Places = ()
+    last: Places = ()
+    ways: int = 1
+    sure: frozenset[int] = frozenset()
+    is_free: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Automaton:
+    """The places of an expression, and how one leads to the next.
+
+    Attributes:
+        characters: What it is tried with: some of each kind that it tells apart.
+        taken: For each place, the characters that it takes, as bits.
+        times: For each place, how often repeats take it at most.
+        edges: The places after each place; one that is listed twice is reached in two ways.
+        sure: The places where the expression has matched, whatever follows.
+    """
+
+    characters: str
+    taken: list[int]
+    times: list[int]
+    edges: list[list[int]]
+    sure: set[int] = field(default_factory=set)
+
+    def read(self, tree: _Tree, flags: int, times: int) -> _Part:
+        """Add the places of an expression, and link those within it."""
+        parts = (self._read_one(operation, flags, times) for operation in tree)
+        return reduce(self._join, parts, _Part())
+
+    def _read_one(self, operation: _Tree, flags: int, times: int) -> _Part:
+        value = operation[1]
+        match str(operation[0]):
+            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
+                part = self._add_place(operation, flags, times)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                part = self._repeat(value, flags, times)
+            case "SUBPATTERN":
+                part = self.read(value[3], (flags | value[1]) & ~value[2], times)
+            case "ATOMIC_GROUP":
+                part = self.read(value, flags, times)
+            case "BRANCH":
+                part = _choose(*(self.read(each, flags, times) for each in value[1]))
+            case "GROUPREF_EXISTS":
+                part = _choose(*(self.read(each or (), flags, times) for each in value[1:]))
+            case "ASSERT" | "ASSERT_NOT":
+                part = _Part(first=self.read(value[1], flags, times).first, is_free=False)
+            case "GROUPREF":  # what a group matched, which may be anything
+                part = self.read(_PARSER.parse("(?s:.*)"), flags, times)
+            case _:  # `^`, `$` or `\b`
+                part = _Part(is_free=False)
+        return part
+
+    def _add_place(self, operation: _Tree, flags: int, times: int) -> _Part:
+        takes = _COMPILER.compile(_PARSER.SubPattern(_PARSER.State(), [operation]), flags).match
+        place = len(self.taken)
+        if place > _MOST_PLACES:
+            raise OverflowError(f"it has more than {_MOST_PLACES} characters with those repeated")
+        self.taken.append(sum(1 << bit for bit, each in enumerate(self.characters) if takes(each)))
+        self.times.append(times)
+        self.edges.append([])
+        return _Part((place,), (place,), 0, frozenset({place}), is_free=False)
+
+    def _repeat(self, value: _Tree, flags: int, times: int) -> _Part:
+        least, most, body = value
+        is_loop = most > max(least, 1)
+        within = min(times * most, _MOST_TIMES) if is_loop else times
+        copies = range(min(least, _MOST_COPIES) - is_loop)
+        whole = reduce(self._join, (self.read(body, flags, within) for _ in copies), _Part())
+        if most == least:
+            return whole
+        last = self.read(body, flags, within)
+        if is_loop:
+            self._link(last.last, last.first)
+        return self._join(whole, last if least else _choose(_Part(), last))
+
+    def _join(self, one: _Part, other: _Part) -> _Part:
+        self._link(one.last, other.first)
+        return _Part(
+            one.first + other.first * one.ways,
+            other.last + one.last * other.ways,
+            min(one.ways * other.ways, 2),
+            other.sure | (one.sure if other.is_free else frozenset()),
+            one.is_free and other.is_free,
+        )
+
+    def _link(self, before: Places, after: Places) -> None:
+        for one, other in product(before, after):
+            if self.edges[one].count(other) < 2:  # noqa: PLR2004 - two are as bad as more
+                self.edges[one].append(other)
+
+    def reach(self, places: Places, *within: Container[int]) -> set[Places]:
+        """Return where the same text leads from several places, each of them within its bounds."""
+        reached: set[Places] = set()
+        ends = [places]
+        while ends:
+            new = set(self._follow(ends.pop(), within)) - reached
+            reached |= new
+            ends += new
+        return reached
+
+    def _follow(self, places: Places, within: Sequence[Container[int]]) -> Iterator[Places]:
+        for after in product(*(self.edges[place] for place in places)):
+            common = reduce(and_, (self.taken[place] for place in after))
+            if common and all(map(contains, within, after)):
+                yield after
+
+
+def read_automaton(regex: re.Pattern[str]) -> Automaton:
+    """Return the automaton of an expression.
+
+    Raises:
+        OverflowError: The expression is too long.
+    """
+    tree = _PARSER.parse(regex.pattern, regex.flags)
+    characters = "".join(dict.fromkeys(chain(_USUAL, _list_characters(tree))))
+    is_anchored = bool(tree) and str(tree[0][1]).startswith("AT_BEGINNING")
+    before = [] if is_anchored else [START]
+    automaton = Automaton(characters, [(1 << len(characters)) - 1], [_MOST_TIMES], [before])
+    whole = automaton.read(tree, regex.flags, 1)
+    before += whole.first
+    automaton.sure.update(whole.sure)
+    return automaton
+
+
+def _choose(*parts: _Part) -> _Part:
+    return _Part(
+        tuple(chain.from_iterable(each.first for each in parts)),
+        tuple(chain.from_iterable(each.last for each in parts)),
+        min(sum(each.ways for each in parts), 2),
+        frozenset().union(*(each.sure for each in parts)),
+        any(each.is_free for each in parts),
+    )
+
+
+def _list_characters(tree: _Tree) -> Iterator[str]:
+    """Yield the characters about which an expression makes a difference."""
+    if isinstance(tree, int):
+        near = (code for code in range(tree - 1, tree + 2) if 0 <= code <= sys.maxunicode)
+        yield from (each for code in near for each in (chr(code), chr(code).swapcase()[0]))
+    elif isinstance(tree, (list, tuple, _PARSER.SubPattern)):
+        yield from chain.from_iterable(_list_characters(each) for each in tree)

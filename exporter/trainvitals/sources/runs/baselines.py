@@ -1,0 +1,181 @@
+"""The pace and memory that are expected of runs, from a file that a user writes.
+
+The file is YAML with one key, `baselines`, a list of mappings:
+
+====================== ==========================================================================
+key                    meaning
+====================== ==========================================================================
+`run`                  needed: the name of a run, or a pattern with `*`, `?` and `[...]`; the first
+                       entry that matches is taken
+`epochs_per_hour`      the pace
+`memory`               the memory of each accelerator of the run, as 7GB, 6.5GiB or bytes
+`memory_by_batch_size` the same by the samples of a rank in a step, as {16: 6.5GB, 32: 11GB}; it
+                       precedes `memory` where it has a size within a tenth of the run's own
+====================== ==========================================================================
+
+An example, for a run of 50 epochs that should take two and a half hours::
+
+    baselines:
+      - run: "swinv2-360*"
+        epochs_per_hour: 20
+        memory: 7GB
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from trainvitals.runfile import ABSENT, STEP
+from trainvitals.sources.accelerators.limits import parse_size
+from trainvitals.sources.runs.reading import Expected, RankReading, RunReading
+from trainvitals.yamlfile import Section, load_yaml
+
+VARIABLE = "TRAINVITALS_BASELINES_FILE"
+
+_SECONDS_PER_HOUR = 3600.0
+_BATCH_MARGIN_RATIO = 0.1
+_STEPS, _SAMPLES = STEP["steps"], STEP["samples"]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What is expected of the runs whose names match.
+
+    Attributes:
+        run: The pattern of names.
+        epochs_per_hour: The pace; None if the file does not tell it.
+        memory_bytes: The memory of each accelerator at any batch size; None likewise.
+        memory_bytes_by_batch: The same at a batch size.
+    """
+
+    run: str
+    epochs_per_hour: float | None = None
+    memory_bytes: int | None = None
+    memory_bytes_by_batch: Mapping[int, int] = field(default_factory=dict)
+
+
+def read_baselines(path: Path, *, flag: str = "--baselines.file") -> tuple[Baseline, ...]:
+    """Read the file that a user wrote.
+
+    Args:
+        path: The file.
+        flag: The flag that names it, for messages.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or an entry is not as described above; the
+            message names the file, the entry and what to do.
+    """
+    file = Section(str(path), load_yaml(path, flag=flag) or {})
+    entries = file.take("baselines", list, "a list") or []
+    file.finish()
+    if not entries:
+        raise file.refuse("baselines", f"there is none; write at least one, or leave out {flag}")
+    return tuple(
+        _read_entry(Section(f"{path}: baselines[{number}]", entry))
+        for number, entry in enumerate(entries)
+    )
+
+
+def _read_entry(entry: Section) -> Baseline:
+    run = entry.take("run", str, "a text in quotes")
+    if not run:
+        raise entry.refuse("run", "it is missing; write the name of a run, or a pattern")
+    baseline = Baseline(
+        run,
+        epochs_per_hour=_read_pace(entry),
+        memory_bytes=_read_size(entry, "memory"),
+        memory_bytes_by_batch=_read_batches(entry),
+    )
+    entry.finish()
+    if baseline == Baseline(run):
+        raise entry.refuse("run", "nothing is expected of it; write epochs_per_hour or memory")
+    return baseline
+
+
+def _read_pace(entry: Section) -> float | None:
+    pace = entry.take("epochs_per_hour", object, "a number")
+    if pace is None:
+        return None
+    if isinstance(pace, bool) or not isinstance(pace, (int, float)) or not 0 < pace < math.inf:
+        raise entry.refuse("epochs_per_hour", "this is no number above 0; correct it")
+    return float(pace)
+
+
+def _read_size(entry: Section, key: str) -> int | None:
+    size = entry.take(key, object, "a size")
+    return None if size is None else _parse(entry, key, size)
+
+
+def _read_batches(entry: Section) -> dict[int, int]:
+    key = "memory_by_batch_size"
+    batches = entry.take(key, dict, "a mapping of batch sizes") or {}
+    for batch in batches:
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            raise entry.refuse(key, f"{batch} is no batch size; write a whole number above 0")
+    return {batch: _parse(entry, key, size) for batch, size in batches.items()}
+
+
+def _parse(entry: Section, key: str, size: object) -> int:
+    is_plain = isinstance(size, (int, str)) and not isinstance(size, bool)
+    found = parse_size(str(size)) if is_plain else None
+    if found is None:
+        raise entry.refuse(key, f"{size} is no size; write one such as 7GB, 6.5GiB or bytes")
+    return found
+
+
+def add_expected(
+    baselines: Sequence[Baseline], runs: Iterable[RunReading], ranks: Iterable[RankReading]
+) -> list[RunReading]:
+    """Return the runs with what is expected of them.
+
+    Args:
+        baselines: The entries of the file, in order.
+        runs: The runs.
+        ranks: Their ranks, of which the one with the largest batches decides.
+    """
+    batches: dict[str, float] = {}
+    for rank in ranks:
+        batch = _measure_batch(rank)
+        if batch is not None:
+            batches[rank.run] = max(batch, batches.get(rank.run, 0.0))
+    return [
+        replace(run, expected=find_expected(baselines, run.run, batches.get(run.run)))
+        for run in runs
+    ]
+
+
+def find_expected(baselines: Sequence[Baseline], run: str, batch: float | None) -> Expected | None:
+    """Return what is expected of a run; None if no entry matches.
+
+    Args:
+        baselines: The entries of the file, in order.
+        run: The run's name.
+        batch: The samples of a rank in a step; None if unknown.
+    """
+    baseline = next((each for each in baselines if fnmatchcase(run, each.run)), None)
+    if baseline is None:
+        return None
+    pace = baseline.epochs_per_hour
+    return Expected(
+        epoch_seconds=None if pace is None else _SECONDS_PER_HOUR / pace,
+        memory_bytes=_choose_memory(baseline, batch),
+    )
+
+
+def _choose_memory(baseline: Baseline, batch: float | None) -> int | None:
+    sizes = baseline.memory_bytes_by_batch
+    if batch is not None and sizes:
+        nearest = min(sizes, key=lambda size: abs(size - batch))
+        if abs(nearest - batch) <= _BATCH_MARGIN_RATIO * nearest:
+            return sizes[nearest]
+    return baseline.memory_bytes
+
+
+def _measure_batch(rank: RankReading) -> float | None:
+    """Return the mean samples in a step of a rank; None if it does not count them."""
+    steps, samples = rank.record.step[_STEPS], rank.record.step[_SAMPLES]
+    return samples / steps if ABSENT not in (steps, samples) and steps > 0 < samples else None

@@ -1,0 +1,195 @@
+"""Deaths of ranks: determined once, recorded beside the run file, logged and counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+
+from trainvitals.runfile import ABSENT, STATE, STEP, Record, State
+from trainvitals.sources.runs.endings import (
+    REASONS,
+    Ending,
+    describe_ending,
+    determine_ending,
+    read_ending,
+    write_ending,
+)
+from trainvitals.sources.runs.liveness import Liveness
+from trainvitals.sources.runs.moment import find_state
+from trainvitals.sources.runs.seen_files import SeenFile
+
+# How long the kernel may take to report an exit: it does so once the parent has waited.
+PATIENCE_SECONDS = 10.0
+_MOST_RUNS = 1024
+_MOST_COUNTED = 4096
+_STATE, _STATE_TIME = STATE["state"], STATE["state_time"]
+_STEP_WALL, _STATE_WALL = STEP["wall_time"], STATE["wall_time"]
+
+_log = logging.getLogger("trainvitals")
+
+
+@dataclass(slots=True)
+class _Death:
+    """One rank that is dead.
+
+    Attributes:
+        ending: How it ended, as far as is known.
+        liveness: The liveness on which that is based.
+        seen_at: When it was first seen dead, Unix seconds.
+        is_reported: Whether it was counted and logged.
+    """
+
+    ending: Ending
+    liveness: Liveness
+    seen_at: float
+    is_reported: bool = False
+
+
+class DeathRegister:
+    """The endings of all ranks whose run file is still there.
+
+    Args:
+        describe: Returns the state of the machine, numbers by name in base units, with the
+            accelerators of these UUIDs.
+    """
+
+    def __init__(
+        self, describe: Callable[[Collection[str]], Mapping[str, float]] = lambda _: {}
+    ) -> None:
+        self._describe = describe
+        self._deaths: dict[Hashable, _Death] = {}
+        self._living: set[Hashable] = set()
+        self._exits: dict[str, dict[str, int]] = {}
+        self._counted: dict[Hashable, None] = {}
+
+    def note_living(self, key: Hashable) -> None:
+        """Record that a rank lives, so that the time of its death is known."""
+        self._living.add(key)
+
+    def find_ending(
+        self, key: Hashable, file: SeenFile, now: float, gpu_uuids: Collection[str], *, run: str
+    ) -> Ending:
+        """Return how a rank ended.
+
+        Args:
+            key: The identity of its run file.
+            file: Its run file.
+            now: Unix seconds.
+            gpu_uuids: The accelerators that its process held.
+            run: The name of the run.
+        """
+        death = self._deaths.get(key)
+        if death is None:
+            death = self._deaths[key] = self._register(key, file, now, gpu_uuids, run)
+        elif death.liveness is not file.liveness:
+            self._update(death, file)
+        is_settled = death.ending.reason != "unknown" and (
+            file.record.state[_STATE] != State.ENDED or file.liveness.exit is not None
+        )
+        if not death.is_reported and (is_settled or abs(now - death.seen_at) >= PATIENCE_SECONDS):
+            death.is_reported = True
+            self._count(key, run, death.ending)
+            _log_ending(run, file, death.ending)
+        return death.ending
+
+    def is_reported(self, key: Hashable) -> bool:
+        """Return whether a rank's death was counted and logged, so that it is final."""
+        death = self._deaths.get(key)
+        return death is not None and death.is_reported
+
+    def count_exits(self, run: str) -> Mapping[str, int]:
+        """Count the processes of a run that ended, by each of `REASONS`."""
+        return self._exits.get(run) or dict.fromkeys(REASONS, 0)
+
+    def forget(self, present: Collection[Hashable], runs: Collection[str]) -> None:
+        """Drop the ranks whose files were deleted; the counts are kept.
+
+        If they return, as from a file system that could not be read for a while, they are not
+        counted again.
+
+        Args:
+            present: The ranks whose files exist.
+            runs: Their runs, whose counts are kept in any case.
+        """
+        self._living.intersection_update(present)
+        for key in self._deaths.keys() - present:
+            del self._deaths[key]
+        spare = max(0, len(self._exits) - _MOST_RUNS)
+        for run in [run for run in self._exits if run not in runs][:spare]:
+            del self._exits[run]
+        for key in list(self._counted)[: max(0, len(self._counted) - _MOST_COUNTED)]:
+            del self._counted[key]
+
+    def _register(
+        self, key: Hashable, file: SeenFile, now: float, gpu_uuids: Collection[str], run: str
+    ) -> _Death:
+        note = read_ending(file.path) if file.can_be_noted else None
+        if note is not None:
+            note = replace(note, time=min(now, note.time))
+            self._count(key, run, note)
+            return _Death(note, file.liveness, now, is_reported=True)
+        died_here = key in self._living
+        self._living.discard(key)
+        ending = _determine(file, _date(file.record, now, died_here=died_here))
+        if died_here:
+            ending = replace(ending, machine=self._describe(gpu_uuids))
+        _note(file, ending)
+        return _Death(ending, file.liveness, now, is_reported=key in self._counted)
+
+    def _update(self, death: _Death, file: SeenFile) -> None:
+        """Update an ending with what the kernel has reported since."""
+        before, death.liveness = death.ending, file.liveness
+        ending = replace(_determine(file, before.time), machine=before.machine)
+        if ending != before and not (death.is_reported and ending.reason != before.reason):
+            death.ending = ending
+            _note(file, ending)
+
+    def _count(self, key: Hashable, run: str, ending: Ending) -> None:
+        if key in self._counted:
+            return
+        self._counted[key] = None
+        exits = self._exits.pop(run, None) or dict.fromkeys(REASONS, 0)
+        exits[ending.reason] += 1
+        self._exits[run] = exits  # at the end, for the oldest are forgotten
+
+
+def _note(file: SeenFile, ending: Ending) -> None:
+    if file.can_be_noted:
+        write_ending(file.path, ending)
+
+
+def _determine(file: SeenFile, when: float) -> Ending:
+    record = file.record
+    return determine_ending(find_state(record), record.last_words, file.liveness, when)
+
+
+def _date(record: Record, now: float, *, died_here: bool) -> float:
+    """Return when a rank ended: by its record, or when it was found dead, or by its last record.
+
+    The time is never later than now, whatever the clock was when the record was written.
+    """
+    state = record.state
+    if state[_STATE] in (State.FINISHED, State.FAILED, State.ENDED) and state[_STATE_TIME] > 0:
+        return min(now, state[_STATE_TIME])
+    if died_here:
+        return now
+    created = record.identity.created_time if record.identity is not None else ABSENT
+    times = (created, record.step[_STEP_WALL], state[_STATE_WALL])
+    return min(now, max((when for when in times if when > 0), default=0.0))
+
+
+def _log_ending(run: str, file: SeenFile, ending: Ending) -> None:
+    identity = file.record.identity
+    if identity is None:
+        return
+    step = file.record.step[STEP["global_step"]]
+    _log.log(
+        logging.INFO if ending.reason == "finished" else logging.WARNING,
+        "run %s rank %d %s%s",
+        run,
+        identity.rank,
+        describe_ending(ending),
+        f" at step {step:.0f}" if step >= 0 else "",
+        extra={"run": run, "rank": identity.rank, "reason": ending.reason},
+    )

@@ -1,0 +1,124 @@
+"""Removal of old run files, their notes and temporary files from a run directory.
+
+Files that this user may not unlink are kept. Files are never shortened, which would kill a writer
+by SIGBUS; files of living ranks, and files that are neither run files nor their notes, are not
+touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from trainvitals.runfile import SUFFIX, RunFileError
+from trainvitals.sources.runs.endings import SUFFIX as NOTE_SUFFIX
+from trainvitals.sources.runs.endings import read_ending
+from trainvitals.sources.runs.rankfile import RankFile
+
+
+def discard_dead(folder: int, files: Iterable[RankFile], now: float, oldest: float) -> None:
+    """Unlink the run files of ranks that ended before a time.
+
+    Args:
+        folder: The open run directory.
+        files: Its run files.
+        now: Unix seconds.
+        oldest: Unix seconds; files of ranks that ended before are unlinked.
+    """
+    for file in files:
+        if _is_dead(file) and file.ended_time(now) < oldest:
+            _unlink(folder, file.path.name, file.key.inode)
+
+
+def discard_omitted(
+    folder: int,
+    names: Iterable[tuple[str, int]],
+    now: float,
+    open_file: Callable[[str], RankFile],
+) -> None:
+    """Unlink the run files of dead ranks beyond the limit of files, however young they are.
+
+    Args:
+        folder: The open run directory.
+        names: Name and inode of run files.
+        now: Unix seconds.
+        open_file: Opens a run file by its name.
+    """
+    for name, inode in names:
+        with contextlib.suppress(OSError, RunFileError):
+            file = open_file(name)
+            file.read(now)
+            file.close()
+            if _is_dead(file):
+                _unlink(folder, name, inode)
+
+
+def discard_notes(
+    folder: int, path: Path, notes: Iterable[str], oldest: float, *, most: int
+) -> None:
+    """Unlink old notes whose run files were deleted.
+
+    Processes that create and unlink run files must not fill the directory with notes: beyond the
+    limit of files the notes are unlinked at once.
+
+    Args:
+        folder: The open run directory.
+        path: Its path.
+        notes: The names of the notes in it.
+        oldest: Unix seconds; notes that were written before are unlinked.
+        most: The maximum number of notes whose run files no longer exist.
+    """
+    left = most
+    for note in notes:
+        with contextlib.suppress(OSError):
+            run_file = note.removesuffix(NOTE_SUFFIX)
+            if _exists(folder, run_file) or not read_ending(path / run_file):
+                continue
+            if left and not _is_older(folder, note, oldest):
+                left -= 1
+            else:
+                os.unlink(note, dir_fd=folder)
+
+
+def discard_unfinished(folder: int, names: Iterable[str], oldest: float) -> None:
+    """Unlink the temporary files of processes that were killed while writing a run file or a note."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            if _is_older(folder, name, oldest):
+                os.unlink(name, dir_fd=folder)
+
+
+def is_unfinished(name: str) -> bool:
+    """Return whether a name is a temporary one: of a run file `.NAME.tmp`, of a note `.NAME.end.RANDOM`."""
+    stem, _, _ = name.rpartition(".")
+    return name.startswith(".") and (
+        name.endswith(f"{SUFFIX}.tmp") or stem.endswith(SUFFIX + NOTE_SUFFIX)
+    )
+
+
+def _is_dead(file: RankFile) -> bool:
+    """Return whether a rank is dead by more evidence than the age of its record."""
+    return not file.liveness.is_alive and file.liveness.evidence != "age"
+
+
+def _is_older(folder: int, name: str, oldest: float) -> bool:
+    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < oldest
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _unlink(folder: int, name: str, inode: int) -> None:
+    """Unlink a run file and its note, if the name still belongs to it and this user may."""
+    with contextlib.suppress(OSError):
+        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino != inode:
+            return
+        os.unlink(name, dir_fd=folder)
+        os.unlink(name + NOTE_SUFFIX, dir_fd=folder)

@@ -1,0 +1,170 @@
+"""Files that match a pattern, found with a bounded amount of work.
+
+A pattern is a path whose components may hold `*`, `?` and `[...]`; the component `**` matches
+any number of folders, none included. A leading dot must be written out. Folders below `**` are
+entered only when they are no symbolic links, so a loop of links cannot catch the search.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import translate
+from itertools import takewhile
+from pathlib import Path
+
+_MOST_ENTRIES = 20_000
+_DEEPEST = 12
+_MAGIC = re.compile(r"[*?[]")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A regular file that matched.
+
+    Attributes:
+        path: Its path, beginning as the pattern does.
+        modified_time: When it was last written to, in Unix seconds.
+        size: In bytes.
+        identity: Device and inode: the same for every name of one file.
+    """
+
+    path: str
+    modified_time: float
+    size: int
+    identity: tuple[int, int]
+
+
+class Search:
+    """One search for files; it may be used for several patterns, whose work adds up.
+
+    Args:
+        most_entries: The maximum number of directory entries to examine.
+
+    Attributes:
+        complaint: The reason why the search is incomplete, with the remedy; None if it is complete.
+    """
+
+    def __init__(self, *, most_entries: int = _MOST_ENTRIES) -> None:
+        self._left = most_entries
+        self._most_entries = most_entries
+        self.complaint: str | None = None
+
+    def find(self, pattern: str) -> list[FoundFile]:
+        """Return the regular files that match; empty if a folder of the pattern does not exist."""
+        path = Path(os.path.expanduser(pattern))  # noqa: PTH111 - leaves an unknown user alone
+        found: dict[str, FoundFile] = {}
+        for match in self._expand(path.anchor, path.parts[1 if path.anchor else 0 :], 0):
+            file = self._look_at(match)
+            if file is not None:
+                found[match] = file
+        if self._left < 0 and self.complaint is None:
+            self.complaint = (
+                f"{pattern} leads to more than {self._most_entries} names, of which the rest was not "
+                "looked at; name a narrower place"
+            )
+        return list(found.values())
+
+    def _expand(self, folder: str, parts: tuple[str, ...], depth: int) -> Iterator[str]:
+        if not parts:
+            yield folder
+            return
+        part, rest = parts[0], parts[1:]
+        if part == "**":
+            yield from self._expand(folder, rest, depth)
+            if depth < _DEEPEST:
+                for entry in self._list(folder):
+                    if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                        yield from self._expand(_join(folder, entry.name), parts, depth + 1)
+        elif _MAGIC.search(part):
+            matches = re.compile(translate(part)).match
+            for entry in self._list(folder):
+                if matches(entry.name) and (part[0] == "." or entry.name[0] != "."):
+                    yield from self._expand(_join(folder, entry.name), rest, depth)
+        else:
+            yield from self._expand(_join(folder, part), rest, depth)
+
+    def _list(self, folder: str) -> list[os.DirEntry[str]]:
+        entries: list[os.DirEntry[str]] = []
+        try:
+            with os.scandir(folder or ".") as listing:
+                for entry in listing:
+                    self._left -= 1
+                    if self._left < 0:
+                        break
+                    entries.append(entry)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except (OSError, ValueError) as error:
+            self._complain(folder, error)
+        return entries
+
+    def _look_at(self, path: str) -> FoundFile | None:
+        try:
+            status = os.stat(path)  # noqa: PTH116 - hot
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            self._complain(path, error)
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return FoundFile(path, status.st_mtime, status.st_size, (status.st_dev, status.st_ino))
+
+    def _complain(self, path: str, error: OSError | ValueError) -> None:
+        if self.complaint is None:
+            self.complaint = explain_unreadable(path, error)
+
+
+def _join(folder: str, name: str) -> str:
+    return os.path.join(folder, name)  # noqa: PTH118 - no `./` is put in front
+
+
+def explain_unreadable(path: str, error: OSError | ValueError) -> str:
+    """Return in one line why a file or folder could not be read, and the remedy."""
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return f"cannot read {path}: {reason}; run as a user that may read it"
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """Return the components of a path from the root on, without resolving symbolic links."""
+    return Path(os.path.abspath(path)).parts  # noqa: PTH100 - `resolve` would follow links
+
+
+def count_open(pattern: str, path: str) -> int:
+    """Return how many of a path's last components its pattern leaves open, 1 at least."""
+    named = Path(os.path.expanduser(pattern)).parts  # noqa: PTH111 - as in `find`
+    fixed = list(takewhile(lambda part: not _MAGIC.search(part), named))
+    return max(1, len(split_path(path)) - len(split_path(str(Path(*fixed)))))
+
+
+def name_runs(
+    paths: Iterable[tuple[str, ...]], fewest: Iterable[int], given: Iterable[str | None]
+) -> list[str]:
+    """Name each run by the shortest name that no other has.
+
+    Args:
+        paths: For each run, the components of its path.
+        fewest: For each run, the minimum number of last components in its name.
+        given: For each run, the name that it has and keeps; None if it has none yet.
+
+    Returns:
+        The last components, as few as distinguish the runs, with slashes between.
+    """
+    components, kept = list(paths), list(given)
+    counts = list(fewest)
+    while True:
+        names = [
+            name or "/".join(parts[-count:])
+            for name, parts, count in zip(kept, components, counts, strict=True)
+        ]
+        longer = [
+            before is None and names.count(name) > 1 and count < len(parts)
+            for before, name, count, parts in zip(kept, names, counts, components, strict=True)
+        ]
+        if not any(longer):
+            return names
+        counts = [count + more for count, more in zip(counts, longer, strict=True)]

@@ -1,0 +1,290 @@
+"""The ending of a rank, and the note with it beside its run file.
+
+**The note** of the run file `NAME` is `NAME.end` in the same directory: one JSON object in UTF-8,
+at most 4096 bytes, mode 0644, written under a temporary name that begins with a dot and renamed.
+
+=========== ====================================================================================
+member      value
+=========== ====================================================================================
+`format`    the number 1; a reader leaves alone what has another
+`reason`    one of `REASONS`
+`exit_code` 0 to 255, or null where it is not known or a signal killed the process
+`signal`    1 to 64, or null
+`exception` the class of the exception that ended the run, or null
+`time`      when it ended, as well as is known, in Unix seconds; less than 4e9
+`evidence`  one sentence: the evidence for the reason
+`machine`   an object of numbers, none negative: the state of the machine then, such as
+            `memory_available_bytes`; at most 64, each named in at most 64 characters
+=========== ====================================================================================
+
+A reader accepts a note only if its own user, root or the owner of the run file wrote it, since any
+user may write in a run directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeGuard
+
+from trainvitals.foreign_numbers import LATEST_TIME, MOST_AMOUNT, is_within
+from trainvitals.foreign_text import clean_label
+from trainvitals.runfile import State
+from trainvitals.sources.foreign_files import open_regular
+from trainvitals.sources.runs.liveness import Liveness
+from trainvitals.sources.runs.processes import Exit
+from trainvitals.sources.signals import describe_signal
+
+Reason = Literal["finished", "exception", "signal", "oom", "unknown"]
+REASONS: tuple[Reason, ...] = ("finished", "exception", "signal", "oom", "unknown")
+SUFFIX = ".end"
+
+_FORMAT = 1
+_MOST_BYTES = 4096
+_MOST_CHARACTERS = 512
+_MOST_NUMBERS = 64
+_MOST_NAME_CHARACTERS = 64
+_HIGHEST_CODE = 255
+_HIGHEST_SIGNAL = 64
+
+_log = logging.getLogger("trainvitals")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The ending of a rank.
+
+    Attributes:
+        reason: `finished`, by its record or with exit code 0; `exception`, by its record or
+            with another exit code; `signal`; `oom`, only where the kernel counted an OOM kill;
+            `unknown`.
+        exit_code: 0 to 255; None if unknown, or a signal killed the process.
+        signal: The signal that killed it; None if there was none or it is not known.
+        exception: The class of the exception; None if there was none or it is not known.
+        time: When it ended, as precisely as is known, in Unix seconds.
+        evidence: The evidence for the reason, one sentence.
+        machine: The state of the machine at that time, numbers by name in base units; may be empty.
+    """
+
+    reason: Reason
+    exit_code: int | None
+    signal: int | None
+    exception: str | None
+    time: float
+    evidence: str
+    machine: Mapping[str, float] = field(default_factory=dict)
+
+
+def determine_ending(
+    record_state: State | None, last_words: str, liveness: Liveness, now: float
+) -> Ending:
+    """Return how a dead rank ended: by its own record, else by the kernel's report.
+
+    Args:
+        record_state: The state that the trainer recorded last; None if unknown.
+        last_words: The class of the exception in its record; empty if there is none.
+        liveness: The kernel's report.
+        now: When it ended, as precisely as is known, in Unix seconds.
+    """
+    exit_ = liveness.exit
+    code = None if exit_ is None else exit_.code
+    number = None if exit_ is None else exit_.signal
+    exception = _clean(last_words) or None
+    reason, evidence = _weigh(record_state, exception, liveness)
+    return Ending(reason, code, number, exception if reason == "exception" else None, now, evidence)
+
+
+def write_ending(run_file: Path, ending: Ending) -> None:
+    """Write the note beside a run file, replacing an existing one.
+
+    If the directory cannot be written, one line is logged and nothing else happens.
+    """
+    try:
+        # The owner of the run directory may put a link in its place, to one that only we may write in.
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(run_file.parent, flags)
+        try:
+            _write(folder, run_file.name + SUFFIX, _encode(ending))
+        finally:
+            os.close(folder)
+    except OSError as error:
+        _log.warning(
+            "cannot note how %s ended: %s; let the exporter's user write in its directory",
+            run_file,
+            error.strerror,
+        )
+
+
+def read_ending(run_file: Path) -> Ending | None:
+    """Read the note beside a run file, which need not exist any more.
+
+    Returns:
+        None if there is no note, or none that is accepted.
+    """
+    path = f"{run_file}{SUFFIX}"
+    try:
+        descriptor = open_regular(path, follows=False)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not 0 < status.st_size <= _MOST_BYTES:
+            return None
+        if status.st_uid not in {0, os.geteuid(), _owner_of(run_file)}:
+            return None
+        return _decode(os.pread(descriptor, _MOST_BYTES, 0))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _weigh(
+    record_state: State | None, exception: str | None, liveness: Liveness
+) -> tuple[Reason, str]:
+    if record_state is State.FINISHED:
+        return "finished", "The run said that it finished."
+    if record_state is State.ENDED and liveness.exit in {None, Exit(code=0, signal=None)}:
+        return "finished", "Its interpreter ended without an exception."
+    if record_state is State.FAILED:
+        what = "it failed" if exception is None else f"{exception} ended it"
+        return "exception", f"The run said that {what}."
+    if liveness.oom_killed:
+        how = "how this one died is not known"
+        if liveness.exit is not None:
+            how = "signal 9 (SIGKILL) hit this one"
+        return "oom", f"The kernel killed for want of memory in its control group, and {how}."
+    return _weigh_exit(liveness)
+
+
+def describe_ending(ending: Ending) -> str:
+    """Return in a few words how a rank ended: `was killed by signal 9 (SIGKILL)`."""
+    match ending.reason:
+        case "finished":
+            return "finished"
+        case "exception":
+            if ending.exception is None and ending.exit_code is None:
+                return "failed"
+            return f"failed with {ending.exception or f'exit code {ending.exit_code}'}"
+        case "oom":
+            return "was killed because memory ran out"
+        case "signal":
+            return f"was killed by {describe_signal(ending.signal or 0)}"
+        case _:
+            return "died for an unknown reason"
+
+
+def _weigh_exit(liveness: Liveness) -> tuple[Reason, str]:
+    match liveness.exit:
+        case Exit(signal=int(number)):
+            return (
+                "signal",
+                f"The kernel says that {describe_signal(number)} killed its process.",
+            )
+        case Exit(code=int(code)):
+            reason: Reason = "exception" if code else "finished"
+            return reason, f"Its process ended with exit code {code}; the run gave no reason."
+    if liveness.evidence == "age":
+        return "unknown", "It fell silent, and nothing else can be known of it from here."
+    return "unknown", "Its process is gone; neither the run nor the kernel says how it ended."
+
+
+def _clean(text: str) -> str:
+    return clean_label(text[:_MOST_CHARACTERS], replacement="?")
+
+
+def _encode(ending: Ending) -> bytes:
+    machine = {
+        name: value
+        for name, value in list(ending.machine.items())[:_MOST_NUMBERS]
+        if len(name) <= _MOST_NAME_CHARACTERS and math.isfinite(value)
+    }
+    members = {
+        "format": _FORMAT,
+        "reason": ending.reason,
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "exception": ending.exception,
+        "time": ending.time,
+        "evidence": ending.evidence,
+    }
+    data = json.dumps(members | {"machine": machine}).encode()
+    if len(data) <= _MOST_BYTES:
+        return data
+    return json.dumps(members | {"machine": {}}, ensure_ascii=True).encode()
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    hidden = f".{name}.{os.urandom(4).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(hidden, flags, 0o644, dir_fd=folder)
+    try:
+        try:
+            os.fchmod(descriptor, 0o644)  # whatever the umask
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+        os.rename(hidden, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(hidden, dir_fd=folder)
+        raise
+
+
+def _owner_of(path: Path) -> int:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return 0
+
+
+def _decode(data: bytes) -> Ending | None:
+    try:
+        members = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(members, dict) or members.get("format") != _FORMAT:
+        return None
+    reason, time, evidence = (members.get(key) for key in ("reason", "time", "evidence"))
+    code, number, exception = (members.get(key) for key in ("exit_code", "signal", "exception"))
+    machine = members.get("machine")
+    if (
+        reason not in REASONS
+        or not _is_number(time)
+        or time > LATEST_TIME
+        or not isinstance(evidence, str)
+        or not _is_within(code, 0, _HIGHEST_CODE)
+        or not _is_within(number, 1, _HIGHEST_SIGNAL)
+        or not isinstance(exception, str | None)
+        or not isinstance(machine, dict)
+    ):
+        return None
+    return Ending(
+        reason=REASONS[REASONS.index(reason)],
+        exit_code=code,
+        signal=number,
+        exception=None if exception is None else _clean(exception),
+        time=float(time),
+        evidence=_clean(evidence),
+        machine={
+            _clean(name): float(value)
+            for name, value in list(machine.items())[:_MOST_NUMBERS]
+            if len(name) <= _MOST_NAME_CHARACTERS and _is_number(value)
+        },
+    )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return is_within(value, MOST_AMOUNT)
+
+
+def _is_within(value: object, lowest: int, highest: int) -> bool:
+    return value is None or (type(value) is int and lowest <= value <= highest)

@@ -1,0 +1,189 @@
+"""Evidence about a training run, or a process that is in no container."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import psutil
+
+from trainvitals.foreign_numbers import read_count
+from trainvitals.masking import mask_command
+from trainvitals.runfile import STATE, State
+from trainvitals.sources.containers.cgrouppaths import find_group
+from trainvitals.sources.containers.cgroups import GroupFiles, to_sample
+from trainvitals.sources.containers.evidence import (
+    Evidence,
+    Gap,
+    Host,
+    OomKill,
+    Sample,
+    Settings,
+    Training,
+)
+from trainvitals.sources.files import Roots
+from trainvitals.sources.host.kernel_log import KernelNews
+from trainvitals.sources.host.snapshot import read_host
+from trainvitals.sources.runs.history import RunHistory
+from trainvitals.sources.runs.past_runs import Run, Start
+from trainvitals.sources.runs.stalls import learn_threshold
+
+_SIGKILL = 9
+_NEAR_SECONDS = 60.0
+_LOG = Gap(
+    "its output",
+    "what it wrote went to a terminal or file that is not known here",
+    "run it in a container, or look at the end of the file that its launcher wrote",
+)
+
+
+def read_run(run: Run, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
+    """Return the evidence of a training run's end, from the most relevant rank."""
+    return read_start(run, run.telling, kernel, gaps)
+
+
+def read_start(
+    run: Run, start: Start, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()
+) -> Evidence:
+    """Return the evidence of one start of one rank of a run.
+
+    Args:
+        run: The run.
+        start: The start.
+        kernel: The events in the kernel log; None if it cannot be read.
+        gaps: The sources that could not be read.
+    """
+    ending = start.ending
+    known = Evidence(
+        subject="run",
+        name=run.name,
+        started=start.identity.created_time,
+        restarts=run.losses.restarts,
+        training=_read_training(run, start),
+        gaps=(*gaps, _LOG),
+    )
+    if ending is None:
+        return known
+    kills = None if kernel is None else _find_kills(kernel, start, ending.time)
+    was_counted = ending.reason == "oom"
+    return replace(
+        known,
+        ended=ending.time,
+        exit_code=0 if ending.reason == "finished" else ending.exit_code,
+        signal=ending.signal or (_SIGKILL if was_counted else None),
+        exception=ending.exception or "",
+        oom_kills=kills,
+        cgroup=kills[0].task_memcg if kills else "",
+        sample=Sample(ending.time, 0, oom_kills=1) if was_counted else None,
+        host=_read_machine(start),
+    )
+
+
+def _read_training(run: Run, start: Start) -> Training:
+    loss = start.value("loss")
+    return Training(
+        source="" if start.ending is None else start.ending.evidence,
+        pid=start.liveness.host_pid,
+        phase=start.phase,
+        phase_seconds=start.phase_seconds,
+        idle_seconds=start.progress_age_seconds,
+        idle_limit_seconds=learn_threshold(start.record),
+        slowest_step_seconds=start.seconds("slowest_step_seconds"),
+        stall=start.stall,
+        steps=start.count("steps"),
+        nonfinite_losses=start.count("nonfinite_losses"),
+        is_loss_finite=None if loss is None else math.isfinite(loss),
+        is_switched_off=start.record.state[STATE["state"]] == State.SWITCHED_OFF,
+        is_end_seen=start.is_end_seen,
+        world_size=run.world_size,
+        ranks_here=len({each.rank for each in run.current}),
+    )
+
+
+def find_run(history: RunHistory, pid: int) -> Run | None:
+    """Find the run one of whose ranks is or was a process of this machine; None if there is none."""
+    for run in history.runs:
+        if any(start.liveness.host_pid == pid for start in run.starts):
+            return run
+    return None
+
+
+def read_process(
+    pid: int,
+    kernel: KernelNews | None,
+    gaps: tuple[Gap, ...] = (),
+    *,
+    roots: Roots = Roots(),  # noqa: B008 - immutable
+    clock: Callable[[], float] = time.time,
+) -> Evidence | None:
+    """Return the evidence of a process: its current trouble, or how the kernel ended it.
+
+    Args:
+        pid: Its number.
+        kernel: The events in the kernel log; None if it cannot be read.
+        gaps: The sources that could not be read.
+        roots: The paths of `/proc` and `/sys`.
+        clock: Returns the time.
+
+    Returns:
+        None if nothing is known about it.
+    """
+    kills = [kill for kill in (kernel.oom_kills if kernel is not None else ()) if kill.pid == pid]
+    try:
+        process = psutil.Process(pid)
+        name, started = process.name(), process.create_time()
+        is_over = process.status() == psutil.STATUS_ZOMBIE
+        command = [] if is_over else process.cmdline()
+    except (psutil.Error, OSError):
+        return _read_killed(kills[-1], kernel, (*gaps, _LOG)) if kills else None
+    group = find_group(pid, roots)
+    usage = None if group is None else GroupFiles(group, roots=roots).read()
+    return Evidence(
+        subject="process",
+        name=f"{name} ({pid})",
+        started=started,
+        ended=clock() if is_over else None,
+        settings=Settings(command=mask_command(command)),
+        cgroup="" if group is None else group.cgroup,
+        oom_kills=None if kernel is None else tuple(kills),
+        sample=None if usage is None else to_sample(usage),
+        xids=None if kernel is None else tuple(x for x in kernel.xids if x.pid == pid),
+        host=read_host(roots=roots),
+        gaps=(*gaps, _LOG),
+    )
+
+
+def _read_killed(kill: OomKill, kernel: KernelNews | None, gaps: tuple[Gap, ...]) -> Evidence:
+    xids = kernel.xids if kernel is not None else ()
+    return Evidence(
+        subject="process",
+        name=f"{kill.task} ({kill.pid})",
+        ended=kill.time,
+        signal=_SIGKILL,
+        cgroup=kill.task_memcg,
+        oom_kills=(kill,),
+        xids=tuple(xid for xid in xids if abs(xid.time - kill.time) <= _NEAR_SECONDS),
+        gaps=gaps,
+    )
+
+
+def _find_kills(kernel: KernelNews, start: Start, ended: float) -> tuple[OomKill, ...]:
+    return tuple(
+        kill
+        for kill in kernel.oom_kills
+        if kill.pid == start.liveness.host_pid and abs(kill.time - ended) <= _NEAR_SECONDS
+    )
+
+
+def _read_machine(start: Start) -> Host | None:
+    if start.ending is None or not start.ending.machine:
+        return None
+    numbers = start.ending.machine
+    total, available = (numbers.get(f"memory_{name}_bytes") for name in ("total", "available"))
+    return Host(
+        start.ending.time,
+        memory_total_bytes=read_count(total),
+        memory_available_bytes=read_count(available),
+    )

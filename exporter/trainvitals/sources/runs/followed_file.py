@@ -1,0 +1,171 @@
+"""Files that other processes append to, read piece by piece within a budget of time and bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from trainvitals.sources.foreign_files import open_regular
+
+_GUARD_BYTES = 64
+
+
+class FollowedFile:
+    """Reads what was appended to a file since the last time.
+
+    `peek` returns the bytes after the offset without consuming them, and `advance` moves the
+    offset, so that an incomplete part is read again. The last bytes before the offset are kept and
+    compared: a file that was rewritten is detected even if it has grown past the offset in the
+    meantime.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        path: The file.
+        offset: The position at which the next `peek` begins.
+        size: The size of the file at the last `peek`.
+        modified_time: When it was written to, in Unix seconds, as of the last `peek`.
+        identity: Device and inode of the open file; None while it is not open.
+    """
+
+    __slots__ = (
+        "_descriptor",
+        "_guard",
+        "_peeked",
+        "identity",
+        "modified_time",
+        "offset",
+        "path",
+        "size",
+    )
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.offset = 0
+        self.size = 0
+        self.modified_time = 0.0
+        self.identity: tuple[int, int] | None = None
+        self._descriptor: int | None = None
+        self._guard = b""
+        self._peeked = 0
+
+    def peek(self, most_bytes: int) -> tuple[bytes, bool]:
+        """Return the bytes after the offset.
+
+        Args:
+            most_bytes: The maximum number of bytes.
+
+        Returns:
+            The bytes, empty at the end of the file, and whether the file was replaced or rewritten,
+            so that they begin at its start.
+
+        Raises:
+            OSError: The file cannot be opened or read, or is not a regular file.
+        """
+        descriptor, restarted = self._reopen()
+        status = os.fstat(descriptor)
+        self.size, self.modified_time = status.st_size, status.st_mtime
+        start = self.offset - len(self._guard)
+        data = os.pread(descriptor, len(self._guard) + most_bytes, start)
+        if not data.startswith(self._guard) or self.offset > self.size:
+            self.offset, self._guard, restarted = 0, b"", True
+            data = os.pread(descriptor, most_bytes, 0)
+        data = data[len(self._guard) :]
+        self._peeked = self.offset + len(data)
+        return data, restarted
+
+    def advance(self, taken: bytes) -> None:
+        """Move the offset past bytes that `peek` returned."""
+        self.offset += len(taken)
+        self._guard = (self._guard + taken[-_GUARD_BYTES:])[-_GUARD_BYTES:]
+
+    def skip(self, count: int) -> None:
+        """Move the offset past bytes that were not read."""
+        self.offset += count
+        self._guard = b""
+
+    def close(self) -> None:
+        """Close the file; a later `peek` opens it again and continues at the offset."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _reopen(self) -> tuple[int, bool]:
+        """Open the file, or its replacement once all of the old one was read."""
+        if self._descriptor is not None:
+            if self._peeked < os.fstat(self._descriptor).st_size or not self._lost_its_name():
+                return self._descriptor, False
+            self.close()
+        before = self.identity
+        descriptor = open_regular(self.path)
+        status = os.fstat(descriptor)
+        self._descriptor = descriptor
+        self.identity = (status.st_dev, status.st_ino)
+        if before in (None, self.identity):
+            return descriptor, False
+        self.offset, self._guard = 0, b""
+        return descriptor, True
+
+    def _lost_its_name(self) -> bool:
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - hot
+        except OSError:
+            return False  # nothing has its name, and the open file can still be read
+        return (status.st_dev, status.st_ino) != self.identity
+
+
+Item = TypeVar("Item")
+
+_BUDGET_SECONDS = 0.25
+_MARGIN_SECONDS = 0.05
+_SEARCH_INTERVAL_SECONDS = 2.0
+_SEARCHES_TAKE_AT_MOST = 0.05
+
+
+class ReadBudget(Generic[Item]):
+    """Divides a quarter of a second among files, so that a large one never delays a scrape.
+
+    A file that was not reached is the first one next time. A search for files is due every two
+    seconds, or less often if searching takes long, so that it takes at most a twentieth of the
+    time.
+
+    Args:
+        monotonic: A monotonic clock, in seconds, by which the deadline is set.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._ends_at = 0.0
+        self._first = 0
+        self._next_search = float("-inf")
+
+    def is_search_due(self) -> bool:
+        """Return whether a search for files is due."""
+        return self._monotonic() >= self._next_search
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """Measure how long a search takes."""
+        started = self._monotonic()
+        yield
+        now = self._monotonic()
+        self._next_search = now + max(
+            _SEARCH_INTERVAL_SECONDS, (now - started) / _SEARCHES_TAKE_AT_MOST
+        )
+
+    def take(self, items: Sequence[Item], deadline: float) -> Iterator[Item]:
+        """Yield the files one after the other while there is time; at least one."""
+        self._ends_at = min(self._monotonic() + _BUDGET_SECONDS, deadline - _MARGIN_SECONDS)
+        first = self._first % len(items) if items else 0
+        for count, item in enumerate([*items[first:], *items[:first]]):
+            if count and self.is_over():
+                return
+            yield item
+            self._first = first + count + 1
+
+    def is_over(self) -> bool:
+        """Return whether the time for this reading is over."""
+        return self._monotonic() >= self._ends_at

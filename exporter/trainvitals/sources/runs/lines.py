@@ -1,0 +1,245 @@
+"""The numbers and events of a run in the lines of its log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from trainvitals.foreign_numbers import read_count
+from trainvitals.runfile.codec import clean_metric_name
+from trainvitals.sources.runs.patterns import SLOW_SECONDS, Pattern
+from trainvitals.sources.runs.scalars import RunScalars
+
+_STEP_NAMES = frozenset({"step", "global_step", "iteration", "iter"})
+_NONFINITE_NAMES = frozenset({"nonfinite_losses", "number of nan iterations"})
+_SILENT_NAMES = _STEP_NAMES | {"v_num"}
+# Names that are words by themselves, whatever data the line is about, and their units in ours.
+_WORDS: Mapping[str, tuple[str, float]] = {
+    "epoch": ("epoch", 1.0),
+    "total_steps": ("total_steps", 1.0),
+    "total_epochs": ("total_epochs", 1.0),
+    "epoch_step": ("epoch_step", 1.0),
+    "epoch_steps": ("epoch_steps", 1.0),
+    "step_seconds": ("step_seconds", 1.0),
+    "step_milliseconds": ("step_seconds", 0.001),
+    "elapsed time per iteration (ms)": ("step_seconds", 0.001),
+    "elapsed time per iteration (s)": ("step_seconds", 1.0),
+}
+_LONGEST_NUMBER = 40
+# Every repetition has its bound: where the text after a long row of digits does not fit, each split
+# of them would be tried.
+_NUMBER = (
+    r"[+-]?(?:\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,40})?"
+    r"|(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?"
+    r"|[nN]a[nN]|[iI]nf(?:inity)?)"
+)
+# A name is one to six words, each of which begins with a letter; the number may be in quotes or,
+# as in `tensor(0.5)`, in brackets.
+_PAIR = re.compile(
+    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,63}(?: [A-Za-z_(][\w./()@%-]{0,31}){0,5})['\"]?[ ]?[:=]\s*"
+    rf"['\"]?(?:[A-Za-z][\w.]*\()?({_NUMBER})(%?)(?![\w.:/])"
+)
+_WHOLE = re.compile(rf"\s*({_NUMBER})\s*(?:(%)\s*)?")
+
+
+class LineReader:
+    """Collects the numbers and events in the log lines of one run.
+
+    Attributes:
+        scalars: The numbers.
+    """
+
+    __slots__ = ("_bar", "_bar_total", "_epoch", "scalars")
+
+    def __init__(self) -> None:
+        self.scalars = RunScalars()
+        self._epoch: float | None = None
+        self._bar: tuple[float, float] | None = None
+        self._bar_total: float | None = None
+
+    def mark(self, pattern: Pattern) -> None:
+        """Record the events of the pattern that a line matches."""
+        if pattern.marks == "finished":
+            self.scalars.is_finished = True
+            self._bar = self._bar_total = None
+        elif pattern.marks == "evaluation":
+            self.scalars.evaluation_due = True
+
+    def take(
+        self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
+    ) -> None:
+        """Record the numbers of a line.
+
+        Args:
+            pattern: The pattern that the line matched.
+            numbers: The numbers of its groups.
+            pairs: The numbers that it has with their names.
+        """
+        if "bar_step" in numbers:
+            self._bar = numbers.pop("bar_step"), numbers.pop("bar_steps", 0.0)
+            if self._bar[1] != self._bar_total:
+                return  # its unit is not known
+        self._move(pattern, numbers, pairs)
+        record = self.scalars.record_again if pattern.repeats else self.scalars.record
+        for name, value in (*numbers.items(), *pairs):
+            if not self._take_own(name, value):
+                record(name, value, pattern.split)
+        if pattern.repeats and pairs:
+            self.scalars.evaluation_due = False
+
+    def _take_own(self, name: str, value: float) -> bool:
+        """Record a number whose name has a meaning in log lines only; return whether it has one."""
+        if name in _WORDS:
+            word, unit = _WORDS[name]
+            self.scalars.set_word(word, value * unit)
+        elif name == "steps_per_second":
+            if value > 0:
+                self.scalars.set_word("step_seconds", 1 / value)
+        elif name in _NONFINITE_NAMES:
+            self.scalars.count_nonfinite("loss", read_count(value) or 0)
+        else:
+            return name in _SILENT_NAMES
+        return True
+
+    def _move(
+        self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
+    ) -> None:
+        """Find the run's step: as logged, or counted from the steps of the epoch or of a bar."""
+        named = dict(pairs)
+        if "loss" in named and self._bar and self._bar_total is None and not pattern.repeats:
+            self._bar_total = self._bar[1]
+        step = next((named[name] for name in _STEP_NAMES if name in named), None)
+        step = numbers.get("step", step)
+        if step is None:
+            step = self._count_steps(pattern, numbers)
+        if step is None and self._bar and self._bar[1] == self._bar_total:
+            step = self._bar[0]
+            self.scalars.set_word("total_steps", self._bar[1])
+        count = read_count(step)
+        if count is not None:
+            self.scalars.move(count)
+        if "epoch" in numbers and not pairs and not pattern.repeats:
+            self._epoch = numbers["epoch"]  # a headline for the lines that follow
+
+    def _count_steps(self, pattern: Pattern, numbers: dict[str, float]) -> float | None:
+        done = numbers.get("epoch_step")
+        if not done:  # a bar that has just been drawn still shows the epoch before
+            return None
+        epoch = numbers.get("epoch", self._epoch)
+        length = numbers.get("epoch_steps")
+        if epoch is None or length is None:
+            return done
+        return max(0.0, epoch - pattern.first_epoch) * length + done
+
+
+class LineMatcher:
+    """Finds the pattern that matches a line.
+
+    Args:
+        patterns: The patterns in the order in which they are tried.
+        clock: A clock in seconds, which measures how long an expression takes.
+        cpu_clock: Returns the processor time, which is checked if an expression seems to take long.
+
+    Attributes:
+        complaint: A pattern that is no longer used, and why; None if all are used.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[Pattern],
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        cpu_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.complaint: str | None = None
+        self._clock = clock
+        self._cpu_clock = cpu_clock
+        # The first text is kept apart: almost every line fails at it.
+        self._table = [
+            (next(iter(pattern.contains), ""), pattern.contains[1:], pattern)
+            for pattern in patterns
+        ]
+
+    def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> None:
+        """Pass a line to its run; a line without a matching pattern is ignored.
+
+        Args:
+            line: The line, without its end.
+            reader_of: Returns the reader of a run by its name; the empty name is that of the file's
+                own run.
+        """
+        for text, texts, pattern in self._table:
+            if text not in line or (texts and not all(more in line for more in texts)):
+                continue
+            if len(line) > pattern.longest:
+                continue
+            started = self._clock()
+            match = pattern.regex.search(line)
+            if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
+                return
+            if match is None:
+                continue
+            groups = match.groupdict()
+            if _deliver(pattern, groups, reader_of):
+                return
+
+    def _is_slow(self, pattern: Pattern, line: str) -> bool:
+        """Drop a pattern that is slow itself, and not because the machine is busy."""
+        started = self._cpu_clock()
+        pattern.regex.search(line)
+        seconds = self._cpu_clock() - started
+        if seconds <= SLOW_SECONDS:
+            return False
+        self._table = [row for row in self._table if row[2] is not pattern]
+        self.complaint = (
+            f"pattern {pattern.name} took {seconds:.1f} s for one line and is not used any more; "
+            "make its expression simpler and restart"
+        )
+        return True
+
+
+def _deliver(
+    pattern: Pattern,
+    groups: dict[str, str | None],
+    reader_of: Callable[[str], LineReader | None],
+) -> bool:
+    """Pass a match to its run; return whether no further pattern is to be tried."""
+    pairs = find_pairs(groups.pop("pairs", None) or "")
+    run = groups.pop("run", None) or pattern.run or ""
+    numbers: dict[str, float] = {}
+    for name, text in groups.items():
+        if text is not None and (number := parse_number(text)) is not None:
+            numbers[name] = number
+    if "pairs" in pattern.regex.groupindex and not pairs and not pattern.repeats:
+        return False
+    reader = reader_of(clean_metric_name(run) if run else "")
+    if reader is None:
+        return True
+    if pattern.marks:
+        reader.mark(pattern)
+    reader.take(pattern, numbers, pairs)
+    return not pattern.marks
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number in a text; None if the text is not a number.
+
+    `1,234.5` has thousands separators, `12%` is 0.12, and `nan` and `inf` are numbers, too.
+    """
+    match = _WHOLE.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+    return _convert(match[1], match[2] or "") if match else None
+
+
+def find_pairs(text: str) -> list[tuple[str, float]]:
+    """Return the pairs of a name and a number in a text such as `loss: 0.5 | acc=91%`."""
+    return [
+        (name, _convert(number, percent))
+        for name, number, percent in _PAIR.findall(text)
+        if len(number) <= _LONGEST_NUMBER
+    ]
+
+
+def _convert(number: str, percent: str) -> float:
+    value = float(number.replace(",", ""))
+    return value / 100 if percent else value

@@ -1,0 +1,293 @@
+"""Run directories inside containers without a shared volume, through `/proc/PID/root`.
+
+Each container has its own mount namespace, and in it its own run directory. A user with access to a
+process (root, or its own user) can open the root directory of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainvitals.errors import SourceError
+from trainvitals.sources.files import read_small
+from trainvitals.sources.runs.directory import Limits, RunDirectory
+from trainvitals.sources.runs.liveness import Host, read_host
+from trainvitals.sources.runs.owners import Users, is_trusted, take_turns
+from trainvitals.sources.runs.rankfile import FileKey
+from trainvitals.sources.runs.seen_files import DirectoryReading
+
+_O_PATH = getattr(os, "O_PATH", 0)
+_O_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
+_O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_MOST_NAMESPACES = 256
+# Who may make mount namespaces, which on most machines is everybody, may make many containers. What
+# one of them may have is less than our own directory may, and all of them together have a bound.
+_MOST_FILES, _LEAST_FILES = 256, 4
+_LIMITS = Limits(files=64, names=1024, new=64)
+_MOST_GONE = 64
+_NOBODY = 65534
+# Where there is always something new, those that were not reached are first the next time.
+_SEARCH_FILES_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDirectory:
+    """A run directory in another mount namespace.
+
+    Attributes:
+        path: Where it can be found while the process lives.
+        descriptor: The open directory, which is the caller's to close.
+        key: The identity of the directory, which is the same under every name and in every
+            namespace.
+        owner: The user of the process by which it was found.
+    """
+
+    path: Path
+    descriptor: int
+    key: FileKey
+    owner: int = 0
+
+
+def find_run_directories(
+    path: Path, *, procfs: Path = Path("/proc"), most: int = 64
+) -> tuple[FoundDirectory, ...]:
+    """Find the run directories of all other mount namespaces, each once.
+
+    A process without permission is skipped. Symbolic links are not followed, because they would
+    lead to a place in our own namespace.
+
+    Args:
+        path: The absolute path of a run directory in each namespace.
+        procfs: The path of `/proc`; it must show the containers' processes.
+        most: The maximum number of directories.
+    """
+    known = {_read_key(path)}
+    found: list[FoundDirectory] = []
+    for pid, owner in _one_process_of_each_namespace(procfs):
+        root = procfs / str(pid) / "root"
+        with contextlib.suppress(OSError):
+            descriptor = _walk(root, path)
+            status = os.fstat(descriptor)
+            key = FileKey(status.st_dev, status.st_ino)
+            if key in known or len(found) >= most:
+                os.close(descriptor)
+                continue
+            known.add(key)
+            found.append(FoundDirectory(root / path.relative_to("/"), descriptor, key, owner))
+    return tuple(found)
+
+
+class ContainerDirectories:
+    """The run directories of other mount namespaces, kept open between two readings.
+
+    Args:
+        path: The absolute path of a run directory in each namespace.
+        host: The machine; this one when None.
+        limits: The limits on reading each directory; with many directories they are lower.
+        search_seconds: The interval between searches for namespaces, which take some milliseconds.
+        keep_seconds: How long the ranks of a removed container stay readable.
+        monotonic: A monotonic clock in seconds, which measures how long a reading takes.
+        users: The users whose files count.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        host: Host | None = None,
+        limits: Limits = _LIMITS,
+        search_seconds: float = 15.0,
+        keep_seconds: float = 900.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        users: Users = Users(),  # noqa: B008 - immutable
+    ) -> None:
+        self._users = users
+        self._path = path
+        self._host = host or read_host()
+        self._limits = limits
+        self._search_seconds = search_seconds
+        self._keep_seconds = keep_seconds
+        self._monotonic = monotonic
+        self._turn = 0
+        self._searched_time: float | None = None
+        self._directories: dict[FileKey, RunDirectory] = {}
+        self._owners: dict[FileKey, int] = {}
+        self._gone: list[tuple[float, RunDirectory]] = []
+
+    def is_idle(self, now: float) -> bool:
+        """Return whether there is nothing to read and no search is due.
+
+        Args:
+            now: Unix seconds.
+        """
+        return not self._is_due(now) and not self._directories and not self._gone
+
+    def find(self, now: float) -> tuple[RunDirectory, ...]:
+        """Return the run directories of all containers, those of removed ones included.
+
+        Args:
+            now: Unix seconds.
+        """
+        if self._is_due(now):
+            self._searched_time = now
+            self._search(now)
+        return self._list()
+
+    def read(self, now: float) -> tuple[DirectoryReading, ...]:
+        """Read the run directories of all containers, and discard files there that are no longer needed.
+
+        Args:
+            now: Unix seconds.
+        """
+        directories = self.find(now)
+        first = self._turn % max(1, len(directories))
+        shares = self._share_files()
+        until = self._monotonic() + _SEARCH_FILES_SECONDS
+        readings: list[DirectoryReading] = []
+        for directory in (*directories[first:], *directories[:first]):
+            is_searched = not readings or self._monotonic() < until
+            self._turn += is_searched
+            directory.allow(shares.get(directory, _LEAST_FILES))
+            with contextlib.suppress(SourceError):  # a directory of another user, not readable
+                readings.append(directory.read(now, is_searched=is_searched))
+                if is_searched:
+                    directory.discard(now)
+        return tuple(readings)
+
+    def close(self) -> None:
+        """Close every directory."""
+        for directory in self._list():
+            directory.close()
+        self._directories = {}
+        self._gone = []
+
+    def _share_files(self) -> dict[RunDirectory, int]:
+        """Return how many files each directory may have: users share, and the directories of one."""
+        owners = Counter(self._owners[key] for key in self._directories)
+        gone = (directory for _, directory in self._gone)
+        share = _MOST_FILES // max(1, len(owners) + bool(self._gone))
+        shares = {
+            directory: share // owners[self._owners[key]]
+            for key, directory in self._directories.items()
+        }
+        shares |= {directory: share // len(self._gone) for directory in gone}
+        return {
+            directory: min(self._limits.files, max(_LEAST_FILES, each))
+            for directory, each in shares.items()
+        }
+
+    def _is_due(self, now: float) -> bool:
+        before = self._searched_time
+        return before is None or abs(now - before) >= self._search_seconds
+
+    def _list(self) -> tuple[RunDirectory, ...]:
+        return (*self._directories.values(), *(directory for _, directory in self._gone))
+
+    def _search(self, now: float) -> None:
+        found = find_run_directories(self._path, procfs=self._host.procfs)
+        keys = {directory.key for directory in found}
+        for directory in found:
+            if directory.key in self._directories:
+                os.close(directory.descriptor)
+                continue
+            self._directories[directory.key] = RunDirectory(
+                directory.descriptor,
+                path=directory.path,
+                limits=self._limits,
+                host=self._host,
+                users=self._users,
+            )
+            self._owners[directory.key] = directory.owner
+        for key in self._directories.keys() - keys:
+            self._detach(key, now)
+        self._forget(now)
+
+    def _detach(self, key: FileKey, now: float) -> None:
+        directory = self._directories.pop(key)
+        self._owners.pop(key, None)
+        if key == _read_key(self._path):  # it turned out to be our own
+            directory.close()
+            return
+        directory.detach()
+        self._gone.append((now, directory))
+
+    def _forget(self, now: float) -> None:
+        kept: list[tuple[float, RunDirectory]] = []
+        for gone_time, directory in self._gone:
+            if abs(now - gone_time) < self._keep_seconds or not directory.has_no_living_rank:
+                kept.append((gone_time, directory))
+            else:
+                directory.close()
+        for _, directory in kept[:-_MOST_GONE]:
+            directory.close()
+        self._gone = kept[-_MOST_GONE:]
+
+
+def _read_key(path: Path) -> FileKey | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return FileKey(status.st_dev, status.st_ino)
+
+
+def _one_process_of_each_namespace(procfs: Path) -> list[tuple[int, int]]:
+    """Return a process of each other mount namespace and its user, as far as permissions allow.
+
+    Users take turns, root and our own user first: who may make namespaces may make many.
+    """
+    found: list[tuple[int, int]] = []
+    try:
+        names = os.listdir(procfs)  # noqa: PTH208 - numbers, not paths
+        seen = {(procfs / "self/ns/mnt").stat().st_ino}
+    except OSError:
+        return found
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            namespace = os.stat(f"{procfs}/{name}/ns/mnt").st_ino  # noqa: PTH116 - thousands of them
+        except OSError:  # no permission, or it just ended
+            continue
+        if namespace not in seen:
+            seen.add(namespace)
+            found.append((int(name), _read_owner(procfs / name)))
+    found.sort(key=lambda process: not is_trusted(process[1]))
+    return take_turns(found, lambda process: process[1])[:_MOST_NAMESPACES]
+
+
+def _read_owner(path: Path) -> int:
+    """Return the real user of a process; the overflow UID if it has just ended.
+
+    The owner of its folder would not do: that is root for every process that is not dumpable.
+    """
+    words = (read_small(path / "status") or "").partition("\nUid:")[2].split()
+    return int(words[0]) if words else _NOBODY
+
+
+def _walk(root: Path, path: Path) -> int:
+    """Open a directory below another process's root, component by component.
+
+    Raises:
+        OSError: A component does not exist, is not a directory, is a symbolic link, or may not be
+            opened.
+    """
+    descriptor = os.open(root, _O_PATH | _O_DIRECTORY | _O_CLOEXEC)
+    *steps, last = path.parts[1:]
+    for step in [*steps, last]:
+        flags = os.O_RDONLY if step is last else _O_PATH
+        try:
+            inner = os.open(
+                step, flags | _O_DIRECTORY | _O_NOFOLLOW | _O_CLOEXEC, dir_fd=descriptor
+            )
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor

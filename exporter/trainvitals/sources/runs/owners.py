@@ -1,0 +1,106 @@
+"""The users that run files belong to: who counts, and in which order they have their turn.
+
+Any user may fill a run directory. So places are given to users in turns, and a user's many files
+take the places of that user's other files only. The owner of a file is what the kernel says, and so
+is its time: a file may tell anything of itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_numbers import read_digits
+
+FLAG = "--run-dir.users"
+VARIABLE = "TRAINVITALS_RUN_DIR_USERS"
+
+_FORMS = "write names, numbers or ranges of numbers, as root,ada,1000-1999"
+_LARGEST = (1 << 32) - 2
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The users whose run files count.
+
+    Attributes:
+        ranges: The first and the last number of each range; None for every user.
+    """
+
+    ranges: tuple[tuple[int, int], ...] | None = None
+
+    def __contains__(self, user: int) -> bool:
+        """Return whether the files of a user, given by number, count."""
+        return self.ranges is None or any(first <= user <= last for first, last in self.ranges)
+
+
+def parse_users(texts: Iterable[str]) -> Users:
+    """Return the users of `--run-dir.users`; every user if there is no text.
+
+    Raises:
+        ConfigurationError: A text is neither a user of this machine nor a number or range.
+    """
+    words = [word.strip() for text in texts for word in text.split(",")]
+    ranges = tuple(_parse_user(word) for word in words if word)
+    return Users(ranges or None)
+
+
+def _parse_user(word: str) -> tuple[int, int]:
+    first, dash, last = word.partition("-")
+    ends = [first, last] if dash else [first, first]
+    if all(end.isascii() and end.isdecimal() for end in ends):
+        least, most = (read_digits(end, _LARGEST) for end in ends)
+        if least is None or most is None or least > most:
+            raise ConfigurationError(f"{FLAG} {word}: this is no range of users; {_FORMS}")
+        return least, most
+    import pwd  # noqa: PLC0415 - few machines need it
+
+    try:
+        number = pwd.getpwnam(word).pw_uid
+    except (KeyError, ValueError) as error:
+        raise ConfigurationError(
+            f"{FLAG} {word}: this machine has no such user; {_FORMS}"
+        ) from error
+    return number, number
+
+
+def is_trusted(user: int, own: int | None = None) -> bool:
+    """Return whether a user may do what a reader may: root, or the reader itself.
+
+    Args:
+        user: The user, by number.
+        own: The reader; None for this process.
+    """
+    return user in (0, os.geteuid() if own is None else own)
+
+
+def take_turns(things: Iterable[Thing], *groupings: Callable[[Thing], Hashable]) -> list[Thing]:
+    """Return things so that the groups take turns, and within a group its own groups do.
+
+    Args:
+        things: The things, the most important of each group first.
+        groupings: Return the group of a thing, the widest first. The group of the first thing has
+            the first turn.
+    """
+    if not groupings:
+        return list(things)
+    grouping, *inner = groupings
+    groups: dict[Hashable, list[Thing]] = {}
+    for thing in things:
+        groups.setdefault(grouping(thing), []).append(thing)
+    queues = [iter(take_turns(group, *inner)) for group in groups.values()]
+    ordered: list[Thing] = []
+    while queues:
+        left = []
+        for queue in queues:
+            for thing in queue:
+                ordered.append(thing)
+                left.append(queue)
+                break
+        queues = left
+    return ordered

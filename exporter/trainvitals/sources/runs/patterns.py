@@ -1,0 +1,213 @@
+r"""Patterns for the lines of a training log: built-in ones and those that users write.
+
+**A file of patterns** is YAML with one key, `patterns`, a list of mappings:
+
+============ ====================================================================================
+key          meaning
+============ ====================================================================================
+`name`       needed: what the pattern is called in messages
+`regex`      needed: a Python regular expression that is searched in each line, with named groups
+`contains`   a text, or a list of texts, that must all be in the line; searched before the
+             expression is tried, and a hundred times cheaper: name the rarest word of the line
+`split`      `train`, `validation` or `test`: what data the numbers are about, where their names do
+             not show it
+`run`        the name of the run that the numbers belong to, in place of the file's name
+`finished`   true: such a line marks the end of the run
+`example`    a line that the expression must match; checked when the file is read
+============ ====================================================================================
+
+**Groups.** A group that did not match, or is not a number, is left out. A number may have
+thousands separators, a percent sign (it then becomes a ratio), or be `nan` or `inf`, which is counted.
+
+=========================== =====================================================================
+group                       meaning
+=========================== =====================================================================
+`step`, `total_steps`       the optimizer's step, and how many there will be
+`epoch`, `total_epochs`     likewise for epochs
+`epoch_step`, `epoch_steps` the step inside the epoch, and how many an epoch has; together with
+                            `epoch` (counted from 1) they give the step where there is no `step`
+`step_seconds`              what a step takes; also `step_milliseconds`, `steps_per_second`
+`nonfinite_losses`          how many losses were NaN or infinite, to be added to the count
+`run`                       the name of the run that the line belongs to
+`pairs`                     text with pairs of name and number in it, such as
+                            `loss: 0.5 | acc=0.9`; each is taken under its name
+any other                   a number of that name: `loss`, `val_loss`, `accuracy`, `learning_rate`,
+                            `grad_norm`, `samples_per_second`, `tokens_per_second` ... or a name
+                            of your own, which becomes a free metric
+=========================== =====================================================================
+
+For each line the patterns are tried in order, the user's first, and the first that matches takes
+it; a pattern with `finished` leaves the line to the others.
+
+An example, for the two kinds of lines `iter 100: loss 2.3412, time 50.20ms` and
+`step 250: train loss 2.0, val loss 2.1`::
+
+    patterns:
+      - name: nanogpt iteration
+        contains: "iter "
+        regex: 'iter (?P<step>\d+): loss (?P<loss>\S+), time (?P<step_milliseconds>[\d.]+)ms'
+        example: "iter 100: loss 2.3412, time 50.20ms"
+      - name: nanogpt evaluation
+        contains: "val loss"
+        regex: 'step (?P<step>\d+): train loss \S+ val loss (?P<val_loss>\S+)'
+
+**Time.** An expression is tried on every line with its `contains`, and blocks everything else while
+it runs; lines of more than 8 KiB are left out. Expressions are judged when the file is read, from
+their structure:
+
+- One that takes linear time reads lines of up to 8 KiB.
+- One that may take the square of the length, such as `loss (?P<loss>\d+).*acc`, reads lines of up to
+  2 KiB.
+- One that may take longer is refused: `(a+)+`, where a repeat is repeated, or `\S+.*b` and `a.*b.*c`,
+  where the same text fits more than one repeat. Begin it with `^`, say what a value is made of
+  (`[\d.e+-]+` in place of `\S+`) and what lies between (`[^,]*` in place of `.*`), or bound the
+  repeats: `.{0,40}`.
+
+One that nevertheless needs more than a tenth of a second for a line is not used again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trainvitals.sources.runs.backtracking import count_steps
+from trainvitals.sources.runs.vocabulary import Split
+from trainvitals.yamlfile import Mapping, Section, load_yaml
+
+LONGEST_LINE = 1 << 13
+SLOW_SECONDS = 0.1
+_SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+# Of a pattern that takes the square of the length.
+_LONGEST_OF_SLOW = 1 << 11
+_MOST_STEPS = _LONGEST_OF_SLOW**2
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One kind of line.
+
+    Attributes:
+        name: The name in messages.
+        regex: The expression that is searched in a line.
+        contains: Texts that must all be in the line.
+        split: The data set that the numbers are about, if their names do not show it.
+        run: The run that the numbers belong to; None for that of the file.
+        first_epoch: The number of the first epoch.
+        repeats: Whether the line is a progress bar, which shows numbers repeatedly.
+        marks: The events that such a line marks beside its numbers: the run is `finished`, or an
+            `evaluation` has just ended. A pattern with marks leaves the line to the others.
+        longest: The length of the longest line that it is tried on.
+    """
+
+    name: str
+    regex: re.Pattern[str]
+    contains: tuple[str, ...] = ()
+    split: Split = ""
+    run: str | None = None
+    first_epoch: int = 1
+    repeats: bool = False
+    marks: Literal["", "finished", "evaluation"] = ""
+    longest: int = LONGEST_LINE
+
+
+def read_patterns(path: Path, *, flag: str = "--trainlog.patterns") -> tuple[Pattern, ...]:
+    """Read the patterns that a user wrote.
+
+    Args:
+        path: The file.
+        flag: The flag that names it, for messages.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or an entry is not as described above; the
+            message names the file, the line, the entry and what to do.
+    """
+    file = Section(str(path), load_yaml(path, flag=flag) or {})
+    entries = file.take("patterns", list, "a list") or []
+    file.finish()
+    if not entries:
+        raise file.refuse("patterns", "there is none; write at least one, or leave out the flag")
+    return tuple(
+        _read_pattern(Section(f"{path}: {_locate(entry)}patterns[{number}]", entry))
+        for number, entry in enumerate(entries)
+    )
+
+
+def _locate(entry: object) -> str:
+    return f"line {entry.line}: " if isinstance(entry, Mapping) else ""
+
+
+def _read_pattern(entry: Section) -> Pattern:
+    name = entry.take("name", str, "a text")
+    if not name:
+        raise entry.refuse("name", "it is missing; give the pattern a name")
+    regex = _compile(entry)
+    split = entry.take_choice("split", tuple(_SPLITS))
+    pattern = Pattern(
+        name=name,
+        regex=regex,
+        contains=_read_contains(entry),
+        split=next((known for known in _SPLITS if known == split), ""),
+        run=entry.take("run", str, "a text") or None,
+        marks="finished" if entry.take("finished", bool, "true or false") else "",
+        longest=_limit_lines(entry, name, regex),
+    )
+    example = entry.take("example", str, "a text in quotes")
+    entry.finish()
+    if not regex.groupindex and not pattern.marks:
+        raise entry.refuse("regex", "it has no named group; write (?P<loss>...) around a number")
+    if example is not None and not is_match(pattern, example):
+        raise entry.refuse("example", "the pattern does not match it; correct one of them")
+    return pattern
+
+
+def is_match(pattern: Pattern, line: str) -> bool:
+    """Return whether a pattern matches a line."""
+    return all(text in line for text in pattern.contains) and bool(pattern.regex.search(line))
+
+
+def _read_contains(entry: Section) -> tuple[str, ...]:
+    texts = entry.take("contains", object, "a text")
+    if texts is None:
+        return ()
+    if isinstance(texts, str):
+        return (texts,)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise entry.refuse("contains", "this is no text and no list of texts; put each in quotes")
+    return tuple(texts)
+
+
+def _compile(entry: Section) -> re.Pattern[str]:
+    text = entry.take("regex", str, "a text in single quotes")
+    if not text:
+        raise entry.refuse("regex", "it is missing; write a regular expression in single quotes")
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise entry.refuse(
+            "regex", f"this is no regular expression: {error}; correct it"
+        ) from error
+
+
+def _limit_lines(entry: Section, name: str, regex: re.Pattern[str]) -> int:
+    """Return the length of the longest line that an expression reads in a short time."""
+    try:
+        steps = count_steps(regex, length=_LONGEST_OF_SLOW)
+    except (OverflowError, RecursionError) as error:
+        fault = f"is too long to be judged: {error}; make it shorter"
+        raise entry.refuse("regex", f"{regex.pattern} of {name} {fault}") from error
+    fault = ""
+    if steps == math.inf:
+        fault = "may take exponential time; do not repeat what is repeated, as (a+)+ does"
+    elif steps > _MOST_STEPS:
+        fault = (
+            f"may take {steps:.0e} steps for a line of {_LONGEST_OF_SLOW} characters, more than "
+            f"{_MOST_STEPS:.0e}; bound its repeats, such as .{{0,40}} for .*, or begin it with ^"
+        )
+    if fault:
+        raise entry.refuse("regex", f"{regex.pattern} of {name} {fault}")
+    is_fast = count_steps(regex, length=LONGEST_LINE) <= _MOST_STEPS
+    return LONGEST_LINE if is_fast else _LONGEST_OF_SLOW

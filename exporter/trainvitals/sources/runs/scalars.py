@@ -1,0 +1,265 @@
+"""A run without the training client, read from its event files or its log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from trainvitals.foreign_numbers import LATEST_TIME, bound_value, read_count, read_time
+from trainvitals.foreign_text import clean_label
+from trainvitals.runfile import MOST_METRICS
+from trainvitals.sources.runs.vocabulary import Place, Split, What, find_place
+
+Source = Literal["tensorboard", "log"]
+_MOST_NAMES, _LONGEST_NAME = 1024, 512  # a tag may have a megabyte
+_MOST_RUN_CHARACTERS = 128
+_EVALUATED: Mapping[str, int] = {"validation_loss": -1, "validation_accuracy": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """The state of a run as read from its event files or its log.
+
+    Attributes:
+        run: Its name: the path below the folder that was named, or from the glob's wildcard on; what
+            cannot be printed is `_`, and of a long one the last 128 characters are left.
+        source: The source that it was read from.
+        path: The newest event file, or the log file.
+        started_time: When its first event was written, in Unix seconds; None for a log.
+        last_time: When its last event was written, or its log was last written to, in Unix seconds.
+        step: The optimizer's step count as it was logged; None if it was not.
+        epoch: The epoch as it was logged, which may be a fraction; None if it was not.
+        values: Words of a run file by name (`loss`, `validation_loss`, `learning_rate`,
+            `step_seconds`, `total_steps`, `epoch_step` ...) and `samples_per_second`. A value may
+            be NaN or infinite if it was logged so.
+        metrics: All other numbers by their name as it was logged and the data they are about
+            (`train`, `validation`, `test`, or empty if the name does not show it).
+        nonfinite: The number of values that were NaN or infinite, by `loss`, `gradient` and
+            `evaluation`.
+        evaluations: The number of validation losses, or of accuracies if there is no loss.
+        evaluations_since_improvement: Evaluations since that value was at its best, 0 if the last
+            one was; None before the first.
+        steps_seen: Steps by which the run moved on while it was followed; never less than before.
+            Steps that are done again after a resume count again.
+        is_finished: Whether the end of the run was logged; None if it was not.
+        omitted: Metrics and overlong lines that a bound left out.
+    """
+
+    run: str
+    source: Source
+    path: str
+    started_time: float | None
+    last_time: float
+    step: int | None
+    epoch: float | None
+    values: Mapping[str, float]
+    metrics: Mapping[tuple[str, Split], float]
+    nonfinite: Mapping[What, int]
+    evaluations: int
+    evaluations_since_improvement: int | None
+    steps_seen: int
+    is_finished: bool | None
+    omitted: int
+
+
+class _Slot:
+    """The last value under one name, and how evaluations of it went."""
+
+    __slots__ = ("best", "direction", "evaluations", "place", "since", "step", "value")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.value = math.nan
+        self.step: int | None = None
+        self.direction = _EVALUATED.get(place.word or "", 0)
+        self.evaluations = 0
+        self.since = 0
+        self.best = -math.inf
+
+    def evaluate(self, value: float) -> None:
+        """Record one evaluation."""
+        self.evaluations += 1
+        self.since += 1
+        if value * self.direction > self.best:
+            self.best = value * self.direction
+            self.since = 0
+
+
+class RunScalars:
+    """Collects the numbers of one run.
+
+    Attributes:
+        evaluation_due: An evaluation has just ended, so that the next value shown is a new one
+            even when it equals the one before.
+        is_finished: Whether the end of the run was logged.
+    """
+
+    def __init__(self) -> None:
+        self.evaluation_due = False
+        self.is_finished: bool | None = None
+        self._slots: dict[tuple[str, Split], _Slot] = {}
+        self._owners: dict[str, _Slot] = {}
+        self._nonfinite: dict[What, int] = {"loss": 0, "gradient": 0, "evaluation": 0}
+        self._words: dict[str, float] = {}
+        self._overlong = 0
+        self._crowded = False
+        self._leader: object = None
+        self._step: int | None = None
+        self._step_time = 0.0
+        self._step_seconds: float | None = None
+        self._steps_seen = 0
+        self._resumed = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no number was recorded."""
+        return not (self._slots or self._words)
+
+    @property
+    def step(self) -> int | None:
+        """The run's step; None if it was not logged."""
+        return self._step
+
+    def record(self, name: str, value: float, split: Split = "") -> None:
+        """Record a number that was just logged."""
+        slot = self._slots.get((name, split)) or self._make_slot(name, split)
+        if slot is not None:
+            self._put(slot, value)
+
+    def record_event(self, name: str, value: float, split: Split, step: int, time: float) -> None:
+        """Record a number of an event file, with its step and time.
+
+        Names may count in different steps (batches and epochs). The run's step is that of the name
+        with the highest step, even when that one decreases.
+        """
+        slot = self._slots.get((name, split)) or self._make_slot(name, split)
+        if slot is None:
+            return
+        if step != self._step and (
+            self._step is None or self._resumed or step > self._step or slot is self._leader
+        ):
+            self._leader = slot
+            self.move(step, time)
+        self._put(slot, value)
+
+    def record_again(self, name: str, value: float, split: Split = "") -> None:
+        """Record a number of a progress bar, which shows it repeatedly until there is a new one.
+
+        It is new if it differs, if the step differs (unless it is an evaluation's), or if an
+        evaluation is due.
+        """
+        slot = self._slots.get((name, split))
+        if slot is not None:
+            same = slot.value == value or (math.isnan(value) and math.isnan(slot.value))
+            evaluated = slot.place.what == "evaluation"
+            if same and (not self.evaluation_due if evaluated else slot.step == self._step):
+                return
+        self.record(name, value, split)
+
+    def set_word(self, word: str, value: float) -> None:
+        """Record a word that is identified by something other than its name, such as `total_steps`."""
+        self._words[word] = bound_value(value)
+
+    def move(self, step: int, time: float | None = None) -> None:
+        """Record the run's step, and when it was reached, in Unix seconds; None if unknown.
+
+        A number that can be no step is ignored.
+        """
+        if read_count(step) is None:
+            return
+        before, self._step = self._step, step
+        if before is not None and step > before and not self._resumed:
+            self._steps_seen += step - before
+            self.is_finished = None
+            if time is not None and LATEST_TIME > time > self._step_time > 0:
+                self._step_seconds = (time - self._step_time) / (step - before)
+        self._resumed = False
+        self._step_time = read_time(time) or 0.0
+
+    def resume(self) -> None:
+        """Begin another attempt of the run; its first step may be any number."""
+        self._resumed = True
+
+    def count_nonfinite(self, what: What, count: int = 1) -> None:
+        """Count values that were NaN or infinite."""
+        self._nonfinite[what] += count
+
+    def count_overlong(self) -> None:
+        """Count a line that was too long to be read."""
+        self._overlong += 1
+
+    def describe(
+        self, run: str, source: Source, path: str, *, started_time: float | None, last_time: float
+    ) -> FoundRun:
+        """Return the state of the run."""
+        values = self._gather_words()
+        epoch = values.pop("epoch", None)
+        metrics, left_out = self._gather_metrics()
+        loss = self._owners.get("validation_loss")
+        evaluated = loss or self._owners.get("validation_accuracy")
+        return FoundRun(
+            # Bytes that are no text become one character, and a backtick would end the quotes between
+            # which boards put the name into their queries.
+            run=clean_label(run[-_MOST_RUN_CHARACTERS:], forbidden="`"),
+            source=source,
+            path=path,
+            started_time=started_time,
+            last_time=last_time,
+            step=self._step,
+            epoch=epoch,
+            values=values,
+            metrics=metrics,
+            nonfinite=dict(self._nonfinite),
+            evaluations=evaluated.evaluations if evaluated else 0,
+            evaluations_since_improvement=evaluated.since if evaluated else None,
+            steps_seen=self._steps_seen,
+            is_finished=self.is_finished,
+            omitted=left_out + self._overlong,
+        )
+
+    def _gather_words(self) -> dict[str, float]:
+        values = {word: slot.value for word, slot in self._owners.items()}
+        values.update(self._words)
+        if self._step_seconds is not None:
+            values.setdefault("step_seconds", self._step_seconds)
+        batch = values.pop("batch_size", None)
+        seconds = values.get("step_seconds")
+        if batch and seconds and batch > 0 and seconds > 0:
+            values.setdefault("samples_per_second", batch / seconds)
+        return values
+
+    def _gather_metrics(self) -> tuple[dict[tuple[str, Split], float], int]:
+        metrics: dict[tuple[str, Split], float] = {}
+        left_out = 1 if self._crowded else 0
+        for slot in self._slots.values():
+            place = slot.place
+            if place.word is not None and self._owners[place.word] is slot:
+                continue
+            key = (place.name, place.split)
+            if len(metrics) < MOST_METRICS or key in metrics:
+                metrics[key] = slot.value
+            else:
+                left_out += 1
+        return metrics, left_out
+
+    def _make_slot(self, name: str, split: Split) -> _Slot | None:
+        if len(self._slots) >= _MOST_NAMES or len(name) > _LONGEST_NAME:
+            self._crowded = True
+            return None
+        place = find_place(name, split)
+        slot = self._slots[name, split] = _Slot(place)
+        if place.word is not None:
+            owner = self._owners.get(place.word)
+            if owner is None or place.rank < owner.place.rank:
+                self._owners[place.word] = slot
+        return slot
+
+    def _put(self, slot: _Slot, value: float) -> None:
+        slot.value = value = bound_value(value)
+        slot.step = self._step
+        if slot.direction:
+            slot.evaluate(value)
+        if value - value != 0.0 and slot.place.what is not None:  # NaN or infinite
+            self._nonfinite[slot.place.what] += 1

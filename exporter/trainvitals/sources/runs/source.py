@@ -1,0 +1,306 @@
+"""Every training run of this machine, from run files, event files and logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from trainvitals.errors import ConfigurationError, SourceError
+from trainvitals.sources.files import Roots
+from trainvitals.sources.runs.directory import RunDirectory
+from trainvitals.sources.runs.liveness import read_host
+from trainvitals.sources.runs.machine_state import MachineState
+from trainvitals.sources.runs.moment import Moment
+from trainvitals.sources.runs.namespaces import ContainerDirectories
+from trainvitals.sources.runs.owners import Users
+from trainvitals.sources.runs.ownership import DEFAULT_RUN_DIR, OwnershipCheck
+from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
+from trainvitals.sources.runs.seen_files import DirectoryReading
+from trainvitals.workers import WorkerPool
+
+if TYPE_CHECKING:
+    from trainvitals.sources.runs.patterns import Pattern
+    from trainvitals.sources.runs.ranks import RankReader
+    from trainvitals.sources.runs.scalars import FoundRun
+
+_FOUND_SECONDS = 1.0
+# The first time there may be much to open; later it is less than the runner waits for a collector
+# that was always quick.
+_FIRST_CONTAINER_SECONDS, _CONTAINER_SECONDS = 2.0, 0.25
+_CONTAINERS = "containers"
+# Reading every process costs 20 us for each, so a new container's runs may wait for a minute.
+_SEARCH_SECONDS = 60.0
+
+
+class FindsRuns(Protocol):
+    """Reads runs without the training client, as `EventFileSource` and `LogLineSource` do.
+
+    Attributes:
+        omitted: The number of runs that its bounds left out.
+        complaint: The sources that could not be read; None if all could be read.
+    """
+
+    omitted: int
+    complaint: str | None
+
+    def read(self, deadline: float) -> Sequence[FoundRun]:
+        """Return the runs by the deadline (monotonic)."""
+        ...
+
+    def use_patterns(self, patterns: Sequence[Pattern]) -> None:
+        """Find numbers by other patterns of lines from now on; without effect on other formats."""
+        ...
+
+    def close(self) -> None:
+        """Close the files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """The places where runs are found.
+
+    Attributes:
+        run_dir: The directory of the run files.
+        logdirs: Directories to search for TensorBoard event files.
+        globs: Patterns of log files.
+        patterns: A file with patterns of log lines, tried before those that are built in.
+        baselines: A file with what is expected of runs.
+        users: The users whose run files count.
+    """
+
+    run_dir: Path = DEFAULT_RUN_DIR
+    logdirs: tuple[Path, ...] = ()
+    globs: tuple[str, ...] = ()
+    patterns: Path | None = None
+    baselines: Path | None = None
+    users: Users = Users()  # noqa: RUF009 - immutable
+
+
+class TrainingSource:
+    """Reads every training run of this machine.
+
+    Args:
+        options: The places where runs are found.
+        roots: The paths of the host's `/proc` and `/sys`.
+        machine: Returns the accelerators that processes hold.
+        clock: Returns Unix seconds.
+        monotonic_ns: Returns CLOCK_MONOTONIC in nanoseconds.
+        reloads: Returns how often the files of patterns and baselines were to be read again.
+
+    Raises:
+        ConfigurationError: The file of patterns or of baselines cannot be used.
+    """
+
+    def __init__(
+        self,
+        options: TrainingOptions,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        machine: MachineState | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        reloads: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._options = options
+        self._reloads = reloads
+        self._reloaded = reloads()
+        self._reload_complaint: str | None = None
+        self._clock = clock
+        self._monotonic_ns = monotonic_ns
+        self._host = read_host(procfs=roots.procfs, cgroupfs=roots.sysfs / "fs/cgroup")
+        self._directory = RunDirectory(options.run_dir, host=self._host, users=options.users)
+        self._ownership = OwnershipCheck(options.run_dir)
+        self._containers = ContainerDirectories(
+            options.run_dir.absolute(),
+            host=self._host,
+            search_seconds=_SEARCH_SECONDS,
+            users=options.users,
+        )
+        self._has_searched = False
+        self._finders = _make_finders(options, clock)
+        self._expect = _make_expectation(options)
+        self._pool = WorkerPool(name="runs", limit=1 + len(self._finders))
+        self._machine = machine or MachineState(roots=roots)
+        self._ranks: RankReader | None = None
+
+    def read(self, deadline: float) -> RunsReading:
+        """Read every run by the deadline (monotonic)."""
+        now = Moment(self._clock(), self._monotonic_ns(), self._host.boot_id)
+        if self._reloaded != self._reloads():
+            self._reload()
+        complaints = [] if self._reload_complaint is None else [self._reload_complaint]
+        readings = self._read_directories(deadline, now, complaints)
+        files = [file for reading in readings for file in reading.files]
+        found, found_omitted = self._find_runs(deadline, complaints)
+        ranks: Sequence[RankReading] = ()
+        runs: Sequence[RunReading] = ()
+        left_out, living_left_out = 0, 0
+        if files or found or self._ranks is not None:
+            ranks, runs, (left_out, living_left_out) = self._load_ranks().read(files, found, now)
+            runs = self._expect(runs, ranks)
+        return RunsReading(
+            ranks=tuple(ranks),
+            runs=tuple(runs),
+            incompatible_files=sum(reading.incompatible for reading in readings),
+            omitted=sum(reading.omitted for reading in readings) + found_omitted + left_out,
+            omitted_alive=sum(reading.omitted_alive for reading in readings) + living_left_out,
+            complaint="; ".join(complaints) or None,
+        )
+
+    def _reload(self) -> None:
+        """Read patterns and baselines again; if one of them is invalid, both stay as they were."""
+        self._reloaded = self._reloads()
+        try:
+            expect = _make_expectation(self._options)
+            patterns = _read_patterns(self._options)
+        except ConfigurationError as error:
+            self._reload_complaint = f"{error} (the previous configuration stays in force)"
+            return
+        self._reload_complaint = None
+        self._expect = expect
+        for finder in self._finders.values():
+            finder.use_patterns(patterns)
+
+    def _load_ranks(self) -> RankReader:
+        if self._ranks is None:
+            from trainvitals.sources.runs.ranks import RankReader  # noqa: PLC0415 - with the first run
+
+            self._ranks = RankReader(self._machine)
+        return self._ranks
+
+    def close(self) -> None:
+        """Close all files."""
+        self._directory.close()
+        closes = {_CONTAINERS: self._containers.close}
+        closes |= {name: finder.close for name, finder in self._finders.items()}
+        for name, close in closes.items():
+            if not self._pool.is_running(name):  # what hangs ends with the process
+                close()
+        self._pool.close()
+
+    def _read_directories(
+        self, deadline: float, now: Moment, complaints: list[str]
+    ) -> list[DirectoryReading]:
+        readings = [
+            *self._read_own(now, complaints),
+            *self._read_containers(deadline, now, complaints),
+        ]
+        if any(reading.is_short for reading in readings):
+            complaints.append(
+                "some run files could not be opened, for too many files are open; raise LimitNOFILE"
+            )
+        return readings
+
+    def _read_own(self, now: Moment, complaints: list[str]) -> list[DirectoryReading]:
+        if (kept_away := self._ownership.complain()) is not None:
+            complaints.append(kept_away)
+        try:
+            reading = self._directory.read(now.wall_time)
+        except SourceError as error:
+            complaints.append(str(error))
+            return []
+        if reading.is_part:
+            complaints.append(
+                f"{self._directory.path} has so many names that a part is looked at in each reading; "
+                "remove what is no run file, and the files of old runs"
+            )
+        self._directory.discard(now.wall_time)
+        return [reading]
+
+    def _read_containers(
+        self, deadline: float, now: Moment, complaints: list[str]
+    ) -> Sequence[DirectoryReading]:
+        """Read the runs in containers; a container's file system that hangs affects only its runs."""
+        if self._containers.is_idle(now.wall_time):
+            return ()
+        task = partial(self._containers.read, now.wall_time)
+        seconds = _CONTAINER_SECONDS if self._has_searched else _FIRST_CONTAINER_SECONDS
+        self._has_searched = True
+        patience = min(seconds, deadline - time.monotonic())
+        outcome = self._pool.gather({_CONTAINERS: task}, patience)[_CONTAINERS]
+        if outcome.late:
+            complaints.append(
+                "run directories in containers could not be read in time; check what is mounted there"
+            )
+        elif outcome.error is not None:
+            complaints.append(_explain_bug("reading of containers", outcome.error))
+        return outcome.value or ()
+
+    def _find_runs(self, deadline: float, complaints: list[str]) -> tuple[list[FoundRun], int]:
+        """Read event files and logs; a file system that hangs affects only these runs."""
+        found: list[FoundRun] = []
+        omitted = 0
+        if not self._finders:
+            return found, omitted
+        until = min(deadline, time.monotonic() + _FOUND_SECONDS)
+        tasks = {name: _make_task(finder, until) for name, finder in self._finders.items()}
+        for name, outcome in self._pool.gather(tasks, until - time.monotonic()).items():
+            finder = self._finders[name]
+            if outcome.late:
+                complaints.append(f"{name} could not be read in time; check its file system")
+                continue
+            if outcome.error is not None:
+                complaints.append(_explain_bug(name, outcome.error))
+                continue
+            omitted += finder.omitted
+            if finder.complaint is not None:
+                complaints.append(finder.complaint)
+            found += outcome.value or ()
+        return found, omitted
+
+
+def _make_finders(options: TrainingOptions, clock: Callable[[], float]) -> dict[str, FindsRuns]:
+    finders: dict[str, FindsRuns] = {}
+    if options.logdirs:
+        from trainvitals.sources.runs.eventfiles import (  # noqa: PLC0415 - few machines need it
+            EventFileSource,
+        )
+
+        finders["--tensorboard.logdir"] = EventFileSource(options.logdirs, clock=clock)
+    if options.globs:
+        from trainvitals.sources.runs.log_files import (  # noqa: PLC0415 - few machines need it
+            LogLineSource,
+        )
+
+        finders["--trainlog.glob"] = LogLineSource(
+            options.globs, patterns=_read_patterns(options), clock=clock
+        )
+    return finders
+
+
+def _read_patterns(options: TrainingOptions) -> tuple[Pattern, ...]:
+    """Return the patterns of log lines; empty if no logs are followed."""
+    if not options.globs:
+        return ()
+    from trainvitals.sources.runs.patterns import read_patterns  # noqa: PLC0415 - as above
+    from trainvitals.sources.runs.profiles import PROFILES  # noqa: PLC0415
+
+    own = () if options.patterns is None else read_patterns(options.patterns)
+    return (*own, *PROFILES)
+
+
+def _make_expectation(
+    options: TrainingOptions,
+) -> Callable[[Sequence[RunReading], Sequence[RankReading]], Sequence[RunReading]]:
+    """Return a function that adds to runs what is expected of them."""
+    if options.baselines is None:
+        return lambda runs, _: runs
+    from trainvitals.sources.runs.baselines import (  # noqa: PLC0415 - few machines need it
+        add_expected,
+        read_baselines,
+    )
+
+    return partial(add_expected, read_baselines(options.baselines))
+
+
+def _explain_bug(name: str, error: Exception) -> str:
+    return f"{name} failed: {type(error).__name__}: {error}"
+
+
+def _make_task(finder: FindsRuns, until: float) -> Callable[[], Sequence[FoundRun]]:
+    return lambda: finder.read(until)

@@ -1,0 +1,258 @@
+"""The starts of all ranks with a run file, and the choice of those that are shown.
+
+Each start of a rank leaves a run file. The latest start of each rank is shown, while it lives and for
+a while after; the others show what restarts cost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainvitals.runfile import ALERTS, STATE, Identity, Record
+from trainvitals.sources.runs.deaths import DeathRegister
+from trainvitals.sources.runs.endings import Ending
+from trainvitals.sources.runs.machine_state import MachineState
+from trainvitals.sources.runs.owners import is_trusted, take_turns
+from trainvitals.sources.runs.seen_files import SeenFile
+
+MOST_RUNS = 16
+MOST_RANKS = 64
+DEAD_SECONDS = 900.0
+_JUST_DEAD_SECONDS = 120.0
+_MOST_NAME_CHARACTERS = 128
+_ALERTS = STATE["alerts"]
+_NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of one rank.
+
+    Attributes:
+        key: The identity of its run file.
+        file: The run file.
+        identity: The process that wrote it.
+        run: The run's name, cut to 128 characters; with the user behind it, where another user's
+            run was there first by that name.
+        ending: How its process ended; None while it lives.
+        gpu_uuids: The accelerators that its process holds, or held last.
+        alerts_seen: A bit for each of `runfile.ALERTS` that was ever active.
+        is_settled: Whether it is final: its process is dead, and its ending was logged.
+    """
+
+    key: Hashable
+    file: SeenFile
+    identity: Identity
+    run: str
+    ending: Ending | None
+    gpu_uuids: tuple[str, ...]
+    alerts_seen: int
+    is_settled: bool = False
+
+
+class StartRegister:
+    """All starts with a run file, kept between readings.
+
+    Args:
+        machine: Returns the accelerators that processes hold.
+
+    Attributes:
+        deaths: Returns how dead ranks ended.
+    """
+
+    def __init__(self, machine: MachineState) -> None:
+        self.deaths = DeathRegister(machine.describe)
+        self._machine = machine
+        self._starts: dict[Hashable, Start] = {}
+        self._owners: dict[str, int] = {}
+
+    def take_up(self, files: Iterable[SeenFile], now: float) -> Sequence[Start]:
+        """Update the starts with the existing run files.
+
+        Args:
+            files: All run files; a file that occurs twice counts once.
+            now: Unix seconds.
+        """
+        held = self._machine.holders()
+        starts: dict[Hashable, Start] = {}
+        for file in files:
+            identity = file.record.identity
+            if identity is None:
+                continue
+            # A file that is gone may leave its number to another.
+            key = (file.key.device, file.key.inode, identity.created_time)
+            if key not in starts:
+                starts[key] = self._take_up(key, file, identity, held, now)
+        self.deaths.forget(starts.keys(), {start.run for start in starts.values()})
+        names = {_cut(start.identity.run) for start in starts.values()}
+        names |= {start.run for start in starts.values()}
+        self._owners = {name: uid for name, uid in self._owners.items() if name in names}
+        self._starts = starts
+        return list(starts.values())
+
+    def _take_up(
+        self,
+        key: Hashable,
+        file: SeenFile,
+        identity: Identity,
+        held: Mapping[int, tuple[str, ...]],
+        now: float,
+    ) -> Start:
+        before = self._starts.get(key)
+        if (
+            before is not None
+            and before.is_settled
+            and before.file.liveness is file.liveness
+            and before.file.record is file.record
+        ):
+            return before
+        run = self._name(identity, file.owner) if before is None else before.run
+        uuids = _read_uuids(identity) if before is None else before.gpu_uuids
+        seen = _read_bits(file.record) | (0 if before is None else before.alerts_seen)
+        ending, is_settled = None, False
+        if file.liveness.is_alive:
+            self.deaths.note_living(key)
+            uuids = held.get(file.liveness.host_pid or 0) or uuids
+        else:
+            ending = self.deaths.find_ending(key, file, now, uuids, run=run)
+            was_dead = before is not None and before.ending is not None
+            is_settled = was_dead and self.deaths.is_reported(key)
+        return Start(key, file, identity, run, ending, uuids, seen, is_settled)
+
+    def _name(self, identity: Identity, owner: int) -> str:
+        """Name a run, so that runs of two users are never confused, however they name theirs."""
+        name = _cut(identity.run)
+        while self._owners.setdefault(name, owner) != owner:
+            name += f" (uid {owner})"
+        return name
+
+
+def find_latest(starts: Iterable[Start]) -> list[Start]:
+    """Return the latest start of each rank; a living one is preferred."""
+    latest: dict[tuple[str, int], Start] = {}
+    for start in starts:
+        who = (start.run, start.identity.rank)
+        other = latest.get(who)
+        if other is None or _standing(start) > _standing(other):
+            latest[who] = start
+    return list(latest.values())
+
+
+def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
+    """Count the living processes that are hidden by a later one of the same run and rank.
+
+    Two runs of one user with the same name are an example, or a start whose successor came too
+    early. A process that has begun another run and never ended the previous one does not count.
+    """
+    shown = {(start.run, start.identity.rank): start for start in latest}
+    alive = [start for start in starts if start.ending is None]
+    pairs = [(start, shown[start.run, start.identity.rank]) for start in alive]
+    return sum(_process(start) != _process(other) for start, other in pairs)
+
+
+def choose_shown(
+    starts: Iterable[Start], now: float, shown: Container[str] = ()
+) -> tuple[list[Start], list[Start]]:
+    """Return the ranks that are shown, by run and rank, and those that the bounds left out.
+
+    Living runs precede ended ones. Among each, users take turns, and of one user the directories,
+    so that no user takes the places of others; of one directory those that were made first precede,
+    so that the choice is stable. One that was shown and has just ended keeps its place for 2
+    minutes, or its end would never be reported where there are too many runs.
+
+    Args:
+        starts: The latest of each rank.
+        now: Unix seconds.
+        shown: The names of the runs that were shown the last time.
+    """
+    runs: dict[str, list[Start]] = {}
+    for start in starts:
+        if start.ending is None or now - start.ending.time < DEAD_SECONDS:
+            runs.setdefault(start.run, []).append(start)
+    present: list[list[Start]] = []
+    ended: list[list[Start]] = []
+    for of_run in runs.values():
+        is_present = _is_present(of_run, now, was_shown=of_run[0].run in shown)
+        (present if is_present else ended).append(_sort(of_run))
+    present.sort(key=lambda of_run: (_is_foreign(of_run), min(map(_made, of_run))))
+    ended.sort(key=lambda of_run: (_is_foreign(of_run), -max(map(_made, of_run))))
+    # First for runs: the ranks of one user's few would else take turns with another's many runs.
+    ordered = [
+        of_run[0].run
+        for group in (present, ended)
+        for of_run in take_turns(group, lambda run: _owner(run[0]), lambda run: _device(run[0]))
+    ]
+    names = frozenset(ordered[:MOST_RUNS])
+    waiting = [
+        start
+        for group in (present, ended)
+        for start in take_turns(itertools.chain(*group), _owner, _device)
+    ]
+    of_names = [start for start in waiting if start.run in names]
+    omitted = [start for start in waiting if start.run not in names] + of_names[MOST_RANKS:]
+    chosen = of_names[:MOST_RANKS]
+    chosen.sort(key=lambda start: (start.run, start.identity.rank))
+    return chosen, omitted
+
+
+def _owner(start: Start) -> int:
+    return start.file.owner
+
+
+def _device(start: Start) -> int:
+    return start.file.key.device
+
+
+def _process(start: Start) -> tuple[int, int, int]:
+    identity = start.identity
+    return identity.pid_namespace, identity.pid, identity.start_ticks
+
+
+def _cut(name: str) -> str:
+    return name[:_MOST_NAME_CHARACTERS]
+
+
+def _standing(start: Start) -> tuple[bool, float]:
+    return start.file.liveness.is_alive, start.file.made_time
+
+
+def _is_present(of_run: Iterable[Start], now: float, *, was_shown: bool) -> bool:
+    """Return whether a run lives, or was shown and has just ended."""
+    return any(
+        start.ending is None or (was_shown and now - start.ending.time < _JUST_DEAD_SECONDS)
+        for start in of_run
+    )
+
+
+def _is_foreign(of_run: Sequence[Start]) -> bool:
+    return not is_trusted(of_run[0].file.owner)
+
+
+def _made(start: Start) -> float:
+    return start.file.made_time
+
+
+def _sort(of_run: Iterable[Start]) -> list[Start]:
+    return sorted(of_run, key=lambda start: (start.ending is not None, start.identity.rank))
+
+
+def date_start(identity: Identity) -> float | None:
+    """Return when a process started, from the age of its run file and its clocks."""
+    if not identity.start_ticks:
+        return identity.created_time or None
+    ticks_per_second = os.sysconf("SC_CLK_TCK")
+    before = identity.created_mono_ns / _NANOSECONDS - identity.start_ticks / ticks_per_second
+    return round(identity.created_time - max(0.0, before), 2)
+
+
+def _read_uuids(identity: Identity) -> tuple[str, ...]:
+    uuids = identity.static.get("accelerator_uuids", ())
+    return () if isinstance(uuids, str) else tuple(uuids)
+
+
+def _read_bits(record: Record) -> int:
+    bits = record.state[_ALERTS]
+    return int(bits) if 0 <= bits < 1 << len(ALERTS) else 0

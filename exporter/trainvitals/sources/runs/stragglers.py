@@ -1,0 +1,129 @@
+"""Stragglers: ranks of a run on this machine that slow the others down.
+
+In data-parallel training every rank waits for the slowest where gradients are reduced, which is
+within the backward pass: steps and backward passes last equally long on all of them, and show
+no difference. The difference is in what a rank does before that, on its own: waiting for data, copying to the device,
+the forward pass; and the optimizer's step after it. These are compared between the ranks of a run
+that live on this machine, over windows of at least 32 steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainvitals.runfile import STEP, Record
+
+LOCAL_PHASES = ("data_wait", "h2d", "forward", "optimizer")
+WINDOW_STEPS = 32
+STRAGGLER_RATIO = 1.33
+WINDOWS = 3
+# What does not make up this share of a step cannot slow the run down, however uneven it is.
+_SHARE_THAT_COUNTS = 0.05
+
+_STEPS, _TRAIN = STEP["steps"], STEP["train_seconds"]
+_TOTALS = tuple(STEP[f"total_{phase}"] for phase in LOCAL_PHASES)
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """One rank compared with the fastest of its run on this machine.
+
+    Attributes:
+        ratios: For each of `LOCAL_PHASES`, its time per step as a multiple of the fastest rank's;
+            1 when the difference does not make up a twentieth of a step; None for a phase that no
+            rank has.
+        is_straggler: Whether a ratio was above 1.33 in three windows in a row, and has not been
+            below in three windows in a row since.
+    """
+
+    ratios: tuple[float | None, ...]
+    is_straggler: bool
+
+
+@dataclass(slots=True)
+class _Rank:
+    """The totals kept of one rank between two readings."""
+
+    origin: tuple[float, ...]
+    slow: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOWS))
+    slowness: Slowness | None = None
+
+
+class StragglerDetector:
+    """Compares the ranks of one run on this machine in every reading."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, _Rank] = {}
+        self._starts: dict[str, float] = {}
+
+    def compare(self, records: Mapping[str, Record]) -> Mapping[str, Slowness]:
+        """Compare the latest records of the living ranks.
+
+        Args:
+            records: Their records, by rank.
+
+        Returns:
+            The result of the latest window, by rank; empty before the first window is full, and
+            with a single rank.
+        """
+        current = {
+            rank: (record.step[_STEPS], record.step[_TRAIN], *_pick_totals(record.step))
+            for rank, record in records.items()
+            if record.step[_STEPS] >= 0
+        }
+        starts = {rank: _date_start(records[rank]) for rank in current}
+        if starts != self._starts or any(
+            current[rank][0] < kept.origin[0] for rank, kept in self._ranks.items()
+        ):  # the set of ranks changed, so windows begin again
+            self._starts = starts
+            self._ranks = {rank: _Rank(row) for rank, row in current.items()}
+        elif len(current) > 1 and all(
+            row[0] - self._ranks[rank].origin[0] >= WINDOW_STEPS for rank, row in current.items()
+        ):
+            self._close_window(current)
+        return {
+            rank: kept.slowness for rank, kept in self._ranks.items() if kept.slowness is not None
+        }
+
+    def _close_window(self, current: Mapping[str, tuple[float, ...]]) -> None:
+        means = {rank: _mean(self._ranks[rank].origin, row) for rank, row in current.items()}
+        step_seconds = sum(mean[0] for mean in means.values()) / len(means)
+        fastest = tuple([min(column) for column in zip(*means.values(), strict=True)][1:])
+        slowest = [max(column) for column in zip(*means.values(), strict=True)][1:]
+        for rank, kept in self._ranks.items():
+            ratios = tuple(
+                [
+                    _compare(mean, least, step_seconds) if most > 0 else None
+                    for mean, least, most in zip(means[rank][1:], fastest, slowest, strict=True)
+                ]
+            )
+            kept.slow.append(any(ratio is not None and ratio > STRAGGLER_RATIO for ratio in ratios))
+            was = kept.slowness is not None and kept.slowness.is_straggler
+            is_certain = len(kept.slow) == WINDOWS and len(set(kept.slow)) == 1
+            kept.slowness = Slowness(ratios, kept.slow[0] if is_certain else was)
+            kept.origin = current[rank]
+
+
+def _date_start(record: Record) -> float:
+    return 0.0 if record.identity is None else record.identity.created_time
+
+
+def _pick_totals(step: Sequence[float]) -> tuple[float, ...]:
+    return tuple([max(0.0, step[index]) for index in _TOTALS])
+
+
+def _mean(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
+    """Return seconds per step: of the whole step, and of each phase."""
+    steps = after[0] - before[0]
+    return tuple(
+        [max(0.0, late - early) / steps for early, late in zip(before[1:], after[1:], strict=True)]
+    )
+
+
+def _compare(seconds: float, fastest: float, step_seconds: float) -> float:
+    weight = _SHARE_THAT_COUNTS * step_seconds
+    if seconds - fastest < weight or weight <= 0:
+        return 1.0
+    return seconds / max(fastest, weight)

@@ -1,0 +1,34 @@
+"""Times in text, as engines, journald and Prometheus write them: RFC 3339 and its variants."""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from datetime import datetime, timezone
+
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,12}))?(?:Z|([+-])(\d\d):?(\d\d))(?: |$)",
+    re.ASCII,
+)
+
+
+def parse_time(text: str) -> float | None:
+    """Return the time that a text begins with, Unix seconds; None if it begins with none.
+
+    A fraction has up to twelve digits, after a point or a comma; a time without a zone is invalid.
+    `0001-01-01T00:00:00Z`, which means "never" to Go programs, and all else before 1970 is invalid.
+    """
+    # Before Python 3.11, datetime.fromisoformat takes neither nanoseconds nor `Z`.
+    found = _TIME.match(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
+    try:  # a leap second is the second before it, which datetime can hold
+        moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    seconds = timegm(moment.timetuple()) + float(f"0.{found[7] or 0}")
+    if found[8]:
+        offset = int(found[9]) * 3600 + int(found[10]) * 60
+        seconds += offset if found[8] == "-" else -offset
+    return seconds if seconds > 0 else None

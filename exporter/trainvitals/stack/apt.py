@@ -1,0 +1,248 @@
+"""apt without root: lists and caches of its own, from the system's repositories or from one other.
+
+Whatever is downloaded was verified by apt: the signature of the repository's index, by gpgv or sqv,
+and the checksums of everything below it. An index that is not the system's must be signed with the
+repository's own key, whatever else the system trusts.
+
+apt does not continue an interrupted download of a single package, so a package of another
+repository, which is large, is downloaded by `download_file`, with size and checksum from the index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from trainvitals.errors import StackError
+from trainvitals.sources import external_program
+from trainvitals.sources.external_program import Version, parse_version
+from trainvitals.stack.download import RemoteFile, download_file
+from trainvitals.stack.packages import Package, Repository
+from trainvitals.stack.writing import require_free_space
+
+Report = Callable[[str], None]
+
+NO_ROOM = "free some space, or set XDG_CACHE_HOME to another directory"
+
+_TIMEOUT_SECONDS = 600.0
+_UPDATE_SECONDS = 180.0
+_KIBIBYTE = 1024
+# Assets that a program's web pages load; other dependencies matter only to an installation.
+_WEB_PACKAGES = re.compile(r"^(?:libjs|fonts)-[a-z0-9.+-]+$", re.MULTILINE)
+_DEPENDS = (
+    "--recurse",
+    "--no-recommends",
+    "--no-suggests",
+    "--no-conflicts",
+    "--no-breaks",
+    "--no-replaces",
+    "--no-enhances",
+)
+# The reason is the first of apt's errors; the last one only tells that there were some.
+_REASON = re.compile(r"^(?:E: |W: GPG error: ).*", re.MULTILINE)
+
+
+class Apt:
+    """apt with its own lists.
+
+    Args:
+        cache: The directory of the lists and caches.
+        environ: The environment of apt.
+        repository: The only repository to use; None for the system's.
+        timeout_seconds: The longest wait for a server.
+    """
+
+    def __init__(
+        self,
+        cache: Path,
+        environ: Mapping[str, str],
+        *,
+        repository: Repository | None = None,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self._environ = environ
+        self._repository = repository
+        self._timeout_seconds = timeout_seconds
+        self._folder = cache / "apt"
+        if repository is not None:
+            self._folder /= repository.fingerprint
+        self.options = self._prepare()
+
+    def _prepare(self) -> tuple[str, ...]:
+        lists, archives = self._folder / "lists", self._folder / "cache"
+        (lists / "partial").mkdir(parents=True, exist_ok=True)
+        (archives / "archives/partial").mkdir(parents=True, exist_ok=True)
+        seconds = f"{max(self._timeout_seconds, 1):.0f}"
+        settings = {
+            "Dir::State::Lists": str(lists),
+            "Dir::Cache": str(archives),
+            "Debug::NoLocking": "1",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "1",
+            "Acquire::http::Timeout": seconds,
+            "Acquire::https::Timeout": seconds,
+            # As root, apt downloads as the user _apt, which cannot write to a private directory.
+            "APT::Sandbox::User": "root",
+        }
+        if self._repository is not None:
+            settings |= self._choose(self._repository)
+        return tuple(part for name, value in settings.items() for part in ("-o", f"{name}={value}"))
+
+    def _choose(self, repository: Repository) -> dict[str, str]:
+        """Write the repository's source, and return the settings that make it the only one."""
+        source = self._folder / "sources.list"
+        source.write_text(
+            f"deb [signed-by={repository.fingerprint}] {repository.url} {repository.suite} "
+            f"{repository.component}\n",
+            encoding="ascii",
+        )
+        return {
+            "Dir::Etc::SourceList": str(source),
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::Etc::TrustedParts": str(repository.keys),
+            # The system's settings may be looser.
+            "Acquire::AllowInsecureRepositories": "false",
+            "Acquire::AllowWeakRepositories": "false",
+            "Acquire::AllowDowngradeToInsecureRepositories": "false",
+            "APT::Get::AllowUnauthenticated": "false",
+            # Without it, a repository that cannot be reached is no error.
+            "APT::Update::Error-Mode": "any",
+            "Acquire::Retries": "0",
+        }
+
+    def update(self) -> StackError | None:
+        """Update the lists; return an error and do not raise: another source may have the package."""
+        try:
+            self._run("apt-get", "-qq", "update", timeout_seconds=_UPDATE_SECONDS)
+        except StackError as error:
+            return error
+        return None
+
+    def download(self, package: Package, directory: Path, *, report: Report) -> None:
+        """Download a package into a directory, with the web assets that it depends on.
+
+        Raises:
+            StackError: The package cannot be downloaded or verified.
+        """
+        fetch = self._fetch_listed if self._repository is None else self._fetch_large
+        try:
+            fetch(package, directory, report)
+        except StackError:
+            # The lists are missing or outdated: update them and retry.
+            update_error = self.update()
+            if update_error and self._repository is not None:
+                raise StackError(f"cannot download {package.name}: {update_error}") from None
+            try:
+                fetch(package, directory, report)
+            except StackError as error:
+                raise StackError(
+                    f"cannot download {package.name}: {update_error or error}"
+                ) from error
+
+    def _fetch_listed(self, package: Package, directory: Path, _: Report) -> None:
+        _delete_others(directory, "")
+        listed = self._run("apt-cache", "depends", *_DEPENDS, package.name)
+        names = (package.name, *sorted(set(_WEB_PACKAGES.findall(listed))))
+        self._run("apt-get", "-qq", "download", *names, directory=directory)
+
+    def _fetch_large(self, package: Package, directory: Path, report: Report) -> None:
+        version = self._choose_version(package)
+        wanted = f"{package.name}={version}"
+        uri = self._run("apt-get", "-qq", "download", "--print-uris", wanted)
+        url, name, size, checksum = shlex.split(uri)
+        algorithm, _, digits = checksum.partition(":")
+        file = RemoteFile(url, int(size), algorithm.lower(), digits)
+        _delete_others(directory, name)
+        needed = file.size + self._measure_unpacked(wanted)
+        require_free_space(directory, least_bytes=needed, remedy=NO_ROOM)
+        download_file(file, directory / name, report=report, timeout_seconds=self._timeout_seconds)
+
+    def _choose_version(self, package: Package) -> str:
+        """Return the newest version that may be downloaded."""
+        table = self._run("apt-cache", "madison", package.name)
+        versions = [line.split("|")[1].strip() for line in table.splitlines() if "|" in line]
+        fitting = [each for each in versions if _is_in_range(parse_version(each), package)]
+        if not fitting:
+            raise StackError(f"{package.name} is not listed in a version that the stack can use")
+        return fitting[0]  # apt sorts them
+
+    def _measure_unpacked(self, wanted: str) -> int:
+        """Return the size of the unpacked package in bytes; 0 if it is not known."""
+        found = re.search(
+            r"^Installed-Size: (\d+)$", self._run("apt-cache", "show", wanted), re.MULTILINE
+        )
+        return int(found[1]) * _KIBIBYTE if found else 0
+
+    def _run(
+        self,
+        tool: str,
+        *words: str,
+        directory: Path | None = None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> str:
+        command = (tool, *self.options, *words)
+        return run_tool(
+            command, self._environ, directory=directory, timeout_seconds=timeout_seconds
+        )
+
+
+def _delete_others(directory: Path, name: str) -> None:
+    """Delete what an earlier attempt left, except the parts of one file; "" for no exception."""
+    for path in directory.iterdir():
+        if not name or not path.name.startswith(name):
+            path.unlink()
+
+
+def _is_in_range(version: Version | None, package: Package) -> bool:
+    first, end = package.downloaded or ((0, 0), None)
+    return version is not None and first <= version and (end is None or version < end)
+
+
+def require_tools(wanted: str, environ: Mapping[str, str]) -> None:
+    """Check that the tools that download and unpack are installed.
+
+    Raises:
+        StackError: A tool is missing.
+    """
+    for tool in ("apt-get", "apt-cache", "dpkg-deb"):
+        if shutil.which(tool, path=environ.get("PATH", os.defpath)) is None:
+            raise StackError(
+                f"{wanted} is not installed, and there is no {tool} to fetch it: install {wanted}"
+            )
+
+
+def run_tool(
+    command: tuple[str, ...],
+    environ: Mapping[str, str],
+    *,
+    directory: Path | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+) -> str:
+    """Run a command and return its standard output.
+
+    Raises:
+        StackError: The command cannot be started, fails or times out; the message has its reason.
+    """
+    shown = Path(command[0]).name
+    try:
+        result = external_program.run(
+            command,
+            timeout_seconds=timeout_seconds,
+            environ={**environ, "LC_ALL": "C"},
+            directory=directory,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StackError(f"{shown} did not finish within {timeout_seconds:.0f} s") from error
+    except OSError as error:
+        raise StackError(f"{shown} did not finish: {error}") from error
+    if result.returncode:
+        words = (result.stderr or result.stdout).strip()
+        reason = _REASON.search(words)
+        line = reason[0] if reason else (words.splitlines() or ["no message"])[-1]
+        raise StackError(f"{shown} failed with exit code {result.returncode}: {line}")
+    return result.stdout

@@ -1,0 +1,324 @@
+"""A drill: a fault on a simulated machine, its end, and the messages about both."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from trainvitals.alerting.channels import advise_variables
+from trainvitals.alerting.receivers import INFO
+from trainvitals.errors import StackError
+from trainvitals.stack.drills.faults import Fault
+from trainvitals.stack.drills.machine import SimulatedCollector, SimulatedMachine
+from trainvitals.stack.drills.pipeline import (
+    LEAST_SCRAPE_SECONDS,
+    SCRAPE_SECONDS,
+    Pipeline,
+    Plan,
+)
+from trainvitals.stack.drills.speed import find_longest_duration, read_duration
+from trainvitals.stack.drills.webhook import Delivery, Receiver, listen
+from trainvitals.stack.programs import HOST, find_free_ports
+
+Report = Callable[[str], None]
+
+# How often states are read: twice a second, and more often where durations are divided.
+_STEP_SECONDS, _LEAST_STEP_SECONDS = 0.5, 0.05
+_SLACK_SECONDS = 20.0
+# Delay by grouping, evaluation and scraping, beyond the alert's own durations.
+_ROUTING_SECONDS = 900.0
+# Longer ranges compute baselines, for which less history is enough.
+_HISTORY_SECONDS = 7200.0
+_FEW_SCRAPES, _JUDGED_SCRAPES = 4, 2
+# How many scrapes must be missed before an alert about silence fires, as in the stack.
+_MISSED_SCRAPES = 3
+# By what the speed is divided on a machine that is too busy for it.
+_SLOWER = 4.0
+
+
+class BusyError(StackError):
+    """Scrapes of the simulated machine failed or were late, so that alerts say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillResult:
+    """The result of a drill; times are seconds since the fault began, None if it did not happen.
+
+    Attributes:
+        alert: The alert.
+        speed: The factor by which every duration was divided.
+        pending_seconds: When the alert became pending; None also for an alert without `for`.
+        firing_seconds: When the alert fired.
+        delivered_seconds: When the message arrived.
+        mended_seconds: When the fault was removed.
+        resolved_seconds: When the resolved message arrived.
+        receivers: The receivers of the message; empty if none arrived.
+        message: Its text; empty if none arrived.
+        has_channel: Whether one of the receivers has a channel in the stack's configuration, so that
+            the message would reach someone.
+    """
+
+    alert: str
+    speed: float
+    pending_seconds: float | None
+    firing_seconds: float | None
+    delivered_seconds: float | None
+    mended_seconds: float | None
+    resolved_seconds: float | None
+    receivers: tuple[str, ...]
+    message: str
+    has_channel: bool = True
+
+    @property
+    def arrived(self) -> bool:
+        """Whether both messages arrived."""
+        return self.delivered_seconds is not None and self.resolved_seconds is not None
+
+    @property
+    def passed(self) -> bool:
+        """Whether both messages arrived, at a receiver with a channel."""
+        return self.arrived and self.has_channel
+
+
+def format_result(result: DrillResult, *, as_json: bool = False) -> str:
+    """Return the result of a drill as a sentence, or as JSON with its fields and `passed`."""
+    if as_json:
+        return json.dumps({"passed": result.passed, **asdict(result)}, indent=2)
+    if result.firing_seconds is None:
+        return f"failed: {result.alert} did not fire"
+    if result.delivered_seconds is None:
+        return f"failed: {result.alert} fired, but no message arrived"
+    if result.mended_seconds is None or result.resolved_seconds is None:
+        return f"failed: {result.alert} was delivered, but no resolved message arrived"
+    if not result.has_channel:
+        names = " and ".join(result.receivers)
+        return (
+            f"{result.alert} was delivered to {names}, which has no channel, so the message reaches "
+            f"no one: {_advise(result.receivers)} in .env"
+        )
+    ended = result.resolved_seconds - result.mended_seconds
+    faster = f" (durations divided by {result.speed:g})" if result.speed != 1 else ""
+    return (
+        f"passed: delivered {result.delivered_seconds:.1f} s after the fault, and resolved "
+        f"{ended:.1f} s after its removal{faster}"
+    )
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Records when the alert was first pending and firing, in seconds since the fault began."""
+
+    alert: str
+    step_seconds: float
+    pipeline: Pipeline
+    webhook: Receiver
+    report: Report
+    began: float
+    pending: float | None = None
+    firing: float | None = None
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def update(self) -> None:
+        states = self.pipeline.list_alerts(self.alert)
+        if self.pending is None and "pending" in states:
+            self.pending = self.elapsed()
+            self.report(f"{self.pending:7.1f} s  the alert is pending")
+        if self.firing is None and "firing" in states:
+            self.firing = self.elapsed()
+            self.report(f"{self.firing:7.1f} s  the alert fires")
+
+    def wait_for(self, status: str, timeout_seconds: float) -> tuple[Delivery, ...]:
+        """Wait for messages and return those of the first group; empty after a timeout."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self.webhook.find(self.alert, status):
+            if time.monotonic() > deadline:
+                return ()
+            self.update()
+            time.sleep(self.step_seconds)
+        self.update()
+        return self.webhook.find(self.alert, status)
+
+
+def fit_speed(fault: Fault, plan: Plan) -> Plan:
+    """Return a plan that is no faster than scrapes, of which an alert about silence misses several.
+
+    Divided by more, its `for` would pass within one scrape that is late.
+
+    Args:
+        fault: The fault.
+        plan: The plan at the wanted speed.
+
+    Raises:
+        StackError: No rule file has the alert.
+    """
+    if not fault.is_silent:
+        return plan
+    waits = read_duration(str(find_rule(fault.alert, plan).get("for", "")))
+    most = waits / (_MISSED_SCRAPES * LEAST_SCRAPE_SECONDS)
+    return replace(plan, speed=max(1.0, min(plan.speed, most)))
+
+
+def drill(fault: Fault, plan: Plan, *, report: Report) -> DrillResult:
+    """Run a drill: inject a fault, wait for its message, remove it, wait for the resolved message.
+
+    A machine that is too busy for the plan's speed gets another drill, at a lower one.
+
+    Args:
+        fault: The fault.
+        plan: The Prometheus and the Alertmanager of the drill.
+        report: Called with each line of progress.
+
+    Raises:
+        StackError: A program does not start, or the alert fires before the fault.
+    """
+    try:
+        return _drill_at(fault, plan, report)
+    except BusyError as busy:
+        if plan.speed <= 1:
+            raise
+        speed = max(1.0, plan.speed / _SLOWER)
+        report(f"{busy}; the drill begins again, durations divided by {speed:g}")
+    slower = replace(plan, speed=speed, directory=plan.directory / "slower")
+    return drill(fault, slower, report=report)
+
+
+def _drill_at(fault: Fault, plan: Plan, report: Report) -> DrillResult:
+    """Run a drill at the plan's speed.
+
+    Raises:
+        BusyError: The machine is too busy for this speed.
+    """
+    timeout = _find_timeout(find_rule(fault.alert, plan), plan.speed)
+    names = [receiver["name"] for receiver in plan.routes["receivers"]]
+    (port,) = find_free_ports(1)
+    collector = SimulatedCollector(speed=plan.speed)
+    machine = SimulatedMachine([collector], f"{HOST}:{port}")
+    try:
+        collector.enter(fault.healthy)
+        machine.listen()
+        with listen(names) as webhook:
+            pipeline = Pipeline(
+                plan, target_port=port, webhook_url=webhook.url, machines=fault.machines
+            )
+            with pipeline.running():
+                _wait_until_healthy(fault, pipeline, plan.speed, report)
+                result = _run(fault, collector, machine, pipeline, webhook, timeout, plan, report)
+                if not result.arrived and not fault.is_silent:
+                    _require_pace(pipeline)
+                return result
+    finally:
+        machine.close()
+
+
+def find_rule(alert: str, plan: Plan) -> dict[str, str]:
+    """Return an alert's rule.
+
+    Raises:
+        StackError: No rule file has the rule.
+    """
+    for document in plan.rules.values():
+        for group in document["groups"]:
+            for rule in group["rules"]:
+                if rule.get("alert") == alert:
+                    found: dict[str, str] = rule
+                    return found
+    raise StackError(f"no rule file has the alert {alert}; see `trainvitals drill --list`")
+
+
+def _find_timeout(rule: dict[str, str], speed: float) -> float:
+    own = read_duration(str(rule.get("for", ""))) + read_duration(
+        str(rule.get("keep_firing_for", ""))
+    )
+    longest = min(find_longest_duration(str(rule["expr"])), _HISTORY_SECONDS)
+    return (own + longest + _ROUTING_SECONDS) / speed + _SLACK_SECONDS
+
+
+def _wait_until_healthy(fault: Fault, pipeline: Pipeline, speed: float, report: Report) -> None:
+    report("a healthy simulated machine is scraped")
+    until = time.monotonic() + fault.history_seconds / speed
+    deadline = until + _FEW_SCRAPES * SCRAPE_SECONDS + _SLACK_SECONDS
+    # The rules judge from here on, and so must be shown some of the healthy machine.
+    least = max(pipeline.count_scrapes() + _JUDGED_SCRAPES, _FEW_SCRAPES)
+    while True:
+        states = pipeline.list_alerts(fault.alert)
+        # On a busy machine a late scrape may make the alert pending for a moment.
+        is_late = time.monotonic() > deadline
+        if "firing" in states or (states and is_late):
+            _require_pace(pipeline)
+            raise StackError(f"{fault.alert} fires before the fault, which is a bug in its rule")
+        if is_late:
+            raise StackError("the drill's prometheus does not scrape the simulated machine")
+        is_scraped = time.monotonic() >= until and pipeline.count_scrapes() >= least
+        if is_scraped and not states:
+            return
+        time.sleep(_find_step(speed))
+
+
+def _require_pace(pipeline: Pipeline) -> None:
+    """Raise BusyError if scrapes of the simulated machine were missed."""
+    if missed := pipeline.count_missed_scrapes():
+        raise BusyError(f"this machine is busy: {missed} scrapes failed or were late")
+
+
+def _find_step(speed: float) -> float:
+    return max(_STEP_SECONDS / speed, _LEAST_STEP_SECONDS)
+
+
+def _run(
+    fault: Fault,
+    collector: SimulatedCollector,
+    machine: SimulatedMachine,
+    pipeline: Pipeline,
+    webhook: Receiver,
+    timeout: float,
+    plan: Plan,
+    report: Report,
+) -> DrillResult:
+    heard = {each["name"] for each in plan.routes["receivers"] if len(each) > 1}
+    step = _find_step(plan.speed)
+    watch = _Watch(fault.alert, step, pipeline, webhook, report, time.monotonic())
+    report(f"{0:7.1f} s  {fault.story}")
+    if fault.is_silent:
+        machine.fall_silent()
+    collector.enter(fault.faulty, is_failing=fault.is_failing)
+    firing = watch.wait_for("firing", timeout)
+    for each in _first_of_each(firing):
+        report(f"{each.at - watch.began:7.1f} s  delivered to {each.receiver}: {each.description}")
+    mended = watch.elapsed()
+    collector.enter(fault.healthy)
+    if fault.is_silent:
+        machine.listen()
+    resolved: tuple[Delivery, ...] = ()
+    if firing:
+        report(f"{mended:7.1f} s  the fault is removed")
+        resolved = watch.wait_for("resolved", timeout)
+    for each in _first_of_each(resolved):
+        report(f"{each.at - watch.began:7.1f} s  resolved message delivered to {each.receiver}")
+    return DrillResult(
+        alert=fault.alert,
+        speed=plan.speed,
+        pending_seconds=watch.pending,
+        firing_seconds=watch.firing,
+        delivered_seconds=firing[0].at - watch.began if firing else None,
+        mended_seconds=mended if firing else None,
+        resolved_seconds=resolved[0].at - watch.began if resolved else None,
+        receivers=tuple(dict.fromkeys(each.receiver for each in firing)),
+        message=firing[0].description if firing else "",
+        has_channel=not firing or any(each.receiver in heard for each in firing),
+    )
+
+
+def _advise(receivers: Sequence[str]) -> str:
+    """Return what to set so that a receiver has a channel."""
+    advice = advise_variables()
+    if any(each.startswith(INFO) for each in receivers):
+        return advice.replace("set ", "set NOTIFY_INFO=1 and ", 1)
+    return advice
+
+
+def _first_of_each(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    return list({each.receiver: each for each in reversed(tuple(deliveries))}.values())

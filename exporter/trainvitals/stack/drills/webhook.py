@@ -1,0 +1,88 @@
+"""The webhook that receives the messages of a drill."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from trainvitals.stack.programs import HOST
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One alert in one message.
+
+    Attributes:
+        at: When it arrived, by `time.monotonic`.
+        receiver: The receiver in Alertmanager's configuration.
+        status: `firing` or `resolved`.
+        alert: The alert's name.
+        description: The text of the message.
+    """
+
+    at: float
+    receiver: str
+    status: str
+    alert: str
+    description: str
+
+
+class Receiver:
+    """A webhook receiver that keeps the delivered messages.
+
+    Args:
+        url: Its URL, without a trailing slash.
+        deliveries: The list that deliveries are appended to.
+    """
+
+    def __init__(self, url: str, deliveries: Sequence[Delivery]) -> None:
+        self.url = url
+        self._deliveries = deliveries
+
+    def find(self, alert: str, status: str) -> tuple[Delivery, ...]:
+        """Return the deliveries for an alert in a status, oldest first."""
+        return tuple(
+            each for each in self._deliveries if (each.alert, each.status) == (alert, status)
+        )
+
+
+@contextmanager
+def listen(receivers: Sequence[str]) -> Iterator[Receiver]:
+    """Listen on a free port of the loopback address.
+
+    Args:
+        receivers: The names of the receivers; messages for each are posted to `/<its index>`.
+    """
+    deliveries: list[Delivery] = []
+    with ThreadingHTTPServer((HOST, 0), _handler(receivers, deliveries)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield Receiver(f"http://{HOST}:{server.server_address[1]}", deliveries)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _handler(receivers: Sequence[str], deliveries: list[Delivery]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            message = json.loads(self.rfile.read(length))
+            at, receiver = time.monotonic(), receivers[int(self.path.strip("/"))]
+            for alert in message["alerts"]:
+                name = alert["labels"].get("alertname", "")
+                words = alert["annotations"].get("description", "")
+                deliveries.append(Delivery(at, receiver, alert["status"], name, words))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing: the drill reports deliveries itself."""
+
+    return Handler

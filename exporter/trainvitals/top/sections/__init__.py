@@ -1,1 +1,0 @@
-"""What the screen is made of, a module for each part."""

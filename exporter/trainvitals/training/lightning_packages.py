@@ -1,0 +1,96 @@
+"""Lightning under both of its names: the base classes that callbacks and loggers derive from.
+
+`lightning` and `pytorch-lightning` define the same classes separately, so this module derives
+classes from those of each distribution that is installed.
+"""
+
+# ruff: noqa: ARG002 - Lightning decides about the parameters of its methods
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback as Callback  # noqa: PLC0414 - imported from here
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.loggers.logger import DummyLogger
+
+_NAMES = ("lightning.pytorch", "pytorch_lightning")
+
+
+def _import_packages() -> list[ModuleType]:
+    found = [package for name in _NAMES if (package := _import_package(name)) is not None]
+    if not found:
+        raise ImportError("trainvitals.lightning needs Lightning: run `pip install lightning`")
+    return found
+
+
+def _import_package(name: str) -> ModuleType | None:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, name.partition(".")[0]):
+            raise  # it is installed, and lacks a dependency
+        return None
+
+
+_PACKAGES = _import_packages()
+
+if not TYPE_CHECKING:
+
+    class Callback(*(package.Callback for package in _PACKAGES)):
+        """The callback class of each installed Lightning."""
+
+    class DummyLogger(*(package.loggers.logger.DummyLogger for package in _PACKAGES)):
+        """The logger class of each installed Lightning."""
+
+
+class ValuesLogger(DummyLogger):
+    """A logger that receives the values Lightning logs, and ignores everything else.
+
+    If it is the only logger of the Trainer, checkpoints are written where they would be without a
+    logger.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[Mapping[str, object]], object],
+        end_saving: Callable[[], object],
+        save_dir: str,
+    ) -> None:
+        super().__init__()
+        self._take = take
+        self._end_saving = end_saving
+        self._save_dir = save_dir
+
+    @property
+    def name(self) -> str:
+        """The name, which would be part of the path of checkpoints; empty."""
+        return ""
+
+    @property
+    def version(self) -> str:
+        """The version, which would be part of the path of checkpoints; empty."""
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        """The directory of checkpoints: the Trainer's own."""
+        return self._save_dir
+
+    def log_metrics(self, metrics: Mapping[str, object], step: int | None = None) -> None:
+        """Pass on the values that Lightning logs."""
+        self._take(metrics)
+
+    def after_save_checkpoint(self, checkpoint_callback: object) -> None:
+        """Report that a checkpoint was written."""
+        self._end_saving()
+
+
+def find_version(trainer: Trainer) -> str:
+    """Return the version of the distribution that a Trainer belongs to."""
+    used = (package for package in _PACKAGES if isinstance(trainer, package.Trainer))
+    return str(next(used, _PACKAGES[0]).__version__)

@@ -1,0 +1,194 @@
+"""This process: its identity for the run file's header, and the end of its interpreter.
+
+The interpreter reports its end, an uncaught exception and a fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from trainvitals import __version__
+from trainvitals.runfile import Identity
+from trainvitals.training.launch import Launch
+
+_MOST_TEXT = 200
+
+
+def identify(launch: Launch, *, framework: str | None, framework_version: str | None) -> Identity:
+    """Return the identity of this process.
+
+    Args:
+        launch: The run and rank of this process.
+        framework: The training framework; None for PyTorch, JAX or TensorFlow if it is loaded.
+        framework_version: The version of the framework.
+    """
+    if framework is None:
+        framework, framework_version = _find_framework()
+    ticks, boot_id, namespace = read_self()
+    static: Mapping[str, str | Sequence[str]] = {
+        "framework": framework[:_MOST_TEXT],
+        "framework_version": (framework_version or "")[:_MOST_TEXT],
+        "client_version": __version__,
+        "hostname": name_host()[:_MOST_TEXT],
+        "script": Path(sys.argv[0] if sys.argv else "").name[:_MOST_TEXT],
+        "clock": "host",
+        "accelerator_uuids": _find_accelerators(),
+    }
+    return Identity(
+        run=launch.run,
+        rank=launch.rank,
+        local_rank=launch.local_rank,
+        node_rank=launch.node_rank,
+        world_size=launch.world_size,
+        attempt=launch.attempt,
+        pid=os.getpid(),
+        uid=os.getuid() if hasattr(os, "getuid") else 0,
+        start_ticks=ticks,
+        boot_id=boot_id,
+        pid_namespace=namespace,
+        created_time=time.time(),
+        created_mono_ns=time.monotonic_ns(),
+        static=static,
+    )
+
+
+def _find_framework() -> tuple[str, str]:
+    for module in ("torch", "jax", "tensorflow"):
+        if module in sys.modules:
+            return module, str(getattr(sys.modules[module], "__version__", ""))
+    return "python", sys.version.split()[0]
+
+
+def _find_accelerators() -> list[str]:
+    """Return the UUID of the current CUDA device if a context exists; never create one."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return []
+    uuid = getattr(cuda.get_device_properties(cuda.current_device()), "uuid", None)
+    return [f"GPU-{uuid}"] if uuid else []
+
+
+def name_host() -> str:
+    """Return the name of this machine."""
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+
+
+def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
+    """Return the identity of this process on the machine.
+
+    Returns:
+        Its start in clock ticks since boot, the ID of the boot, and the inode of its PID namespace;
+        zeros if `/proc` does not have them.
+    """
+    try:
+        stat = (procfs / "self/stat").read_bytes()
+        ticks = int(stat[stat.rindex(b")") + 2 :].split()[19])
+        boot = bytes.fromhex(
+            (procfs / "sys/kernel/random/boot_id").read_text("utf-8").replace("-", "")
+        )
+        namespace = (procfs / "self/ns/pid").stat().st_ino
+    except (OSError, ValueError, IndexError):
+        return (0, bytes(16), 0)
+    return (ticks, boot.ljust(16, b"\0")[:16], namespace)
+
+
+def is_loader_worker() -> bool:
+    """Return whether this is a daemonic child of multiprocessing, as workers of data loaders are.
+
+    A spawned worker first runs the script's module, before it is marked as daemonic.
+    """
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is None:
+        return False
+    process = processes.current_process()
+    return bool(process.daemon or getattr(process, "_inheriting", False))
+
+
+class Run(Protocol):
+    """A run that is notified."""
+
+    def end(self) -> None:
+        """Record that the interpreter ends."""
+        ...
+
+    def fail(self, exception: BaseException | None = None) -> None:
+        """Record that it ends by an exception."""
+        ...
+
+
+class InterpreterHooks:
+    """Hooks that notify a run of the end of the interpreter, an uncaught exception and a fork.
+
+    The hooks do not keep the run alive. Hooks of several runs are chained, and each can be removed.
+
+    Args:
+        run: The run to notify.
+        silence: A method that is called in each forked child.
+    """
+
+    __slots__ = ("_error_before", "_previous", "_run", "_silence")
+
+    def __init__(self, run: Run, silence: Callable[[], None]) -> None:
+        self._run = weakref.ref(run)
+        self._silence = weakref.WeakMethod(silence)
+        self._error_before = _find_uncaught()
+        self._previous = sys.excepthook
+        sys.excepthook = self
+        atexit.register(self._report_end)
+        if hasattr(os, "register_at_fork"):  # it cannot be unregistered
+            os.register_at_fork(after_in_child=self._report_fork)
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        atexit.unregister(self._report_end)
+        if sys.excepthook is self:
+            sys.excepthook = self._previous
+            return
+        hook = sys.excepthook
+        while isinstance(hook, InterpreterHooks):
+            if hook._previous is self:  # noqa: SLF001 - another one of these
+                hook._previous = self._previous  # noqa: SLF001
+                return
+            hook = hook._previous  # noqa: SLF001
+
+    def __call__(
+        self,
+        kind: type[BaseException],
+        exception: BaseException,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the place of `sys.excepthook`."""
+        run = self._run()
+        if run is not None:
+            run.fail(exception)
+        self._previous(kind, exception, trace)
+
+    def _report_end(self) -> None:
+        run = self._run()
+        if run is None:
+            return
+        error = _find_uncaught()
+        if error is None or error is self._error_before:
+            run.end()
+        else:  # another hook replaced this one and did not call it
+            run.fail(error)
+
+    def _report_fork(self) -> None:
+        silence = self._silence()
+        if silence is not None:
+            silence()
+
+
+def _find_uncaught() -> BaseException | None:
+    """Return the uncaught exception; None at a prompt, where it does not end the interpreter."""
+    error: BaseException | None = getattr(sys, "last_value", None)
+    return None if hasattr(sys, "ps1") else error

@@ -1,0 +1,229 @@
+"""Amounts, shares, durations and times as text: one form for each, wherever a person reads it.
+
+============== ============================ =========================================================
+what           form                         rule
+============== ============================ =========================================================
+bytes          `512 MiB`, `71.2 GiB`        powers of 1024; one decimal below 100; TiB from 10 TiB on
+bytes a second `1.3 GB/s`                   powers of 1000, as network and disk vendors count
+share          `97%`, `0.4%`                one decimal between 0 and 1 %
+duration       `12ms`, `3.2s`, `45s`,       the units of Prometheus' humanizeDuration, two at most
+               `12m 5s`, `2h 4m`, `3d 2h`
+energy         `120 Wh`, `41.7 kWh`
+count          `30,990`                     exact
+rate           `8.05`, `1,302`              three significant digits below 100
+value          `0.4213`, `1.2e-05`, `NaN`   four significant digits: a loss or any other metric
+time           `2026-11-21 03:12:07 CET`    the machine's time zone unless another one is named
+============== ============================ =========================================================
+
+Unknown amounts are written as `UNKNOWN`.
+The standard library only, since the training client and every command use it.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone, tzinfo
+from typing import TYPE_CHECKING
+
+from trainvitals import foreign_numbers
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+UNKNOWN = "-"
+
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
+_LARGEST_GIB = 10 * 1024  # a machine's memory is compared in GiB: 2015 GiB rather than 2.0 TiB
+_ONE_DECIMAL_BELOW = 99.95
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_SHORTEST_SECONDS = 0.0005
+_SECONDS_WITH_DECIMAL = 9.95
+_JOULES_PER_WH = 3600.0
+
+
+def format_bytes(size_bytes: float | None) -> str:
+    """Return an amount of memory or storage as text: `512 MiB`, `71.2 GiB`."""
+    if not _is_finite(size_bytes):
+        return UNKNOWN
+    scale, unit = _choose_byte_unit(size_bytes)
+    return f"{_format_scaled(size_bytes / scale, unit)} {unit}"
+
+
+def format_bytes_of(used_bytes: float | None, total_bytes: float | None) -> str:
+    """Return a part and its whole in the unit of the whole: `66.0 / 79.6 GiB`.
+
+    A missing part is `- / 79.6 GiB`; without a whole it is the part alone.
+    """
+    if not _is_finite(total_bytes) or total_bytes <= 0:
+        return format_bytes(used_bytes)
+    scale, unit = _choose_byte_unit(total_bytes)
+    total = _format_scaled(total_bytes / scale, unit)
+    used = _format_scaled(used_bytes / scale, unit) if _is_finite(used_bytes) else UNKNOWN
+    return f"{used} / {total} {unit}"
+
+
+def format_byte_rate(bytes_per_second: float | None) -> str:
+    """Return bytes per second as text: `1.3 GB/s`."""
+    if not _is_finite(bytes_per_second):
+        return UNKNOWN
+    scale, at = 1.0, 0
+    while abs(bytes_per_second) >= 999.5 * scale and at < len(_RATE_UNITS) - 1:
+        scale *= 1000.0
+        at += 1
+    unit = _RATE_UNITS[at]
+    return f"{_format_scaled(bytes_per_second / scale, unit)} {unit}"
+
+
+def format_percent(ratio: float | None) -> str:
+    """Return a ratio (0 to 1) as a percentage: `97%`; `0.4%` below 1 %."""
+    if not _is_finite(ratio):
+        return UNKNOWN
+    percent = 100 * ratio
+    return f"{percent:.1f}%" if 0 < abs(percent) < 0.95 else f"{percent:.0f}%"  # noqa: PLR2004
+
+
+def format_limited(value: float | None, limit: float | None, unit: str) -> str:
+    """Return a value and its limit with their unit: `63 / 87 °C`; without a limit `63 °C`."""
+    if not _is_finite(value):
+        return UNKNOWN
+    return f"{value:.0f} {unit}" if not _is_finite(limit) else f"{value:.0f} / {limit:.0f} {unit}"
+
+
+def format_duration(seconds: float | None) -> str:
+    """Return a duration: `12ms`, `3.2s`, `45s`, `12m 5s`, `2h 4m`, `3d 2h`.
+
+    One under half a millisecond, or negative from a clock that was set, is `0s`.
+    """
+    if not _is_finite(seconds):
+        return UNKNOWN
+    seconds = max(0.0, seconds)
+    if seconds < _SECONDS_WITH_DECIMAL:
+        return _format_short(seconds)
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return _join(whole // _MINUTE, "m", whole % _MINUTE, "s")
+    if whole < _DAY:
+        return _join(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "m")
+    return _join(whole // _DAY, "d", whole % _DAY // _HOUR, "h")
+
+
+def _format_short(seconds: float) -> str:
+    if seconds < _SHORTEST_SECONDS:
+        return "0s"
+    return f"{seconds:.1f}s" if seconds >= 1 else f"{1000 * seconds:.0f}ms"
+
+
+def format_age(time: float | None, now: float) -> str:
+    """Return how long ago a Unix time was: `3m 5s ago`."""
+    return UNKNOWN if not _is_finite(time) else f"{format_duration(now - time)} ago"
+
+
+def format_hours(seconds: float | None) -> str:
+    """Return accelerator time in hours: `0.25 h`, `3.5 h`, `1,204 h`."""
+    if not _is_finite(seconds):
+        return UNKNOWN
+    hours = seconds / _HOUR
+    if hours >= 1000:  # noqa: PLR2004
+        return f"{hours:,.0f} h"
+    return f"{hours:.1f} h" if hours >= 1 else f"{hours:.2f} h"
+
+
+def format_energy(joules: float | None) -> str:
+    """Return energy: `120 Wh`, `41.7 kWh`, `1.20 MWh`."""
+    if not _is_finite(joules):
+        return UNKNOWN
+    hours = joules / _JOULES_PER_WH
+    if hours >= 1e6:  # noqa: PLR2004
+        return f"{hours / 1e6:.2f} MWh"
+    return f"{hours / 1e3:.1f} kWh" if hours >= 1e3 else f"{hours:.0f} Wh"  # noqa: PLR2004
+
+
+def format_count(count: float | None) -> str:
+    """Return a whole number with separators: `30,990`."""
+    return UNKNOWN if not _is_finite(count) else f"{count:,.0f}"
+
+
+def format_rate(per_second: float | None) -> str:
+    """Return how many a second, without the unit: `8.05`, `1,302`."""
+    if not _is_finite(per_second):
+        return UNKNOWN
+    is_large = abs(per_second) >= _ONE_DECIMAL_BELOW
+    return f"{per_second:,.0f}" if is_large else f"{per_second:.3g}"
+
+
+def format_value(value: float | None) -> str:
+    """Return a loss or another metric with four significant digits; NaN and infinities as such."""
+    if value is None:
+        return UNKNOWN
+    if math.isnan(value):
+        return "NaN"
+    return f"{value:.4g}"
+
+
+def format_time(time: float | None, zone: tzinfo | None = None) -> str:
+    """Return a Unix time in full: `2026-11-21 03:12:07 CET`.
+
+    Args:
+        time: Seconds since 1970.
+        zone: The time zone; the machine's when None.
+    """
+    when = read_time(time, zone)
+    return UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def format_clock(time: float | None, near: float | None, zone: tzinfo | None = None) -> str:
+    """Return the time of day, `03:12:07`, or `11-20 03:12` on another day than that of `near`."""
+    when, other = read_time(time, zone), read_time(near, zone)
+    if when is None:
+        return UNKNOWN
+    is_same_day = other is None or when.date() == other.date()
+    return f"{when:%H:%M:%S}" if is_same_day else f"{when:%m-%d %H:%M}"
+
+
+def format_iso(time: float | None) -> str | None:
+    """Return a Unix time for programs, in UTC: `2026-11-21T02:12:07.250Z`; None if there is none."""
+    when = read_time(time, timezone.utc)
+    if when is None:
+        return None
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def read_time(time: float | None, zone: tzinfo | None = None) -> datetime | None:
+    """Return a Unix time in a time zone; None if no clock can have shown it."""
+    known = foreign_numbers.read_time(time)
+    return None if known is None else datetime.fromtimestamp(known, timezone.utc).astimezone(zone)
+
+
+def count_noun(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: `1 run`, `3 runs`, `2 processes`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {plural or (f'{noun}es' if noun.endswith('s') else f'{noun}s')}"
+
+
+def _is_finite(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def _choose_byte_unit(size_bytes: float) -> tuple[float, str]:
+    scale = 1.0
+    for unit in _BYTE_UNITS[:-1]:
+        most = _LARGEST_GIB if unit == "GiB" else 999.5
+        if abs(size_bytes) < most * scale:
+            return scale, unit
+        scale *= 1024.0
+    return scale, _BYTE_UNITS[-1]
+
+
+def _format_scaled(value: float, unit: str) -> str:
+    if unit in {"B", "B/s"} or abs(value) >= _ONE_DECIMAL_BELOW:
+        return f"{value:.0f}"
+    return f"{value:.1f}"
+
+
+def _join(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    rest = f" {small}{small_unit}" if small else ""
+    return f"{large}{large_unit}{rest}"

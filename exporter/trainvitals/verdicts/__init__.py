@@ -1,0 +1,1 @@
+"""Verdicts: thresholds, states, and causes of death."""

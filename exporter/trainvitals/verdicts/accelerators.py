@@ -1,0 +1,368 @@
+"""Troubles of accelerators, by the thresholds of their alerts.
+
+Verdicts use the last reading of a device and its past ten minutes, `Work`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    AcceleratorsReading,
+    Identity,
+    Measurements,
+)
+from trainvitals.sources.accelerators.xids import explain_xid
+from trainvitals.units import format_bytes, format_bytes_of, format_percent
+from trainvitals.verdicts.thresholds import Thresholds
+from trainvitals.verdicts.trouble import Severity, Trouble
+
+_STATES = {
+    "lost": "it fell off the bus or vanished",
+    "hung": "a call to its driver does not return",
+    "resetting": "it needs or undergoes a reset",
+    "no_driver": "its driver is not loaded",
+}
+_RECOVERIES = {
+    1: "a reset",
+    2: "a reboot of the machine",
+    3: "its peer-to-peer traffic drained",
+    4: "to be drained and reset",
+    5: "IMEX to recover",
+}
+# The class of an Xid, its alert, and its threshold.
+_XIDS: Mapping[str, tuple[str, Severity, str]] = {
+    "critical": ("AcceleratorXidCritical", "critical", "accelerator_xid_critical:window_seconds"),
+    "warning": ("AcceleratorXidWarning", "warning", "accelerator_xid_warning:window_seconds"),
+    "app": ("AcceleratorXidApplication", "info", "accelerator_xid_application:window_seconds"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The recent utilization of an accelerator.
+
+    Attributes:
+        busy_percent: Share of the past 10 minutes in which a kernel ran, 0 to 100; None before 9
+            minutes were sampled.
+        heat_ratio: Share of the past 5 minutes in which heat slowed it down, 0 to 1; None if
+            unknown.
+        brake_ratio: Share of the past 5 minutes in which the power brake slowed it down.
+        away_ratio: Share of the past 10 minutes in which its runs did not train; None if no run is
+            known to use it.
+        has_run: Whether a run is known to use this device alone.
+        reserve_bytes: Memory that the allocators of its runs reserved and never used.
+    """
+
+    busy_percent: float | None = None
+    heat_ratio: float | None = None
+    brake_ratio: float | None = None
+    away_ratio: float | None = None
+    has_run: bool = False
+    reserve_bytes: float = 0.0
+
+    @property
+    def training_percent(self) -> float | None:
+        """`busy_percent` with the time outside of training counted as busy; None if unknown."""
+        if self.busy_percent is None:
+            return None
+        return self.busy_percent + 100 * (self.away_ratio or 0.0)
+
+
+_NO_WORK = Work()
+
+
+def judge_accelerators(
+    reading: AcceleratorsReading, work: Mapping[str, Work], thresholds: Thresholds, now: float
+) -> Iterator[Trouble]:
+    """Yield the troubles of a machine's accelerators.
+
+    Args:
+        reading: The reading of the accelerators.
+        work: The recent utilization of each device, by UUID.
+        thresholds: The thresholds.
+        now: Unix seconds.
+    """
+    yield from judge_count(reading)
+    for device in reading.devices:
+        yield from _judge_xids(device, thresholds, now)
+        if is_lost(device):
+            yield _blame(
+                device.identity,
+                "AcceleratorLost",
+                device.state.replace("_", " "),
+                _STATES[device.state],
+            )
+        elif device.measurements is not None:
+            known = work.get(device.identity.uuid, _NO_WORK)
+            yield from _judge_device(
+                device.identity, device.measurements, known, thresholds, reading
+            )
+
+
+def judge_count(reading: AcceleratorsReading) -> Iterator[Trouble]:
+    """Yield a trouble for each kind with fewer devices than expected.
+
+    A known device that does not answer is a separate trouble.
+    """
+    seen = Counter(
+        device.identity.kind for device in reading.devices if device.state != "unsupported"
+    )
+    for kind, expected in reading.expected:
+        if seen[kind] < expected:
+            yield Trouble(
+                "accelerator",
+                kind,
+                "missing",
+                "critical",
+                f"{seen[kind]} of {expected} expected {kind}s are there",
+                "AcceleratorMissing",
+            )
+
+
+def is_lost(device: AcceleratorReading) -> bool:
+    """Return whether a supported device does not answer."""
+    return device.state not in ("ok", "unsupported")
+
+
+def name_device(identity: Identity) -> str:
+    """Return the name of a device: `gpu0`."""
+    return f"{identity.kind}{identity.index}"
+
+
+def measure_headroom(measured: Measurements, thresholds: Thresholds) -> float | None:
+    """Return the degrees Celsius below the slowdown temperature; negative above, None if unknown.
+
+    For a card that does not report this temperature, an assumed one counts.
+    """
+    if measured.temperature_headroom_celsius is not None:
+        return measured.temperature_headroom_celsius
+    if measured.temperature_core_celsius is None:
+        return None
+    assumed = thresholds["accelerator_temperature_near_limit:assumed_slowdown_celsius"]
+    return assumed - measured.temperature_core_celsius
+
+
+def find_temperature_limit(measured: Measurements, configured: float | None) -> float | None:
+    """Return the lower of the configured limit and the temperature at which a chip slows down.
+
+    The latter is found by the same rule as its headroom.
+    """
+    core, headroom = measured.temperature_core_celsius, measured.temperature_headroom_celsius
+    own = measured.temperature_slowdown_celsius
+    if core is not None and headroom is not None:
+        own = core + headroom
+    return min((each for each in (own, configured) if each is not None), default=None)
+
+
+def is_held(measured: Measurements, thresholds: Thresholds) -> bool:
+    """Return whether the memory in use keeps other programs off a device."""
+    used = measure_memory(measured)
+    return used is not None and used > thresholds["accelerator_held_idle:memory_ratio"]
+
+
+def measure_memory(measured: Measurements) -> float | None:
+    """Return the share of a device's memory that is in use, 0 to 1; None if unknown."""
+    used, total = measured.memory_used_bytes, measured.memory_total_bytes
+    return None if used is None or not total else used / total
+
+
+def is_throttled(work: Work, thresholds: Thresholds) -> bool:
+    """Return whether heat or the power brake exceeds the threshold of its alert."""
+    by_heat, by_brake = work.heat_ratio, work.brake_ratio
+    return (
+        by_heat is not None and by_heat > thresholds["accelerator_thermal_throttling:ratio"]
+    ) or (by_brake is not None and by_brake > thresholds["accelerator_power_brake:ratio"])
+
+
+def is_unused(kind: str, measured: Measurements, thresholds: Thresholds) -> bool:
+    """Return whether no process uses a device."""
+    share = measure_memory(measured)
+    is_bare = share is not None and share < thresholds["hpu_low_utilization:memory_ratio"]
+    return measured.processes == 0 or (kind == "hpu" and is_bare)
+
+
+def is_underused(work: Work, kind: str, thresholds: Thresholds) -> bool | None:
+    """Return whether a device is less busy than a run should keep it; None if unknown."""
+    percent = work.training_percent
+    if percent is None:
+        return None
+    return percent < thresholds[f"{kind}_low_utilization:utilization_percent"]
+
+
+def _blame(
+    identity: Identity, alert: str, name: str, summary: str, severity: Severity = "critical"
+) -> Trouble:
+    return Trouble("accelerator", name_device(identity), name, severity, summary, alert)
+
+
+def _judge_device(
+    identity: Identity,
+    measured: Measurements,
+    work: Work,
+    thresholds: Thresholds,
+    limits: AcceleratorsReading,
+) -> Iterator[Trouble]:
+    celsius, memory_bytes = limits.temperature_limit_celsius, limits.memory_limit_bytes
+    yield from judge_temperature(identity, measured, thresholds, limit=celsius)
+    yield from _judge_throttling(identity, work, thresholds)
+    yield from _judge_memory(identity, measured, work, thresholds, limit=memory_bytes)
+    yield from _judge_use(identity, measured, work, thresholds)
+    yield from _judge_repairs(identity, measured)
+
+
+def judge_temperature(
+    identity: Identity, measured: Measurements, thresholds: Thresholds, *, limit: float | None
+) -> Iterator[Trouble]:
+    """Yield the troubles of a device that is close to a thermal limit or above it.
+
+    Args:
+        identity: The device.
+        measured: Its measurements.
+        thresholds: The thresholds.
+        limit: The limit that was set for this machine, in degrees Celsius; None without one.
+    """
+    kind = identity.kind
+    celsius = measured.temperature_core_celsius
+    if limit is not None and celsius is not None and celsius > limit:
+        yield _blame(
+            identity,
+            "AcceleratorTemperatureOverLimit",
+            "above its temperature limit",
+            f"{celsius:.0f} °C, above the limit of {limit:g} °C",
+        )
+    headroom = measure_headroom(measured, thresholds)
+    if headroom is None:
+        return
+    now = "" if celsius is None else f"{celsius:.0f} °C, "
+    how = f"{headroom:.0f} °C below" if headroom >= 0 else f"{-headroom:.0f} °C above"
+    summary = f"{now}{how} the temperature at which it slows itself down"
+    if headroom < thresholds[f"{kind}_high_temperature:headroom_celsius"]:
+        yield _blame(identity, f"{kind.upper()}HighTemperature", "too hot", summary)
+    if headroom < thresholds["accelerator_temperature_near_limit:headroom_celsius"]:
+        alert = "AcceleratorTemperatureNearLimit"
+        yield _blame(identity, alert, "close to its thermal limit", summary, "warning")
+
+
+def _judge_throttling(identity: Identity, work: Work, thresholds: Thresholds) -> Iterator[Trouble]:
+    heat, brake = work.heat_ratio, work.brake_ratio
+    if heat is not None and heat > thresholds["accelerator_thermal_throttling:ratio"]:
+        yield _blame(
+            identity,
+            "AcceleratorThermalThrottling",
+            "slowed by heat",
+            f"heat slowed it down in {format_percent(heat)} of the last 5 minutes",
+            "warning",
+        )
+    if brake is not None and brake > thresholds["accelerator_power_brake:ratio"]:
+        yield _blame(
+            identity,
+            "AcceleratorPowerBrake",
+            "slowed by the power brake",
+            f"the power brake slowed it down in {format_percent(brake)} of the last 5 minutes",
+        )
+
+
+def _judge_memory(
+    identity: Identity,
+    measured: Measurements,
+    work: Work,
+    thresholds: Thresholds,
+    *,
+    limit: int | None,
+) -> Iterator[Trouble]:
+    used, total = measured.memory_used_bytes, measured.memory_total_bytes
+    if used is None:
+        return
+    if total and (used - work.reserve_bytes) / total > thresholds["high_memory_usage:ratio"]:
+        yield _blame(
+            identity,
+            "HighMemoryUsage",
+            "memory nearly full",
+            f"{format_bytes_of(used, total)} of its memory are in use",
+            "warning",
+        )
+    if limit is not None and used > limit:
+        yield _blame(
+            identity,
+            "AcceleratorMemoryOverLimit",
+            "above its memory limit",
+            f"{format_bytes(used)} of memory are in use, above the limit of {format_bytes(limit)}",
+            "warning",
+        )
+
+
+def _judge_use(
+    identity: Identity, measured: Measurements, work: Work, thresholds: Thresholds
+) -> Iterator[Trouble]:
+    kind, busy = identity.kind, work.busy_percent
+    if busy is None:
+        return
+    is_idle = busy < thresholds["accelerator_held_idle:utilization_percent"]
+    if is_idle and is_held(measured, thresholds) and measured.processes != 0:
+        share = format_percent(measure_memory(measured))
+        yield _blame(
+            identity,
+            "AcceleratorHeldIdle",
+            "held but idle",
+            f"{share} of its memory are held, and nothing has run for 10 minutes",
+            "info",
+        )
+    if not is_underused(work, kind, thresholds) or is_unused(kind, measured, thresholds):
+        return
+    # Without a process on the GPU, or idle without a run, no run waits for its data.
+    if kind == "gpu" and (not measured.processes or (is_idle and not work.has_run)):
+        return
+    yield _blame(
+        identity,
+        f"{kind.upper()}LowUtilization",
+        "underused",
+        f"it computed {work.training_percent:.0f} % of the last 10 minutes",
+        "warning",
+    )
+
+
+def _judge_repairs(identity: Identity, measured: Measurements) -> Iterator[Trouble]:
+    action = measured.recovery_action
+    if action:
+        needed = _RECOVERIES.get(action, f"recovery action {action}")
+        yield _blame(
+            identity,
+            "AcceleratorRecoveryActionNeeded",
+            "needs recovery",
+            f"its driver reports that it needs {needed}",
+        )
+    if measured.row_remap_failed == 1:
+        yield _blame(
+            identity,
+            "AcceleratorRowRemapFailed",
+            "memory cannot be repaired",
+            "a faulty row of its memory could not be replaced",
+        )
+    if measured.row_remap_pending == 1 or measured.pages_retired_pending == 1:
+        yield _blame(
+            identity,
+            "AcceleratorRowRemapPending",
+            "memory repair pending",
+            "faulty memory is replaced at its next reset",
+            "warning",
+        )
+
+
+def _judge_xids(
+    device: AcceleratorReading, thresholds: Thresholds, now: float
+) -> Iterator[Trouble]:
+    for each in device.xids:
+        known = explain_xid(each.xid)
+        alert, severity, window = _XIDS.get(known.severity, ("", "info", ""))
+        if alert and now - each.last_timestamp_seconds < thresholds[window]:
+            yield _blame(
+                device.identity,
+                alert,
+                f"Xid {each.xid}",
+                f"{known.meaning}: it needs {known.action}",
+                severity,
+            )

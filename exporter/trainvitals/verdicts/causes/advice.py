@@ -1,0 +1,189 @@
+"""Advice with the limits and settings of the case, so that commands can be copied."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trainvitals.units import format_bytes
+from trainvitals.verdicts.causes.case import Case
+
+_BATCH = re.compile(
+    r"(?<![\w-])(--?)?((?:per[_-]device[_-])?(?:(?:train|micro|mini|global|local)[_-]?)*"
+    r"batch[_ -]?size(?:[_ -]per[_ -](?:gpu|device))?)[\"']?\s*(?:[=:]\s*|\s)(\d{1,6})(?![\w.])",
+    re.IGNORECASE,
+)
+_WORKERS = re.compile(
+    r"(?<![\w-])(--?)?((?:dataloader[_-])?num[_-]workers)[\"']?\s*(?:[=:]\s*|\s)(\d{1,4})(?![\w.])",
+    re.IGNORECASE,
+)
+_BIG_SHM_BYTES = 256 * 1024**2
+_STREAM = (
+    "Stream or map the data instead of loading it whole (`streaming=True`,"
+    " `numpy.load(…, mmap_mode='r')`)."
+)
+_MIB, _GIB = 1024.0**2, 1024.0**3
+_STEP_BELOW_GIB = 64
+_HALVES_BELOW_GIB = 4
+_MARGIN = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A setting with a number, found in the command or the log.
+
+    Attributes:
+        name: Its name as written, such as `--batch-size` or `batch_size`.
+        value: Its value.
+    """
+
+    name: str
+    value: int
+
+    @property
+    def text(self) -> str:
+        """The setting with its value: `--batch-size 32`, `batch_size=32`."""
+        return self.write(self.value)
+
+    def write(self, value: int) -> str:
+        """Return the setting with another value."""
+        return f"{self.name}{' ' if self.name.startswith('-') else '='}{value}"
+
+
+def is_in_engine(case: Case) -> bool:
+    """Return whether the engine has a container of that name, not only a folder or a log file."""
+    evidence = case.evidence
+    return case.is_container and (
+        evidence.state is not None or bool(evidence.id or evidence.events)
+    )
+
+
+def find_batch_size(case: Case) -> Hint | None:
+    """Return the batch size from the command, else the last one in the log; None for none."""
+    return _find(case, _BATCH)
+
+
+def find_workers(case: Case) -> Hint | None:
+    """Return the number of data loader workers from the command, else the log; None for none."""
+    return _find(case, _WORKERS)
+
+
+def _find(case: Case, pattern: re.Pattern[str]) -> Hint | None:
+    for text in _list_texts(case):
+        for match in reversed(list(pattern.finditer(text))):
+            if int(match[3]) > 0:
+                return Hint((match[1] or "") + match[2], int(match[3]))
+    return None
+
+
+def _list_texts(case: Case) -> Iterator[str]:
+    settings = case.evidence.settings
+    if settings is not None:
+        yield " ".join(settings.command)
+    yield from reversed(case.lines)
+
+
+def advise_smaller_batch(case: Case) -> str:
+    """Return the step that reduces the batch size, with figures where one is known."""
+    hint = find_batch_size(case)
+    if hint is None or hint.value == 1:
+        return (
+            "Reduce the batch size (`--batch-size`) and compensate with gradient accumulation"
+            " (`gradient_accumulation_steps`)."
+        )
+    half = hint.value // 2
+    return (
+        f"Halve the batch size from `{hint.text}` to `{hint.write(half)}`, with"
+        " `gradient_accumulation_steps=2` for the same effective batch."
+    )
+
+
+def advise_fewer_workers(case: Case) -> str:
+    """Return the step that reduces the data loader's workers, with figures where they are known."""
+    hint = find_workers(case)
+    if hint is None or hint.value <= 1:
+        return (
+            "Reduce the data loader workers (`num_workers`) and `prefetch_factor`, and do not load"
+            " the data in `Dataset.__init__`: every worker holds a copy."
+        )
+    return (
+        f"Reduce the data loader workers from `{hint.text}` to"
+        f" `{hint.write(max(1, hint.value // 2))}`, and lower `prefetch_factor`."
+    )
+
+
+def name_limit(case: Case) -> str:
+    """Return the limit for a sentence: `its memory limit of 16.0 GiB`."""
+    limit = case.memory_limit_bytes
+    return f"its memory limit of {format_bytes(limit)}" if limit else "its memory limit"
+
+
+def advise_higher_limit(case: Case) -> str:
+    """Return the step that raises the memory limit, as a command with its figures."""
+    limit, host = case.memory_limit_bytes, case.evidence.host
+    if not limit:
+        return "Raise the memory limit (`--memory`, `mem_limit`, `MemoryMax=`)."
+    wanted = suggest_limit(max(limit, case.peak_memory_bytes or 0))
+    total = host.memory_total_bytes if host is not None else None
+    if total is not None and wanted > total:
+        return (
+            f"The host has only {format_bytes(total)} of memory, so `--memory"
+            f" {format_option(limit)}` cannot be raised much: reduce the job or move it to a larger host."
+        )
+    start = f"Raise the memory limit of {format_bytes(limit)}"
+    return _write_step(case, start, format_option(wanted))
+
+
+def _write_step(case: Case, start: str, option: str) -> str:
+    evidence = case.evidence
+    if not case.is_container:
+        return f"{start}: `MemoryMax={option.upper()}` in the systemd unit, or `--mem` of the Slurm job."
+    if service := evidence.compose_service:
+        return (
+            f"{start}: `mem_limit: {option}` for the service `{service}` in the Compose file,"
+            f" then `docker compose up -d {service}`."
+        )
+    options = f"--memory {option} --memory-swap {option}"
+    if evidence.settings is not None and evidence.settings.is_removed_at_end:
+        return f"{start} in the next start: `{case.program} run {options} …`."
+    return (
+        f"{start}: `{case.program} update {options} {evidence.name}`, then restart the container."
+    )
+
+
+def advise_less_memory(case: Case) -> tuple[str, ...]:
+    """Return the steps that reduce the host memory that the job needs."""
+    settings = case.evidence.settings
+    shm = settings.shm_size_bytes if settings is not None else None
+    steps = (advise_fewer_workers(case), advise_smaller_batch(case), _STREAM)
+    if shm is None or shm < _BIG_SHM_BYTES:
+        return steps
+    more = (
+        "Check the size of the files in /dev/shm: they count towards the memory limit, and"
+        f" `--shm-size` allows {format_bytes(shm)}."
+    )
+    return (*steps, more)
+
+
+def format_option(size_bytes: float) -> str:
+    """Return a size in the form of Docker's options: `96m`, `24g`, `1536m`."""
+    mebibytes = math.ceil(size_bytes / _MIB)
+    return f"{mebibytes}m" if mebibytes % 1024 else f"{mebibytes // 1024}g"
+
+
+def suggest_limit(needed_bytes: float) -> int:
+    """Return a limit 1.5 times as high, rounded up to 64 MiB, from 1 GiB to 512 MiB, from 4 GiB to 1 GiB.
+
+    Args:
+        needed_bytes: The memory that was not sufficient.
+    """
+    wanted = needed_bytes * _MARGIN
+    if wanted < _GIB:
+        step = _STEP_BELOW_GIB * _MIB
+    elif wanted < _HALVES_BELOW_GIB * _GIB:
+        step = _GIB / 2
+    else:
+        step = _GIB
+    return int(math.ceil(wanted / step) * step)

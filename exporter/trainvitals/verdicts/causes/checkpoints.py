@@ -1,0 +1,126 @@
+"""Checkpoints that cannot be loaded: broken files, and files of another model."""
+
+from __future__ import annotations
+
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.log_matches import (
+    LogMatch,
+    find_match,
+)
+from trainvitals.verdicts.causes.parsed_log import parse_log
+from trainvitals.verdicts.causes.paths import find_loaded
+from trainvitals.verdicts.causes.signs import contains, matches
+from trainvitals.verdicts.causes.text_causes import text_cause
+from trainvitals.verdicts.causes.verdict import Cause, Finding
+
+_BROKEN_CHECKPOINT = contains(
+    "PytorchStreamReader failed",
+    "not a ZIP archive",
+    "failed finding central directory",
+    "Error while deserializing header",
+    "MetadataIncompleteBuffer",
+    "HeaderTooLarge",
+    "pickle data was truncated",
+    "invalid load key",
+    "Unsupported operand",
+    "Ran out of input",
+    "Unable to open file (truncated file",
+    "Unable to synchronously open file (truncated file",
+    "file signature not found",
+    "The file might be corrupted",
+    "storage has wrong size",
+    "not an sstable (bad magic number)",
+    "InvalidHeaderDeserialization",
+    "IncompleteMetadata",
+    "checkpoint is corrupt",
+    "orrupted checkpoint",
+    "Unexpected end of archive",
+    "UnpicklingError: unpickling stack underflow",
+)
+# torch.load raises only these for a file that is empty or truncated within its index.
+_BARE_LOAD_ERRORS = matches(r"^\s*(?:OSError: \[Errno 22\] Invalid argument|EOFError)")
+
+
+_OTHER_KEYS = matches(
+    r"(?:Missing|Unexpected) key\(s\) in state_dict|doesn't match the size of optimizer's group"
+    r"|different number of parameter groups|Unable to load weights from (?:pytorch )?checkpoint|KeyError: .{0,3}(?:optimizer|scheduler|epoch|lr_scheduler)_?state|Key \S{1,200} not found in checkpoint"
+    r"|KeyError: '(?:state_dict|model_state_dict|optimizer_state_dict|module\.[\w.]{1,120})'$"
+)
+
+
+def detect_ckpt_corrupt(case: Case) -> Finding | None:
+    """Detect a checkpoint that cannot be loaded: truncated, or another kind of file."""
+    match = find_match(case, _BROKEN_CHECKPOINT) or _find_bare_load_error(case)
+    if match is None:
+        return None
+    path = find_loaded(case, match.text, match.line)
+    named = f" `{path}`" if path else ""
+    died = bool(case.evidence.earlier_deaths)
+    return match.conclude(
+        "ckpt-corrupt",
+        f"The checkpoint{named} cannot be loaded: it is truncated or not a checkpoint.",
+        (
+            (
+                f"Resume from the previous checkpoint, and rename this one: `mv {path or 'CHECKPOINT'}"
+                f" {path or 'CHECKPOINT'}.broken`."
+            ),
+            (
+                f"Check the file: `ls -l {path or 'CHECKPOINT'}`, `unzip -t {path or 'CHECKPOINT'}`;"
+                " if it is a few hundred bytes of text, it is a Git LFS pointer or an error page, so"
+                " download it again."
+            ),
+            (
+                "Write checkpoints to a temporary name and rename them at the end (`os.replace`), so that"
+                " a kill or a full disk leaves no partial file."
+            ),
+        ),
+        speaks_for=("An earlier death may have interrupted the writing of this file.",) * died,
+    )
+
+
+def _find_bare_load_error(case: Case) -> LogMatch | None:
+    fatal = parse_log(case).fatal
+    if fatal is None:
+        return None
+    frames = case.lines[fatal.start : fatal.end + 1]
+    if not any("torch/serialization.py" in line for line in frames):
+        return None
+    return find_match(case, _BARE_LOAD_ERRORS)
+
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        reason="ckpt-corrupt",
+        title="The checkpoint cannot be loaded",
+        signs="The log contains `PytorchStreamReader failed`, `failed finding central directory`,"
+        " `Error while deserializing header`, `invalid load key` or `pickle data was truncated`.",
+        meaning="A kill or a full disk interrupted the writing of the file, or a download returned"
+        " another file.",
+        steps=(
+            "Resume from the previous checkpoint.",
+            "Write checkpoints to a temporary name and rename them with `os.replace`.",
+        ),
+        confidence="high",
+        detect=detect_ckpt_corrupt,
+    ),
+    text_cause(
+        "ckpt-mismatch",
+        "The checkpoint is of another model",
+        "The log contains `Missing key(s) in state_dict` or `Unexpected key(s) in state_dict`.",
+        "The file is whole, but its keys are not those of the model: another configuration or version,"
+        " or the prefix `module.` of DataParallel.",
+        (
+            (
+                "Compare the keys: `print(list(torch.load(PATH, map_location='cpu'))[:5])` and"
+                " `print(list(model.state_dict())[:5])`."
+            ),
+            (
+                "Remove the prefix of DataParallel: `{k.removeprefix('module.'): v for k, v in state.items()}`,"
+                " or load into `model.module`."
+            ),
+            "Load with `strict=False` only where the missing layers are meant to be trained from scratch.",
+        ),
+        summary="The checkpoint's keys are not those of the model.",
+        lines=_OTHER_KEYS,
+    ),
+)

@@ -1,0 +1,348 @@
+"""Deaths of ranks in collective operations: timeouts, and failures of NCCL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainvitals.units import format_bytes, format_duration
+from trainvitals.verdicts.causes.advice import format_option
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.log_matches import (
+    find_match,
+)
+from trainvitals.verdicts.causes.ranks import split_rank
+from trainvitals.verdicts.causes.signs import contains, matches
+from trainvitals.verdicts.causes.text_causes import text_cause
+from trainvitals.verdicts.causes.verdict import Cause, Finding
+
+_WATCHDOG = "Watchdog caught collective operation timeout"
+_TIMED_OUT = contains(
+    _WATCHDOG,
+    "Caught collective operation timeout",
+    "Some NCCL operations have failed or timed out",
+    "Timeout at NCCL work",
+    "Heartbeat monitor timed out! Process will be terminated",
+    "watchdog got stuck for",
+    "watchdog hang",
+    "waiting for remainder of ranks for more than",
+    "Watchdog timeout (self.watchdog_timeout",
+    "hcom communication timeout",
+    "of the Notify register times out",
+    "Stream synchronize timeout",
+    "reason=[task timeout]",
+    "reason=[stream sync timeout]",
+    "Collective operation timed out",
+    "collective operation timed out",
+    "due to timeout of collective",
+    "due to a collective timeout",
+    "due to collective timeout",
+)
+_WORK = re.compile(r"SeqNum=(\d{1,12}), OpType=(\w{1,40})")
+_RANK = re.compile(r"\[(?:PG [^\]\n]{1,60} )?[Rr]ank ?(\d{1,6})\]")
+_TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,12})")
+_GLOO = re.compile(r"Timed out waiting (\d{1,12})ms for (?:recv|send) operation")
+_GLOO_TIMED_OUT = matches(
+    rf"{_GLOO.pattern}|failed to pass monitoredBarrier|successfully reached monitoredBarrier, but"
+    r"|gloo/transport/\S{1,80}\] Read timeout"
+)
+_SYSTEM = contains(
+    "ncclSystemError",
+    "unhandled system error",
+    "ncclRemoteError",
+    "ncclInternalError",
+    "remote process exited or there was a network error",
+    "NCCL WARN NET/IB : Got",
+    "NCCL WARN Call to connect",
+    "NCCL WARN Call to ibv_",
+    "NCCL WARN Connect to",
+    "NCCL WARN NET/IB : Async",
+    "NCCL WARN NET/OFI",
+    "NCCL failure",
+    "NCCL WARN Net : Connect to",
+    "NCCL WARN socket",
+    "NCCL WARN NET/Socket",
+    "NCCL WARN Bootstrap",
+    "NCCL WARN Message truncated",
+    "NCCL WARN Timeout waiting",
+    "NCCL WARN Error while creating",
+    "NCCL WARN Proxy Call to rank",
+    "NCCL WARN [Service thread]",
+    "NCCL WARN Mismatched collective",
+    "NCCL Error 2",
+    "NCCL Error 6",
+    "NCCL error",
+    "socketProgress",
+    "ibv_poll_cq error",
+    "ibv_modify_qp failed",
+    "ncclUnhandledCudaError",
+    "unhandled cuda error",
+    "HorovodInternalError",
+    "RCCL error",
+    "ORTE has lost communication",
+    "A process or daemon was unable to complete a TCP connection",
+)
+_RANKS = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d{1,4})\b")
+_MOST_NAMED = 8
+_LEAST_SHM_BYTES = 8 << 30
+_SAME_STEPS = (
+    "Check that all ranks take the same number of steps: `drop_last=True`, `DistributedSampler`, and no"
+    " collective operation under `if rank == 0:`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A collective operation that timed out on a rank.
+
+    Attributes:
+        rank: The rank; None unknown.
+        number: The sequence number of the operation; None unknown.
+        operation: Its type, such as `ALLREDUCE`; empty unknown.
+        timeout_seconds: The timeout in seconds; None unknown.
+    """
+
+    rank: int | None
+    number: int | None
+    operation: str
+    timeout_seconds: float | None
+
+
+def list_waits(lines: Sequence[str]) -> tuple[Wait, ...]:
+    """Return the timeouts that NCCL's watchdog logged, one for each rank, ordered by rank."""
+    waits: dict[int | None, Wait] = {}
+    for line in lines:
+        if _WATCHDOG not in line:
+            continue
+        rank, work, timeout = _RANK.search(line), _WORK.search(line), _TIMEOUT.search(line)
+        number = int(rank[1]) if rank else split_rank(line)[0]
+        waits.setdefault(
+            number,
+            Wait(
+                rank=number,
+                number=int(work[1]) if work else None,
+                operation=work[2] if work else "",
+                timeout_seconds=int(timeout[1]) / 1000 if timeout else None,
+            ),
+        )
+    return tuple(sorted(waits.values(), key=lambda wait: -1 if wait.rank is None else wait.rank))
+
+
+def detect_nccl_timeout(case: Case) -> Finding | None:
+    """Detect ranks that NCCL's watchdog ended because a collective operation timed out."""
+    match = find_match(case, _TIMED_OUT)
+    if match is None:
+        return None
+    waits = list_waits(case.lines)
+    missing = _list_missing(case, waits)
+    return match.conclude(
+        "nccl-timeout",
+        "The ranks are out of step: they waited for different collective operations until the timeout."
+        if not missing and _are_apart(waits)
+        else _summarize_waits(waits),
+        _advise_timeout(missing),
+        speaks_for=_describe_waits(waits, missing),
+    )
+
+
+def _summarize_waits(waits: Sequence[Wait]) -> str:
+    named = [str(wait.rank) for wait in waits if wait.rank is not None]
+    who = f"Rank{'s' * (len(named) != 1)} {_join(named)}" if named else "A rank"
+    what = f" {waits[0].operation} {waits[0].number}" if waits and waits[0].operation else ""
+    seconds = waits[0].timeout_seconds if waits else None
+    after = f" after {format_duration(seconds)}" if seconds else ""
+    return f"{who} timed out{after} in the collective operation{what}; another rank failed first."
+
+
+def _advise_timeout(missing: Sequence[int]) -> tuple[str, ...]:
+    absent = _join([str(rank) for rank in missing])
+    where = (
+        f"rank {absent}" if missing else "the rank without this line, or the one furthest behind"
+    )
+    return (
+        (
+            f"Examine {where}: its last log lines, its host's kernel log (`dmesg -T`), and its stack"
+            " while it hangs (`py-spy dump --pid PID`)."
+        ),
+        (
+            "Record each rank's collective operations: `TORCH_NCCL_TRACE_BUFFER_SIZE=2000`,"
+            " `TORCH_NCCL_DUMP_ON_TIMEOUT=1` and `NCCL_DEBUG=INFO`."
+        ),
+        _SAME_STEPS,
+        (
+            "Raise the timeout only if a rank is expected to be slow (evaluation, a checkpoint):"
+            " `init_process_group(timeout=timedelta(hours=1))`."
+        ),
+    )
+
+
+def _list_missing(case: Case, waits: Sequence[Wait]) -> list[int]:
+    """Return the ranks that take part in the operation and logged no timeout."""
+    waiting = {wait.rank for wait in waits if wait.rank is not None}
+    if not waiting:
+        return []
+    command = " ".join(case.evidence.settings.command) if case.evidence.settings else ""
+    counted = _RANKS.search(command)
+    seen = {rank for line in case.lines if (rank := split_rank(line)[0]) is not None}
+    all_ranks = set(range(int(counted[1]))) if counted else seen
+    return sorted(all_ranks - waiting)
+
+
+def _are_apart(waits: Sequence[Wait]) -> bool:
+    return len({wait.number for wait in waits if wait.number is not None}) > 1
+
+
+def _describe_waits(waits: Sequence[Wait], missing: Sequence[int]) -> tuple[str, ...]:
+    sentences = []
+    if missing:
+        absent = _join([str(rank) for rank in missing])
+        sentences.append(f"Rank {absent} logged no timeout.")
+    if _are_apart(waits):
+        behind = min(
+            (wait for wait in waits if wait.number is not None), key=lambda w: w.number or 0
+        )
+        sentences.append(
+            f"The ranks waited for different operations; rank {behind.rank} is the furthest behind"
+            f" ({behind.operation} {behind.number})."
+        )
+    return tuple(sentences)
+
+
+def _join(names: Sequence[str]) -> str:
+    shown = list(names[:_MOST_NAMED]) + ["…"] * (len(names) > _MOST_NAMED)
+    return (
+        shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+    )
+
+
+def detect_gloo_timeout(case: Case) -> Finding | None:
+    """Detect a rank whose collective operation on the CPU timed out (Gloo)."""
+    match = find_match(case, _GLOO_TIMED_OUT)
+    if match is None:
+        return None
+    found = _GLOO.search(match.text)
+    after = f" after {format_duration(int(found[1]) / 1000)}" if found else ""
+    who = "A rank" if match.rank is None else f"Rank {match.rank}"
+    return match.conclude(
+        "gloo-timeout",
+        f"{who} timed out{after} in a Gloo operation; another rank failed first.",
+        (
+            (
+                "Examine the rank without this line: its last log lines, its host's kernel log"
+                " (`dmesg -T`), and its stack while it hangs (`py-spy dump --pid PID`)."
+            ),
+            _SAME_STEPS,
+            (
+                "Raise the timeout only if a rank is expected to be slow:"
+                " `init_process_group(timeout=timedelta(hours=1))`."
+            ),
+        ),
+    )
+
+
+def detect_nccl_system(case: Case) -> Finding | None:
+    """Detect NCCL errors of sockets, shared memory and peers."""
+    match = find_match(case, _SYSTEM)
+    if match is None:
+        return None
+    warned = [line.strip() for line in case.lines if "NCCL WARN" in line]
+    return match.cap("medium").conclude(
+        "nccl-system",
+        "NCCL failed; the network or the loss of another rank may be the cause.",
+        (
+            "Run it with `NCCL_DEBUG=INFO`: the line `NCCL WARN` before the error names the failed call.",
+            (
+                "Set the network interface between the ranks: `NCCL_SOCKET_IFNAME=eth0`, and try"
+                " `NCCL_IB_DISABLE=1`; `docker run --network host` avoids Docker's bridge."
+            ),
+            "Check the InfiniBand port and its errors: `ibstat`, `ibqueryerrors`.",
+            "Check whether another rank died first, which the remaining ranks report as `ncclRemoteError`.",
+            _advise_shm(case),
+        ),
+        speaks_for=(f"NCCL logged `{warned[0][:240]}`.",) if warned else (),
+    )
+
+
+def _advise_shm(case: Case) -> str:
+    settings = case.evidence.settings
+    size = settings.shm_size_bytes if settings is not None else None
+    if not size:
+        return "Enlarge /dev/shm: `docker run --shm-size=8g`, or `--ipc=host`."
+    wanted = format_option(max(_LEAST_SHM_BYTES, 2 * size))
+    return (
+        f"Enlarge /dev/shm, which has {format_bytes(size)}: `docker run --shm-size={wanted}`, or"
+        " `--ipc=host`."
+    )
+
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        reason="nccl-timeout",
+        title="A collective operation timed out (NCCL)",
+        signs="The log contains `Watchdog caught collective operation timeout`.",
+        meaning="Another rank died or hangs, or the ranks run different operations. The rank that"
+        " failed first is not one that logs this.",
+        steps=(
+            "Find the rank without this line and the cause of its stop.",
+            "Run it with `TORCH_NCCL_TRACE_BUFFER_SIZE=2000` and `NCCL_DEBUG=INFO`.",
+            "Raise the timeout only if a rank is expected to be slow.",
+        ),
+        confidence="high",
+        detect=detect_nccl_timeout,
+    ),
+    Cause(
+        reason="gloo-timeout",
+        title="A collective operation timed out (Gloo)",
+        signs="The log contains `Timed out waiting 1800000ms for recv operation to complete`.",
+        meaning="On the CPU: another rank died or hangs, or the ranks run different operations.",
+        steps=(
+            "Find the rank without this line and the cause of its stop: `py-spy dump --pid PID`.",
+            "Check that all ranks take the same number of steps (`drop_last=True`).",
+        ),
+        confidence="high",
+        detect=detect_gloo_timeout,
+    ),
+    Cause(
+        reason="nccl-system",
+        title="NCCL system error",
+        signs="The log contains `ncclSystemError`, `unhandled system error`, `ncclRemoteError`, or NCCL's warnings"
+        " about its network.",
+        meaning="The network between the ranks, or the loss of another rank.",
+        steps=(
+            "Run it with `NCCL_DEBUG=INFO` and read the line `NCCL WARN`.",
+            "Set `NCCL_SOCKET_IFNAME`, and use `--shm-size=8g` or `--ipc=host`.",
+        ),
+        confidence="medium",
+        detect=detect_nccl_system,
+    ),
+    text_cause(
+        "nccl-usage",
+        "NCCL was called wrongly",
+        "The log contains `ncclInvalidUsage`, `invalid usage` or `Duplicate GPU detected`.",
+        "Mostly two ranks on one GPU; or ranks that call different operations or sizes.",
+        (
+            (
+                "Give each rank its own GPU: `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` before"
+                " `init_process_group`."
+            ),
+            (
+                "Start no more ranks than GPUs: `--nproc-per-node`, `nvidia-smi -L`; read NCCL's reason with"
+                " `NCCL_DEBUG=WARN`."
+            ),
+        ),
+        summary="NCCL was called wrongly, mostly because two ranks use one GPU.",
+        lines=contains(
+            "ncclInvalidUsage",
+            "ncclInvalidArgument",
+            "Duplicate GPU detected",
+            "cpp, invalid usage",
+            "invalid usage (run with NCCL_DEBUG",
+            "hpp, invalid usage",
+            "invalid usage, NCCL version",
+            "NCCL Error 5",
+            "NCCL Error 4",
+            "no support for mixing",
+        ),
+    ),
+)

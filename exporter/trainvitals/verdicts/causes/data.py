@@ -1,0 +1,64 @@
+"""Data that cannot be read: broken files, and files that another process holds locked."""
+
+from __future__ import annotations
+
+from trainvitals.verdicts.causes.signs import matches
+from trainvitals.verdicts.causes.text_causes import text_cause
+from trainvitals.verdicts.causes.verdict import Cause
+
+CAUSES: tuple[Cause, ...] = (
+    text_cause(
+        "data-corrupt",
+        "A file of the data is broken",
+        "The log contains `cannot identify image file`, `image file is truncated`, `Parquet magic bytes not"
+        " found`, `CRC check failed`, `MDB_CORRUPTED` or similar.",
+        "The file is truncated, empty, or not what its name says: a download or a copy was interrupted, or an"
+        " error page was saved in its place.",
+        (
+            (
+                "Find all such files before the next start: read every sample once with `num_workers=0`, and list"
+                " those that fail; compare checksums with the source."
+            ),
+            (
+                "Download or copy them again: `rsync --checksum`, `hf download --force-download`; delete a broken"
+                " cache."
+            ),
+            "Skip samples that cannot be read in `Dataset.__getitem__`, and count them.",
+        ),
+        summary="A file of the data is broken: truncated, empty, or of another format.",
+        lines=matches(
+            r"UnidentifiedImageError|cannot identify image file|image file is truncated|broken data stream when reading image",
+            r"zlib\.error: |Error -[35] while (?:decompressing|preparing)|incorrect header check|Not a gzipped file",
+            r"Compressed file ended before the end-of-stream|CRC check failed|Bad CRC-32|BadZipFile|File is not a zip file",
+            r"not a (?:TIFF|PNG|GIF|BMP|WebP|JPEG2000|PPM) file|Truncated File Read|no element found: line|Checksum mismatch for|"
+            r"Corrupt input data|tarfile\.ReadError|not a valid (?:tar|gzip|zip|parquet) (?:file|archive)|unexpected end of data",
+            r"MDB_(?:CORRUPTED|INVALID|PAGE_NOTFOUND|BAD_TXN)|lmdb\.(?:Corrupted|Invalid)Error",
+            r"Parquet magic bytes not found|Parquet file size is 0 bytes|ArrowInvalid: .{0,120}(?:[Ii]nvalid|[Nn]ot an? |truncated|[Cc]orrupt|footer)",
+            r"Couldn't deserialize thrift|Not an Arrow file|Expected to be able to read [0-9]{1,20} bytes",
+            r"corrupted record at [0-9]|truncated record at [0-9]|DataLossError|invalid RecordIO|Invalid magic number",
+            r"NonMatching(?:Checksum|SplitsSizes)Error|Checksums didn't match|ChecksumVerificationError|(?:hash|checksum|sha256|md5) mismatch",
+            r"Unable to (?:synchronously )?open file \((?:truncated file|file signature not found|bad object)",
+            r"!_src\.empty\(\)|!ssize\.empty\(\)|moov atom not found|Invalid data found when processing input",
+            r"Error opening .{1,200}: (?:Format not recognised|File contains data in an unknown format)",
+            r"JSONDecodeError: (?:Expecting value|Extra data|Unterminated string)|Error tokenizing data|JSON parse error",
+            r"Invalid (?:JPEG|PNG|image) (?:data|file)|jpeg::Uncompress failed|Unknown image file format|cv2\.imread\w* .{0,60}None",
+            r"mmap length is greater than file size|cannot mmap an empty file|buffer size must be a multiple of element size",
+        ),
+    ),
+    text_cause(
+        "file-lock",
+        "A file is locked by another process",
+        "The log contains `unable to lock file` or `database is locked`.",
+        "Another process has it open for writing, or a file system such as NFS or Lustre has no working locks.",
+        (
+            "Find the process: `fuser -v FILE`, `lsof FILE`; a rank or worker of the same run may hold it.",
+            "For HDF5 without locks: `HDF5_USE_FILE_LOCKING=FALSE`, and open it read-only in each worker.",
+            "Keep SQLite databases and their studies on a local disk, or use a server.",
+        ),
+        summary="A file is locked by another process, or its file system has no working locks.",
+        lines=matches(
+            r"unable to lock file|database is locked|Unable to acquire lock|[Cc]ould ?n[o']t (?:acquire|get|obtain) (?:a |the )?(?:file )?lock",
+            r"MDB_READERS_FULL|filelock\.\w{0,20}Timeout|The file lock .{1,200} could not be acquired|No locks available",
+        ),
+    ),
+)

@@ -1,0 +1,313 @@
+"""Diagnoses of containers, runs and processes: the evidence collected, and the verdict on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from trainvitals.sources.containers.engine import EngineError
+from trainvitals.sources.containers.evidence import Evidence, Gap, Host
+from trainvitals.sources.containers.gathering import find_entry, gather, read_present
+from trainvitals.sources.containers.inspection import parse_inspection
+from trainvitals.sources.containers.lookup import Candidate, End, find_ends
+from trainvitals.sources.containers.survey import Survey
+from trainvitals.sources.host.kernel_log import KernelNews
+from trainvitals.sources.runs.evidence import read_process, read_run, read_start
+from trainvitals.sources.runs.history import RunHistory
+from trainvitals.sources.runs.past_runs import Run, Start
+from trainvitals.verdicts.causes.judge import judge
+from trainvitals.verdicts.causes.verdict import Verdict
+
+_MOST_DEATHS = 100
+_MOST_OTHERS = 20
+# A run and its container that end so close together have ended of one cause.
+_TOGETHER_SECONDS = 60.0
+_RUNNING = "running"
+# The reasons that are no failure.
+_WELL = frozenset({"finished", "running", "stop-graceful"})
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A death in a list.
+
+    Attributes:
+        name: The name of the container or of the run.
+        id: The container's ID; empty for none.
+        time: The time of the end, Unix seconds; None unknown.
+        exit_code: The exit code; None unknown.
+        verdict: The verdict.
+        subject: What has ended.
+    """
+
+    name: str
+    id: str
+    time: float | None
+    exit_code: int | None
+    verdict: Verdict
+    subject: Literal["container", "run"] = "container"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The diagnosis of one death, or of something that still runs.
+
+    Attributes:
+        evidence: The evidence.
+        verdict: The verdict on it.
+        asked: The time of the diagnosis, Unix seconds.
+        origin: The sources of the evidence, in a few words.
+        runs_since: The time at which it was started again; None where it was not.
+        present: The machine now; None where the evidence is not from this machine.
+        step: The access level, 0 to 2; None where only a folder was read.
+        others: Other deaths, the latest first.
+    """
+
+    evidence: Evidence
+    verdict: Verdict
+    asked: float
+    origin: str = ""
+    runs_since: float | None = None
+    present: Host | None = None
+    step: int | None = None
+    others: tuple[Death, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the subject still runs."""
+        return _is_running(self.evidence)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it ended regularly, or runs and the evidence shows no fault."""
+        return is_well(self.verdict)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Whether the evidence shows neither a fault nor an end."""
+        return self.evidence.is_unobserved and self.verdict.reason == "unknown"
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The sources that could not be read, each once."""
+        return tuple({gap.what: gap for gap in self.evidence.gaps}.values())
+
+
+def diagnose_evidence(evidence: Evidence, *, asked: float, origin: str = "") -> Diagnosis:
+    """Return the diagnosis of evidence without this machine, as from a folder."""
+    return Diagnosis(evidence, judge(evidence), asked, origin)
+
+
+def _is_running(evidence: Evidence) -> bool:
+    if evidence.has_ended or evidence.is_unobserved:
+        return False
+    if evidence.state is not None:
+        return evidence.state.status in {"running", "paused", "restarting"}
+    return evidence.subject != "container" or evidence.sample is not None
+
+
+def is_well(verdict: Verdict) -> bool:
+    """Return whether it ended regularly, or runs and the evidence shows no fault."""
+    return verdict.reason in _WELL
+
+
+def diagnose_container(survey: Survey, known: Candidate, *, since_seconds: float) -> Diagnosis:
+    """Return the diagnosis of a container: its present fault, else its last failure, else its state.
+
+    Args:
+        survey: The sources of this machine.
+        known: The container.
+        since_seconds: The age up to which an earlier failure counts while it runs well.
+    """
+    evidence = gather(survey, known.id, known.name)
+    verdict = judge(evidence)
+    if verdict.reason == _RUNNING:
+        earlier = _find_earlier(survey, known, survey.time - since_seconds)
+        if earlier is not None:
+            return _conclude(survey, earlier)
+    return _conclude(survey, evidence)
+
+
+def diagnose_last(
+    survey: Survey, runs: Sequence[Run] = (), *, since_seconds: float
+) -> Diagnosis | None:
+    """Return the diagnosis of what last failed, a container or a run, else of what last ended.
+
+    Returns:
+        The diagnosis; None where nothing is known to have ended in that time.
+    """
+    deaths = list_deaths(survey, runs, since_seconds=since_seconds, most=_MOST_OTHERS)
+    if not deaths:
+        return None
+    failures = [death for death in deaths if not is_well(death.verdict)]
+    chosen = _prefer_container(failures) if failures else deaths[0]
+    others = tuple(death for death in deaths if death is not chosen)
+    if chosen.subject == "run":
+        run = next(run for run in runs if run.name == chosen.name)
+        return replace(diagnose_run(survey, run), others=others)
+    evidence = gather(survey, chosen.id, chosen.name, ended=chosen.time)
+    return _conclude(survey, evidence, others)
+
+
+def _prefer_container(failures: Sequence[Death]) -> Death:
+    """Return the last failure; where that is a run in a container, the container, which has a log."""
+    last = failures[0]
+    near = (
+        each for each in failures if (last.time or 0.0) - (each.time or 0.0) <= _TOGETHER_SECONDS
+    )
+    return next((each for each in near if each.subject == "container"), last)
+
+
+def diagnose_run(survey: Survey, run: Run) -> Diagnosis:
+    """Return the diagnosis of a training run by its run files."""
+    diagnosis = _diagnose_run(run, survey.kernel, _select_gaps(survey), asked=survey.time)
+    return replace(diagnosis, present=read_present(survey))
+
+
+def _diagnose_run(
+    run: Run, kernel: KernelNews | None, gaps: tuple[Gap, ...], *, asked: float
+) -> Diagnosis:
+    evidence = read_run(run, kernel, gaps)
+    return Diagnosis(
+        evidence, judge(evidence), asked, "its run file", runs_since=_find_restart(run)
+    )
+
+
+def _find_restart(run: Run) -> float | None:
+    """Return the start of a later attempt that runs; None for none."""
+    if run.telling.ending is None:
+        return None
+    later = [start for start in run.starts if start.attempt > run.telling.attempt]
+    living = [start.identity.created_time for start in later if start.ending is None]
+    return min(living, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Postmortem:
+    """One run of a run directory, with the verdicts on it and on the other runs.
+
+    Attributes:
+        history: The runs of the run directory.
+        run: The run that was requested.
+        kernel: The kernel log; None where it cannot be read.
+        gaps: The sources that could not be read.
+    """
+
+    history: RunHistory
+    run: Run
+    kernel: KernelNews | None = None
+    gaps: tuple[Gap, ...] = ()
+
+    def diagnose(self) -> Diagnosis:
+        """Return the diagnosis of the run, the same as that of `diagnose_run`."""
+        return _diagnose_run(self.run, self.kernel, self.gaps, asked=self.history.time)
+
+    def judge_run(self, run: Run) -> Verdict:
+        """Return the verdict on any run of the directory."""
+        return judge(read_run(run, self.kernel, self.gaps))
+
+    def judge_start(self, start: Start) -> Verdict:
+        """Return the verdict on one start of one rank of the run."""
+        return judge(read_start(self.run, start, self.kernel, self.gaps))
+
+
+def diagnose_process(survey: Survey, pid: int) -> Diagnosis | None:
+    """Return the diagnosis of a process of this machine; None where there is no evidence of it."""
+    evidence = read_process(pid, survey.kernel, _select_gaps(survey), roots=survey.roots)
+    return (
+        None if evidence is None else _conclude(survey, evidence, origin="/proc and the kernel log")
+    )
+
+
+def _select_gaps(survey: Survey) -> tuple[Gap, ...]:
+    """Return the sources that could not be read and that runs and processes need."""
+    return tuple(gap for gap in survey.gaps if gap.what == "the kernel log")
+
+
+def list_deaths(
+    survey: Survey, runs: Iterable[Run] = (), *, since_seconds: float, most: int = _MOST_DEATHS
+) -> tuple[Death, ...]:
+    """Return the deaths of containers and runs, the latest first.
+
+    Args:
+        survey: The sources of this machine.
+        runs: The runs of the run directory.
+        since_seconds: The age up to which deaths are listed.
+        most: The largest number of deaths.
+    """
+    since = survey.time - since_seconds
+    deaths = [
+        *_judge_ends(survey, find_ends(survey, since)[:most]),
+        *_judge_runs(survey, runs, since),
+    ]
+    return tuple(sorted(deaths, key=lambda death: death.time or 0.0, reverse=True)[:most])
+
+
+def _judge_runs(survey: Survey, runs: Iterable[Run], since: float) -> Iterable[Death]:
+    for run in runs:
+        if run.telling.ending is None or run.telling.ending.time < since:
+            continue
+        evidence = read_run(run, survey.kernel, _select_gaps(survey))
+        yield Death(
+            run.name, "", evidence.ended, evidence.exit_code, judge(evidence), subject="run"
+        )
+
+
+def _judge_ends(survey: Survey, ends: Iterable[End]) -> Iterable[Death]:
+    for end in ends:
+        entry = find_entry(survey.entries, end.id, end.time)
+        evidence = (
+            gather(survey, end.id, end.name, ended=end.time, is_brief=True)
+            if entry is None
+            else entry.evidence
+        )
+        yield Death(
+            evidence.name,
+            end.id,
+            end.time if evidence.ended is None else evidence.ended,
+            evidence.exit_code,
+            judge(evidence),
+        )
+
+
+def _find_earlier(survey: Survey, known: Candidate, since: float) -> Evidence | None:
+    """Return the last failure of a container, or of one with its name; None for none."""
+    for end in find_ends(survey, since):
+        if end.name == known.name or end.id == known.id:
+            evidence = gather(survey, end.id, end.name, ended=end.time)
+            return None if is_well(judge(evidence)) else evidence
+    return None
+
+
+def _conclude(
+    survey: Survey, evidence: Evidence, others: tuple[Death, ...] = (), *, origin: str = ""
+) -> Diagnosis:
+    is_container = evidence.subject == "container"
+    entry = find_entry(survey.entries, evidence.id, evidence.ended) if is_container else None
+    sources = ["the journal"] if entry is not None else []
+    sources += ["the engine"] if survey.client is not None else []
+    return Diagnosis(
+        evidence=evidence,
+        verdict=judge(evidence),
+        asked=survey.time,
+        origin=origin or " and ".join(sources) or "control groups and the kernel log",
+        runs_since=_find_later_start(survey, evidence) if is_container else None,
+        present=read_present(survey, evidence),
+        step=survey.step if is_container else None,
+        others=others,
+    )
+
+
+def _find_later_start(survey: Survey, evidence: Evidence) -> float | None:
+    """Return the start of a running container with the same name after this end; None for none."""
+    if evidence.ended is None or survey.client is None or not evidence.name:
+        return None
+    try:
+        inspection = parse_inspection(survey.client.inspect(evidence.name))
+    except EngineError:
+        return None
+    started = inspection.state.started
+    if inspection.state.status != _RUNNING or started is None or started < evidence.ended:
+        return None
+    return started

@@ -1,0 +1,321 @@
+"""Deaths by faults of a GPU, and by program errors that the GPU detected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainvitals.sources.containers.evidence import XidError
+from trainvitals.units import format_duration
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.frameworks import is_rocm
+from trainvitals.verdicts.causes.log_matches import (
+    LogMatch,
+    find_match,
+)
+from trainvitals.verdicts.causes.signs import contains, matches
+from trainvitals.verdicts.causes.verdict import Cause, Finding
+
+_XID_ECC = frozenset({48, 63, 64, 94, 95, 140, 171, 172})
+_XID_LOST = frozenset({79})
+_XID_PROGRAM = frozenset({13, 31, 32, 43, 69})
+# The kernel log has seconds since boot and the engine wall-clock time, and either may be late.
+_XID_LATE_SECONDS = 5.0
+_XID_NEAR_SECONDS = 120.0
+_ILLEGAL = matches(
+    r"illegal memory access was encountered|misaligned address|unspecified launch failure",
+    r"an illegal instruction was encountered|(?:CUDA|cuda|hip)_?(?:ERROR|Error)_?(?:ILLEGAL|Illegal)_?"
+    r"(?:ADDRESS|Address|INSTRUCTION|Instruction)",
+    r"CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|hipErrorLaunchFailure|CUDA_ERROR_MISALIGNED_ADDRESS",
+    r"(?:CUDA|HIP) error: (?:invalid program counter|hardware stack error|invalid address space)"
+    r"|(?:CUDA_ERROR|cudaError|hipError)_?(?:INVALID_PC|InvalidPc|HARDWARE_STACK_ERROR|HardwareStackError|INVALID_ADDRESS_SPACE|InvalidAddressSpace)\b"
+    r"|cudaErrorMisalignedAddress|\bWarp (?:Illegal|Misaligned|Out-of-range|Hardware) ",
+    r"Memory access fault by GPU node|HSA_STATUS_ERROR_(?:MEMORY_FAULT|EXCEPTION|MEMORY_APERTURE_VIOLATION)",
+    r"cuda runtime error \((?:77|700|4|719)\)|(?:cuda|hip)Success \((?:77|700|4|719) vs\. 0\)|operation not supported on global/shared address space",
+)
+ANY_GPU_ERROR = contains(
+    "CUDA error",
+    "CUDA driver",
+    "CUDA_ERROR_",
+    "NVML",
+    "No CUDA GPUs",
+    "cudaError",
+    "NCCL",
+    "CUDNN_STATUS",
+    "CUBLAS_STATUS",
+    "HIP error",
+    "hipError",
+    "HSA_STATUS",
+)
+_LOST = contains(
+    "fallen off the bus",
+    "Unable to determine the device handle",
+    "CUDA error: unknown error",
+    "CUDA_ERROR_UNKNOWN",
+    "GPU is lost",
+    "GPU_IS_LOST",
+    "hipErrorDeviceLost",
+    "NVMLError_GpuIsLost",
+    "cudaErrorDeviceLost",
+    "Xid 79",
+)
+# Of a kernel, with its block and thread.
+_ASSERT = matches(
+    r"device-side assert triggered|n_classes` failed|index out of bounds\"` failed|srcSelectDimSize` failed",
+    r"block: \[[0-9]{1,9},[0-9]{1,9},[0-9]{1,9}\], thread: \[|device-side assertion fail|cudaErrorAssert",
+    r"cuda runtime error \((?:59|710)\)|CUDA_ERROR_ASSERT|hipErrorAssert",
+)
+
+
+def list_xids(case: Case, codes: frozenset[int]) -> tuple[XidError, ...]:
+    """Return the Xid errors with these codes while it ran, the oldest first."""
+    started, ended = case.evidence.started, case.evidence.ended
+    return tuple(
+        xid
+        for xid in sorted(case.evidence.xids or (), key=lambda xid: xid.time)
+        if xid.code in codes
+        and (started is None or xid.time >= started - _XID_LATE_SECONDS)
+        and (ended is None or xid.time <= ended + _XID_LATE_SECONDS)
+    )
+
+
+def quotes_xid(codes: frozenset[int]) -> str:
+    """Return the pattern of lines of a program's log that quote an Xid with one of these codes."""
+    return rf"NVRM: Xid \([^)]{{1,60}}\): (?:{'|'.join(map(str, sorted(codes)))}),"
+
+
+_ECC = matches(
+    r"uncorrectable ECC error|Contained memory error|contained memory error|cudaErrorContained|CUDA_ERROR_CONTAINED|ECC_UNCORRECTABLE|ErrorECCUncorrectable|"
+    + quotes_xid(_XID_ECC)
+)
+
+
+def _describe_xids(case: Case, xids: tuple[XidError, ...]) -> tuple[str, ...]:
+    sentences = []
+    for xid in xids[-3:]:
+        before = case.seconds_before_end(xid.time)
+        when = "" if before is None else f" {format_duration(before)} before the end"
+        text = f": `{xid.text[:160]}`" if xid.text else ""
+        sentences.append(f"The kernel logged Xid {xid.code} of GPU {xid.bus_id}{when}{text}.")
+    return tuple(sentences)
+
+
+def detect_gpu_lost(case: Case) -> Finding | None:
+    """Detect a GPU that fell off the bus, by Xid 79 or by the errors of programs."""
+    xids = list_xids(case, _XID_LOST)
+    match = find_match(case, _LOST)
+    if match is None and not xids:
+        return None
+    bus = xids[-1].bus_id if xids else ""
+    which = f"GPU {bus}" if bus else "A GPU"
+    steps = (
+        "Stop using this GPU and restart the host, because a reset rarely recovers it: `sudo reboot`.",
+        (
+            "Check its temperature and power before the error: `accelerator_temperature_celsius`,"
+            " `accelerator_power_watts`, `nvidia-smi -q -d TEMPERATURE,POWER`."
+        ),
+        (
+            f"If it happens again, reseat the card and its power cables, and set a lower power limit:"
+            f" `nvidia-smi -i {bus or 'GPU'} -pl WATTS`."
+        ),
+    )
+    summary = f"{which} fell off the bus: the host can no longer access it."
+    return conclude_hardware(case, "gpu-lost", summary, xids, match, steps)
+
+
+def detect_gpu_ecc(case: Case) -> Finding | None:
+    """Detect uncorrectable memory errors of a GPU, by Xid 48, 63, 64, 94, 95 or CUDA's error."""
+    xids = list_xids(case, _XID_ECC)
+    match = find_match(case, _ECC)
+    if match is None and not xids:
+        return None
+    bus = xids[-1].bus_id if xids else ""
+    is_bad = any(xid.code == 64 for xid in xids)  # noqa: PLR2004 - the row could not be remapped
+    steps = (
+        (
+            "Drain this GPU and reset it:"
+            f" `sudo nvidia-smi --gpu-reset -i {bus or 'GPU'}`, or restart the host."
+        ),
+        f"Read its counters: `nvidia-smi -q -d ECC,ROW_REMAPPER{f' -i {bus}' if bus else ''}`.",
+        (
+            "Replace the card: Xid 64 means that a memory row could not be remapped."
+            if is_bad
+            else "Replace the card if the error returns, or on Xid 64."
+        ),
+    )
+    which = f"GPU {bus}" if bus else "A GPU"
+    summary = f"{which} has an uncorrectable memory error (ECC)."
+    return conclude_hardware(case, "gpu-ecc", summary, xids, match, steps)
+
+
+def conclude_hardware(
+    case: Case,
+    reason: str,
+    summary: str,
+    xids: tuple[XidError, ...],
+    match: LogMatch | None,
+    steps: tuple[str, ...],
+) -> Finding:
+    """Return the finding of a fault of a GPU, by its Xid errors and by the log.
+
+    Args:
+        case: The death.
+        reason: The cause.
+        summary: What happened.
+        xids: The Xid errors.
+        match: The log line; None where no line indicates it.
+        steps: What to do.
+    """
+    sentences = _describe_xids(case, xids)
+    if match is None:
+        return _conclude_xids(case, Finding(reason, summary, "low", sentences, (), steps), xids)
+    if not xids and "unknown error" in match.text:
+        is_read = case.evidence.xids is not None
+        why = "The kernel log has no Xid 79." if is_read else "The kernel log could not be read."
+        match = match.cap("medium", why)
+    if xids and match.confidence == "medium" and case.exit_code != 0 and case.has_ended:
+        match = replace(match, confidence="high")  # two independent signs
+    return match.conclude(reason, summary, steps, speaks_for=sentences)
+
+
+def _conclude_xids(case: Case, finding: Finding, xids: tuple[XidError, ...]) -> Finding:
+    """Return the finding with the confidence of Xid errors without a matching log line.
+
+    The GPU may have been another container's.
+    """
+    before = case.seconds_before_end(xids[-1].time)
+    is_near = before is None or before <= _XID_NEAR_SECONDS
+    settings = case.evidence.settings
+    doubts = ("Whether the container used this GPU is unknown.",) if case.is_container else ()
+    if not is_near or case.exit_code == 0 or (settings is not None and not settings.wants_gpus):
+        return replace(finding, speaks_against=doubts)
+    error = find_match(case, ANY_GPU_ERROR)
+    if error is None:
+        return replace(finding, confidence="medium", speaks_against=doubts)
+    sentences = (*finding.speaks_for, *error.speaks_for)
+    return replace(finding, confidence="high", speaks_for=sentences)
+
+
+def detect_cuda_assert(case: Case) -> Finding | None:
+    """Detect a failed assertion on the GPU: an index or a label out of range."""
+    match = find_match(case, _ASSERT)
+    if match is None:
+        return None
+    asserted = [line.strip() for line in case.lines if "Assertion `" in line]
+    error = find_match(case, ANY_GPU_ERROR)
+    if asserted and error is not None and error.confidence == "high":
+        match = error  # any later call of CUDA fails after it
+    return match.conclude(
+        "cuda-assert",
+        "An assertion failed on the GPU: an index or a label was out of range.",
+        (
+            # Kernels run asynchronously, so that the error is raised at a later call.
+            (
+                "Run the same batch with `CUDA_LAUNCH_BLOCKING=1`, or on the CPU (`device='cpu'`), so"
+                " that the traceback ends at the failing line."
+            ),
+            (
+                "Compare labels with the number of classes and token IDs with the vocabulary:"
+                " `print(labels.min(), labels.max(), model.config.vocab_size)`."
+            ),
+            "Do not catch the error and retry: the process's CUDA context is unusable after it.",
+        ),
+        speaks_for=(f"The CUDA kernel reported `{asserted[0][:240]}`.",) if asserted else (),
+    )
+
+
+def detect_cuda_illegal(case: Case) -> Finding | None:
+    """Detect a CUDA kernel that accessed invalid GPU memory."""
+    match = find_match(case, _ILLEGAL)
+    xids = list_xids(case, _XID_PROGRAM)
+    sentences = _describe_xids(case, xids)
+    if match is not None:
+        steps = _advise_illegal(is_amd="by GPU node" in match.text or is_rocm(case))
+        summary = "A kernel of the program accessed invalid GPU memory."
+        return match.cap("medium").conclude("cuda-illegal", summary, steps, speaks_for=sentences)
+    if not xids:
+        return None
+    summary = f"A kernel of the program accessed invalid memory of GPU {xids[-1].bus_id}."
+    finding = Finding("cuda-illegal", summary, "low", sentences, (), _advise_illegal(is_amd=False))
+    is_silent = case.evidence.log is not None and find_match(case, ANY_GPU_ERROR) is None
+    return finding if is_silent else _conclude_xids(case, finding, xids)
+
+
+def _advise_illegal(*, is_amd: bool) -> tuple[str, ...]:
+    back = (
+        "Return to the last working versions, first of extensions with custom kernels"
+        " (flash-attn, xformers, apex, Triton): compare `pip list` with the old image's."
+    )
+    if is_amd:
+        return (
+            "Find the kernel: run it with `AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1`.",
+            back,
+            (
+                "Check that the build supports the card: `rocminfo | grep gfx`; a wrong"
+                " `HSA_OVERRIDE_GFX_VERSION` has this effect too."
+            ),
+        )
+    return (
+        (
+            "Find the kernel: run it with `CUDA_LAUNCH_BLOCKING=1`, or under"
+            " `compute-sanitizer --tool memcheck python ...`."
+        ),
+        back,
+        "If only one GPU has this error, check its memory: `nvidia-smi -q -d ECC,ROW_REMAPPER`.",
+    )
+
+
+LOST = Cause(
+    reason="gpu-lost",
+    title="A GPU fell off the bus",
+    signs="The kernel logged Xid 79 or `fallen off the bus`; the log contains `Unable to determine"
+    " the device handle` or `CUDA error: unknown error`.",
+    meaning="A fault of the card's PCIe link, power supply or cooling.",
+    steps=(
+        "Restart the host; reseat the card and its power cables if it happens again.",
+        "Check its power and temperature: `nvidia-smi -q -d TEMPERATURE,POWER`.",
+    ),
+    confidence="high",
+    detect=detect_gpu_lost,
+)
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        reason="gpu-ecc",
+        title="Uncorrectable GPU memory error",
+        signs="The kernel logged Xid 48, 63, 64, 94 or 95; the log contains `uncorrectable ECC error"
+        " encountered`.",
+        meaning="A part of the GPU's memory is faulty.",
+        steps=(
+            "Drain the GPU and reset it: `sudo nvidia-smi --gpu-reset -i GPU`.",
+            "Replace the card on Xid 64, or if the error returns.",
+        ),
+        confidence="high",
+        detect=detect_gpu_ecc,
+    ),
+    Cause(
+        reason="cuda-assert",
+        title="An assertion failed on the GPU",
+        signs="The log contains `device-side assert triggered`.",
+        meaning="An index, a label or a token ID is out of range.",
+        steps=(
+            "Run it with `CUDA_LAUNCH_BLOCKING=1` or on the CPU to find the failing line.",
+            "Check labels against the number of classes, and token IDs against the vocabulary.",
+        ),
+        confidence="high",
+        detect=detect_cuda_assert,
+    ),
+    Cause(
+        reason="cuda-illegal",
+        title="A CUDA kernel accessed invalid memory",
+        signs="The log contains `an illegal memory access was encountered`, `misaligned address` or"
+        " `unspecified launch failure`, or `Memory access fault by GPU node` on ROCm; or the kernel logged"
+        " Xid 13, 31 or 32.",
+        meaning="A defect in a kernel, usually of an extension; rarely the hardware.",
+        steps=(
+            "Find the kernel with `compute-sanitizer` or `CUDA_LAUNCH_BLOCKING=1`.",
+            "Return to the last working versions.",
+        ),
+        confidence="medium",
+        detect=detect_cuda_illegal,
+    ),
+)

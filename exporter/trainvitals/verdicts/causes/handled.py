@@ -1,0 +1,294 @@
+"""Errors in a log that the program survived: they were retried, skipped, or training went on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from trainvitals.verdicts.causes.ranks import split_rank
+from trainvitals.verdicts.causes.signs import matches, read_log
+from trainvitals.verdicts.causes.tracebacks import read_tracebacks
+from trainvitals.verdicts.causes.words import (
+    KILLED,
+    NOT_COUNTED,
+    SEGFAULT,
+    is_progress,
+    may_be_trouble,
+)
+
+_HANDLED = re.compile(
+    r"\b(?:skip(?:s|ped|ping)?|retr(?:y|ying|ied)|ignor(?:ed|ing)|continu(?:es?|ed|ing)"
+    r"|fall(?:s|ing)?[ -]?back|fell back|recover(?:ed|ing)|resum(?:ed|ing)|reconnect(?:s|ed|ing)"
+    r"|will try|try(?:ing)? (?:again|once more|with|on|port|next|another|a different|the next)"
+    r"|as planned|as intended|on purpose|by design|non-fatal|not fatal|harmless|handled|us(?:ing|ed) .{1,60} instead|instead us(?:ing|ed)"
+    r"|(?:reduc|halv|lower|shrink)(?:ed|ing)|back(?:ing|ed)? ?off|default(?:ed|ing) to|switch(?:ed|ing) to"
+    r"|proceed(?:s|ed|ing)|mov(?:ed|ing) on|drop(?:ped|ping)|exclud(?:ed|ing)|replac(?:ed|ing)"
+    r"|quarantined|rolled back|rolling back|restor(?:ed|ing)|reload(?:ed|ing)|restart(?:ed|ing)"
+    r"|respawn(?:ed|ing)|empt(?:ied|ying) (?:the )?cache|clear(?:ed|ing) (?:the )?cache|from scratch"
+    r"|succeeded after|sleeping|waiting [0-9]|offline mode|cached (?:copy|version|file)"
+    r"|attempt [0-9]+(?: of |/)[0-9]+|next attempt|non-critical|best[ -]effort|try later|(?:un|not )affected"
+    r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b",
+    re.IGNORECASE,
+)
+# What cannot be done, and a gradient scaler's search, which may never end.
+_NOT_HANDLED = re.compile(
+    r"(?:can(?:not|'t)|could not|unable to|not able to|refus\w{1,5} to|never|to)"
+    r" (?:be )?(?:skip|retry|ignore|continue|recover|resume|reconnect)\b"
+    r"|overflow|fork: retry|giving up|gave up|retries exceeded|retries exhausted|after [0-9]+ retr|last attempt"
+    r"|discontinu|\bnot (?:retrying|continuing|resuming|ignored|skipped)",
+    re.IGNORECASE,
+)
+_ERROR_NAME = re.compile(
+    r"\s*(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt)\b"
+)
+_FINISHED = matches(
+    r"(?:training|train(?:er)?|fit(?:ting)?|job|run|experiment|fine-?tuning|optimi[sz]ation|study|search"
+    r"|sweep|tuning|benchmark|attempt [0-9]+|worker group)\b.{0,40}\b(?:completed?|finished|done|succeeded)\b"
+    r"|\b(?:completed?|finished|done|succeeded)\b.{0,20}\b(?:training|successfully|fit(?:ting)?)\b"
+    r"|\bsuccessfully (?:completed?|finished|trained)\b|\bfinished, |(?:^|[:\]>] ?)(?:all )?(?:done|finished)\b.{0,40}$"
+    r"|early[ -]stopp(?:ing|ed)|max_(?:epochs|steps)=[0-9]+`? reached|exit(?:ed)? (?:with )?(?:code|status) 0\b"
+    r"|\bexit(?:ing|ed) (?:cleanly|gracefully|normally)\b|\breturned 0$|\btrain_runtime\b|(?<!=)={3,} [0-9]+ passed|Trial status: [0-9]+ TERMINATED$",
+    ignore_case=True,
+)
+# A download is a part of a run.
+_OF_A_PART = re.compile(
+    r"\bdownload(?:ing|ed|s)? (?:is |was )?(?:completed?|finished|done)", re.IGNORECASE
+)
+_SAVED = re.compile(
+    r"\b(?:sav(?:e|ed|ing)|wrote|written)\b.{0,80}\b(?:checkpoint|model|weights|state|ckpt)"
+    r"|\b(?:checkpoint|model|weights)\b.{0,80}\b(?:saved|written)\b",
+    re.IGNORECASE,
+)
+_TROUBLE = re.compile(
+    r"(?<![a-z_])error|exception|traceback|\bfatal|\bkill|\babort|\bfault|\bfail|\bnan\b(?! (?:iterations?|counts?)\b)|\binf\b"
+    r"|\bsig[a-z]{3,5}\b|\bsignal|core dumped|\bterminat|\btimed[ -]?out|\btime-?outs?\b|\btimes out\b|\bcancel"
+    r"|preempt|evict|cannot|can't|unable|denied|\bexceed|out of memory|\boom\b|no such|not found"
+    r"|refused|no space left|low on resource|\bhangup\b|unavailable|reclaimed|reached its|interrupt|corrupt|\bbus\b|\billegal|insufficient|\binvalid|mismatch|requeue|time limit"
+    r"|exit(?:ed)? (?:with )?(?:code|status) [1-9]|exitcode|return code|non-zero status|stalled|unresponsive|\blost\b"
+    rf"|{'|'.join((*KILLED, *SEGFAULT))}"
+    r"|\bbusy\b|\bstuck\b|\bhung\b|shared memory|deadline|unreachable|in use\b|\berrno|could ?n(?:ot|'t)|\bproblem|\bcrash|\bdied\b|reset by peer|NCCL WARN|\bXid\b",
+    re.IGNORECASE,
+)
+# Measures, counts of zero, options and Python's warnings have such words too.
+_NO_TROUBLE = re.compile(
+    r"error(?: rate)?[\w ]{0,20}[=:]? *[0-9]+[.%][0-9]*|\b(?:no|0|without) (?:errors|failures|failed)"
+    r"|\b(?:errors|failed|failures|skipped)[=:] *0\b|\berrors?['\"]?[=:] ?(?:(?:None|null|false)\b|\[\])|time-?outs?[=:] ?[0-9]|\wWarning:|\bWARNING\b"
+    r"|warnings\.warn",
+    re.IGNORECASE,
+)
+# Reports of services and launchers about an end, some of them with the level of a warning.
+_REPORT = re.compile(
+    r"death signal|closing signal|\b(?:kubelet|default-scheduler|job-controller)\b|is going down|instructions, but these|assertion `"
+    r"|\b(?:job)?state ?[:=] ?(?:out_of_memory|node_fail|boot_fail|preempted|cancelled|timeout|deadline)|double free|\bexit status: -[1-9]"
+    r"|\bterm_(?:owner|preempt|memlimit|runlimit)|cancelled at|error response from daemon|nodes are available: "
+)
+# What a launcher writes about a rank that failed, so that a traceback before it was not handled.
+_FAILED = re.compile(
+    r"exitcode {0,8}:? {0,8}-?[1-9]|ChildFailedError|returned non-zero exit status|return code =? ?-?[1-9]"
+    r"|srun: error: |exited with (?:exit )?(?:code|status) [1-9]"
+)
+# Reports of each attempt, and remarks on what came before: neither is about the traceback after it.
+_NOT_OF_NEXT = re.compile(r"Retrying \(Retry\(|\babove this line\b", re.IGNORECASE)
+# Megatron counts iterations with NaN in each of its lines.
+_NOT_A_NUMBER = re.compile(rf"\bnan\b{NOT_COUNTED}", re.IGNORECASE)
+_CRASHED = re.compile(
+    r"Traceback \(most|core dumped|Segmentation fault|terminate called|\bKilled\b|\bAborted\b|Fatal Python"
+    r"|\bsrun: error|slurmstepd: error: (?!Exceeded)|exitcode +: -?[1-9]|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS)\b|\bXid\b"
+    r"|\b[Ee]xit [Cc]ode:? -?[1-9]|\b(?:[Jj]ob|[Tt]raining|[Rr]un) failed\b|\bExited with exit code [1-9]"
+)
+# What a scheduler's restart or the program itself writes when it goes on from a checkpoint.
+_RESUMED = re.compile(
+    r"\b(?:restor(?:ed|ing)|resum(?:ed|ing)|load(?:ed|ing))\b.{0,40}\b(?:checkpoint|ckpt|states?)(?![A-Za-z])"
+    r"|\bresum(?:ed|ing) (?:training|(?:from|at) (?:step|epoch|iter))|\brestart(?:_count|s)?[ =:]{1,3}[1-9]",
+    re.IGNORECASE,
+)
+# LSF writes its report of a job before the job's output.
+_OUTPUT_FOLLOWS = "The output (if any) follows:"
+_DEFINITE = re.compile(
+    r"\b(?:ERROR|CRITICAL|FATAL|[A-Z]\w+(?:Error|Exception))\b|[Ff]atal|core dumped|\b[Kk]illed\b|\b[Aa]borted\b"
+)
+_NEXT_LINES, _FEW_STEPS, _MOST_SUSPICIOUS = 3, 2, 3
+_SKELETON_LENGTH = 24
+# A program that is asked to end may go on for a grace period.
+_MOST_STEPS_OF_GRACE = 10
+
+
+_LAST_ATTEMPT = re.compile(r"\battempt ([0-9]{1,4})(?: of |/)\1\b", re.IGNORECASE)
+
+
+def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines, with those empty that report an error which the program handled.
+
+    A traceback is handled where the line before it, or one of the next lines after it, says so.
+    """
+    simple = read_log(lines).simple
+    marked = {
+        index
+        for index, text in enumerate(simple)
+        if _is_handled(text)
+        and not _ERROR_NAME.match(split_rank(lines[index])[1])
+        and not _LAST_ATTEMPT.search(lines[index])
+    }
+    dropped = {index for index in marked if _TROUBLE.search(simple[index])}
+    dropped |= {
+        index
+        for index, (text, following) in enumerate(pairwise((*simple, "")))
+        if following.startswith("retrying in ") and _TROUBLE.search(text)
+    }
+    dropped |= {
+        index + 1
+        for index, text in enumerate(simple[:-1])
+        if text.startswith("exception ignored in") and not lines[index + 1].startswith("Traceback")
+    }
+    for traceback in read_tracebacks(lines):
+        before = [
+            index
+            for index in _find_text(lines, range(traceback.start - 1, -1, -1), 1)
+            if _TROUBLE.search(lines[index])
+            and not _NOT_OF_NEXT.search(lines[index])
+            and not _is_one_of_many(lines, index)
+        ]
+        if any(_FAILED.search(line) for line in lines[traceback.end + 1 :]):
+            before = []
+        after = _find_text(lines, range(traceback.end + 1, len(lines)), _NEXT_LINES)
+        inside = range(traceback.start, traceback.end + 1)
+        dropped.difference_update(inside)
+        if marked.intersection(before) or marked.intersection(after):
+            dropped.update(inside)
+    return tuple("" if index in dropped else line for index, line in enumerate(lines))
+
+
+@lru_cache(maxsize=4096)  # the lines of a log repeat, except for their numbers
+def _is_handled(simple: str) -> bool:
+    if not _HANDLED.search(simple) or _NOT_HANDLED.search(simple):
+        return False
+    return not _REPORT.search(simple)
+
+
+def _find_text(lines: Sequence[str], indices: range, most: int) -> list[int]:
+    return [index for index in indices if lines[index].strip()][:most]
+
+
+def goes_on(lines: tuple[str, ...]) -> bool:
+    """Return whether a log ends with training progress, a saved checkpoint or a success.
+
+    Trouble in the lines after the last of these may have ended it. After a traceback a progress bar
+    may be drawn again, and buffered output may follow; after the report of an end, the last steps.
+    """
+    lines = _put_report_last(lines)
+    tracebacks = [each for each in read_tracebacks(lines) if not each.is_aside]
+    if tracebacks and not _advances(lines, tracebacks[-1].start, tracebacks[-1].end):
+        return False
+    if find_success(lines):
+        return True
+    steps = 0
+    for text in reversed(read_log(lines).simple):
+        if _is_trouble(text) and (not steps or _REPORT.search(text)):
+            return False
+        if steps and is_resumed(text):
+            break
+        steps += _is_step(text)
+        if steps > _MOST_STEPS_OF_GRACE:
+            break
+    return steps > 0
+
+
+def is_resumed(line: str) -> bool:
+    """Return whether a line reports that a run goes on from a checkpoint, after a restart."""
+    return _RESUMED.search(line) is not None
+
+
+def precedes_output(line: str) -> bool:
+    """Return whether a scheduler's report ends with this line and the job's output begins."""
+    return line.strip() == _OUTPUT_FOLLOWS
+
+
+def _put_report_last(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines with the report of a scheduler that precedes the output behind it."""
+    at = next((index for index, line in enumerate(lines) if precedes_output(line)), None)
+    return lines if at is None else (*lines[at + 1 :], *lines[: at + 1])
+
+
+def find_success(lines: tuple[str, ...]) -> str:
+    """Return the line that reports success, with no crash and no more steps after it; empty for none.
+
+    Libraries may complain while the program exits.
+    """
+    if not _FINISHED.may_be_in(lines):
+        return ""
+    lines = _put_report_last(lines)
+    aside = {
+        index
+        for each in read_tracebacks(lines)
+        if each.is_aside
+        for index in range(each.start, each.end + 1)
+    }
+    reading, steps = read_log(lines), 0
+    for index in range(len(lines) - 1, -1, -1):
+        line = lines[index]
+        if index in aside:
+            continue
+        if _CRASHED.search(line) or steps > _FEW_STEPS:
+            return ""
+        if _FINISHED(line) and not _OF_A_PART.search(line):
+            return "" if _is_trouble(reading.simple[index]) else line.strip()
+        steps += reading.steps[index]
+    return ""
+
+
+def find_suspicious(lines: tuple[str, ...]) -> list[int]:
+    """Return the indices of the three most suspicious lines: definite words first, then the latest."""
+    troubled = [index for index, text in enumerate(read_log(lines).simple) if _is_trouble(text)]
+    ranked = sorted(troubled, key=lambda at: (_DEFINITE.search(lines[at]) is not None, at))
+    return sorted(ranked[-_MOST_SUSPICIOUS:])
+
+
+@lru_cache(maxsize=4096)  # as above
+def _is_trouble(simple: str) -> bool:
+    if not may_be_trouble(simple):
+        return False
+    if _REPORT.search(simple):
+        return True
+    if not _TROUBLE.search(simple):
+        return False
+    return _NOT_A_NUMBER.search(simple) is not None or not _NO_TROUBLE.search(simple)
+
+
+@lru_cache(maxsize=4096)  # as above
+def _is_step(simple: str) -> bool:
+    return is_progress(simple) or _SAVED.search(simple) is not None
+
+
+def _advances(lines: Sequence[str], start: int, end: int) -> bool:
+    """Return whether training went on after a traceback: its counter rose, or more steps follow."""
+    after = [line for line in lines[end + 1 :] if is_progress(line) and not _SAVED.search(line)]
+    if any(_FINISHED(line) for line in lines[end + 1 :]) or len(after) > _FEW_STEPS:
+        return True
+    before = {_skeleton(line): _count(line) for line in lines[:start] if is_progress(line)}
+    return any(
+        before.get(_skeleton(line), ()) < _count(line)
+        for line in after
+        if _skeleton(line) in before
+    )
+
+
+def _is_one_of_many(lines: Sequence[str], index: int) -> bool:
+    """Return whether a line reports the same as the one before, each of another item."""
+    return index > 0 and _skeleton(lines[index]) == _skeleton(lines[index - 1])
+
+
+def _skeleton(line: str) -> str:
+    """Return the first words of a line, without its numbers and signs."""
+    return re.sub(r"[^A-Za-z]+", " ", line)[:_SKELETON_LENGTH]
+
+
+def _count(line: str) -> tuple[int, ...]:
+    """Return the whole numbers of a line, without dates, times and fractions."""
+    plain = re.sub(
+        r"(?<![0-9])[0-9]+(?:[:.,-][0-9]+)+|(?<![0-9.])[0-9.]+e[+-]?[0-9]+|(?<![0-9])[0-9]+%",
+        " ",
+        line,
+    )
+    return tuple(map(int, re.findall(r"(?<![\w.])[0-9]{1,12}(?![\w.])", plain)))

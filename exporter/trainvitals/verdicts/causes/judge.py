@@ -1,0 +1,217 @@
+"""The table of causes: each examines the evidence, and their order decides the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainvitals.sources.containers.evidence import Evidence
+from trainvitals.verdicts.causes import (
+    builds,
+    checkpoints,
+    collectives,
+    connections,
+    cuda_libraries,
+    data,
+    distributed,
+    driver,
+    gaudi,
+    gpu,
+    gpu_choice,
+    gpu_fabric,
+    gpu_memory,
+    guards,
+    launchers,
+    libraries,
+    memory,
+    network,
+    outcomes,
+    outside,
+    pods,
+    program,
+    ray,
+    rendezvous,
+    requests,
+    resources,
+    schedulers,
+    signals,
+    slurm,
+    start,
+    storage,
+    tpu,
+    training,
+    workers,
+)
+from trainvitals.verdicts.causes.case import Case, open_case
+from trainvitals.verdicts.causes.verdict import Cause, Finding, Verdict
+
+# Detected mainly from log lines.
+BY_LOG: tuple[Cause, ...] = (
+    *slurm.CAUSES,
+    *schedulers.CAUSES,
+    *ray.CAUSES,
+    *launchers.CAUSES,
+    *storage.CAUSES,
+    *checkpoints.CAUSES,
+    *data.CAUSES,
+    *tpu.CAUSES,
+    *gpu_memory.CAUSES,
+    gpu.LOST,
+    *gpu_fabric.CAUSES,
+    *gpu.CAUSES,
+    *gpu_choice.CAUSES,
+    *driver.CAUSES,
+    *gaudi.CAUSES,
+    *cuda_libraries.CAUSES,
+    *rendezvous.CAUSES,
+    *collectives.CAUSES,
+    *distributed.CAUSES,
+    *network.CAUSES,
+    *connections.CAUSES,
+    training.DIVERGED,
+    *resources.CAUSES,
+    *builds.CAUSES,
+    *libraries.CAUSES,
+    *program.CAUSES,
+    ray.CHILD,
+    distributed.CHILD,
+    program.FALLBACK,
+)
+
+CAUSES: tuple[Cause, ...] = (
+    *pods.CAUSES,
+    *start.CAUSES,
+    *requests.CAUSES,
+    *memory.CAUSES,
+    *workers.CAUSES,
+    *guards.CAUSES,
+    *outside.CAUSES,
+    outcomes.FINISHED,
+    *signals.CAUSES,
+    *BY_LOG,
+    outcomes.UNHEALTHY,
+    outcomes.LOOP,
+    outcomes.LOG_LOST,
+    training.STALLED,
+    outcomes.RUNNING,
+    outcomes.UNKNOWN,
+)
+
+REASONS: tuple[str, ...] = tuple(cause.reason for cause in CAUSES)
+
+# Crashes whose origin the log may name; NCCL's watchdog, for example, logs the timed-out collective
+# and then throws, so that the process ends with SIGABRT. A certain log line takes precedence.
+_ABORT = "abort"
+_CRASHES = frozenset({_ABORT, "segfault", "fpe"})
+# Reported beside any cause, never as the verdict.
+_NOTES = frozenset({"log-lost"})
+# Used only where no other cause matches.
+_OUTCOMES = frozenset({"finished", "running", "unknown"})
+_FROM_THE_LOG = frozenset(cause.reason for cause in BY_LOG)
+# Without an exit code these are readings of one OOM kill, of which the first is the best.
+_OOM_KILLS = frozenset(cause.reason for cause in (*memory.CAUSES, *workers.CAUSES))
+# Report a consequence, or only the last line of the log.
+_VAGUE = frozenset({"exception", "torchrun-child", "ray-worker-died"})
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Return the cause of a death, or the fault of something that still runs.
+
+    The first matching cause of the table is the verdict, with two exceptions: an uncertain cause, or
+    one that names only the signal, yields to a certain cause from the log; and one with low confidence
+    to the next one with more. While the subject runs, the log alone is not sufficient for a verdict;
+    nor is a log line that it recovered from.
+
+    Args:
+        evidence: All collected evidence.
+
+    Returns:
+        The verdict, always with a reason of `REASONS`.
+    """
+    whole = open_case(evidence)
+    case = whole.without_survived()
+    findings = _examine(case)
+    first = _choose([finding for finding in findings if _can_be_first(case, finding)])
+    is_named = any(_is_specific(finding) for finding in findings)
+    others = tuple(
+        finding
+        for finding in findings + ([] if case is whole else _examine_survived(whole, findings))
+        if finding is not first
+        and finding.reason not in _OUTCOMES
+        and not (_is_one_kill(case) and {first.reason, finding.reason} <= _OOM_KILLS)
+        and not (is_named and finding.reason in _VAGUE)
+    )
+    first = training.add_circumstances(case, _describe_contradiction(first, others))
+    return Verdict(first, others)
+
+
+def _examine(case: Case) -> list[Finding]:
+    """Return the findings of all causes in the order of the table."""
+    findings = (cause.detect(case) for cause in CAUSES)
+    return [_limit(case, finding) for finding in findings if finding is not None]
+
+
+def _examine_survived(whole: Case, findings: list[Finding]) -> list[Finding]:
+    """Return the findings of errors that the program survived, which contribute at most."""
+    known = {finding.reason for finding in findings}
+    return [
+        replace(finding, confidence="low")
+        for finding in _examine(whole)
+        if finding.reason not in known | _VAGUE
+    ]
+
+
+def _limit(case: Case, finding: Finding) -> Finding:
+    """Return a finding with at most medium confidence where a log alone shows only how it ended."""
+    is_vague = finding.reason in _VAGUE | _CRASHES
+    if not is_vague or not case.evidence.is_unobserved or finding.confidence != "high":
+        return finding
+    return replace(
+        finding,
+        confidence="medium",
+        speaks_against=(*finding.speaks_against, "The exit code is unknown."),
+    )
+
+
+def _is_one_kill(case: Case) -> bool:
+    return case.exit_code is None and case.signal is None
+
+
+def _is_specific(finding: Finding) -> bool:
+    """Return whether a finding names the cause behind a traceback or a launcher's report."""
+    return finding.reason in _FROM_THE_LOG - _VAGUE and finding.confidence != "low"
+
+
+def _can_be_first(case: Case, finding: Finding) -> bool:
+    if finding.reason in _NOTES:
+        return False
+    if finding.reason not in _FROM_THE_LOG:
+        return True
+    return finding.confidence != "low" and (case.has_ended or case.was_never_started)
+
+
+def _choose(findings: list[Finding]) -> Finding:
+    """Return the verdict; the last row of the table always matches, so the list is not empty."""
+    named = [each for each in findings if each.reason not in _OUTCOMES | _VAGUE]
+    first = findings[0]
+    if first.confidence == "low" and first.reason not in _OUTCOMES:
+        sure = (each for each in findings if each in named or each.reason == "finished")
+        first = next((each for each in sure if each.confidence != "low"), first)
+    if first.confidence == "high" and first.reason not in _CRASHES:
+        return first
+    logged = [each for each in named if each.reason in _FROM_THE_LOG]
+    certain = (finding for finding in logged if finding.confidence == "high")
+    # An abort is always the end of something else, such as an exception of C++.
+    likely = (finding for finding in logged if first.reason == _ABORT)
+    return next(certain, next(likely, first))
+
+
+def _describe_contradiction(first: Finding, others: tuple[Finding, ...]) -> Finding:
+    """Return the verdict; a success with the failures in its log as evidence against it."""
+    if first.reason != "finished":
+        return first
+    failures = [
+        f"The log matches `{other.reason}`."
+        for other in others
+        if other.reason in _FROM_THE_LOG and other.confidence == "high"
+    ]
+    return replace(first, speaks_against=(*first.speaks_against, *failures))

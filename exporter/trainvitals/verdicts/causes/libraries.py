@@ -1,0 +1,368 @@
+"""Modules and libraries that are missing, or that were built for other versions."""
+
+from __future__ import annotations
+
+import re
+
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.log_matches import (
+    LogMatch,
+    find_match,
+    quote,
+)
+from trainvitals.verdicts.causes.signs import contains, matches
+from trainvitals.verdicts.causes.verdict import Cause, Finding
+
+_MODULE = re.compile(r"No module named '?([\w.]{1,120})'?")
+_LIBRARY = re.compile(r"(lib[\w.+-]{1,80}): cannot open shared object file")
+_NEEDS = re.compile(
+    r"version `((?:GLIBC|GLIBCXX|CXXABI|GOMP|NCCL)[\w.]{1,20})' not found \(required by ([^)]{1,300})\)"
+)
+_SYMBOL = re.compile(
+    r"(?<![\w./+-])([\w./+-]{1,300}\.so[\w.]{0,20}): undefined symbol: (\w{1,300})"
+)
+_MISMATCH = matches(
+    r"version `(?:GLIBC|GLIBCXX|CXXABI|GOMP|NCCL)[\w.]{1,20}' not found"
+    r"|numpy\.(?:dtype|ufunc) size changed|module compiled against (?:ABI|API) version"
+    r"|compiled using NumPy 1\.x cannot be run in|CUDNN_STATUS_\w{0,20}VERSION_MISMATCH"
+    r"|detected CUDA version \([\d.]{1,8}\) mismatches|Loaded runtime CuDNN library:"
+    r"|was compiled against \(\d.{0,40}but found runtime version|wrong ELF class"
+    r"|compiled with (?:PyTorch|CUDA) .{1,40} but (?:is|found|your)|different CUDA major versions"
+    r"|Descriptors cannot (?:not )?be created directly|ImportError: cannot import name '?\w{1,120}'? from '?(?!partially)"
+    r"|(?:Module)?AttributeError: (?:partially initialized )?module '[\w.]{1,120}' has no attribute|VersionConflict|DistributionNotFound"
+    r"|Detected incompatible Protobuf|symbol \w{1,200}(?:,)? version \S{1,80} not defined|cuDNN version incompatibility|_VERSION_MISMATCH|runtime_version\.VersionError"
+    r"|is required for a normal functioning of this module, but found|incompatible with the installed|_ARRAY_API not found"
+    r"|numpy\.core\.multiarray failed to import|RuntimeError: Numpy is not available|is newer than and incompatible with|Unsupported \.version [0-9.]{1,8}; current version is|Failed to import \S{1,120} because of the following error"
+    r"|\bABI\b.{0,60}(?:mismatch|incompatib)|compiled against (?:a different|an older|another) version|invalid ELF header"
+    r"|PyTorch and torchvision (?:were|was) compiled with different CUDA|operator torchvision::nms does not exist"
+    r"|[Cc]ouldn't load custom C\+\+ ops|undefined symbol|DLL load failed|Symbol not found: "
+    r"|[Mm]odel type `\w{1,60}` but Transformers does not recognize|does not recognize this architecture|KeyError: '(?:llama|qwen\w{0,12}|gemma\w{0,8}|mistral\w{0,8}|phi\w{0,8}|mixtral)'$"
+)
+_NAMED = contains(
+    "ModuleNotFoundError",
+    "ImportError",
+    "cannot open shared object file",
+    "Unable to load any of {libcudnn",
+    "Could not load library libcudnn",
+    "PackageNotFoundError: No package metadata",
+    without=("libcuda.so", "Could not load dynamic library", "dso_loader"),
+)
+_PACKAGES = {
+    "cv2": "opencv-python-headless",
+    "PIL": "pillow",
+    "yaml": "pyyaml",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "bs4": "beautifulsoup4",
+    "dotenv": "python-dotenv",
+    "flash_attn": "flash-attn --no-build-isolation",
+    "habana_frameworks": "habana-torch-plugin",
+    "pytorch_lightning": "pytorch-lightning",
+    "torch_geometric": "torch-geometric",
+    "sentence_transformers": "sentence-transformers",
+    "hydra": "hydra-core",
+    "pkg_resources": "setuptools",
+    "google.protobuf": "protobuf",
+    "mpi4py": "mpi4py",
+    "Crypto": "pycryptodome",
+    "git": "gitpython",
+    "pycocotools": "pycocotools",
+    "tensorflow_datasets": "tensorflow-datasets",
+    "tensorboardX": "tensorboardX",
+    "segmentation_models_pytorch": "segmentation-models-pytorch",
+}
+# Installed under the name that is imported. Any other name may be a module of the user's project, for
+# which a stranger's package of the same name would be the wrong advice.
+_SAME_NAME = frozenset(
+    [
+        "accelerate",
+        "albumentations",
+        "apex",
+        "av",
+        "boto3",
+        "bitsandbytes",
+        "cupy",
+        "datasets",
+        "decord",
+        "deepspeed",
+        "detectron2",
+        "diffusers",
+        "easydict",
+        "einops",
+        "evaluate",
+        "faiss",
+        "fairseq",
+        "fire",
+        "flax",
+        "ftfy",
+        "gensim",
+        "gradio",
+        "gym",
+        "gymnasium",
+        "h5py",
+        "horovod",
+        "huggingface_hub",
+        "imageio",
+        "ipdb",
+        "jax",
+        "jaxlib",
+        "joblib",
+        "jsonlines",
+        "kaggle",
+        "keras",
+        "kornia",
+        "librosa",
+        "lightning",
+        "lmdb",
+        "loguru",
+        "lpips",
+        "matplotlib",
+        "megatron",
+        "mlflow",
+        "mmcv",
+        "mmdet",
+        "mmengine",
+        "mmseg",
+        "monai",
+        "msgpack",
+        "mxnet",
+        "neptune",
+        "networkx",
+        "nibabel",
+        "nltk",
+        "numba",
+        "numpy",
+        "omegaconf",
+        "onnx",
+        "onnxruntime",
+        "open3d",
+        "opencv",
+        "openai",
+        "optuna",
+        "pandas",
+        "peft",
+        "prettytable",
+        "psutil",
+        "pyarrow",
+        "pydantic",
+        "pydicom",
+        "pynvml",
+        "pytest",
+        "ray",
+        "regex",
+        "requests",
+        "rouge_score",
+        "sacrebleu",
+        "safetensors",
+        "scipy",
+        "seaborn",
+        "sentencepiece",
+        "seqeval",
+        "setuptools",
+        "simplejson",
+        "six",
+        "soundfile",
+        "spacy",
+        "sympy",
+        "tabulate",
+        "tensorboard",
+        "tensorflow",
+        "tensordict",
+        "termcolor",
+        "tiktoken",
+        "timm",
+        "tokenizers",
+        "toml",
+        "torch",
+        "torchaudio",
+        "torchmetrics",
+        "torchtext",
+        "torchvision",
+        "tqdm",
+        "transformers",
+        "triton",
+        "trl",
+        "ujson",
+        "visdom",
+        "vllm",
+        "wandb",
+        "webdataset",
+        "xformers",
+        "xgboost",
+        "yacs",
+        "zarr",
+    ]
+)
+_LIBRARIES = {
+    "libGL.so.1": "libgl1",
+    "libgthread-2.0.so.0": "libglib2.0-0",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libsndfile.so.1": "libsndfile1",
+    "libgomp.so.1": "libgomp1",
+    "libSM.so.6": "libsm6",
+    "libXext.so.6": "libxext6",
+    "libXrender.so.1": "libxrender1",
+    "libaio.so.1": "libaio1",
+    "libibverbs.so.1": "libibverbs1",
+    "libnuma.so.1": "libnuma1",
+}
+_OF_NVIDIA = re.compile(
+    r"lib(?:cudnn|cublas|cudart|cusparse|cufft|curand|cusolver|nvrtc|nccl|nvJitLink)"
+)
+
+
+def detect_library_mismatch(case: Case) -> Finding | None:
+    """Detect a binary that was built against other versions than those installed."""
+    match = find_match(case, _MISMATCH)
+    if match is None:
+        return None
+    needs, symbol = _NEEDS.search(match.text), _SYMBOL.search(match.text)
+    if needs is not None:
+        return _conclude_needs(case, match, needs[1], needs[2])
+    which = f"`{symbol[1].rpartition('/')[2]}`" if symbol else "A library"
+    return match.conclude(
+        "library-mismatch",
+        f"{which} was built for other versions than those installed: {quote(_pick(match))}.",
+        (
+            (
+                "Install the build for your versions of PyTorch, CUDA and Python, or build it there:"
+                " `pip install --no-cache-dir --force-reinstall --no-build-isolation PACKAGE`."
+            ),
+            "Compare the versions: `python -m torch.utils.collect_env`, `pip check`.",
+            "Check that no other copy is found first: `echo $LD_LIBRARY_PATH`, `ldd FILE.so`.",
+        ),
+    )
+
+
+def _conclude_needs(case: Case, match: LogMatch, version: str, path: str) -> Finding:
+    if version.startswith("GLIBC_"):
+        where = "the base image" if case.is_container else "the system, or run it in a container"
+        steps = (
+            (
+                f"Use a newer release of {where} (`ldd --version` shows its glibc): glibc belongs to the"
+                " distribution and cannot be installed beside it."
+            ),
+            (
+                "Or install an older release of the package, or build it on this system:"
+                " `pip install --no-binary :all: PACKAGE`."
+            ),
+        )
+    else:
+        steps = (
+            (
+                "Install a newer libstdc++: `conda install -c conda-forge libstdcxx-ng`, or `apt-get install"
+                " libstdc++6` from a newer release."
+            ),
+            (
+                "Let it be found first: `export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`;"
+                " `strings FILE | grep GLIBCXX` lists what a library has."
+            ),
+        )
+    return match.conclude(
+        "library-mismatch",
+        f"`{path.rpartition('/')[2]}` needs {version}, which this system does not have.",
+        steps,
+    )
+
+
+def _pick(match: LogMatch) -> str:
+    return next((line for line in match.text.split("\n") if _MISMATCH.search(line)), match.text)
+
+
+def detect_missing_module(case: Case) -> Finding | None:
+    """Detect a module or a library that the image lacks."""
+    match = find_match(case, _NAMED)
+    if match is None:
+        return None
+    module, library = _MODULE.search(match.text), _LIBRARY.search(match.text)
+    if library is not None or "libcudnn" in match.text:
+        return _conclude_library(case, match, library[1] if library else "libcudnn")
+    name = module[1] if module else ""
+    return match.conclude(
+        "missing-module",
+        f"{_name_environment(case)} lacks the module `{name}`."
+        if name
+        else f"An import failed: {quote(match.text)}.",
+        (
+            *_advise_module(case, name),
+            "If the module exists but lacks a name, check its version: `pip list`.",
+        ),
+    )
+
+
+def _conclude_library(case: Case, match: LogMatch, library: str) -> Finding:
+    summary = f"{_name_environment(case)} lacks the library {library}."
+    if _OF_NVIDIA.match(library):
+        steps = (
+            (
+                "Put the folder that has it on the search path: `python -c 'import nvidia.cudnn as m;"
+                " print(m.__path__)'`, then `export LD_LIBRARY_PATH=FOLDER/lib`."
+            ),
+            "Or use an image with CUDA's libraries, such as `nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04`.",
+        )
+        return match.conclude("missing-module", summary, steps)
+    package = _LIBRARIES.get(library, f"$(apt-file search -l {library})")
+    install = f"apt-get update && apt-get install -y {package}"
+    add = (
+        f"Add it to the Dockerfile: `RUN {install}`."
+        if case.is_container
+        else f"Install it: `{install}`."
+    )
+    is_opencv = library in _LIBRARIES and library.startswith(("libGL", "libg", "libSM", "libX"))
+    opencv = ("For OpenCV, use the build without it: `pip install opencv-python-headless`.",)
+    return match.conclude("missing-module", summary, (add, *opencv * is_opencv))
+
+
+def _name_environment(case: Case) -> str:
+    if not case.is_container:
+        return "The Python environment"
+    return f"The image `{case.evidence.image}`" if case.evidence.image else "The image"
+
+
+def _advise_module(case: Case, name: str) -> tuple[str, ...]:
+    top = name.partition(".")[0]
+    package = _PACKAGES.get(top) or (top.replace("_", "-") if top in _SAME_NAME else "")
+    python = f"docker run --rm {case.evidence.image} python" if case.evidence.image else "python"
+    own = (
+        "Mount a module of your project and set `PYTHONPATH`;"
+        f" `{python} -c 'import sys; print(sys.path)'` prints the search path."
+    )
+    if not package:
+        of_others = (
+            "If it belongs to a package, install that by the name in its documentation, which may differ"
+            " from the module's: `pip install PACKAGE`."
+        )
+        return (own, of_others) if name else (of_others, own)
+    if not case.is_container:
+        return (f"Install it: `pip install {package}`.", own)
+    return (f"Add it to the Dockerfile: `RUN pip install {package}`, then rebuild the image.", own)
+
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        reason="library-mismatch",
+        title="A library was built for other versions",
+        signs="The log contains `undefined symbol`, ``version `GLIBC_2.33' not found``, `GLIBCXX_` or"
+        " `numpy.dtype size changed`.",
+        meaning="A binary was built against other versions of PyTorch, CUDA, numpy or the system's"
+        " libraries than those installed.",
+        steps=(
+            "Install the build for your versions: `python -m torch.utils.collect_env`, `pip check`.",
+            (
+                "glibc comes with the base image: use a newer one, or an older release of the package"
+                " (`ldd --version`)."
+            ),
+        ),
+        confidence="high",
+        detect=detect_library_mismatch,
+    ),
+    Cause(
+        reason="missing-module",
+        title="A module or library is missing",
+        signs="The log contains `ModuleNotFoundError`, `ImportError` or `cannot open shared object file`.",
+        meaning="The image lacks it, or has another version.",
+        steps=("Add it to the Dockerfile (`RUN pip install ...`) and rebuild the image.",),
+        confidence="high",
+        detect=detect_missing_module,
+    ),
+)

@@ -1,0 +1,90 @@
+"""Log lines without colours and progress bars, as the causes match them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from trainvitals.foreign_text import strip_escape_codes
+
+LONGEST_LINE = 4096
+_MOST_REDRAWN = 500
+
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 13), *range(14, 32), 127))
+_BAR_SIGNS = ("%|", "it/s", "s/it", "B/s", "━", "█")
+
+# The kubelet's files, Docker Compose, and `srun --label`, whose number is the rank.
+_PREFIXES = (
+    (re.compile(r"^[0-9-]{10}T[0-9:.]{8,18}(?:Z|[+-][0-9:]{5}) (?:stderr|stdout) [FP](?: |$)"), ""),
+    (re.compile(r"^[\w.-]{1,80} {1,40}\| ?"), ""),
+    (re.compile(r"^ {0,6}([0-9]{1,6}):(?: |$)"), r"[rank\1]: "),
+)
+_BEHIND_BAR = re.compile(
+    r"\[(?:rank|default)[0-9]{1,6}\]: ?(?=\S)|Traceback \(most recent call last"
+)
+_MOST_COMPARED, _NEARLY_ALL = 400, 0.8
+_ZERO = re.compile(r"(?<![0-9.])0(?![0-9.])")
+_SIMPLER = bytes.maketrans(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\0", b"abcdefghijklmnopqrstuvwxyz" + b"1" * 10 + b"0"
+)
+
+
+def clean(log: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines as a terminal would show them at the end.
+
+    Colours, other control sequences and prefixes of nearly all lines are removed, only the last
+    state of a progress bar is kept, and text written after a bar becomes a separate line. A line is
+    cut at 4096 characters; of a line that was redrawn more than 500 times only the last 500 are
+    considered.
+
+    Args:
+        log: The lines as written, with or without line ends.
+    """
+    return _strip_prefixes(tuple(piece for line in log for piece in _split(line)))
+
+
+def simplify(text: str) -> str:
+    """Return a text in lower case, as far as it is ASCII, with 1 for each digit but a single 0."""
+    data = _ZERO.sub("\0", text).encode("utf-8", "surrogatepass")
+    return data.translate(_SIMPLER).decode("utf-8", "surrogatepass")
+
+
+def _strip_prefixes(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines without what a collector of logs put before nearly all of them."""
+    written = [line for line in lines if line]
+    for pattern, replacement in _PREFIXES:
+        found = sum(pattern.match(line) is not None for line in written[:_MOST_COMPARED])
+        if found and found >= _NEARLY_ALL * len(written[:_MOST_COMPARED]):
+            return tuple(pattern.sub(replacement, line, count=1) for line in lines)
+    return lines
+
+
+def _split(line: str) -> Iterator[str]:
+    for part in line.rstrip("\r\n").split("\n"):
+        pieces = (
+            strip_escape_codes(part)
+            .translate(_CONTROLS)
+            .rsplit("\r", _MOST_REDRAWN)[-_MOST_REDRAWN:]
+        )
+        drawn = [piece for piece in pieces if piece.strip()]
+        if not drawn:
+            yield ""
+            continue
+        for piece, following in zip(drawn, [*drawn[1:], None], strict=True):
+            if following is None or not _is_redrawn(piece, following):
+                yield from _split_bar(piece[:LONGEST_LINE].rstrip())
+
+
+def _split_bar(piece: str) -> Iterator[str]:
+    """Yield a progress bar and what a rank wrote behind it, whose prefix begins a line."""
+    found = _BEHIND_BAR.search(piece, 1) if any(sign in piece for sign in _BAR_SIGNS) else None
+    at = len(piece) if found is None else found.start()
+    yield piece[:at].rstrip()
+    if found is not None:
+        yield piece[at:]
+
+
+def _is_redrawn(piece: str, following: str) -> bool:
+    if any(sign in piece for sign in _BAR_SIGNS):
+        return True
+    return piece.split(maxsplit=1)[0] == following.split(maxsplit=1)[0]

@@ -1,0 +1,322 @@
+"""Log lines that indicate a cause, with the confidence that the program ended because of them.
+
+A line in the traceback that ended the program has the highest confidence. A separate line counts
+where the log ends soon after it, and does not where training continued for many steps. With exit
+code 0 only a line at the end of the log counts.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trainvitals.sources.signals import name_signal
+from trainvitals.units import count_noun
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.handled import is_resumed, precedes_output
+from trainvitals.verdicts.causes.parsed_log import ParsedLog, parse_log
+from trainvitals.verdicts.causes.ranks import RootCause, is_launcher_line
+from trainvitals.verdicts.causes.signs import Sign, read_log
+from trainvitals.verdicts.causes.tracebacks import Error, Traceback
+from trainvitals.verdicts.causes.verdict import Confidence, Finding
+from trainvitals.verdicts.causes.words import is_progress
+
+_ORDER: tuple[Confidence, ...] = ("low", "medium", "high")
+# Python buffers this much of standard output in a pipe and flushes it at exit, after the traceback
+# on standard error, which is not block-buffered.
+_STDOUT_BUFFER_BYTES = 8192
+_SOON_LINES = 60
+_BESIDE_LINES = 6
+_FEW_STEPS = 2
+_LONGEST_QUOTE = 240
+_MOST_STEPS_AFTER_NOTICE = 10
+_FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT)
+_OF_A_PIPE = (
+    "The exit code is 0; after `python train.py | tee log` the shell returns that of `tee` unless"
+    " `set -o pipefail` is set."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogMatch:
+    """A log line that indicates a cause.
+
+    Attributes:
+        line: The index of the line, from 0.
+        text: The line; in a traceback, the exception's line and its message.
+        confidence: How certain it is that the program ended because of it.
+        rank: The rank that wrote it; None unknown.
+        speaks_for: The evidence for it, one sentence each.
+        speaks_against: The evidence against it.
+    """
+
+    line: int
+    text: str
+    confidence: Confidence
+    rank: int | None = None
+    speaks_for: tuple[str, ...] = ()
+    speaks_against: tuple[str, ...] = ()
+
+    def cap(self, most: Confidence, *why: str) -> LogMatch:
+        """Return the match with at most this confidence, and the reasons as evidence against it."""
+        return replace(
+            self,
+            confidence=least(self.confidence, most),
+            speaks_against=self.speaks_against + why,
+        )
+
+    def conclude(
+        self, reason: str, summary: str, steps: Sequence[str], *, speaks_for: Sequence[str] = ()
+    ) -> Finding:
+        """Return the finding of a cause that this line indicates."""
+        return Finding(
+            reason=reason,
+            summary=summary,
+            confidence=self.confidence,
+            speaks_for=(*self.speaks_for, *speaks_for),
+            speaks_against=self.speaks_against,
+            steps=tuple(steps),
+        )
+
+
+def least(one: Confidence, other: Confidence) -> Confidence:
+    """Return the lower of two confidences."""
+    return min(one, other, key=_ORDER.index)
+
+
+def quote(text: str) -> str:
+    """Return the first line of a text in backquotes, cut to 240 characters."""
+    first = text.strip().split("\n", 1)[0].strip()
+    return f"`{first if len(first) <= _LONGEST_QUOTE else first[:_LONGEST_QUOTE] + '…'}`"
+
+
+def find_match(case: Case, sign: Sign) -> LogMatch | None:
+    """Return the log line that indicates a cause with the highest confidence.
+
+    Args:
+        case: The death.
+        sign: What a line that indicates the cause has.
+
+    Returns:
+        The match; None where no line indicates the cause.
+    """
+    if not sign.may_be_in(case.lines):
+        return None
+    log = parse_log(case)
+    match = _find_fatal(case, log, sign) or _find_beside(log, sign) or _find_in_others(log, sign)
+    return None if match is None else weigh_end(case, match)
+
+
+def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> LogMatch | None:
+    """Return the last line in which a scheduler or a service reports that it ended the program.
+
+    Errors after such a line are its consequences, and it explains a signal. It is uncertain only
+    where training continued after it, as in a log that several starts write to.
+
+    Args:
+        case: The death.
+        sign: What such a report has.
+        leave_out: Starts of lines that are no progress of the training.
+    """
+    if not sign.may_be_in(case.lines):
+        return None
+    after, is_resumed_after = 0, False
+    reading = read_log(case.lines)
+    for index in range(len(case.lines) - 1, -1, -1):
+        line, is_step = case.lines[index], reading.steps[index]
+        if not reading.quiet[index] and sign(line):
+            match = LogMatch(
+                index,
+                line,
+                "high",
+                speaks_for=(f"Log line {index + 1} of {len(case.lines)} is {quote(line)}.",),
+            )
+            if after > _MOST_STEPS_AFTER_NOTICE or is_resumed_after:
+                return match.cap("low", _describe_steps(after))
+            if not case.has_ended:
+                return match.cap("medium", f"{case.subject.capitalize()} has not ended.")
+            return match if case.exit_code != 0 else match.cap("low", _OF_A_PIPE)
+        is_resumed_after = is_resumed_after or (after > 0 and is_resumed(line))
+        after += is_step and not line.startswith(tuple(leave_out))
+        if precedes_output(line):
+            after, is_resumed_after = 0, False
+    return None
+
+
+def find_kernel_line(case: Case, sign: Sign) -> LogMatch | None:
+    """Return the last line of the kernel log that indicates a cause, where no other log exists."""
+    if case.evidence.log is not None or not case.has_ended:
+        return None
+    line = next((line for line in reversed(case.evidence.kernel_lines) if sign(line)), None)
+    if line is None:
+        return None
+    speaks_for = (f"The kernel logged {quote(line)}.",)
+    return LogMatch(0, line, "medium", speaks_for=speaks_for)
+
+
+def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
+    fatal = log.fatal
+    if fatal is None:
+        return None
+    for error in fatal.errors:
+        if any(sign(line) for line in error.text.split("\n")):
+            return weigh_fatal(case, error)
+    return None
+
+
+def weigh_fatal(case: Case, error: Error) -> LogMatch:
+    """Return the match of an exception that ended the program, weighed by the lines after it."""
+    log = parse_log(case)
+    fatal = log.fatal
+    end, rank = (error.line, None) if fatal is None else (fatal.end, fatal.rank)
+    source = "The last traceback" if rank is None else f"The traceback of rank {rank}"
+    verb = "ends with"
+    if case.evidence.exception and case.evidence.log is None:
+        source, verb = "The run file", "records the exception"
+    match = LogMatch(
+        line=error.line,
+        text=error.text,
+        confidence="high",
+        rank=rank,
+        speaks_for=(f"{source} {verb} {quote(error.headline)}.",),
+    )
+    if log.root_cause is not None and rank is not None and log.root_cause.rank == rank:
+        first = f"torchrun reports rank {rank} as the first to fail."
+        match = replace(match, speaks_for=(*match.speaks_for, first))
+    return _weigh_rest(case, log, match, end)
+
+
+def _find_beside(log: ParsedLog, sign: Sign) -> LogMatch | None:
+    """Return the last matching line outside of tracebacks and launcher reports."""
+    quiet = read_log(log.lines).quiet
+    for index in range(len(log.lines) - 1, -1, -1):
+        line = log.lines[index]
+        if quiet[index] or (log.reported[index] and not is_launcher_line(line)):
+            continue
+        if sign(line):
+            return _weigh_beside(log, index)
+    return None
+
+
+def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
+    line = log.lines[index]
+    match = LogMatch(
+        line=index,
+        text=line,
+        confidence="high",
+        speaks_for=(f"Log line {index + 1} of {len(log.lines)} is {quote(line)}.",),
+    )
+    fatal = log.fatal
+    is_error = fatal is not None and not (fatal.is_launcher or fatal.is_consequence)
+    if fatal is not None and is_error and index < fatal.start:
+        near = fatal.start - index <= _BESIDE_LINES
+        return match.cap(
+            "medium" if near else "low",
+            f"The traceback that follows it ends with {quote(fatal.errors[-1].headline)}.",
+        )
+    steps, rest = _count_rest(log, index)
+    if steps > _FEW_STEPS:
+        return match.cap("low", _describe_steps(steps))
+    if rest > _SOON_LINES:
+        return match.cap("medium", _describe_rest(rest))
+    return match
+
+
+def _describe_steps(steps: int) -> str:
+    return f"Training continued after it: {steps} log lines of training progress follow."
+
+
+def _describe_rest(rest: int) -> str:
+    return f"{count_noun(rest, 'more log line')} {'follows' if rest == 1 else 'follow'} it."
+
+
+def _find_in_others(log: ParsedLog, sign: Sign) -> LogMatch | None:
+    """Return a match in a traceback that did not end the program, or in a launcher's report."""
+    for traceback in reversed(log.tracebacks):
+        for error in traceback.errors:
+            if any(sign(line) for line in error.text.split("\n")):
+                rank = "" if traceback.rank is None else f" of rank {traceback.rank}"
+                is_near = log.fatal is not None and _leads_to(traceback, log.fatal)
+                match = LogMatch(
+                    line=error.line,
+                    text=error.text,
+                    confidence="medium" if is_near else "low",
+                    rank=traceback.rank,
+                    speaks_for=(f"A traceback{rank} contains {quote(error.headline)}.",),
+                )
+                return match.cap(match.confidence, _describe_end(log))
+    return None
+
+
+def _leads_to(traceback: Traceback, fatal: Traceback) -> bool:
+    """Return whether the last traceback only reports a lost connection soon after another one."""
+    return fatal.is_consequence and 0 <= fatal.start - traceback.end <= _SOON_LINES
+
+
+def _describe_end(log: ParsedLog) -> str:
+    root, fatal = log.root_cause, log.fatal
+    if root is not None and root.exit_code is not None and root.exit_code < 0:
+        return f"{name_signal(-root.exit_code)} had already ended rank {root.rank}."
+    if fatal is not None:
+        return f"The program ended with {quote(fatal.errors[-1].headline)}."
+    return "This traceback did not end the program."
+
+
+def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMatch:
+    """Return the match weighed by the lines after a traceback: more training, or flushed output."""
+    steps, rest = _count_rest(log, end)
+    if steps <= _FEW_STEPS and rest <= _SOON_LINES:
+        return match
+    settings = case.evidence.settings
+    bytes_after = sum(len(line) + 1 for line in log.lines[end + 1 :])
+    may_be_buffer = bytes_after <= _STDOUT_BUFFER_BYTES and not (
+        settings is not None and (settings.is_unbuffered or settings.has_tty)
+    )
+    if may_be_buffer and case.exit_code == 1:
+        return match.cap(
+            "medium" if settings is None else "high",
+            f"{_describe_rest(rest)[:-1]}; it may be buffered standard output that Python wrote at exit.",
+        )
+    if steps > _FEW_STEPS:
+        return match.cap("low", _describe_steps(steps))
+    return match.cap("medium", _describe_rest(rest))
+
+
+def _count_rest(log: ParsedLog, end: int) -> tuple[int, int]:
+    """Count the progress lines and all lines after a line, without tracebacks and reports."""
+    rest = [
+        line
+        for line, reported in zip(log.lines[end + 1 :], log.reported[end + 1 :], strict=True)
+        if line.strip() and not reported
+    ]
+    return sum(map(is_progress, rest)), len(rest)
+
+
+def weigh_report(case: Case, match: LogMatch) -> LogMatch | None:
+    """Return the match of a launcher's failure report, which is expected at the end of the log."""
+    _, rest = _count_rest(parse_log(case), match.line)
+    return weigh_end(case, match if rest == 0 else match.cap("medium", _describe_rest(rest)))
+
+
+def weigh_end(case: Case, match: LogMatch) -> LogMatch | None:
+    """Return the match weighed by the exit code and the signal; None where it cannot be the cause."""
+    if case.exit_code == 0:
+        return match.cap("high", _OF_A_PIPE) if match.confidence == "high" else None
+    if not case.has_ended:
+        return match.cap("medium", f"{case.subject.capitalize()} has not ended.")
+    if case.signal in _FROM_OUTSIDE:
+        signal = name_signal(case.signal or 0)
+        return match.cap("medium", f"{signal} ended {case.subject}, which this does not explain.")
+    return _weigh_root(parse_log(case).root_cause, match)
+
+
+def _weigh_root(root: RootCause | None, match: LogMatch) -> LogMatch:
+    """Return the match weighed by torchrun's report: errors of later ranks are consequences."""
+    if root is None or root.exit_code is None or match.line >= root.line:
+        return match
+    is_own = match.rank is not None and match.rank == root.rank
+    if is_own or root.exit_code >= 0 or -root.exit_code == signals.SIGABRT:
+        return match
+    signal = name_signal(-root.exit_code)
+    return match.cap("low", f"torchrun reports that {signal} ended rank {root.rank} first.")

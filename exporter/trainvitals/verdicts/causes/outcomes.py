@@ -1,0 +1,351 @@
+"""Outcomes without a cause of death: success, running, unknown, and lasting faults."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from trainvitals.sources.containers.evidence import Evidence, Settings
+from trainvitals.sources.signals import name_signal
+from trainvitals.units import count_noun, format_duration
+from trainvitals.verdicts.causes.case import Case, open_case
+from trainvitals.verdicts.causes.handled import find_success, find_suspicious, goes_on
+from trainvitals.verdicts.causes.lines import clean
+from trainvitals.verdicts.causes.verdict import Cause, Finding
+
+_LOOP_SECONDS = 600.0
+_MOST_OUTPUT = 200
+_MOST_LINES = 3
+_SIGNALS = {
+    3: "SIGQUIT is sent by Ctrl-\\, or by a watchdog that requests a core dump.",
+    10: "Slurm can send SIGUSR1 before a time limit (`--signal`); without a handler it ends a process.",
+    12: "Slurm can send SIGUSR2 before a time limit (`--signal`); without a handler it ends a process.",
+    24: "SIGXCPU is sent when the CPU time limit (`ulimit -t`) is reached.",
+    25: "SIGXFSZ is sent when a file exceeds the size limit (`ulimit -f`).",
+}
+_PYTHONS = ("python", "torchrun", "accelerate", "deepspeed", "jupyter")
+
+
+def _detect_unhealthy(case: Case) -> Finding | None:
+    state = case.evidence.state
+    healths = case.list_events("health_status: unhealthy", "health_status: healthy")
+    health = state.health if state is not None else None
+    if health != "unhealthy" and not (healths and healths[-1].action.endswith("unhealthy")):
+        return None
+    if health == "healthy" and not case.has_ended:
+        return None
+    ended = case.has_ended
+    when = "failed before the container ended" if ended else "fails while the container runs"
+    return Finding(
+        "unhealthy",
+        f"The health check {when}.",
+        "low" if ended else "high",
+        _describe_probes(case),
+        ("A failing health check alone does not end a container.",) if ended else (),
+        (
+            (
+                f"Read the probe's output: `{case.program} inspect -f '{{{{json .State.Health}}}}'"
+                f" {case.evidence.name}`."
+            ),
+            (
+                "Restart the container, which the engine does not do by itself, or correct"
+                " `HEALTHCHECK` (`--health-timeout`, `--health-start-period`)."
+            ),
+        ),
+    )
+
+
+def _describe_probes(case: Case) -> tuple[str, ...]:
+    state = case.evidence.state
+    if state is None or not state.probes:
+        return ("The engine reported the event `health_status: unhealthy`.",)
+    last, streak = state.probes[-1], state.failing_streak
+    output = last.output.strip()[:_MOST_OUTPUT]
+    # Docker records a probe that reached its timeout with exit code -1.
+    how = "timed out (-1)" if last.exit_code == -1 else f"had exit code {last.exit_code}"
+    printed = f" and printed `{output}`" if output else " and printed nothing"
+    return (
+        f"{count_noun(streak, 'probe')} in a row failed.",
+        f"The last probe {how}{printed}.",
+    )
+
+
+def _detect_loop(case: Case) -> Finding | None:
+    evidence = case.evidence
+    latest = evidence.ended
+    if latest is None:
+        latest = max(evidence.earlier_deaths, default=None)
+    if latest is None:
+        return None
+    deaths = {time for time in evidence.earlier_deaths if 0 <= latest - time <= _LOOP_SECONDS}
+    count = len(deaths | {latest})
+    if count == 1 or count < case.thresholds["container_restart_loop:restarts"]:
+        return None
+    if not _is_restarted(evidence):
+        return None
+    policy = evidence.settings.restart_policy if evidence.settings is not None else ""
+    span = format_duration(latest - min(deaths))
+    sentences = []
+    if evidence.restarts:
+        sentences.append(f"The engine has restarted it {count_noun(evidence.restarts, 'time')}.")
+    if policy not in {"", "no"}:
+        sentences.append(f"Its restart policy is `{policy}`.")
+    return Finding(
+        "crash-loop",
+        f"The container ended {count} times within {span} and was restarted each time.",
+        "high",
+        tuple(sentences),
+        (),
+        (
+            f"Disable restarts while you investigate: `{case.program} update --restart=no {evidence.name}`.",
+            f"Read the log of the last start: `{case.program} logs --tail 100 {evidence.name}`.",
+            "Limit the restart policy: `--restart on-failure:3`.",
+        ),
+    )
+
+
+def _is_restarted(evidence: Evidence) -> bool:
+    if evidence.restarts:
+        return True
+    return evidence.settings is None or evidence.settings.restart_policy not in {"", "no"}
+
+
+def _detect_finished(case: Case) -> Finding | None:
+    if case.evidence.is_unobserved:
+        return _detect_success(case)
+    if not case.has_ended or case.exit_code != 0:
+        return None
+    lasted = case.duration_seconds
+    after = "" if lasted is None else f" after {format_duration(lasted)}"
+    against: tuple[str, ...] = ()
+    # Docker 24.0.0 to 24.0.2 recorded 0 instead of 255 after a crash of the host (moby/moby#45788).
+    is_suspicious = case.is_container and not case.has_die_event and case.is_near_engine_start
+    if is_suspicious:
+        against = (
+            (
+                "The end was not observed and coincides with the start of the engine; some engines"
+                " record exit code 0 after a crash of the host."
+            ),
+        )
+    return Finding(
+        "finished",
+        f"{case.subject.capitalize()} ended by itself{after} with exit code 0.",
+        "low" if is_suspicious else "high",
+        ("Exit code 0 indicates success.",),
+        against,
+        ("Check that its checkpoints are complete: `ls -l`.",) if is_suspicious else (),
+    )
+
+
+def _detect_success(case: Case) -> Finding | None:
+    """Return the finding of a log that ends with the report of a success, where nothing else is known."""
+    evidence = case.evidence
+    lines = clean(evidence.log or ())
+    success = find_success(lines) if goes_on(lines) else ""
+    if not success or evidence.xids or evidence.oom_kills or evidence.kernel_lines or evidence.pod:
+        return None
+    return Finding(
+        "finished",
+        f"By its log {case.subject} ended regularly.",
+        "medium",
+        (f"The log reports `{success[:_MOST_OUTPUT]}`, and no crash after it.",),
+        ("The exit code is unknown.",),
+    )
+
+
+def _detect_running(case: Case) -> Finding | None:
+    if case.has_ended:
+        return None
+    if case.was_never_started:
+        return Finding(
+            "running",
+            "The container was created and never started, so there is no end to explain.",
+            "high",
+            ("The engine's state is `created`, without an error.",),
+            (),
+            (f"Start it: `{case.program} start {case.evidence.name}`.",),
+        )
+    state = case.evidence.state
+    status = "" if state is None else f" The engine's state is `{state.status}`."
+    return Finding(
+        "running",
+        f"{case.subject.capitalize()} runs, and the evidence shows no fault.{status}",
+        "high" if state is not None else "medium",
+        ("No end is recorded.",),
+        (),
+        (f"Read its latest output: `{case.program} logs --tail 50 {case.evidence.name}`.",)
+        if case.is_container
+        else (),
+    )
+
+
+def _detect_unknown(case: Case) -> Finding | None:
+    gaps = case.evidence.gaps
+    why = f"the evidence does not show why {case.subject} ended{_describe_code(case)}"
+    if case.evidence.is_unobserved:
+        why = f"the evidence does not show a fault, nor whether {case.subject} has ended"
+    return Finding(
+        "unknown",
+        f"Unknown: {why}.",
+        "low",
+        _describe_last(case),
+        tuple(f"Could not be read: {gap.what} ({gap.why})." for gap in gaps),
+        tuple(dict.fromkeys([*(gap.remedy for gap in gaps if gap.remedy), *_advise_unknown(case)])),
+    )
+
+
+def _describe_code(case: Case) -> str:
+    signal, code = case.signal, case.exit_code
+    if signal is not None:
+        return f" by {name_signal(signal)}"
+    return "" if code is None else f" with exit code {code}"
+
+
+def _describe_last(case: Case) -> tuple[str, ...]:
+    if case.signal in _SIGNALS:
+        return (_SIGNALS[case.signal],)
+    lines = open_case(case.evidence).lines
+    suspicious = find_suspicious(lines)
+    if suspicious:
+        return tuple(
+            f"Log line {at + 1} of {len(lines)} may be about it: `{lines[at].strip()[:_MOST_OUTPUT]}`."
+            for at in suspicious
+        )
+    last = [line.strip() for line in lines if line.strip()][-_MOST_LINES:]
+    if case.evidence.log is None and not last:
+        return ("The log could not be read.",) if _wants_log(case) else ()
+    if not last:
+        return ("The log is empty.",)
+    return ("The log ends with: " + " / ".join(f"`{line[:_MOST_OUTPUT]}`" for line in last) + ".",)
+
+
+def _wants_log(case: Case) -> bool:
+    """Return whether a log belongs to the evidence, which a kernel log alone does not have."""
+    return not (case.evidence.is_unobserved and case.evidence.oom_kills is not None)
+
+
+def _advise_unknown(case: Case) -> list[str]:
+    """Return the steps that collect more evidence the next time."""
+    evidence, steps = case.evidence, []
+    if evidence.is_unobserved:
+        steps.append(
+            "Report how it ended, with `--ended` or `--exit-code N`, and add the kernel log of its machine:"
+            " `--kernel-log FILE`."
+        )
+    if find_suspicious(open_case(evidence).lines):
+        return steps
+    if not case.is_container:
+        steps.append(
+            "Check the scheduler (`sacct -j JOB`) or the unit (`journalctl -u UNIT`) that ran it."
+        )
+    if case.is_container and not case.has_die_event:
+        steps.append(
+            "Keep `trainvitals serve` running beside the engine, to record events, last log lines and"
+            " memory usage the next time."
+        )
+    if evidence.oom_kills is None and not evidence.is_unobserved:
+        steps.append(
+            "Give `trainvitals` access to the kernel log: run it as root, or with `CAP_SYSLOG`."
+        )
+    settings = evidence.settings
+    if settings is None or not settings.is_unbuffered:
+        steps.append("Set `PYTHONUNBUFFERED=1`, so that the last log lines are not lost.")
+    steps.append("Set `PYTHONFAULTHANDLER=1` for a Python traceback of crashes in native code.")
+    return steps
+
+
+def _is_python(settings: Settings) -> bool:
+    words = [word for part in settings.command for word in part.split()]
+    return any(PurePosixPath(word).name.startswith(_PYTHONS) for word in words)
+
+
+def _detect_log_lost(case: Case) -> Finding | None:
+    settings, log = case.evidence.settings, case.evidence.log
+    if log is None or any(line.strip() for line in log) or settings is None:
+        return None
+    # At a regular exit Python flushes standard output, so an empty log means that nothing was printed.
+    if case.signal is None or settings.is_unbuffered or settings.has_tty:
+        return None
+    if not case.has_ended or not _is_python(settings):
+        return None
+    service = case.evidence.compose_service
+    where = f"`environment` of the service `{service}`" if service else "the image (`ENV`)"
+    return Finding(
+        "log-lost",
+        "The log is empty because Python had not flushed its output when the signal ended it.",
+        "high",
+        (
+            f"The log is empty, the command is Python, and {name_signal(case.signal)} ended it.",
+            "`PYTHONUNBUFFERED` is not set and the command has no `-u`.",
+        ),
+        ("A program that prints nothing also leaves an empty log.",),
+        (f"Set `PYTHONUNBUFFERED=1` in {where}, or run `python -u`.",),
+    )
+
+
+UNHEALTHY = Cause(
+    "unhealthy",
+    "The health check fails",
+    "An event or state `health_status: unhealthy` while it runs.",
+    "The probe fails, or reaches its timeout (exit code -1). The engine does not restart the"
+    " container.",
+    (
+        "Read the probe's output: `docker inspect -f '{{json .State.Health}}' NAME`.",
+        "Correct `HEALTHCHECK`: `--health-timeout`, `--health-start-period`.",
+    ),
+    "high",
+    _detect_unhealthy,
+)
+LOOP = Cause(
+    "crash-loop",
+    "Repeated deaths",
+    "3 or more ends within 10 minutes, with restarts.",
+    "The same cause ends it after every start. Where that cause is known, it is the verdict and the"
+    " loop contributes.",
+    (
+        "Disable restarts while you investigate: `docker update --restart=no NAME`.",
+        "Limit the restart policy: `--restart on-failure:3`.",
+    ),
+    "high",
+    _detect_loop,
+)
+FINISHED = Cause(
+    "finished",
+    "Finished",
+    "Exit code 0.",
+    "The program ended by itself and reported success.",
+    ("No action is needed; `docker logs NAME` shows its last output.",),
+    "high",
+    _detect_finished,
+)
+RUNNING = Cause(
+    "running",
+    "Running",
+    "No end is recorded and the evidence shows no fault; or it was never started.",
+    "There is no death to explain.",
+    ("Read its latest output: `docker logs --tail 50 NAME`.",),
+    "high",
+    _detect_running,
+)
+UNKNOWN = Cause(
+    "unknown",
+    "Unknown",
+    "No other cause matches.",
+    "The evidence is not sufficient. The verdict lists what to collect the next time.",
+    (
+        "Keep `trainvitals serve` running beside the engine, with access to the kernel log.",
+        "Set `PYTHONUNBUFFERED=1` and `PYTHONFAULTHANDLER=1`.",
+    ),
+    "low",
+    _detect_unknown,
+)
+LOG_LOST = Cause(
+    "log-lost",
+    "Last log lines lost",
+    "An empty log, a Python command, an end by a signal, and no `PYTHONUNBUFFERED`; reported beside"
+    " the cause.",
+    "Python buffers 8 KiB of output to a pipe, and a signal discards the buffer. The log driver is"
+    " not at fault.",
+    ("Set `PYTHONUNBUFFERED=1`, or run `python -u`.",),
+    "high",
+    _detect_log_lost,
+)

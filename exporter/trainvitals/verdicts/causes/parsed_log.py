@@ -1,0 +1,120 @@
+"""A log with its tracebacks and launcher reports, and the traceback that ended the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.ranks import RootCause, is_launcher_line, read_root_cause
+from trainvitals.verdicts.causes.tracebacks import Error, Traceback, read_tracebacks
+
+_SOON_LINES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedLog:
+    """A log with its tracebacks.
+
+    Attributes:
+        lines: The lines.
+        tracebacks: All tracebacks.
+        fatal: The traceback that ended the program; None where none did.
+        root_cause: The first failure by torchrun's report; None where there is no such report.
+        reported: For each line, whether it is part of a traceback or of the launcher's report.
+    """
+
+    lines: tuple[str, ...]
+    tracebacks: tuple[Traceback, ...]
+    fatal: Traceback | None
+    root_cause: RootCause | None
+    reported: tuple[bool, ...]
+
+
+def parse_log(case: Case) -> ParsedLog:
+    """Return the log of a case with its tracebacks."""
+    return _parse_log(case.lines, bool(case.evidence.exception))
+
+
+@lru_cache(maxsize=4)  # about fifty causes need the same log one after the other
+def _parse_log(lines: tuple[str, ...], has_exception: bool) -> ParsedLog:  # noqa: FBT001 - a key
+    root = read_root_cause(lines)
+    tracebacks = read_tracebacks(lines[:-1] if has_exception else lines)
+    fatal = choose_fatal(tracebacks, root)
+    if has_exception and (fatal is None or not _is_same(fatal, lines[-1])):
+        last = len(lines) - 1
+        error = Error(lines[last].split(":", 1)[0].strip(), lines[last], last)
+        fatal = Traceback(start=last, end=last, rank=None, errors=(error,))
+        tracebacks += (fatal,)
+    return ParsedLog(lines, tracebacks, fatal, root, _mark_reported(lines, tracebacks, root))
+
+
+def _mark_reported(
+    lines: Sequence[str], tracebacks: Sequence[Traceback], root: RootCause | None
+) -> tuple[bool, ...]:
+    reported = [is_launcher_line(line) for line in lines]
+    for traceback in tracebacks:
+        for index in range(traceback.start, traceback.end + 1):
+            reported[index] = True
+    if root is not None:
+        reported[root.line :] = [True] * (len(lines) - root.line)
+    return tuple(reported)
+
+
+def _is_same(fatal: Traceback, exception: str) -> bool:
+    name = exception.split(":", 1)[0].strip().rpartition(".")[2]
+    return any(error.name.rpartition(".")[2] == name for error in fatal.errors)
+
+
+def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Traceback | None:
+    """Return the traceback that ended the program.
+
+    For one process it is the last traceback. For several ranks it is the one of the rank that
+    torchrun reports as the first to fail, else the earliest of the ranks' last tracebacks. A
+    traceback that only reports the loss of another rank is chosen only where there is no other.
+    None where no traceback qualifies: a killed rank writes none, and the other ranks' tracebacks
+    only report its loss.
+    """
+    real = [traceback for traceback in tracebacks if not traceback.is_aside]
+    own = [traceback for traceback in real if not traceback.is_launcher]
+    last = {traceback.rank: _find_origin(own, traceback) for traceback in own}
+    causes = [traceback for traceback in last.values() if not traceback.is_consequence]
+    if root is not None:
+        return _choose_rank(own, causes, root)
+    if causes and len(last) > 1:
+        return min(causes, key=lambda traceback: traceback.start)
+    if own:
+        return (
+            next(iter(last.values()))
+            if len(last) == 1
+            else min(last.values(), key=lambda one: one.start)
+        )
+    return real[-1] if real else None
+
+
+def _find_origin(own: Sequence[Traceback], last: Traceback) -> Traceback:
+    """Return the traceback right before one that only reports the loss of another process."""
+    if not last.is_consequence:
+        return last
+    before = (
+        each
+        for each in reversed(own)
+        if each.rank == last.rank
+        and not each.is_consequence
+        and 0 <= last.start - each.end <= _SOON_LINES
+    )
+    return next(before, last)
+
+
+def _choose_rank(
+    own: Sequence[Traceback], causes: Sequence[Traceback], root: RootCause
+) -> Traceback | None:
+    of_rank = [one for one in own if one.rank is not None and one.rank == root.rank]
+    if of_rank and not of_rank[-1].is_consequence:
+        return of_rank[-1]
+    if root.exit_code is not None and root.exit_code < 0:
+        return None
+    if causes:
+        return min(causes, key=lambda traceback: traceback.start)
+    return of_rank[-1] if of_rank else (own[-1] if own else None)

@@ -1,0 +1,97 @@
+"""Files that a log names, and their paths on the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trainvitals.sources.containers.evidence import Disk
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.parsed_log import parse_log
+
+_OF_ERROR = re.compile(r": '([^'\n]{1,300})'(?: -> '([^'\n]{1,300})')?")
+_SAVED = re.compile(
+    r"(?:[Ss]aving|[Ww]riting|[Ss]ave) [^\n/]{0,60}?([\w.-]{0,60}/[\w./=+-]{1,200})"
+)
+_LOADED = re.compile(
+    r"(?<![\w./=+-])([\w./=+-]{1,200}\.(?:pt|pth|ckpt|bin|safetensors|pkl))(?![\w.])"
+)
+_LOOK_BACK_LINES = 40
+_CONTAINERS_OWN = "/var/lib/docker"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The location of a file that a program used.
+
+    Attributes:
+        path: The path as the program named it; empty where it named none.
+        host_path: The path on the host; None where no mount has it, so that the file is in the
+            container's writable layer.
+        disk: Its file system at the time of the death; None unknown.
+    """
+
+    path: str
+    host_path: str | None
+    disk: Disk | None
+
+    @property
+    def folder(self) -> str:
+        """The folder on the host to examine, which exists also where the file was never created."""
+        path = self.host_path or _CONTAINERS_OWN
+        head, _, name = path.rpartition("/")
+        return head if head and "." in name.lstrip(".") else path
+
+
+def find_place(case: Case, text: str, line: int) -> Place:
+    """Return the location of an error's file, from the error or else from the lines before it."""
+    path = _find_path(text) or _search_back(case, _SAVED, line)
+    host_path = find_host_path(case, path) if case.is_container else path or "."
+    return Place(path, host_path, _find_disk(case, host_path))
+
+
+def find_loaded(case: Case, text: str, line: int) -> str:
+    """Return the path of the checkpoint that was being read; empty where no line names it."""
+    found = _LOADED.search(text)
+    return found[1] if found else _search_back(case, _LOADED, line)
+
+
+def find_host_path(case: Case, path: str) -> str | None:
+    """Return the host path of a container's path, by its mounts; None where no mount has it."""
+    settings = case.evidence.settings
+    mounts = settings.mounts if settings is not None else ()
+    holding = [(source, target) for source, target in mounts if _is_in(path, target)]
+    if not holding:
+        return None
+    source, target = max(holding, key=lambda mount: len(mount[1]))
+    rest = path[len(target.rstrip("/")) :]
+    return f"{source.rstrip('/')}{rest}" if source.startswith("/") else source
+
+
+def _find_path(text: str) -> str:
+    found = _OF_ERROR.search(text)
+    return "" if found is None else found[2] or found[1]
+
+
+def _search_back(case: Case, pattern: re.Pattern[str], line: int) -> str:
+    reported = parse_log(case).reported
+    for index in range(line, max(-1, line - _LOOK_BACK_LINES), -1):
+        if reported[index] and index != line:  # source code, whose names are no files
+            continue
+        found = pattern.search(case.lines[index])
+        if found is not None:
+            return found[1]
+    return ""
+
+
+def _find_disk(case: Case, host_path: str | None) -> Disk | None:
+    host = case.evidence.host
+    disks: Iterable[Disk] = host.disks if host is not None else ()
+    wanted = host_path or _CONTAINERS_OWN
+    holding = [disk for disk in disks if _is_in(wanted, disk.path)]
+    return max(holding, key=lambda disk: len(disk.path), default=None)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")

@@ -1,0 +1,86 @@
+"""Ranks that did not all meet when a distributed run started."""
+
+from __future__ import annotations
+
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.log_matches import LogMatch, find_match, weigh_end, weigh_fatal
+from trainvitals.verdicts.causes.parsed_log import parse_log
+from trainvitals.verdicts.causes.signs import matches
+from trainvitals.verdicts.causes.verdict import Cause, Finding
+
+_NOT_MET = matches(
+    r"Rendezvous(?:Timeout|Connection|Closed)Error|[Tt]he client socket has timed out after"
+    r"|Timed out initializing process group in store based barrier"
+    r"|Timed out after [0-9]{1,9} seconds waiting for clients"
+    r"|clients joined\.? *$|wait timeout after [0-9]{1,12}ms|Timeout waiting for key"
+    r"|connect\(\) timed out\. Original timeout|failed to connect to the (?:rendezvous|store|TCPStore)"
+    r"|timed out (?:while|in) joining the rendezvous|Gloo connectFullMesh failed"
+    r"|^ *_store_based_barrier\(rank, store|RuntimeError: Socket Timeout|got error: Socket Timeout|DistStoreError|DistNetworkError: (?:The client|Failed to (?:connect|recv))"
+    r"|connection to the C10d store has failed|(?:client socket has failed to connect to any network address)"
+    r"|Getting socket times out|ORTE was unable to reliably start one or more daemons|CCOM WARN Timeout waiting for (?:incoming|RX)"
+    r"|[Ff]ailed to connect to (?:the )?coordination service|coordination service.{0,80}DEADLINE_EXCEEDED"
+    r"|DEADLINE_EXCEEDED: Barrier timed out|Barrier timed out.{0,40}PjRT|[Bb]arrier timed out. .{0,20}Id:"
+    r"|Horovod.{0,60}timed? ?out waiting|Timed out waiting for tasks to start"
+    r"|rendezvous.{0,60}(?:timed out|timeout)|Failed to connect to GCS within|[Tt]imed out (?:while )?connecting to (?:the )?(?:master|server|scheduler)"
+    r"|Timed out after [0-9]{1,9} seconds waiting for|not enough (?:nodes|workers) (?:joined|registered)|wait_for_workers timeout"
+    r"|The server socket has failed to listen on any local network address(?!.{0,200}(?:in use|EADDRINUSE))",
+    without=("Failed to disconnect",),  # of a program that is leaving
+)
+
+# The frames of a program that has not yet met the others, and what it is told of one that is gone.
+_MEETING = matches(
+    r"\b(?:_store_based_barrier|TCPStore|init_process_group|rendezvous)\("
+    r"|, in (?:init_process_group|_store_based_barrier|_create_c10d_store|_env_rendezvous_handler|next_rendezvous)$"
+)
+_GONE = matches(r"Connection reset by peer|Broken pipe|Connection closed|Connection refused")
+
+
+def find_not_met(case: Case) -> LogMatch | None:
+    """Return the line by which the ranks did not all meet; None for none."""
+    return find_match(case, _NOT_MET) or _find_gone(case)
+
+
+def _find_gone(case: Case) -> LogMatch | None:
+    """Return the lost connection that ended the program while it waited to meet the others."""
+    fatal = parse_log(case).fatal
+    if fatal is None or not _GONE(fatal.errors[-1].text):
+        return None
+    if not any(map(_MEETING, case.lines[fatal.start : fatal.end + 1])):
+        return None
+    return weigh_end(case, weigh_fatal(case, fatal.errors[-1]))
+
+
+def _detect(case: Case) -> Finding | None:
+    match = find_not_met(case)
+    return None if match is None else match.conclude("rendezvous-timeout", _SUMMARY, _STEPS)
+
+
+_SUMMARY = (
+    "The ranks did not all meet: a node could not reach the rendezvous, or other ranks never came."
+)
+_STEPS = (
+    (
+        "Try the port from each node: `nc -vz MASTER_ADDR MASTER_PORT`; a firewall or a wrong address"
+        " is the usual cause."
+    ),
+    (
+        "Compare the start on all nodes: the same `--nnodes`, `--rdzv-id`, `MASTER_ADDR` and"
+        " `MASTER_PORT`, and a different `--node-rank`."
+    ),
+    "Choose the interface: `NCCL_SOCKET_IFNAME=eth0`, `GLOO_SOCKET_IFNAME=eth0`.",
+    "Read the log of the rank that is missing, which may have failed before.",
+)
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        "rendezvous-timeout",
+        "The ranks did not all meet",
+        "The log contains `RendezvousTimeoutError`, `The client socket has timed out`, `Timed out"
+        " initializing process group` or `waiting for clients`.",
+        "A node cannot reach the address and port of the rendezvous, or other ranks never came or ended"
+        " before.",
+        _STEPS,
+        "high",
+        _detect,
+    ),
+)

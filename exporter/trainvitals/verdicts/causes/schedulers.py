@@ -1,0 +1,60 @@
+"""Ends by schedulers other than Slurm: PBS, LSF, Grid Engine, HTCondor, Kubernetes and cloud services."""
+
+from __future__ import annotations
+
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.log_matches import find_notice
+from trainvitals.verdicts.causes.signs import matches
+from trainvitals.verdicts.causes.text_causes import notice_cause
+from trainvitals.verdicts.causes.verdict import Cause, Finding
+
+_MEMORY = matches(
+    r"PBS: job killed: (?:v|p)?mem |TERM_MEMLIMIT|job killed after reaching LSF memory usage limit",
+    r"memory usage exceeded request_memory|Job exceeded memory|maxvmem.{0,80}exceed|exceeded (?:the )?h_vmem",
+    r"A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
+    r"exceeded (?:V?MEM|memory) usage (?:hard |soft )?limit|ran out-of-memory and exited|[Rr]eplicas? (?:is |are )?low on memory",
+    r"Memory cgroup out of memory: Kill(?:ed)? process",
+    r"Your session crashed after using all available RAM|notebook tried to allocate more memory than is available",
+)
+
+
+def detect_oom(case: Case) -> Finding | None:
+    """Detect a job or a unit of systemd that was killed at its memory limit."""
+    match = find_notice(case, _MEMORY)
+    if match is None or not case.has_ended:
+        return None
+    return match.cap("medium").conclude(
+        "oom-cgroup",
+        "The job or its machine ran out of memory, and a process of it was killed.",
+        (
+            "Request more: `#PBS -l mem=64gb`, `#BSUB -M 64G`, `MemoryMax=64G` of the unit.",
+            "Reduce the data loader workers (`num_workers`) and `prefetch_factor`.",
+            "Stream or map the data instead of loading it whole (`numpy.load(…, mmap_mode='r')`).",
+        ),
+    )
+
+
+CAUSES: tuple[Cause, ...] = (
+    notice_cause(
+        "time-limit",
+        "A time limit was reached",
+        "The log contains `PBS: job killed: walltime`, `TERM_RUNLIMIT`, `DeadlineExceeded` or `MaxRuntimeExceeded`.",
+        "The job ran longer than the limit of its queue, of `activeDeadlineSeconds` or of the service.",
+        (
+            (
+                "Request more: `#PBS -l walltime=48:00:00`, `#BSUB -W 48:00`, `activeDeadlineSeconds`,"
+                " `max_runtime_in_seconds`."
+            ),
+            "Save checkpoints regularly and resume from the last one.",
+        ),
+        summary="The scheduler ended the job at its time limit.",
+        lines=matches(
+            r"hard limit h_(?:rt|cpu) exceeded|PBS: job killed: (?:walltime|cput)|TERM_RUNLIMIT|job killed after reaching LSF run time limit|TERM_CPULIMIT",
+            r"\bDeadlineExceeded\b.{0,80}(?:[Jj]ob|[Pp]od|active)|active on the node longer than the specified deadline",
+            r"active longer than specified deadline|MaxRuntimeExceeded|[Mm]ax(?:imum)? (?:run ?time|wall ?time|job duration) (?:limit )?(?:was |has been )?(?:exceeded|reached)",
+            r"timeout: sending signal \w{1,8} to command|exceeded the maximum execution time|[Ww]all-?[Tt]ime limit (?:exceeded|reached)",
+            r"[Jj]ob (?:has )?exceeded (?:its |the )?wall(?: ?-?clock|time) (?:time )?limit",
+            r"has exceeded (?:its|the) (?:time|walltime|runtime) limit|hard[ _](?:cpu|run|wallclock) ?time(?: limit)?\b|DUE TO TIME LIMIT",
+        ),
+    ),
+)

@@ -1,0 +1,164 @@
+"""Signs: what a line has that indicates a cause, and a fast look whether a log may have it at all.
+
+A long log repeats itself, and nearly none of its lines has any of the several hundred signs. Each
+sign therefore knows literal texts of which every line with the sign contains one, and they are
+looked for in a digest of the log: its distinct lines in lower case, with 1 for each digit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trainvitals.verdicts.causes.lines import simplify
+from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
+
+# Shorter texts occur in nearly every log.
+_LEAST_LITERAL = 3
+
+_ATOM = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:P<\w+>|<?[=!]|[a-zA-Z]*[:)]|P=\w+\)))?|.", re.DOTALL
+)
+_QUANTIFIER = re.compile(r"([*?+]|\{([0-9]*)(?:,[0-9]*)?\})[?+]?")
+_LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
+_ZERO_WIDTH = frozenset({"^", "$", r"\b", r"\B", r"\A", r"\Z"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A sign of a cause in a line of text.
+
+    Attributes:
+        pattern: What the line has.
+        without: Texts of which it has none.
+    """
+
+    pattern: re.Pattern[str]
+    without: tuple[str, ...] = ()
+
+    def search(self, line: str) -> re.Match[str] | None:
+        """Return the match in a line; None where the line does not have the sign."""
+        found = self.pattern.search(line)
+        if found is None or any(text in line for text in self.without):
+            return None
+        return found
+
+    def __call__(self, line: str) -> bool:
+        """Return whether a line has the sign."""
+        return self.search(line) is not None
+
+    def may_be_in(self, lines: tuple[str, ...]) -> bool:
+        """Return whether any of these lines may have the sign; False is certain."""
+        if not lines:
+            return False
+        literals, digest = find_literals(self.pattern.pattern), read_log(lines).digest
+        return not literals or any(literal in digest for literal in literals)
+
+
+def contains(*texts: str, without: Sequence[str] = ()) -> Sign:
+    """Return the sign of lines that contain one of the texts and none of `without`."""
+    return Sign(re.compile("|".join(map(re.escape, texts))), tuple(without))
+
+
+def matches(*patterns: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:
+    """Return the sign of lines in which one of the patterns occurs and none of the texts `without`."""
+    flags = re.IGNORECASE if ignore_case else re.RegexFlag(0)
+    return Sign(re.compile("|".join(patterns), flags), tuple(without))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A log with what a fast look at its lines shows.
+
+    Attributes:
+        steps: For each line, whether it is training progress.
+        quiet: For each line, whether it is progress without a word of trouble, which has no sign.
+        simple: The lines in lower case, with 1 for each digit but a single 0.
+        digest: The distinct ones of these.
+    """
+
+    simple: tuple[str, ...]
+    steps: tuple[bool, ...]
+    quiet: tuple[bool, ...]
+    digest: str
+
+
+@lru_cache(maxsize=8)  # of a case, its log and what the program survived of it
+def read_log(lines: tuple[str, ...]) -> Reading:
+    """Return a fast look at the lines of a log."""
+    simple = simplify("\n".join(lines)).split("\n")
+    looks = {text: (is_progress(text), may_be_trouble(text)) for text in dict.fromkeys(simple)}
+    return Reading(
+        simple=tuple(simple),
+        steps=tuple(looks[text][0] for text in simple),
+        quiet=tuple(looks[text] == (True, False) for text in simple),
+        digest="\n".join(looks),
+    )
+
+
+@lru_cache(maxsize=1024)
+def find_literals(pattern: str) -> tuple[str, ...]:
+    """Return texts of which every match of a pattern contains one, as in a digest; empty for none."""
+    return _read_alternatives(pattern, 0)[0]
+
+
+def _read_alternatives(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
+    """Return the literals of alternatives and the position behind them and their parenthesis."""
+    found: list[tuple[str, ...]] = []
+    while True:
+        best, at = _read_sequence(pattern, at)
+        found.append(best)
+        at += 1
+        if at > len(pattern) or pattern[at - 1] == ")":
+            break
+    is_complete = all(found)
+    return tuple(dict.fromkeys(text for best in found for text in best)) if is_complete else (), at
+
+
+def _read_sequence(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
+    """Return the best literals of one alternative, and the position of what ends it."""
+    best: tuple[str, ...] = ()
+    run = ""
+    while at < len(pattern) and pattern[at] not in "|)":
+        found = _ATOM.match(pattern, at)
+        atom = found[0] if found else pattern[at]
+        at += len(atom)
+        inner: tuple[str, ...] = ()
+        if atom.startswith("(") and not atom.endswith(")"):
+            inner, at = _read_alternatives(pattern, at)
+            inner = () if atom in _LOOKAROUND else inner
+        quantifier = _QUANTIFIER.match(pattern, at)
+        at = quantifier.end() if quantifier else at
+        if atom in _ZERO_WIDTH:
+            continue
+        is_optional = quantifier is not None and (quantifier[1][0] in "*?" or quantifier[2] == "0")
+        literal = "" if is_optional else _read_literal(atom)
+        if literal and quantifier is None:
+            run += literal
+            continue
+        best = _choose(_choose(best, run + literal), () if is_optional else inner)
+        run = ""
+    return _choose(best, run), at
+
+
+def _read_literal(atom: str) -> str:
+    """Return the character that an atom of a pattern is; empty where it may be another."""
+    if len(atom) == 1:
+        return "" if atom in ".[(0123456789" else simplify(atom)
+    is_escaped = atom.startswith("\\") and not atom[1].isalnum()
+    return atom[1] if is_escaped else ""
+
+
+def _choose(best: tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rarer literals."""
+    new = (other,) if isinstance(other, str) else other
+    if min(map(len, new), default=0) < _LEAST_LITERAL:
+        return best
+    return new if not best or _rate(new) > _rate(best) else best
+
+
+def _rate(literals: tuple[str, ...]) -> int:
+    """Return how rare literals are: long ones are rarer, and of several each may occur."""
+    return min(map(len, literals)) - len(literals)

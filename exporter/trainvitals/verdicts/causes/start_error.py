@@ -1,0 +1,73 @@
+"""The engine's error of a container that could not be started (`State.Error`)."""
+
+from __future__ import annotations
+
+import re
+
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.ranks import is_launcher_line
+from trainvitals.verdicts.causes.verdict import Confidence, Finding
+
+LONGEST_QUOTE = 400
+_NEVER_RAN = frozenset({"created", "initialized", "configured", "exited", "dead", "stopped"})
+_LAST_LINES = 5
+_LAST_OF_A_COMMAND = 30
+
+
+_OF_ENGINE = re.compile(
+    r"Error response from daemon: |OCI runtime (?:create|exec|start)|oci runtime error|starting container process"
+    r"|Cannot start (?:service|container|Docker container)|nvidia-container-cli: |exec user process caused"
+    r"|could not select device driver|^docker: (?!command not found)|[Ff]ailed to create (?:shim task|containerd task)"
+    r"|Cannot connect to the Docker daemon|^FATAL: +(?:container creation failed|while |could not open image)|pyxis: (?:couldn't|container start)"
+    r"|[Ff]ailed to (?:create pod sandbox|get sandbox runtime)"
+    r"|enroot-\w{1,20}\b.{0,40}(?:failed|error)|Unknown runtime specified|unable to start container process"
+)
+
+
+def read_start_error(case: Case) -> str:
+    """Return the engine's error of a failed start, from its state or else from the log's last lines.
+
+    The log of a command that starts containers has that error where nothing else is known. It is
+    empty where there is none.
+    """
+    state = case.evidence.state
+    if state is not None:
+        return state.error if state.status in _NEVER_RAN else ""
+    if not case.has_ended or case.signal is not None:
+        return ""
+    lines = (*case.lines[-_LAST_OF_A_COMMAND:], *(case.evidence.pod or ()))
+    found = [line for line in lines if _OF_ENGINE.search(line) and not is_launcher_line(line)]
+    return found[-1].replace("\\", "").strip() if found else ""
+
+
+def conclude_error(
+    case: Case, reason: str, pattern: re.Pattern[str], summary: str, *steps: str
+) -> Finding | None:
+    """Return a finding where the engine's error matches the pattern, else None."""
+    error = read_start_error(case)
+    if not error or pattern.search(error) is None:
+        return None
+    return conclude_start(case, reason, summary, steps)
+
+
+def conclude_start(
+    case: Case,
+    reason: str,
+    summary: str,
+    steps: tuple[str, ...],
+    *evidence: str,
+    confidence: Confidence = "high",
+) -> Finding:
+    """Return a finding about a failed start, with the engine's error and further evidence."""
+    error = read_start_error(case)
+    code = case.evidence.state.exit_code if case.evidence.state is not None else None
+    sentences = [f"The engine reported the error `{error[:LONGEST_QUOTE]}`."] if error else []
+    if case.was_never_started:
+        sentences.append(f"Its state is `created` with exit code {code}, so it never ran.")
+    return Finding(reason, summary, confidence, (*sentences, *evidence), (), steps)
+
+
+def find_last(case: Case, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    """Return the last match in the last 5 lines of the log; None for none."""
+    found = (pattern.search(line) for line in reversed(case.lines[-_LAST_LINES:]))
+    return next((match for match in found if match), None)

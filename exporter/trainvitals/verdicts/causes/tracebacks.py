@@ -1,0 +1,302 @@
+"""The tracebacks of a log, of one process or of several ranks with interleaved lines.
+
+Python prints a traceback as `Traceback (most recent call last):`, indented frames, and a line
+`NAME: MESSAGE`; the message may have more lines. Chained exceptions are joined by `During handling
+of the above exception, another exception occurred:` or `The above exception was the direct cause of
+the following exception:`; of an exception before the last there may be only the line `NAME:
+MESSAGE`. Tracebacks in torchrun's table are indented, and the box that the package Rich draws around
+frames counts as indentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainvitals.verdicts.causes.lines import simplify
+from trainvitals.verdicts.causes.ranks import is_launcher_line, read_table_rank, split_rank
+from trainvitals.verdicts.causes.words import is_progress
+
+_START = "Traceback (most recent call last)"
+_JOINTS = (
+    "During handling of the above exception, another exception occurred",
+    "The above exception was the direct cause of the following exception",
+)
+_ASIDE = ("Exception ignored in", "Exception in thread", "Error in ", "--- Logging error ---")
+_OF_CPP = "C++ Traceback"
+_NAME = re.compile(r"^[A-Za-z_][\w.]{0,200}(?=:|$)")
+_BARE_NAME = re.compile(r"^(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?=: |:?$)")
+_FRAME = re.compile(r'File "([^"\n]{1,400})", line ([0-9]{1,7})(?:, in ([^\s]{1,200}))?')
+_LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
+# The next record of a log, by its time or its level.
+_RECORD = re.compile(
+    r"\W{0,2}(?:[A-Z] )?(?:[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}|[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"|\W{0,2}(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b(?! ?\()"
+)
+_LONGEST_MESSAGE, _LONGEST_HEAD = 14, 200
+_LAUNCHERS = ("ChildFailedError", "CalledProcessError", "ProcessExitedException")
+# A script's own exception about a program that it started.
+_OF_CHILD = re.compile(
+    r"\b(?:exited|returned|failed|finished|terminated|died) with (?:a )?non-?zero (?:exit )?(?:status|code)"
+    r"|\b(?:exited|failed|finished) with (?:exit |return )(?:code|status) [1-9]"
+    r"|[Nn]on-zero exit (?:code|status)"
+)
+_CONSEQUENCES = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "ncclRemoteError",
+    "NCCL communicator was aborted",
+    "recvValue failed",
+    "Socket closed",
+    "Timed out waiting",
+    "Watchdog caught collective operation timeout",
+    "ActorDiedError",
+    "RayActorError",
+    "The actor died unexpectedly",
+    "workers are no longer alive",
+    "See root cause above",
+    "See stack trace for root cause",
+    "See stack trace (above) for the root cause",
+    "see the root cause above",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """One exception with its message.
+
+    Attributes:
+        name: Its name with its module, as printed; empty where the line has no such name.
+        text: The line with the name, and the further lines of the message.
+        line: The index of that line in the log, from 0.
+    """
+
+    name: str
+    text: str
+    line: int
+
+    @property
+    def headline(self) -> str:
+        """The line with the name, and the first line of a message that begins below it."""
+        first, *others = [line for line in self.text.split("\n") if line.strip()] or [""]
+        return f"{first.rstrip()} {others[0]}" if others and first.rstrip().endswith(":") else first
+
+
+@dataclass(frozen=True, slots=True)
+class Traceback:
+    """One traceback with the chained ones before it.
+
+    Attributes:
+        start: The index of its first line in the log, from 0.
+        end: The index of its last line.
+        rank: The rank that wrote it; None unknown.
+        errors: Its exceptions in the order of the log.
+        place: The last frame outside of libraries, else the last frame; empty where it has none.
+        is_aside: Whether Python marks it as not ending the program: an ignored exception, or one
+            in a thread.
+    """
+
+    start: int
+    end: int
+    rank: int | None
+    errors: tuple[Error, ...]
+    place: str = ""
+    is_aside: bool = False
+
+    @property
+    def is_launcher(self) -> bool:
+        """Whether the launcher raised it to report that a child failed."""
+        last = self.errors[-1]
+        return last.name.endswith(_LAUNCHERS) or _OF_CHILD.search(last.text) is not None
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it only reports the loss of another rank."""
+        return any(text in self.errors[-1].text for text in _CONSEQUENCES)
+
+
+def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
+    """Return all tracebacks of a log in the order of their first lines."""
+    streams: dict[int | None, list[tuple[int, str]]] = {}
+    for index, line in enumerate(lines):
+        rank, text = split_rank(line)
+        streams.setdefault(rank, []).append((index, text))
+    found = [
+        traceback
+        for rank, stream in streams.items()
+        for traceback in _join(_Reader(tuple(_strip_records(stream)), rank).read())
+    ]
+    return tuple(sorted(found, key=lambda traceback: traceback.start))
+
+
+def _strip_records(stream: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield the lines without what a logger wrote before each line of a traceback."""
+    prefix = ""
+    for index, line in stream:
+        at = line.find(_START, 0, _LONGEST_HEAD)
+        if at > 0 and _RECORD.match(line):
+            prefix = simplify(line[:at])
+        if not prefix or not simplify(line[: len(prefix)]).startswith(prefix.rstrip()):
+            prefix = ""
+        yield index, line[len(prefix) :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A traceback before it is joined with the ones that it is chained to."""
+
+    traceback: Traceback
+    is_joined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """The exceptions that are chained to the next traceback.
+
+    Attributes:
+        errors: Exceptions before it that have no tracebacks.
+        is_behind: Whether the first exception of the chain has a traceback.
+    """
+
+    errors: tuple[Error, ...] = ()
+    is_behind: bool = False
+
+    def extend(self, bare: Error | None, *, is_behind: bool) -> _Joint:
+        """Return the joint extended by another exception of the chain."""
+        errors = self.errors if bare is None else (*self.errors, bare)
+        return _Joint(errors, self.is_behind or is_behind)
+
+
+def _join(parts: Iterator[_Part]) -> list[Traceback]:
+    found: list[Traceback] = []
+    for part in parts:
+        if part.is_joined and found:
+            before = found.pop()
+            found.append(
+                Traceback(
+                    start=before.start,
+                    end=part.traceback.end,
+                    rank=before.rank,
+                    errors=before.errors + part.traceback.errors,
+                    place=part.traceback.place or before.place,
+                    is_aside=before.is_aside,
+                )
+            )
+        else:
+            found.append(part.traceback)
+    return found
+
+
+class _Reader:
+    """Reads the tracebacks of one stream: the lines of one rank, or the lines without a rank."""
+
+    def __init__(self, stream: Sequence[tuple[int, str]], rank: int | None) -> None:
+        self._stream = stream
+        self._rank = rank
+        self._at = 0
+
+    def read(self) -> Iterator[_Part]:
+        """Yield the tracebacks."""
+        before = ""
+        joint = _Joint()
+        table_rank = None
+        while self._at < len(self._stream):
+            text = self._stream[self._at][1]
+            if _START in text[:_LONGEST_HEAD] and _OF_CPP not in text[:_LONGEST_HEAD]:
+                joint = joint if before.startswith(_JOINTS) else _Joint()
+                rank = self._rank if "traceback :" not in text else table_rank
+                part = self._read_part(
+                    rank, before, joint, is_nested="Original " in text[:_LONGEST_HEAD]
+                )
+                if part is not None:
+                    yield part
+                before, joint = "", _Joint()
+                continue
+            if text.startswith(_JOINTS):
+                joint = joint.extend(self._read_bare() if before else None, is_behind=not before)
+            rank_of_table = read_table_rank(text)
+            table_rank = table_rank if rank_of_table is None else rank_of_table
+            before = text.strip() or before
+            self._at += 1
+
+    def _read_bare(self) -> Error | None:
+        """Read an exception without a traceback, backwards from its joint to the line with its name."""
+        message: list[str] = []
+        for line, text in reversed(self._stream[max(0, self._at - _LONGEST_MESSAGE) : self._at]):
+            if text.startswith(_JOINTS):
+                return None
+            message.append(text.strip())
+            name = _BARE_NAME.match(text)
+            if name is not None:
+                return Error(name[0], "\n".join(reversed(message)).rstrip(), line)
+        return None
+
+    def _read_part(
+        self, rank: int | None, before: str, joint: _Joint, *, is_nested: bool
+    ) -> _Part | None:
+        start, head = self._stream[self._at]
+        self._at += 1
+        place = self._skip_frames(head)
+        if self._at >= len(self._stream):
+            return None
+        error = self._read_error()
+        return _Part(
+            Traceback(
+                start=min([start, *(bare.line for bare in joint.errors)]),
+                end=self._stream[self._at - 1][0],
+                rank=rank,
+                errors=(*joint.errors, error),
+                place=place,
+                is_aside=before.startswith(_ASIDE),
+            ),
+            is_joined=is_nested or joint.is_behind,
+        )
+
+    def _skip_frames(self, head: str) -> str:
+        indent = _indent(head)
+        is_boxed = "╭" in head
+        place = own_place = ""
+        while self._at < len(self._stream):
+            text = self._stream[self._at][1]
+            is_inside = text.startswith(("│", "╰")) if is_boxed else _indent(text) > indent
+            if text.strip() and not is_inside:
+                break
+            frame = _FRAME.search(text[:700])
+            if frame is not None:
+                place = f"{frame[1]}:{frame[2]}" + (f" in {frame[3]}" if frame[3] else "")
+                own_place = own_place if any(part in place for part in _LIBRARIES) else place
+            self._at += 1
+        return own_place or place
+
+    def _read_error(self) -> Error:
+        line, text = self._stream[self._at]
+        self._at += 1
+        headline = text.strip()
+        name = _NAME.match(headline)
+        message = [headline]
+        blanks = 0
+        while self._at < len(self._stream) and len(message) < _LONGEST_MESSAGE:
+            text = self._stream[self._at][1]
+            blanks += not text.strip()
+            if blanks > 1 or (blanks and len(message) > 2) or _ends_message(text):  # noqa: PLR2004
+                break
+            message.append(text.strip())
+            self._at += 1
+        return Error(name[0] if name else "", "\n".join(message).rstrip(), line)
+
+
+def _ends_message(text: str) -> bool:
+    stripped = text.strip()
+    return (
+        _START in text[:_LONGEST_HEAD]
+        or stripped.startswith((*_JOINTS, *_ASIDE, "====", "----"))
+        or is_launcher_line(stripped)
+        or _RECORD.match(stripped) is not None
+        or is_progress(text)
+    )
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())

@@ -1,0 +1,176 @@
+"""Words by which a line looks like training progress, or like trouble."""
+
+from __future__ import annotations
+
+import re
+
+# A measure such as `val_error` is no error; `ray::Actor.step` names a process.
+_ERROR_WORD = re.compile(r"(?<!_)error|ray::")
+_SOURCE_FILE = re.compile(r"[\w./-]{1,100}\.py\b[: ]{0,2}[0-9]{0,6}")
+_PROGRESS = (
+    "step",
+    "epoch",
+    "iter",
+    "it/s",
+    "s/it",
+    "samples/s",
+    "tokens/s",
+    "loss",
+    "finished with value",
+)
+# A tracker repeats the last values at the end of a run, whatever ended it.
+_SUMMARIES = ("wandb: ",)
+
+
+def is_progress(line: str) -> bool:
+    """Return whether a line looks like training progress: a step, an epoch, a rate or a loss."""
+    lower = line[:400].lower()
+    if lower.startswith(_SUMMARIES):
+        return False
+    if ".py" in lower:
+        lower = _SOURCE_FILE.sub("", lower)
+    return (
+        any(word in lower for word in _PROGRESS)
+        and any(character in "0123456789" for character in lower)
+        and _ERROR_WORD.search(lower) is None
+    )
+
+
+# What is counted is no value, as in `number of nan iterations: 0`.
+NOT_COUNTED = r"(?! (?:iterations?|counts?|steps?|batches)\b)"
+# A shell speaks the language of its user.
+KILLED = (
+    "Killed",
+    "已杀死",
+    "已終止",
+    "强制终止",
+    "強制終了",
+    "Getötet",
+    "Processus arrêté",
+    "Tué",
+    "Убито",
+    "Matado",
+    "Ucciso",
+)
+SEGFAULT = (
+    "Segmentation fault",
+    "段错误",
+    "区段错误",
+    "セグメンテーション違反",
+    "Speicherzugriffsfehler",
+    "rreur de segmentation",
+    "Ошибка сегментирования",
+    "Violación de segmento",
+    "Falla de segmentación",
+)
+# Each pattern of the causes has one of these words, in lower case.
+_TROUBLE = (
+    *(word.lower() for word in (*KILLED, *SEGFAULT)),
+    "err",
+    "exc",
+    "fail",
+    "fault",
+    "kill",
+    "abort",
+    "nan",
+    "infinit",
+    "diverge",
+    "sig",
+    "termin",
+    "timed out",
+    "times out",
+    "timeout",
+    "time-out",
+    "time limit",
+    "cancel",
+    "preempt",
+    "evict",
+    "cannot",
+    "can't",
+    "unable",
+    "unavail",
+    "exceed",
+    "in use",
+    "reclaim",
+    "low on",
+    "denied",
+    "of memory",
+    "of_memory",
+    "double free",
+    "memoryerror",
+    "memory limit",
+    "memory access",
+    "memory pressure",
+    "on memory",
+    "shared memory",
+    "allocate",
+    "oom",
+    "no ",
+    "not ",
+    "refused",
+    "reset",
+    "interrupt",
+    "corrupt",
+    "bus",
+    "illegal",
+    "invalid",
+    "mismatch",
+    "lost",
+    "unreach",
+    "xid",
+    "warn",
+    "exhaust",
+    "overflow",
+    "already",
+    "limit",
+    "full",
+    "assert",
+    "unexpected",
+    "missing",
+    "down",
+    "busy",
+    "stuck",
+    "hung",
+    "deadline",
+    "forbidden",
+    "violat",
+    "unauthorized",
+    "no space",
+    "non-finite",
+    "power",
+    "broken",
+    "closed",
+    "nccl",
+    "hbm",
+    "stale",
+    "too many",
+    "size mismatch",
+    "shape",
+    "requeue",
+    "hangup",
+    "pod",
+    "image",
+    "daemon",
+    "died",
+    "dead",
+    "exit",
+    "code",
+    "crash",
+    "fatal",
+    "undefined",
+    "such",
+    "insufficient",
+    "stall",
+    "unresponsive",
+    "kubelet",
+    "scheduler",
+    "instructions",
+    "traceback",
+    "core dumped",
+)
+
+
+def may_be_trouble(line: str) -> bool:
+    """Return whether a line has a word of trouble, a cheap look before patterns are searched."""
+    lower = line.lower()
+    return any(word in lower for word in _TROUBLE)

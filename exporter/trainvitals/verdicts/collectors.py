@@ -1,0 +1,81 @@
+"""Missing sources: collectors that fail, and alerts that are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from trainvitals.sources.accelerators.reading import AcceleratorsReading
+from trainvitals.sources.host.filesystem import FilesystemReading
+from trainvitals.verdicts.accelerators import is_lost
+from trainvitals.verdicts.trouble import SubjectKind, Trouble, Unknown
+
+NO_PROMETHEUS = "no Prometheus is configured; set TRAINVITALS_PROMETHEUS_URL"
+
+_SUBJECTS: Mapping[str, SubjectKind] = {
+    "accelerator": "accelerator",
+    "training": "run",
+    "container": "container",
+    "filesystem": "filesystem",
+}
+
+
+class CollectorReport(Protocol):
+    """The result of one collector, a `trainvitals.metrics.collector_metrics.Report`."""
+
+    @property
+    def collector(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def success(self) -> bool:
+        """Whether it returned a complete reading."""
+        ...
+
+    @property
+    def reason(self) -> str | None:
+        """Why it did not succeed; None if it did."""
+        ...
+
+
+def judge_collectors(
+    reports: Sequence[CollectorReport], readings: Mapping[str, object]
+) -> Iterator[Trouble]:
+    """Yield the collectors that fail.
+
+    A collector that is incomplete because a device or a file server does not answer is not among
+    them: that is a separate trouble.
+
+    Args:
+        reports: The results of the collectors.
+        readings: Their readings by name, without those of collectors that failed.
+    """
+    for report in reports:
+        if not report.success and not _is_explained(readings.get(report.collector)):
+            yield Trouble(
+                "collector",
+                report.collector,
+                "cannot read",
+                "warning",
+                report.reason or "it failed",
+                "ExporterCollectorFailed",
+            )
+
+
+def list_unread(
+    reports: Sequence[CollectorReport], readings: Mapping[str, object]
+) -> Iterator[Unknown]:
+    """Yield what is unknown because its collector has no reading."""
+    for report in reports:
+        if not report.success and report.collector not in readings:
+            kind = _SUBJECTS.get(report.collector, "host")
+            yield Unknown(kind, f"collector {report.collector}: {report.reason or 'it failed'}")
+
+
+def _is_explained(reading: object) -> bool:
+    if isinstance(reading, AcceleratorsReading):
+        return any(is_lost(device) for device in reading.devices)
+    if isinstance(reading, FilesystemReading):
+        return any(each.responding is False for each in reading.filesystems)
+    return False

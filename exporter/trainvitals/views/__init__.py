@@ -1,0 +1,1 @@
+"""Renderings of the machine: the picture, the live page, the terminal, plots."""

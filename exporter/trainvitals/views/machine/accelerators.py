@@ -1,0 +1,257 @@
+"""Accelerators, from the collector `accelerator`, and the processes that hold their memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    AcceleratorsReading,
+    Measurements,
+    ProcessMemory,
+)
+from trainvitals.sources.accelerators.row import THROTTLE_REASONS
+from trainvitals.sources.containers.cgrouppaths import find_container
+from trainvitals.sources.containers.reading import ContainersReading
+from trainvitals.sources.files import Roots, read_small
+from trainvitals.sources.host.processes import read_process_name
+from trainvitals.sources.runs.reading import RunsReading
+from trainvitals.verdicts.accelerators import Work, find_temperature_limit
+from trainvitals.views.machine.counters import Counters
+from trainvitals.views.machine.picture import Accelerator, Holder
+from trainvitals.views.machine.traces import Traces
+
+_UTILIZATION, _MEMORY, _TEMPERATURE, _POWER = range(4)
+_BUSY, _HW_THERMAL, _SW_THERMAL, _BRAKE = range(4)
+_THERMAL_AT = tuple(map(THROTTLE_REASONS.index, ("hw_thermal", "sw_thermal")))
+_BRAKE_AT = THROTTLE_REASONS.index("hw_power_brake")
+_SPACING_SECONDS, _MOST_MOMENTS = 10.0, 64
+_THROTTLE_SECONDS = 300.0
+_JUDGED_SECONDS, _SHORTEST_SECONDS = 600.0, 540.0
+_KEPT_SECONDS, _MOST_KEPT = 30.0, 512
+_USER_FIELDS = 3
+_SHORT_ID = 12  # as engines abbreviate the ID of a container
+
+DescribeHolder = Callable[[ProcessMemory], Holder]
+
+
+class Accelerators:
+    """The accelerators of a machine, with their recent past."""
+
+    def __init__(self) -> None:
+        self._traces = Traces()
+        self._counters: dict[str, Counters] = {}
+
+    def note(self, reading: object, time: float) -> None:
+        """Add a reading to the past; anything but a reading of accelerators is a gap."""
+        traces = self._traces
+        traces.advance(time)
+        if not isinstance(reading, AcceleratorsReading):
+            traces.add_gaps()
+            return
+        for device in reading.devices:
+            self._note_device(device, time)
+        if len(self._counters) > len(reading.devices):
+            there = {device.identity.uuid for device in reading.devices}
+            self._counters = {uuid: kept for uuid, kept in self._counters.items() if uuid in there}
+
+    def _note_device(self, device: AcceleratorReading, time: float) -> None:
+        uuid, measured, add = device.identity.uuid, device.measurements, self._traces.add
+        if measured is None:
+            for number in (_UTILIZATION, _MEMORY, _TEMPERATURE, _POWER):
+                add((uuid, number), None)
+            return
+        add((uuid, _UTILIZATION), measured.utilization_ratio)
+        add((uuid, _MEMORY), _share(measured.memory_used_bytes, measured.memory_total_bytes))
+        add((uuid, _TEMPERATURE), measured.temperature_core_celsius)
+        add((uuid, _POWER), measured.power_watts)
+        counters = self._counters.get(uuid)
+        if counters is None:
+            counters = Counters(spacing_seconds=_SPACING_SECONDS, most=_MOST_MOMENTS)
+            self._counters[uuid] = counters
+        throttled = measured.throttle_seconds_total
+        hardware, driver = (throttled[at] for at in _THERMAL_AT)
+        counters.take(time, (measured.busy_seconds_total, hardware, driver, throttled[_BRAKE_AT]))
+
+    def draw(
+        self, reading: AcceleratorsReading, describe: DescribeHolder
+    ) -> tuple[Accelerator, ...]:
+        """Return every accelerator, by kind and index.
+
+        Args:
+            reading: The latest reading, already noted.
+            describe: Describes a process that holds memory.
+        """
+        devices = sorted(
+            reading.devices, key=lambda each: (each.identity.kind, each.identity.index)
+        )
+        return tuple(self._draw_device(device, reading, describe) for device in devices)
+
+    def _draw_device(
+        self, device: AcceleratorReading, limits: AcceleratorsReading, describe: DescribeHolder
+    ) -> Accelerator:
+        identity, measured = device.identity, device.measurements or Measurements()
+        read, uuid = self._traces.read, identity.uuid
+        return Accelerator(
+            kind=identity.kind,
+            device=identity.index,
+            uuid=uuid,
+            model=identity.model,
+            driver=identity.driver,
+            state=device.state,
+            last_seen=device.last_seen_timestamp_seconds,
+            utilization_ratio=measured.utilization_ratio,
+            memory_used_bytes=measured.memory_used_bytes,
+            memory_total_bytes=measured.memory_total_bytes,
+            memory_limit_bytes=limits.memory_limit_bytes,
+            temperature_celsius=measured.temperature_core_celsius,
+            temperature_limit_celsius=find_temperature_limit(
+                measured, limits.temperature_limit_celsius
+            ),
+            power_watts=measured.power_watts,
+            power_limit_watts=measured.power_limit_watts,
+            throttled=_name_throttles(measured.throttle_active),
+            xids=tuple((each.xid, each.count) for each in device.xids),
+            holders=tuple(describe(process) for process in device.processes),
+            utilization_trace=read((uuid, _UTILIZATION)),
+            memory_trace=read((uuid, _MEMORY)),
+            temperature_trace=read((uuid, _TEMPERATURE)),
+            power_trace=read((uuid, _POWER)),
+        )
+
+    def measure(self, reading: AcceleratorsReading) -> dict[str, Work]:
+        """Return the recent utilization of each accelerator that answers, by UUID."""
+        return {
+            device.identity.uuid: self._measure_device(device.identity.uuid, device.measurements)
+            for device in reading.devices
+            if device.measurements is not None
+        }
+
+    def _measure_device(self, uuid: str, measured: Measurements) -> Work:
+        counters = self._counters[uuid]
+        heat = [
+            _measure_throttling(counters, measured, column, at)
+            for column, at in zip((_HW_THERMAL, _SW_THERMAL), _THERMAL_AT, strict=True)
+        ]
+        return Work(
+            busy_percent=self._measure_busy(uuid, counters),
+            heat_ratio=max((ratio for ratio in heat if ratio is not None), default=None),
+            brake_ratio=_measure_throttling(counters, measured, _BRAKE, _BRAKE_AT),
+        )
+
+    def _measure_busy(self, uuid: str, counters: Counters) -> float | None:
+        risen = counters.rise(_BUSY, _JUDGED_SECONDS)
+        if risen is not None:
+            return 100 * risen[0] / risen[1] if risen[1] >= _SHORTEST_SECONDS else None
+        # Not every driver counts its busy time. The trace replaces it where it has the first minute
+        # of the ten: the mean of less is no reason for an alert.
+        trace = self._traces.read((uuid, _UTILIZATION))[-round(_JUDGED_SECONDS / 10) :]
+        known = [point for point in trace if point is not None]
+        is_long = bool(trace) and any(point is not None for point in trace[:6])
+        return 100 * sum(known) / len(known) if is_long else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process, as far as it is known.
+
+    Attributes:
+        name: Its name; None if the process does not exist.
+        user: The user's name, or number where it has none; None if unknown.
+        container: The ID of its container; None if there is none.
+    """
+
+    name: str | None = None
+    user: str | None = None
+    container: str | None = None
+
+
+class Processes:
+    """Looks up processes by their IDs, and each again after 30 seconds.
+
+    Args:
+        roots: The paths of `/proc` and the host's `/etc/passwd`.
+    """
+
+    def __init__(self, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
+        self._roots = roots
+        self._kept: dict[int, tuple[float, _Process]] = {}
+        self._users: tuple[float, dict[str, str]] | None = None
+
+    def describe_holders(
+        self, runs: RunsReading | None, containers: ContainersReading | None, time: float
+    ) -> DescribeHolder:
+        """Return a function that describes a process that holds memory of an accelerator.
+
+        Args:
+            runs: The runs of this machine; None if unknown.
+            containers: Its containers; None if unknown.
+            time: Unix seconds.
+        """
+        by_pid = {
+            rank.liveness.host_pid: rank.run
+            for rank in (runs.ranks if runs else ())
+            if rank.liveness is not None and rank.liveness.is_alive
+        }
+        by_id = {each.id: each.name for each in (containers.containers if containers else ())}
+
+        def describe(held: ProcessMemory) -> Holder:
+            known = self._find(held.pid, time)
+            container = known.container
+            if container is not None:
+                container = by_id.get(container, container[:_SHORT_ID])
+            run = by_pid.get(held.pid)
+            return Holder(held.pid, held.used_bytes, known.name, known.user, container, run)
+
+        return describe
+
+    def _find(self, pid: int, time: float) -> _Process:
+        kept = self._kept.get(pid)
+        if kept is None or not 0 <= time - kept[0] < _KEPT_SECONDS:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            kept = self._kept[pid] = time, self._read(pid, time)
+        return kept[1]
+
+    def _read(self, pid: int, time: float) -> _Process:
+        name = read_process_name(pid, self._roots)
+        if name is None:
+            return _Process()
+        return _Process(name, self._read_user(pid, time), find_container(pid, self._roots))
+
+    def _read_user(self, pid: int, time: float) -> str | None:
+        try:
+            user = str((self._roots.procfs / str(pid)).stat().st_uid)
+        except OSError:
+            return None
+        if self._users is None or not 0 <= time - self._users[0] < _KEPT_SECONDS:
+            self._users = time, self._read_users()
+        return self._users[1].get(user, user)
+
+    def _read_users(self) -> dict[str, str]:
+        # Not by getpwuid: it may ask a directory service, which can hang.
+        text = read_small(self._roots.rootfs / "etc/passwd") or ""
+        rows = [line.split(":", _USER_FIELDS) for line in text.split(os.linesep)]
+        return {row[2]: row[0] for row in reversed(rows) if len(row) > _USER_FIELDS}
+
+
+def _measure_throttling(
+    counters: Counters, measured: Measurements, column: int, at: int
+) -> float | None:
+    if measured.throttle_seconds_total[at] is not None:
+        return counters.rate(column, _THROTTLE_SECONDS)
+    # Drivers without this counter report only whether it is so at this moment.
+    active = measured.throttle_active[at]
+    return None if active is None else float(active)
+
+
+def _name_throttles(active: Sequence[int | None]) -> tuple[str, ...]:
+    return tuple(
+        reason for reason, is_active in zip(THROTTLE_REASONS, active, strict=True) if is_active
+    )
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None

@@ -1,0 +1,75 @@
+"""Containers, from the reading of the collector `container`."""
+
+from __future__ import annotations
+
+from trainvitals.sources.containers.reading import ContainerReading, ContainersReading, Usage
+from trainvitals.views.machine.counters import Counters
+from trainvitals.views.machine.picture import Container
+
+_RECENT_SECONDS = 900.0
+_NOT_RUNNING = ("exited", "created")
+
+
+class Containers:
+    """The containers of a machine, with the CPU time that they had used before.
+
+    CPU use needs two readings of a container; a scrape does not export it, so only pictures keep
+    them.
+    """
+
+    def __init__(self) -> None:
+        self._cpu: dict[str, Counters] = {}
+
+    def draw(self, reading: ContainersReading, time: float) -> tuple[Container, ...] | None:
+        """Return the containers: those that died recently, the last first, then the others by name.
+
+        Args:
+            reading: The latest reading.
+            time: Unix seconds.
+
+        Returns:
+            None if there is neither an engine nor a control group of a container.
+        """
+        if not reading.is_there:
+            return None
+        self._note(reading)
+        drawn = [self._draw_container(container) for container in reading.containers]
+        return tuple(sorted(drawn, key=lambda each: _rank(each, time)))
+
+    def _note(self, reading: ContainersReading) -> None:
+        before, self._cpu = self._cpu, {}
+        for container in reading.containers:
+            if container.usage is None:
+                continue
+            counters = before.get(container.id) or Counters(most=12)
+            # By the time of its own reading: a reading may be older than the scrape that has it.
+            counters.take(container.usage.time, (container.usage.cpu_seconds,))
+            self._cpu[container.id] = counters
+
+    def _draw_container(self, read: ContainerReading) -> Container:
+        usage = read.usage or Usage(0, 0)
+        counters = self._cpu.get(read.id)
+        return Container(
+            name=read.name,
+            image=read.image,
+            status=read.status,
+            health=read.health,
+            started=read.started,
+            restarts=read.restarts,
+            memory_used_bytes=usage.memory_working_set_bytes,
+            memory_limit_bytes=usage.memory_limit_bytes,
+            cpu_cores=counters.rate(0) if counters is not None else None,
+            cpu_limit_cores=usage.cpu_limit_cores,
+            processes=usage.processes,
+            oom_kills=max(read.oom_kills.values(), default=0),
+            deaths=sum(read.deaths.values()),
+            last_death=read.last_death,
+            devices=tuple(f"{each.kind}{each.index}" for each in read.accelerators),
+        )
+
+
+def _rank(drawn: Container, time: float) -> tuple[int, float, str]:
+    death = drawn.last_death
+    if death is not None and time - death.time < _RECENT_SECONDS:
+        return (0, -death.time, drawn.name)
+    return (1 + (drawn.status in _NOT_RUNNING), 0.0, drawn.name)

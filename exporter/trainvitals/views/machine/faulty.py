@@ -1,0 +1,50 @@
+"""What a view draws of a picture when it cannot draw one of its runs: the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from trainvitals.foreign_text import clean_text
+from trainvitals.verdicts.trouble import Unknown
+from trainvitals.views.machine.picture import Picture, Run
+from trainvitals.workers import attempt_without_faulty
+
+_MOST_CHARACTERS = 80
+
+Drawn = TypeVar("Drawn")
+
+_log = logging.getLogger(__name__)
+
+
+def draw_runs(draw: Callable[[Picture], Drawn], picture: Picture) -> Drawn:
+    """Return what a view draws of a picture; of one without the runs that it cannot draw.
+
+    Args:
+        draw: The view.
+        picture: The picture.
+    """
+
+    def draw_some(runs: Sequence[Run]) -> Drawn:
+        return draw(replace(picture, runs=tuple(runs)))
+
+    drawn, faulty = attempt_without_faulty(draw_some, picture.runs)
+    if not faulty:
+        return drawn
+    unknowns = explain_faulty((run.name, error) for run, error in faulty)
+    left_out = {id(run) for run, _ in faulty}
+    kept = tuple(run for run in picture.runs if id(run) not in left_out)
+    return draw(replace(picture, runs=kept, unknowns=(*picture.unknowns, *unknowns)))
+
+
+def explain_faulty(faulty: Iterable[tuple[str, Exception]]) -> list[Unknown]:
+    """Return what is unknown because of runs that could not be shown, each with its name and error."""
+    unknowns = []
+    for name, error in faulty:
+        shown = clean_text(str(name), most=_MOST_CHARACTERS)
+        why = clean_text(f"{type(error).__name__}: {error}", most=_MOST_CHARACTERS)
+        _log.debug("run %s cannot be shown", shown, exc_info=error)
+        unknowns.append(Unknown("run", f"{shown} cannot be shown ({why}); report this as a bug"))
+    return unknowns

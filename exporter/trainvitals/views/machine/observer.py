@@ -1,0 +1,240 @@
+"""The picture of a machine, from the readings of its collectors and its recent history.
+
+It does not read collectors itself: it receives the result of every scrape, and returns a picture on
+request. Its memory is bounded, however many devices, runs and containers are added and removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol, TypeVar
+
+from trainvitals.sources.accelerators.reading import AcceleratorsReading
+from trainvitals.sources.alerts import Alert
+from trainvitals.sources.containers.reading import ContainersReading
+from trainvitals.sources.files import Roots, name_machine
+from trainvitals.sources.runs.reading import RunsReading, choose_runs
+from trainvitals.verdicts.collectors import CollectorReport
+from trainvitals.verdicts.machine import Alerts, Judgement, Past, judge_machine, take
+from trainvitals.verdicts.thresholds import ThresholdsFile
+from trainvitals.verdicts.trouble import SEVERITIES, Trouble, Unknown
+from trainvitals.views.machine.accelerators import Accelerators, Processes
+from trainvitals.views.machine.containers import Containers
+from trainvitals.views.machine.faulty import explain_faulty
+from trainvitals.views.machine.host import HostPast
+from trainvitals.views.machine.picture import Collector, Picture
+from trainvitals.views.machine.runs import Runs, add_runs
+from trainvitals.workers import attempt_without_faulty
+
+Drawn = TypeVar("Drawn")
+
+
+class Report(CollectorReport, Protocol):
+    """The outcome of one collector, as `trainvitals.metrics.collector_metrics.Report` has it."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long its latest reading took."""
+        ...
+
+    @property
+    def last_success(self) -> float | None:
+        """When it last returned a complete reading, Unix seconds."""
+        ...
+
+
+class Scrape(Protocol):
+    """The result of one scrape, as `trainvitals.metrics.runner.Snapshot` has it."""
+
+    @property
+    def readings(self) -> Mapping[str, object]:
+        """The readings of the collectors by name; those that failed are absent."""
+        ...
+
+    @property
+    def reports(self) -> Sequence[Report]:
+        """The outcome of each collector that was read."""
+        ...
+
+
+class Observer:
+    """Draws pictures of one machine.
+
+    It is used by one thread at a time.
+
+    Args:
+        version: The version of the exporter that reads it.
+        roots: The file systems with the processes that hold accelerators.
+        name_host: Returns the machine's name; when None it is read from the system, in a container
+            from the host's `/etc/hostname`.
+        thresholds: The thresholds; those of the file in force when None.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        roots: Roots = Roots(),  # noqa: B008 - immutable
+        name_host: Callable[[], str] | None = None,
+        thresholds: ThresholdsFile | None = None,
+    ) -> None:
+        self._version = version
+        self._name_host = name_host or partial(name_machine, roots)
+        self._accelerators = Accelerators()
+        self._runs = Runs()
+        self._host = HostPast()
+        self._containers = Containers()
+        self._processes = Processes(roots)
+        self._thresholds = thresholds or ThresholdsFile()
+        self._noted: Scrape | None = None
+
+    def note(self, seen: Scrape, time: float) -> None:
+        """Keep the result of a scrape.
+
+        Args:
+            seen: Its result; passing the same one twice counts once.
+            time: The time of the reading, Unix seconds.
+        """
+        if seen is self._noted:
+            return
+        self._noted = seen
+        readings = seen.readings
+        asked = [report.collector for report in seen.reports]
+        if "accelerator" in asked:
+            self._accelerators.note(readings.get("accelerator"), time)
+        if "training" in asked:
+            self._runs.note(readings.get("training"), time)
+        self._host.note(readings, time)
+
+    def picture(
+        self,
+        seen: Scrape,
+        time: float,
+        *,
+        alerts: Iterable[Alert] | None = None,
+        alerts_trouble: str = "",
+    ) -> Picture:
+        """Return the picture of the machine.
+
+        Args:
+            seen: The findings of this reading.
+            time: The time of the picture, Unix seconds.
+            alerts: The firing alerts, the worst first; None if unknown.
+            alerts_trouble: Why they are unknown; empty if no Prometheus is configured.
+        """
+        self.note(seen, time)
+        fired = None if alerts is None else tuple(alerts)
+        picture, faulty = self._draw_runs(
+            seen, lambda readings: self._draw(seen, readings, time, Alerts(fired, alerts_trouble))
+        )
+        unknowns = (*picture.unknowns, *explain_faulty(faulty))
+        return replace(picture, unknowns=unknowns) if faulty else picture
+
+    def _draw_runs(
+        self, seen: Scrape, draw: Callable[[Mapping[str, object]], Drawn]
+    ) -> tuple[Drawn, list[tuple[str, Exception]]]:
+        """Return what is drawn of readings; without the runs of which nothing can be drawn."""
+        reading = take(seen.readings, "training", RunsReading)
+
+        def draw_some(names: Sequence[str]) -> Drawn:
+            if reading is None:
+                return draw(seen.readings)
+            return draw({**seen.readings, "training": choose_runs(reading, names)})
+
+        names = [run.run for run in reading.runs] if reading is not None else []
+        return attempt_without_faulty(draw_some, names)
+
+    def _draw(
+        self, seen: Scrape, readings: Mapping[str, object], time: float, alerts: Alerts
+    ) -> Picture:
+        thresholds, _ = self._thresholds.latest()
+        devices = take(readings, "accelerator", AcceleratorsReading)
+        runs = take(readings, "training", RunsReading)
+        containers = take(readings, "container", ContainersReading)
+        describe = self._processes.describe_holders(runs, containers, time)
+        past = self._recall(devices, runs)
+        fired = alerts.firing
+        judged = self._judge(seen, readings, past, time, alerts)
+        known = devices.devices if devices else ()
+        return Picture(
+            time=time,
+            hostname=self._name_host(),
+            version=self._version,
+            accelerators=self._accelerators.draw(devices, describe) if devices else (),
+            accelerators_expected=devices.expected if devices else (),
+            runs=self._runs.draw(runs, known, past.work, time, thresholds) if runs else (),
+            containers=self._containers.draw(containers, time) if containers else None,
+            host=self._host.draw(readings),
+            alerts=None if fired is None else _order_alerts(fired, judged.troubles),
+            alerts_trouble=alerts.reason,
+            collectors=tuple(_draw_collector(report) for report in seen.reports),
+            troubles=judged.troubles,
+            unknowns=judged.unknowns,
+        )
+
+    def judge(self, seen: Scrape, time: float) -> Judgement:
+        """Return the troubles of the machine, without its alerts.
+
+        Args:
+            seen: The findings of this reading.
+            time: The time of the picture, Unix seconds.
+        """
+        self.note(seen, time)
+
+        def judge(readings: Mapping[str, object]) -> Judgement:
+            devices = take(readings, "accelerator", AcceleratorsReading)
+            runs = take(readings, "training", RunsReading)
+            return self._judge(seen, readings, self._recall(devices, runs), time, None)
+
+        judged, faulty = self._draw_runs(seen, judge)
+        return replace(judged, unknowns=(*judged.unknowns, *explain_faulty(faulty)))
+
+    def _judge(
+        self,
+        seen: Scrape,
+        readings: Mapping[str, object],
+        past: Past,
+        time: float,
+        alerts: Alerts | None,
+    ) -> Judgement:
+        thresholds, trouble = self._thresholds.latest()
+        judged = judge_machine(seen.reports, readings, past, thresholds, time, alerts=alerts)
+        if not trouble:
+            return judged
+        return replace(judged, unknowns=(*judged.unknowns, Unknown("exporter", trouble)))
+
+    def _recall(self, devices: AcceleratorsReading | None, runs: RunsReading | None) -> Past:
+        work = self._accelerators.measure(devices) if devices else {}
+        habits = self._runs.measure()
+        return Past(
+            add_runs(work, runs, habits) if runs else work,
+            habits,
+            self._host.recent_kills,
+            self._host.measure_memory_stalls(),
+            self._host.measure_io_wait(),
+            self._host.measure_io_stalls(),
+        )
+
+
+def _order_alerts(fired: Iterable[Alert], troubles: Sequence[Trouble]) -> tuple[Alert, ...]:
+    """Return alerts by severity, and within it in the order of the troubles of the same meaning."""
+    severities: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)}
+    places = {(trouble.alert, trouble.subject): at for at, trouble in enumerate(troubles)}
+
+    def rank(alert: Alert) -> tuple[bool, int, int]:
+        place = places.get((alert.name, alert.subject), len(places))
+        return alert.is_elsewhere, severities.get(alert.severity, len(SEVERITIES)), place
+
+    return tuple(sorted(fired, key=rank))
+
+
+def _draw_collector(report: Report) -> Collector:
+    return Collector(
+        name=report.collector,
+        success=report.success,
+        reason=report.reason or "",
+        duration_seconds=report.seconds,
+        last_success=report.last_success,
+    )

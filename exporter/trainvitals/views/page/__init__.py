@@ -1,0 +1,1 @@
+"""The live page at `/`: the current state of the machine, refreshed once a second."""

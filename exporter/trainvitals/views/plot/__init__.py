@@ -1,0 +1,43 @@
+"""The resource timeline: a picture of the resources of a run or a machine, from recorded files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.views.plot.picture import PATTERNS, USUAL_SIZE, draw
+from trainvitals.views.plot.timeline import read_part
+
+__all__ = ["USUAL_SIZE", "plot"]
+
+
+def plot(paths: Sequence[Path], output: Path, *, size: tuple[int, int] = USUAL_SIZE) -> None:
+    """Write the resource timeline of some files as a PNG.
+
+    Args:
+        paths: CSV files or JSON lines, in any order; their content is ordered by time.
+        output: The picture; an existing file is replaced.
+        size: Its width and height in pixels.
+
+    Raises:
+        ConfigurationError: A file cannot be read or has no values, the picture cannot be written,
+            or matplotlib is missing.
+    """
+    if output.suffix.lower() != ".png":
+        raise ConfigurationError(f"--output={output}: write a name that ends in .png")
+    picture = BytesIO()
+    draw([read_part(path, PATTERNS) for path in paths], size).savefig(picture, format="png")
+    part = output.with_name(f"{output.name}.part")
+    try:
+        # If there is no space left, the existing picture stays.
+        part.write_bytes(picture.getvalue())
+        part.replace(output)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise ConfigurationError(
+            f"cannot write {output}: {error.strerror}; choose another --output"
+        ) from error

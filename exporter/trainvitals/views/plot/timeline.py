@@ -1,0 +1,222 @@
+"""The files of a run or a recording, and their common x axis.
+
+`trainvitals.lightning.ResourceMonitorCallback` writes one CSV file per epoch and rank, with `step`,
+`timestamp` and one column per reading; an empty cell is an unknown reading. `trainvitals record` writes
+CSV or JSON lines without `step`. Both may be compressed by gzip. Unknown numbers are NaN, which makes
+a gap in a line.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TextIO
+
+from trainvitals.errors import ConfigurationError
+from trainvitals.sources.foreign_files import open_named
+
+_TIME_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
+_UNIT_SPANS = 3  # the largest unit of which the axis has at least three
+
+_GZIP = b"\x1f\x8b"
+_HIGHEST = 1e15  # larger numbers are errors, and matplotlib cannot draw them
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The content of a file.
+
+    Attributes:
+        rank: The rank in the file's name; 0 if it has none.
+        begin: The text of the first timestamp; empty if there is none.
+        columns: The values of each needed column, one for each row; `timestamp` in Unix seconds.
+    """
+
+    rank: int
+    begin: str
+    columns: Mapping[str, Sequence[float]]
+
+    def first(self, column: str) -> float:
+        """Return the first known value of a column; infinity if there is none."""
+        return next(filter(math.isfinite, self.columns.get(column, ())), math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The x axis of some parts.
+
+    Attributes:
+        label: Its label.
+        positions: The position of each row of each part.
+        is_time: Whether it shows time, so that a pause between two parts is a gap.
+    """
+
+    label: str
+    positions: Sequence[Sequence[float]]
+    is_time: bool
+
+
+def read_part(path: Path, patterns: Collection[str]) -> Part:
+    """Read a file; a row that is shorter than the header is incomplete and is left out.
+
+    Args:
+        path: The file.
+        patterns: Patterns of the names of needed columns besides `step` and `timestamp`.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or has no row or none of the columns.
+    """
+    try:
+        with open_named(path) as raw:
+            source = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP else raw
+            with io.TextIOWrapper(source, encoding="utf-8-sig", newline="") as file:
+                rows = _choose_rows(file, path)
+                begin, columns = _read_rows(rows, path, re.compile("|".join(patterns)))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ConfigurationError(
+            f"{path}: this gzip file is incomplete; give what zcat can still extract"
+        ) from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read {path}: {error.strerror}; give the CSV files of a run"
+        ) from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: this is not a CSV file; give those of a run") from error
+    rank = re.search(r"rank(\d{1,9})", path.name)
+    return Part(int(rank[1]) if rank else 0, begin, columns)
+
+
+def _choose_rows(file: TextIO, path: Path) -> Iterator[list[str]]:
+    """Return the header and the rows of a CSV file or of JSON lines."""
+    first = file.read(1)
+    file.seek(0)
+    return _tabulate_objects(file, path) if first == "{" else csv.reader(file)
+
+
+def _tabulate_objects(file: TextIO, path: Path) -> Iterator[list[str]]:
+    """Yield the header and the rows of JSON lines; the columns are the keys with a number in any line."""
+    rows: list[dict[str, str]] = []
+    for number, line in enumerate(file, start=1):
+        if not line.endswith("\n"):  # still being written, or cut off
+            break
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"{path}: line {number}: this is not JSON") from error
+        if not isinstance(found, dict):
+            raise ConfigurationError(f"{path}: line {number}: this is not a JSON object")
+        rows.append(
+            {
+                key: str(value)
+                for key, value in found.items()
+                if type(value) in (int, float) or key == "timestamp"
+            }
+        )
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    yield header
+    for row in rows:
+        yield [row.get(key, "") for key in header]
+
+
+def _read_rows(
+    rows: Iterator[list[str]], path: Path, wanted: re.Pattern[str]
+) -> tuple[str, dict[str, array[float]]]:
+    header = next(rows, None)
+    if header is None:
+        raise ConfigurationError(f"{path}: the file is empty; give the CSV files of a run")
+    if not any(map(wanted.fullmatch, header)):
+        raise ConfigurationError(
+            f"{path}: the first line has no column that is plotted, such as gpu_0_util or "
+            "cpu_percent; give files of ResourceMonitorCallback or trainvitals record"
+        )
+    needed = {
+        name: index
+        for index, name in enumerate(header)
+        if name in ("step", "timestamp") or wanted.fullmatch(name)
+    }
+    begin = ""
+    columns: dict[str, array[float]] = {name: array("d") for name in needed}
+    for line, row in enumerate(rows, start=2):
+        if len(row) < len(header) or row == header:  # cut off, or the header of a concatenated file
+            continue
+        for name, index in needed.items():
+            try:
+                value = _read_time(row[index]) if name == "timestamp" else _read_number(row[index])
+            except (ValueError, OverflowError) as error:
+                raise ConfigurationError(
+                    f"{path}: line {line}: {name} is {row[index][:40]!r}; correct it or leave it empty"
+                ) from error
+            columns[name].append(value)
+        begin = begin or (row[needed["timestamp"]] if "timestamp" in needed else "")
+    if not any(columns.values()):
+        raise ConfigurationError(
+            f"{path}: there are no rows yet; wait until the run has written some"
+        )
+    return begin, columns
+
+
+def _read_number(text: str) -> float:
+    number = float(text or "nan")
+    if _HIGHEST < abs(number) < math.inf:
+        raise ValueError(text)
+    return number if math.isfinite(number) else math.nan
+
+
+def _read_time(text: str) -> float:
+    # Python 3.10 does not parse Z.
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else math.nan
+
+
+def sort_parts(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts ordered by time, or by steps if there is none."""
+    return sorted(parts, key=lambda part: (part.first("timestamp"), part.first("step")))
+
+
+def choose_axis(parts: Sequence[Part]) -> Axis:
+    """Return steps as the x axis, or time if steps start again with each epoch.
+
+    Raises:
+        ConfigurationError: Steps start again, and a part has no timestamps.
+    """
+    if _is_rising(parts):
+        return Axis("step", [part.columns["step"] for part in parts], is_time=False)
+    start = min(part.first("timestamp") for part in parts)
+    if not all(math.isfinite(part.first("timestamp")) for part in parts):
+        raise ConfigurationError(
+            "steps start again and timestamps are missing; plot each file separately"
+        )
+    times = [[value - start for value in part.columns["timestamp"]] for part in parts]
+    span = max(value for time in times for value in time if math.isfinite(value))
+    unit, seconds = next(
+        ((unit, size) for unit, size in _TIME_UNITS if span >= _UNIT_SPANS * size), ("seconds", 1)
+    )
+    positions = [array("d", (value / seconds for value in time)) for time in times]
+    return Axis(f"{unit} since the start", positions, is_time=True)
+
+
+def _is_rising(parts: Sequence[Part]) -> bool:
+    """Return whether every part has steps, and each rank has each step once."""
+    if not all(math.isfinite(part.first("step")) for part in parts):
+        return False
+    return all(
+        before < after
+        for rank in {part.rank for part in parts}
+        for before, after in pairwise(
+            step
+            for part in parts
+            if part.rank == rank
+            for step in part.columns["step"]
+            if math.isfinite(step)
+        )
+    )

@@ -1,0 +1,137 @@
+"""One sparkline for the live page, reports and the terminal: as SVG for HTML, as blocks for text.
+
+None is a gap in the line, never a zero; the newest point is on the right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from html import escape
+from itertools import groupby, pairwise
+
+from trainvitals.foreign_text import clean_text
+
+HEIGHT = 240  # whole numbers are written faster than fractions, and a tenth of a pixel is not seen
+_MARGIN = 15  # keeps the whole width of a line along an edge
+_STEPS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline_svg(
+    points: Sequence[float | None],
+    label: str,
+    *,
+    low: float,
+    high: float,
+    limit: float | None = None,
+    columns: int | None = None,
+) -> str:
+    """Return a sparkline as an SVG element of the classes `spark`, `trace` and `limit`.
+
+    Args:
+        points: The values, the oldest first; without a known one the frame is empty.
+        label: The text for screen readers, which is escaped by this function.
+        low: The value at the bottom.
+        high: The value at the top.
+        limit: The value at which a horizontal line is drawn; None if there is none.
+        columns: The number of points across the width; the number of points when None.
+    """
+    columns = columns or max(1, len(points))
+    bottom, scale = HEIGHT - _MARGIN, (HEIGHT - 2 * _MARGIN) / ((high - low) or 1.0)
+    zero = bottom + scale * low
+    heights = [
+        None
+        if value is None
+        else zero - scale * value
+        if low < value < high
+        else _MARGIN
+        if value >= high
+        else bottom
+        for value in points
+    ]
+    mark = ""
+    if limit is not None and low <= limit <= high:
+        mark = f'<path class="limit" d="M0 {int(zero - scale * limit)}H{columns}"/>'
+    strokes = _draw_strokes(heights, columns - len(points))
+    line = f'<path class="trace" d="{strokes}"/>' if strokes else ""
+    return (
+        f'<svg class="spark" viewBox="0 0 {columns} {HEIGHT}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{_escape_label(label)}">{mark}{line}</svg>'
+    )
+
+
+def sparkline_text(
+    points: Sequence[float | None],
+    width: int,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+) -> str:
+    """Return a sparkline of block characters, right-aligned in a number of columns.
+
+    Args:
+        points: The values, the oldest first.
+        width: The number of columns; each shows the mean of its part of the points.
+        low: The value of the lowest block; the least value when None.
+        high: The value of the highest block; the greatest value when None.
+    """
+    means = _average_parts(points, width)
+    known = [value for value in points if value is not None and math.isfinite(value)] or [0.0]
+    bottom = min(known) if low is None else low
+    span = (max(known) if high is None else high) - bottom
+    return "".join(_choose_step(value, bottom, span) for value in means).rjust(width)
+
+
+def _draw_strokes(heights: Sequence[float | None], first: int) -> str:
+    """Return a path with a stroke for each stretch without a gap; a lone point is a short dash.
+
+    Args:
+        heights: The distance of each point from the top; None for a gap.
+        first: The column of the first point.
+    """
+    if None not in heights:
+        return _choose_path(first, len(heights)) % tuple(heights)
+    strokes, column = [], first
+    for is_gap, stretch in groupby(heights, key=_is_gap):
+        values = tuple(stretch)
+        if not is_gap:
+            strokes.append(_choose_path(column, len(values)) % values)
+        column += len(values)
+    return "".join(strokes)
+
+
+@lru_cache(maxsize=1024)
+def _choose_path(first: int, count: int) -> str:
+    """Return a path with places for a number of heights, which are faster to format together."""
+    places = "L".join(f"{column} %d" for column in range(first, first + count))
+    return f"M{places}h1" if count == 1 else f"M{places}" if count else ""
+
+
+@lru_cache(maxsize=1024)
+def _escape_label(label: str) -> str:
+    return escape(clean_text(label))
+
+
+def _is_gap(height: float | None) -> bool:
+    return height is None
+
+
+def _average_parts(points: Sequence[float | None], width: int) -> list[float | None]:
+    count = min(width, len(points))
+    if count <= 0:
+        return []
+    edges = [len(points) * index // count for index in range(count + 1)]
+    return [_average(points[begin:end]) for begin, end in pairwise(edges)]
+
+
+def _average(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None
+
+
+def _choose_step(value: float | None, low: float, span: float) -> str:
+    if value is None:
+        return " "
+    share = (value - low) / span if span > 0 else 0.0
+    return _STEPS[min(len(_STEPS) - 1, int(min(1.0, max(0.0, share)) * len(_STEPS)))]

@@ -1,0 +1,163 @@
+"""The sources of pictures, this machine among them, and the thread that reads them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from trainvitals import __version__
+from trainvitals.errors import TrainvitalsError
+from trainvitals.metrics.machine import Machine, MachineOptions
+from trainvitals.sources.alerts import follow_alerts
+from trainvitals.sources.files import name_machine
+from trainvitals.views.machine.observer import Observer
+from trainvitals.views.machine.picture import Picture
+from trainvitals.workers import attempt
+
+_PATIENCE_SECONDS = 3.0
+
+
+class Origin(Protocol):
+    """A source of pictures."""
+
+    @property
+    def words(self) -> str:
+        """Its name in the first line of the screen."""
+
+    def look(self) -> Picture:
+        """Return the current picture.
+
+        Raises:
+            TrainvitalsError: The machine cannot be read.
+        """
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class LocalOrigin:
+    """Reads this machine in this process, as the exporter reads it.
+
+    Args:
+        options: The collectors and the paths that they read.
+        words: Its name in the first line of the screen.
+        prometheus: The address of the Prometheus to ask for alerts; None if there is none.
+        alerts_wait_seconds: How long to wait for the first answer of that Prometheus.
+        patience_seconds: How long to wait for collectors; those that answered are shown.
+        clock: The time of day, in seconds since 1970.
+
+    Raises:
+        ConfigurationError: The options or the address of the Prometheus cannot be used.
+    """
+
+    def __init__(
+        self,
+        options: MachineOptions,
+        *,
+        words: str = "read here",
+        prometheus: str | None = None,
+        alerts_wait_seconds: float = 0.0,
+        patience_seconds: float = _PATIENCE_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.words = words
+        hostname = name_machine(options.roots)
+        self._alerts = (
+            follow_alerts(prometheus, hostname, flag="--prometheus") if prometheus else None
+        )
+        self._alerts_wait_seconds = alerts_wait_seconds
+        self._machine = Machine(options)
+        self._observer = Observer(__version__, roots=options.roots)
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+
+    def look(self) -> Picture:
+        """Return the current picture; a collector that hangs is reported as such."""
+        seen = self._machine.runner.snapshot(seconds=self._patience_seconds)
+        alerts, trouble = None, ""
+        if self._alerts is not None:
+            alerts, trouble = self._alerts.latest(self._alerts_wait_seconds)
+        return self._observer.picture(seen, self._clock(), alerts=alerts, alerts_trouble=trouble)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._machine.close()
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The latest picture, and whether its source still responds.
+
+    Attributes:
+        picture: The picture.
+        heard: The time at which it was read, seconds since 1970.
+        trouble: Why no later one could be read; empty if none failed.
+    """
+
+    picture: Picture
+    heard: float
+    trouble: str = ""
+
+
+class Watch:
+    """Reads pictures on a separate thread, so that drawing never waits.
+
+    Args:
+        origin: The source of the pictures.
+        first: The first picture.
+        interval_seconds: The pause after each reading.
+        wake: Called on the reading thread after each new picture or failure.
+        soon_seconds: The pause after `first`: rates need a second reading.
+        clock: The time of day, in seconds since 1970.
+
+    Attributes:
+        news: The latest news.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        first: Picture,
+        *,
+        interval_seconds: float,
+        wake: Callable[[], None],
+        soon_seconds: float = 1.1,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.news = News(first, clock())
+        self._origin = origin
+        self._interval_seconds = interval_seconds
+        self._soon_seconds = min(soon_seconds, interval_seconds)
+        self._wake = wake
+        self._clock = clock
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop reading; a thread that hangs ends with the process."""
+        self._ended.set()
+
+    def _look(self) -> None:
+        wait = self._soon_seconds
+        while not self._ended.wait(wait):
+            wait = self._interval_seconds
+            outcome = attempt("picture", self._origin.look)
+            if outcome.value is not None:
+                self.news = News(outcome.value, self._clock())
+            else:
+                self.news = replace(self.news, trouble=_explain(outcome.error))
+            if not self._ended.is_set():
+                self._wake()
+
+
+def _explain(error: Exception | None) -> str:
+    if isinstance(error, TrainvitalsError):
+        return str(error)
+    return f"an error in trainvitals itself: {type(error).__name__}: {error}"

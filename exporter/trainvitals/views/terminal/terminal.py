@@ -1,0 +1,244 @@
+"""The terminal: its colours and characters, keys without echo, and its state restored at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import TextIOBase
+from typing import IO, Literal, TextIO, cast
+
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.console import Console
+
+from trainvitals.errors import TrainvitalsError
+
+ColorChoice = Literal["auto", "always", "never"]
+_DUMB = {"", "dumb", "unknown"}
+_ASCII = str.maketrans(
+    {
+        "█": "#", "░": ".", "…": "~", "▸": ">", "▲": "^", "▼": "v", "°": " ", "↑": "^", "↓": "v",
+        "▁": "_", "▂": ".", "▃": ":", "▄": "-", "▅": "=", "▆": "+", "▇": "*",
+    }
+)  # fmt: skip
+_LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"  # no colour, the cursor, the usual screen
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (
+    *ENDING,
+    signal.SIGWINCH,
+    signal.SIGTSTP,
+    signal.SIGCONT,
+)
+
+
+class TerminalGoneError(TrainvitalsError):
+    """The terminal was closed."""
+
+
+class StuckError(TrainvitalsError):
+    """A signal ended the program while a write to the terminal was blocked, as by Ctrl-S."""
+
+
+class Terminal(TextIOBase):
+    """A terminal: keys are read from it, and Rich writes to it as to a file.
+
+    Args:
+        keyboard: The descriptor of a terminal to read keys from.
+        screen: The descriptor of a terminal to draw on.
+        is_ascii: Whether it shows only ASCII.
+    """
+
+    def __init__(self, keyboard: int, screen: int, *, is_ascii: bool = False) -> None:
+        self.keyboard = keyboard
+        self._screen = screen
+        self._is_ascii = is_ascii
+        self._before: list[int | list[bytes | int]] | None = None
+        self._is_writing = False
+        self._is_stuck = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Its columns and lines."""
+        columns, lines = os.get_terminal_size(self._screen)
+        return columns or 80, lines or 24
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+    def enter(self) -> None:
+        """Read keys one by one and without echo."""
+        self._before = termios.tcgetattr(self.keyboard)
+        self.retake()
+
+    def retake(self) -> None:
+        """Turn echo and line buffering off again, after another program had the terminal."""
+        now = termios.tcgetattr(self.keyboard)
+        now[3] &= ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(self.keyboard, termios.TCSANOW, now)
+
+    def drop_output(self) -> None:
+        """Discard output that has not been sent: it would only delay the end."""
+        with suppress(termios.error):
+            termios.tcflush(self._screen, termios.TCOFLUSH)
+
+    def leave(self) -> None:
+        """Restore everything; a second time does nothing.
+
+        Raises:
+            TerminalGoneError: The terminal was closed.
+        """
+        before, self._before = self._before, None
+        if before is None:
+            return
+        try:
+            if self._is_stuck:
+                self._unblock()
+            termios.tcsetattr(self.keyboard, termios.TCSANOW, before)
+        except termios.error as error:
+            raise TerminalGoneError from error
+
+    def write(self, text: str) -> int:
+        """Write everything, or nothing once a signal has found a write blocked.
+
+        Raises:
+            TerminalGoneError: The terminal was closed.
+        """
+        if not self._is_stuck:
+            self._write_all(to_ascii(text) if self._is_ascii else text)
+        return len(text)
+
+    def read_keys(self) -> str:
+        """Return the typed characters; empty if the terminal was closed."""
+        try:
+            return os.read(self.keyboard, 1024).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def suspend(self) -> None:
+        """Stop the process, as Ctrl-Z does, with the terminal restored."""
+        self.leave()
+        own = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        try:
+            os.kill(os.getpid(), signal.SIGTSTP)
+        finally:
+            signal.signal(signal.SIGTSTP, own)
+            self.enter()
+
+    def end_if_stuck(self, *_: object) -> None:
+        """Handle a signal that ends the program: at once where a write is blocked.
+
+        Raises:
+            StuckError: A write is blocked.
+        """
+        if self._is_writing:
+            self._is_stuck = True
+            raise StuckError
+
+    def _write_all(self, text: str) -> None:
+        left = memoryview(text.encode(errors="replace"))
+        self._is_writing = True
+        try:
+            while left:
+                left = left[os.write(self._screen, left) :]
+        except OSError as error:
+            raise TerminalGoneError from error
+        finally:
+            self._is_writing = False
+
+    def _unblock(self) -> None:
+        """Resume output that Ctrl-S stopped, and leave the screen."""
+        for act in (termios.TCOOFF, termios.TCOON):  # on alone does not undo a Ctrl-S
+            termios.tcflow(self._screen, act)
+        self._write_all(_LEAVE)
+
+
+def make_console(file: IO[str] | Terminal, colors: ColorSystem | None, *, width: int) -> Console:
+    """Return a console whose capabilities depend on neither the environment nor the file.
+
+    Args:
+        file: The file to write to.
+        colors: The colours to use; None if there is none.
+        width: Its columns.
+    """
+    return Console(
+        file=cast("IO[str]", file),
+        force_terminal=True,
+        color_system=None if colors is None else "standard",
+        no_color=colors is None,
+        width=width,
+        height=1,
+        legacy_windows=False,
+    )
+
+
+def to_ascii(text: str) -> str:
+    """Return a text of the same width in ASCII; characters without a similar one become `?`."""
+    if text.isascii():
+        return text
+    translated = text.translate(_ASCII)
+    return "".join(
+        letter if letter.isascii() else "?".ljust(cell_len(letter)) if cell_len(letter) else ""
+        for letter in translated
+    )
+
+
+def choose_colors(
+    choice: ColorChoice, stream: TextIO, environ: Mapping[str, str]
+) -> ColorSystem | None:
+    """Return the colours to draw with; None if there is none.
+
+    Args:
+        choice: `--color`.
+        stream: The stream to draw on.
+        environ: The environment, with `NO_COLOR` and `TERM`.
+    """
+    if choice == "never":
+        return None
+    if choice == "auto":
+        is_plain = environ.get("NO_COLOR") or is_dumb(environ) or not stream.isatty()
+        return None if is_plain else ColorSystem.STANDARD
+    return ColorSystem.STANDARD
+
+
+def is_dumb(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal can only print lines."""
+    return environ.get("TERM", "") in _DUMB
+
+
+def is_ascii(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal shows only ASCII."""
+    if (stream.encoding or "").lower().replace("-", "") != "utf8":
+        return True
+    # Python itself puts C.UTF-8 into LC_CTYPE where the locale is C or unset.
+    own = environ.get("LC_CTYPE", "")
+    names = (environ.get("LC_ALL"), "" if own == "C.UTF-8" else own, environ.get("LANG"))
+    chosen = next((name for name in names if name), "UTF-8")
+    return "utf8" not in chosen.lower().replace("-", "")
+
+
+@contextmanager
+def catch_signals(wake: int, terminal: Terminal) -> Iterator[None]:
+    """Write the numbers of signals to a descriptor, for a loop that reads them.
+
+    Args:
+        wake: A descriptor that does not block.
+        terminal: The terminal, on which a write may be blocked.
+    """
+    own = {number: signal.signal(number, _ignore) for number in SIGNALS}
+    for number in ENDING:
+        signal.signal(number, terminal.end_if_stuck)
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        for number, handler in own.items():
+            signal.signal(number, handler)
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing: Python writes only the numbers of signals that have a handler."""

@@ -1,1 +1,0 @@
-"""The pages of the exporter and what they are made of."""

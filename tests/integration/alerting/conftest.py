@@ -1,0 +1,5 @@
+"""Fixtures that the unit tests have too."""
+
+from tests.unit.alerting.conftest import alertmanager, amtool, quick_routes, version
+
+__all__ = ["alertmanager", "amtool", "quick_routes", "version"]

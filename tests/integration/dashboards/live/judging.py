@@ -1,0 +1,236 @@
+"""What is wrong with the answers that a board got: each fault names the query and what came back."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tests.integration.dashboards.live.grafana import Answer
+from tests.integration.dashboards.live.showing import (
+    PanelAnswers,
+    count_series,
+    find_missing_labels,
+    find_unit,
+    group_by_panel,
+    name_series,
+)
+from tests.unit.dashboards.boards import Panel, Place
+
+_EXAMPLES = 3
+_OF_NOW = ("stat", "bargauge")  # kinds of panel that show one value of a series: the last
+_OLD = "last known"  # what such a panel calls the value of a run that ended
+_INFINITE_SECONDS = 1e9  # what is longer is a moment, not a duration
+_DAY_OF_2001, _DAY_OF_2096 = 1e12, 4e12  # in milliseconds
+# What values can be, by unit; of any other unit nothing is known.
+_PLAUSIBLE: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "percentunit": (0, 2),  # a rate over seconds of which a busy machine has lost some
+        "percent": (0, 200),
+        "bytes": (0, 1e16),
+        "Bps": (0, 1e13),
+        "s": (-_INFINITE_SECONDS, _INFINITE_SECONDS),
+        "celsius": (-20, 150),
+        "watt": (0, 1e6),
+        "kwatth": (0, 1e6),
+        "joule": (0, 1e12),
+        "hertz": (0, 2e10),
+        "dateTimeFromNow": (_DAY_OF_2001, _DAY_OF_2096),
+        "dateTimeAsLocal": (_DAY_OF_2001, _DAY_OF_2096),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a panel may show.
+
+    Attributes:
+        series: How many series it may draw.
+        rows: How many rows a table may have.
+    """
+
+    series: int
+    rows: float
+
+
+# With 8 accelerators, and with 64 such hosts; a table of a fleet lists what there is.
+OF_A_HOST = Bounds(20, 200)
+OF_A_FLEET = Bounds(200, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong.
+
+    Attributes:
+        place: The query, or the panel where it is between several.
+        kind: A word for it, by which `expectations.yml` calls it.
+        says: What came back.
+    """
+
+    place: Place
+    kind: str
+    says: str
+
+
+def judge(answers: Sequence[Answer], bounds: Bounds) -> Iterator[Fault]:
+    """Find what is wrong with the answers of a board, whatever they should have been."""
+    for answer in answers:
+        yield from _judge_answer(answer)
+    for found in group_by_panel(answers):
+        yield from _judge_names(found)
+        yield from _judge_count(found, bounds)
+        if not found.has_data and not found.panel.defaults.get("noValue"):
+            yield Fault(found.panel.place, "no-word", "it is empty and does not say why")
+
+
+def _judge_answer(answer: Answer) -> Iterator[Fault]:
+    place = answer.question.place
+    if answer.error:
+        yield Fault(place, "error", answer.error)
+    values = [value for series in answer.series for _, value in series.samples]
+    if any(math.isinf(value) for value in values):
+        yield Fault(place, "infinite", _show(answer, math.isinf))
+    for series in answer.series:
+        if all(math.isnan(value) for _, value in series.samples):
+            yield Fault(place, "nan", f"only NaN for {name_series(answer, series)}")
+            break
+    if answer.question.kind == "annotation":
+        yield from _judge_annotation(answer)
+    else:
+        yield from _judge_values(answer)
+
+
+def _judge_annotation(answer: Answer) -> Iterator[Fault]:
+    if answer.question.json.get("useValueForTime"):
+
+        def is_no_time(value: float) -> bool:
+            return not _DAY_OF_2001 < value < _DAY_OF_2096
+
+        if any(is_no_time(value) for series in answer.series for _, value in series.samples):
+            yield Fault(answer.question.place, "unit", f"no time: {_show(answer, is_no_time)}")
+
+
+def _judge_values(answer: Answer) -> Iterator[Fault]:
+    panel = answer.question.panel
+    assert panel is not None
+    if panel.kind == "state-timeline":
+        yield from _judge_states(answer, panel)
+    if panel.kind in _OF_NOW:
+        yield from _judge_age(answer)
+    if panel.kind != "table":
+        yield from _judge_labels(answer)
+    for series in answer.series:
+        unit = find_unit(answer, series)
+        least, most = _PLAUSIBLE.get(unit, (-math.inf, math.inf))
+
+        def is_odd(value: float, least: float = least, most: float = most) -> bool:
+            return not (math.isnan(value) or math.isinf(value) or least <= value <= most)
+
+        if any(is_odd(value) for _, value in series.samples):
+            yield Fault(answer.question.place, "unit", f"{unit} of {_show(answer, is_odd)}")
+            return
+
+
+def _judge_states(answer: Answer, panel: Panel) -> Iterator[Fault]:
+    states = _find_states(panel)
+    values = {value for series in answer.series for _, value in series.samples}
+    unknown = sorted(value for value in values - states if not math.isnan(value))
+    if states and unknown:
+        yield Fault(answer.question.place, "state", f"no text for {unknown[:_EXAMPLES]}")
+
+
+def _judge_labels(answer: Answer) -> Iterator[Fault]:
+    for series in answer.series:
+        if labels := find_missing_labels(answer, series):
+            says = f"{dict(series.labels)} has no {', '.join(labels)}"
+            yield Fault(answer.question.place, "nameless", says)
+            return
+
+
+def _judge_age(answer: Answer) -> Iterator[Fault]:
+    for series in answer.series:
+        last, value = series.samples[-1]
+        if last < answer.until and name_series(answer, series) != _OLD:
+            says = f"{name_series(answer, series)} = {value:g} is shown as if it were of now"
+            yield Fault(answer.question.place, "stale", f"{says}, and it ended in the time range")
+
+
+def _judge_names(found: PanelAnswers) -> Iterator[Fault]:
+    if found.panel.kind == "table":
+        yield from _judge_rows(found)
+        return
+    names = Counter(
+        (name_series(answer, series), *_tell_apart(answer))
+        for answer in found.answers
+        for series in answer.series
+    )
+    twice = [name[0] for name, times in names.items() if times > 1]
+    if twice:
+        letters = sorted(
+            {
+                answer.question.place.query
+                for answer in found.answers
+                for series in answer.series
+                if name_series(answer, series) == twice[0]
+            }
+        )
+        says = f"{names[next(n for n in names if n[0] == twice[0])]} series of {', '.join(letters)}"
+        yield Fault(found.panel.place, "duplicate", f"{says} are called {twice[0]!r}")
+
+
+def _tell_apart(answer: Answer) -> tuple[str, ...]:
+    """What Grafana names by itself, it tells apart by the query as well."""
+    is_named = answer.question.json.get("legendFormat") not in (None, "", "__auto")
+    return () if is_named else (answer.question.place.query,)
+
+
+def _judge_rows(found: PanelAnswers) -> Iterator[Fault]:
+    """A table's row is what has the same labels: others than its keys are columns without a title."""
+    keys = {name for name in found.panel.renamed if not name.startswith("Value")}
+    keys |= found.panel.hidden
+    for answer in found.answers:
+        extra = sorted({label for series in answer.series for label in series.labels} - keys)
+        if extra:
+            says = f"columns that have no title: {', '.join(extra)}"
+            yield Fault(answer.question.place, "column", says)
+        rows = Counter(
+            tuple(sorted((key, value) for key, value in series.labels.items() if key in keys))
+            for series in answer.series
+        )
+        twice = [row for row, times in rows.items() if times > 1]
+        if twice:
+            yield Fault(answer.question.place, "duplicate", f"two rows of {dict(twice[0])}")
+
+
+def _judge_count(found: PanelAnswers, bounds: Bounds) -> Iterator[Fault]:
+    count = count_series(found)
+    most = bounds.rows if found.panel.kind == "table" else bounds.series
+    if count > most:
+        parts = ((answer.question.place.query, len(answer.series)) for answer in found.answers)
+        letters = ", ".join(f"{letter}: {number}" for letter, number in parts)
+        yield Fault(found.panel.place, "many", f"{count} series, at most {most:g} ({letters})")
+
+
+def _find_states(panel: Panel) -> set[float]:
+    return {
+        float(number)
+        for mapping in panel.defaults.get("mappings") or ()
+        if mapping.get("type") == "value"
+        for number in mapping["options"]
+    }
+
+
+def _show(answer: Answer, is_odd: Callable[[float], bool]) -> str:
+    """Show some series with a value that is odd."""
+    odd = [
+        f"{name_series(answer, series)} = {value:g}"
+        for series in answer.series
+        for value in [next((value for _, value in series.samples if is_odd(value)), None)]
+        if value is not None
+    ]
+    more = f" and {len(odd) - _EXAMPLES} more" if len(odd) > _EXAMPLES else ""
+    return "; ".join(odd[:_EXAMPLES]) + more

@@ -1,0 +1,217 @@
+"""Drills with a real Prometheus and a real Alertmanager, as a person starts them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.waiting import wait_until
+from tests.unit.alerting.test_delay import CRITICAL, SLOWER
+from trainvitals.sources.prometheus import Prometheus
+from trainvitals.stack.drills import FAULTS
+
+SOURCES = Path(__file__).parents[4] / "exporter"
+ONE_OF_EACH_GROUP = (
+    "HPUHighTemperature",
+    "HighMemoryUsage",
+    "TrainingRunLost",
+    "HostOOMKill",
+    "ContainerDied",
+    "ExporterJobDown",
+)
+SHOWN_TO_A_PERSON = "TrainingRunLost"  # as docs/alerting.md shows it
+AT_ONCE = 6
+PATIENCE_SECONDS = 300
+MOST_SECONDS = 90
+
+
+def start_drill(alert, directory, *flags, webhook="http://127.0.0.1:9/", notify_info=False):
+    """Start the command, with one channel, which gets what is of severity info if asked to."""
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "trainvitals", "drill", alert, *flags],
+        cwd=directory,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(SOURCES),
+            "XDG_STATE_HOME": str(directory),
+            "TMPDIR": str(directory),
+            "WEBHOOK_URL": webhook,
+            "NOTIFY_INFO": str(int(notify_info)),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run_drill(alert, directory, *flags, patience=PATIENCE_SECONDS, **options):
+    """Run the command and return how it ended."""
+    with start_drill(alert, directory, *flags, **options) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=patience)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def drill_all(alerts, directory, *flags, at_once=AT_ONCE, patience=PATIENCE_SECONDS, **options):
+    """Run some drills at once and return their results by alert."""
+
+    def run(alert):
+        return run_drill(alert, directory, "--json", *flags, patience=patience, **options)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        ends = list(pool.map(run, alerts))
+    assert [end.stderr for end in ends] == [""] * len(ends)
+    return {alert: json.loads(end.stdout) for alert, end in zip(alerts, ends, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def drilled(tmp_path_factory, prometheus, alertmanager):
+    """Return the results of drills that ran beside each other, and the output of one."""
+    directory = tmp_path_factory.mktemp("drilled")
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(run_drill, SHOWN_TO_A_PERSON, directory)
+        told = drill_all(ONE_OF_EACH_GROUP, directory)
+    return told, seen.result(), directory
+
+
+def test_faults_of_every_group_become_messages_and_end(drilled):
+    """A message arrives, and one that it is over, for the receiver that the severity asks for."""
+    told, _, _ = drilled
+    assert {alert: each["passed"] for alert, each in told.items()} == dict.fromkeys(told, True)
+    assert {alert: each["receivers"] for alert, each in told.items()} == {
+        "HPUHighTemperature": ["page"],
+        "HighMemoryUsage": ["chat"],
+        "TrainingRunLost": ["page"],
+        "HostOOMKill": ["page"],
+        "ContainerDied": ["chat"],
+        "ExporterJobDown": ["page"],
+    }
+    assert (
+        told["HPUHighTemperature"]["pending_seconds"] < told["HPUHighTemperature"]["firing_seconds"]
+    )
+    assert "signal 9" in told["TrainingRunLost"]["message"]
+    assert "after step 4242" in told["TrainingRunLost"]["message"]
+    assert told["ExporterJobDown"]["message"].startswith("None of the 3 targets of job trainvitals")
+
+
+def test_a_person_sees_each_step(drilled):
+    """Each step has a line with its second, and the last line is the verdict; nothing is left."""
+    _, end, directory = drilled
+    lines = end.stdout.splitlines()
+    assert end.returncode == 0, end.stderr
+    assert lines[0].endswith("all durations divided by 60")
+    begun = max(at for at, line in enumerate(lines) if line.endswith("a run is killed by SIGKILL"))
+    assert [line.partition(" s  ")[2].partition(":")[0] for line in lines[begun + 1 : -1]] == [
+        "the alert fires",
+        "delivered to page",
+        "the fault is removed",
+        "resolved message delivered to page",
+    ]
+    assert lines[-1].startswith("passed: delivered ")
+    assert not [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(directory) in word for word in process.info["cmdline"] or ())
+    ]
+
+
+def test_the_document_shows_what_a_person_sees(drilled):
+    """Line by line, but for the seconds and for what an ellipsis stands for."""
+    page = (SOURCES.parent / "docs/alerting.md").read_text(encoding="utf-8")
+    shown = page.split(f"make monitor-drill ALERT={SHOWN_TO_A_PERSON} ")[1].split("\n```")[0]
+    lines = [re.sub(r" *\d+\.\d s", " N s", line) for line in drilled[1].stdout.splitlines()]
+    for line, told in zip(shown.splitlines()[1:], lines, strict=True):
+        pattern = re.escape(re.sub(r" *\d+\.\d s", " N s", line)).replace("…", ".+")
+        assert re.fullmatch(pattern, told), line
+
+
+@pytest.mark.parametrize(
+    ("alert", "words"),
+    [
+        ("HPUHighTemperature", "was delivered to page, which has no channel"),
+        ("TrainingOverdue", "set NOTIFY_INFO=1"),
+    ],
+)
+def test_a_message_that_reaches_no_one_fails(alert, words, tmp_path, prometheus, alertmanager):
+    """Without a channel, and of severity info, the last line says what to set."""
+    end = run_drill(alert, tmp_path, webhook="")
+    assert end.returncode == 1, end.stderr
+    assert words in end.stdout.splitlines()[-2] + end.stdout.splitlines()[-1]
+
+
+def find_prometheus(pid):
+    """Return the Prometheus that a drill has started."""
+    commands = [child.cmdline() for child in psutil.Process(pid).children()]
+    (command,) = [each for each in commands if each[0].endswith("/prometheus")]
+    (address,) = [word for word in command if word.startswith("--web.listen-address=")]
+    return Prometheus(f"http://{address.partition('=')[2]}")
+
+
+def is_firing(prometheus, alert):
+    """Return whether an alert fires."""
+    return any(
+        each.state == "firing" and each.labels["alertname"] == alert
+        for each in prometheus.list_alerts()
+    )
+
+
+def test_a_busy_machine_is_drilled_more_slowly(tmp_path, prometheus, alertmanager):
+    """A simulated machine that gets no CPU time for seconds is no fault, and no bug of the rule."""
+    with start_drill("ExporterDown", tmp_path) as process:
+        try:
+            said = ""
+            while "is scraped" not in said:
+                said += process.stdout.readline()
+            process.send_signal(signal.SIGSTOP)
+            prometheus_of_drill = find_prometheus(process.pid)
+            wait_until(lambda: is_firing(prometheus_of_drill, "ExporterDown"))
+            process.send_signal(signal.SIGCONT)
+            rest, trouble = process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said + rest + trouble
+    assert "the drill begins again, durations divided by 7.5" in rest
+    assert rest.splitlines()[-1].startswith("passed: ")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5400)
+@pytest.mark.skipif(
+    os.environ.get("TRAINVITALS_TEST_LONG") != "1",
+    reason="half an hour at real durations; tests/unit/alerting/test_delay.py works them out",
+)
+def test_every_critical_fault_is_a_message_within_90_seconds(
+    tmp_path, prometheus, alertmanager, capsys
+):
+    """At real durations, from the fault and not only from the scrape that shows it.
+
+    It prints the rows of the table in docs/alerting.md.
+    """
+    drilled = {fault.alert for fault in FAULTS} & CRITICAL.keys() - SLOWER.keys()
+    told = drill_all(sorted(drilled), tmp_path, "--real", at_once=len(drilled), patience=3600)
+    seconds = {alert: each["delivered_seconds"] for alert, each in told.items()}
+    with capsys.disabled():
+        print("", *(f"| {alert} | {took:.0f} |" for alert, took in seconds.items()), sep="\n")
+    assert {alert for alert, each in told.items() if not each["passed"]} == set()
+    assert {alert: took for alert, took in seconds.items() if took > MOST_SECONDS} == {}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    os.environ.get("TRAINVITALS_TEST_LONG") != "1",
+    reason="six minutes for all; one of each group is drilled above",
+)
+def test_every_fault_becomes_a_message_and_ends(tmp_path, prometheus, alertmanager):
+    """Every alert that can be drilled is delivered, and its end too."""
+    told = drill_all([fault.alert for fault in FAULTS], tmp_path, notify_info=True)
+    assert {alert for alert, each in told.items() if not each["passed"]} == set()

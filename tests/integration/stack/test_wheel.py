@@ -1,0 +1,101 @@
+"""The stack from an installed wheel: no checkout, no home, an empty folder."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from trainvitals.stack.programs import find_free_ports
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = (
+    *("alertmanager", "deploy/docker-proxy", "docs/runbooks"),
+    *("grafana/dashboards", "grafana/provisioning", "prometheus"),
+)
+SHIPPED_FILES = ("docker-compose*.yml", "exporter/Dockerfile")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Build the wheel and give its path."""
+    place = tmp_path_factory.mktemp("wheel")
+    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", place, ROOT)
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode and not os.environ.get("CI"):
+        pytest.skip(f"cannot build the wheel here: {built.stderr.strip().splitlines()[-1]}")
+    assert built.returncode == 0, built.stderr
+    return next(place.glob("*.whl"))
+
+
+@pytest.fixture
+def installed(wheel, tmp_path):
+    """Return a folder that the wheel was installed in; what it needs is in the environment."""
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    # Not the 15 seconds that a stack of its own would wait between two looks.
+    config = site / "trainvitals/stack/files/prometheus/prometheus.yml"
+    config.write_text(re.sub(r"(_interval|_timeout): \d+s", r"\1: 1s", config.read_text()))
+    return site
+
+
+def test_wheel_carries_what_the_stack_needs(wheel):
+    """Every committed file of the configuration is in it, and none that was rendered."""
+    tracked = subprocess.run(
+        ("git", "-C", ROOT, "ls-files", *SHIPPED, *SHIPPED_FILES),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    prefix = "trainvitals/stack/files/"
+    with zipfile.ZipFile(wheel) as archive:
+        carried = {name for name in archive.namelist() if name.startswith(prefix)}
+        assert "trainvitals/stack/keys/grafana.asc" in archive.namelist()
+    wanted = {name for name in tracked if (ROOT / name).exists()}
+    assert {f"{prefix}{name}" for name in wanted} <= carried
+    assert {"prometheus/rules/training.yml", "alertmanager/alertmanager.yml"} <= wanted
+    assert not any("secret" in name or name.endswith(".env") for name in carried)
+
+
+@pytest.mark.skipif(
+    not os.environ.get("TRAINVITALS_TEST_LONG"),
+    reason="brings a whole stack up once more, which takes 15 s: run it with `make test-long`",
+)
+def test_up_from_an_installed_wheel(installed, prometheus, alertmanager, tmp_path):
+    """In an empty folder with an empty home the stack comes up, is fine, and goes down again."""
+    empty, home = tmp_path / "empty", tmp_path / "home"
+    empty.mkdir()
+    home.mkdir()
+    names = ("exporter", "prometheus", "alertmanager", "grafana")
+    ports = [f"--{name}-port={port}" for name, port in zip(names, find_free_ports(4), strict=True)]
+    environ = {
+        "HOME": str(home),
+        "PYTHONPATH": str(installed),
+        "PATH": f"{prometheus.parent}:{alertmanager.parent}:{os.environ['PATH']}",
+    }
+
+    def run(*words):
+        command = (sys.executable, "-m", "trainvitals", *words, "--way=native", *ports)
+        return subprocess.run(
+            command, cwd=empty, env=environ, capture_output=True, text=True, check=False
+        )
+
+    up = run("up")
+    try:
+        assert up.returncode == 0, up.stdout + up.stderr
+        assert "alerts go to no one" in up.stdout
+        status = run("status", "--json")
+        told = json.loads(status.stdout)
+        assert (status.returncode, told["fine"]) == (0, True)
+        assert told["state_dir"] == str(home / ".local/state/trainvitals")
+        rules = home / ".local/state/trainvitals/config/prometheus/rules"
+        assert rules.resolve() == installed / "trainvitals/stack/files/prometheus/rules"
+    finally:
+        down = run("down")
+    assert "stopped alertmanager, exporter, " in down.stdout
+    assert list(empty.iterdir()) == []

@@ -1,0 +1,40 @@
+"""A monitor that is given tensors of PyTorch."""
+
+import threading
+
+import torch
+
+from tests.unit.training.test_monitor import clock, make, read
+
+__all__ = ["clock", "make"]
+
+
+def test_what_another_thread_logs_keeps_no_graph(make):
+    """A tensor that waits to be read is let go by the graph that computed it."""
+    monitor = make()
+    loss = torch.tensor(0.5, requires_grad=True) * 2
+    thread = threading.Thread(target=monitor.log, kwargs={"teacher": loss})
+    thread.start()
+    thread.join()
+    ((values, _),) = monitor._inbox
+    assert not values["teacher"].requires_grad
+
+
+def test_values_on_the_host_are_read_from_tensors(make):
+    """A tensor in host memory is read at once, its graph is left alone."""
+    monitor = make()
+    loss = torch.tensor(0.5, requires_grad=True) * 2
+    monitor.update_batch(torch.tensor(4), loss=loss, gradient_norm=torch.tensor(3.0))
+    monitor.log_validation(loss=torch.tensor(0.25))
+    words = read(monitor)
+    assert (words["loss"], words["gradient_norm"], words["samples"]) == (1.0, 3.0, 4.0)
+    assert words["validation_loss"] == 0.25
+    assert loss.requires_grad
+
+
+def test_what_waits_to_be_read_is_bounded(make):
+    """Of 100 tensors on a device 64 names wait for theirs; the others are counted as dropped."""
+    monitor = make()
+    monitor.log({f"m{index}": torch.empty((), device="meta") for index in range(100)})
+    monitor.finish()
+    assert read(monitor)["dropped_names"] == 36

@@ -1,0 +1,44 @@
+"""Values in the real tensors of PyTorch."""
+
+import torch
+
+from trainvitals.training.tensors import Values
+
+
+def test_tensors_in_host_memory_are_read_at_once():
+    """Any float type, any shape of one value, with or without a gradient."""
+    values = Values()
+    assert values.read(torch.tensor(1.5, requires_grad=True)) == 1.5
+    assert values.read(torch.tensor(1.5, dtype=torch.bfloat16)) == 1.5
+    assert values.read(torch.tensor(1.5, dtype=torch.float16)) == 1.5
+    assert values.read(torch.tensor([2.5])) == 2.5
+    assert values.read(torch.tensor([[4]])) == 4.0
+    assert values.read(torch.nn.Parameter(torch.tensor(0.5))) == 0.5
+    assert values.unreadable is None
+
+
+def test_reading_a_tensor_leaves_its_graph_alone():
+    """The gradient is the same as without reading."""
+    weight = torch.tensor(3.0, requires_grad=True)
+    loss = weight * weight
+    assert Values().read(loss) == 9.0
+    loss.backward()
+    assert weight.grad.item() == 6.0
+
+
+def test_tensors_that_are_no_single_number_are_unknown():
+    """Several values, none at all, or a complex one."""
+    values = Values()
+    assert values.read(torch.tensor([1.0, 2.0])) is None
+    assert values.read(torch.empty(0)) is None
+    assert values.read(torch.tensor(1j)) is None
+
+
+def test_a_tensor_without_values_is_never_read():
+    """A meta tensor has no value; that is told once, and is no error."""
+    values = Values()
+    assert values.read(torch.empty((), device="meta")) is None
+    assert values.unreadable == (
+        "cannot read a tensor on meta without waiting for the device: it has no events to query; "
+        "pass numbers, such as loss.item(), where the loop has them anyway"
+    )

@@ -1,0 +1,107 @@
+"""A real browser: the system's Chromium, without a window."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WAIT_SECONDS = 60.0
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find_chromium() -> str:
+    """Return the path of a Chromium; skip the test where there is none, except in CI."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        words = "needs Chromium: install the package chromium"
+        if os.environ.get("CI"):
+            raise FileNotFoundError(words)
+        pytest.skip(words)
+    return found
+
+
+@contextmanager
+def open_browser(home: Path) -> Iterator[Any]:
+    """Start Chromium and give Playwright's handle to it.
+
+    Args:
+        home: Where it may write; it is not to meet the settings of whoever runs the tests.
+    """
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = find_chromium()
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=path,
+            # As root it has no sandbox of its own; and it is not to speak to anybody.
+            args=["--no-sandbox", "--disable-background-networking", "--disable-sync"],
+            env={**os.environ, "HOME": str(home)},
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Visit:
+    """A page that somebody looks at, and what happened meanwhile.
+
+    Attributes:
+        page: Playwright's handle to it.
+        complaints: What the console said, but for notes, and what the page's script raised.
+        requests: The address of everything that was asked for.
+    """
+
+    page: Any
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def text(self, selector: str) -> str:
+        """Return the text of the first such element, with plain spaces."""
+        words: str = self.page.locator(selector).first.inner_text()
+        return " ".join(words.replace("\u202f", " ").split())
+
+    def wait_for(self, expression: str, argument: object = None) -> None:
+        """Wait until a JavaScript expression or function is true of the page.
+
+        Asked from outside again and again: the page's policy lets nothing be evaluated within it.
+        """
+        until = time.monotonic() + WAIT_SECONDS
+        while not self.page.evaluate(expression, argument):
+            assert time.monotonic() < until, f"never: {expression}\n{self.page.content()}"
+            self.page.wait_for_timeout(50)
+
+
+@contextmanager
+def visit(browser: Any, url: str, **context: Any) -> Iterator[Visit]:
+    """Look at a page in a window of its own.
+
+    Args:
+        browser: The browser.
+        url: The page.
+        context: What the window is like, in Playwright's words.
+    """
+    window = browser.new_context(**context)
+    try:
+        page = window.new_page()
+        seen = Visit(page)
+        page.on("console", lambda said: _note(seen, said.type, said.text))
+        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+        page.on("request", lambda request: seen.requests.append(request.url))
+        page.goto(url)
+        yield seen
+    finally:
+        window.close()
+
+
+def _note(seen: Visit, kind: str, text: str) -> None:
+    if kind in ("error", "warning"):
+        seen.complaints.append(text)

@@ -1,0 +1,183 @@
+"""How much do the tests of the alerts notice? Rules are broken on purpose, one place at a time.
+
+`python -m tests.support.rule_mutants [ALERT…]` breaks the named alerts (none named: all), runs the tests of
+each with promtool and prints the mutants that no test noticed.
+
+A mutant of an alert must be noticed by its own tests, that of a recording rule by the tests of any
+alert that needs it. Those that change nothing anyone could notice stand with their reason in
+`tests/rules/equivalent.yml`; they are not counted, and one that is noticed after all is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.support.rule_breaking import Mutant, choose_tenth, list_mutants
+from tests.support.rule_trial import Trial
+from tests.support.rulebook import TESTS, Rulebook, read_rulebook
+
+EQUIVALENT = TESTS / "equivalent.yml"
+GOAL_RATIO = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        killed: The mutants that a test noticed.
+        survived: Those that none did.
+        equivalent: Those of the survivors that are listed as equivalent; not in `survived`.
+        refuted: Mutants that are listed as equivalent and were noticed.
+        invalid: Mutants that Prometheus would not load; not counted.
+    """
+
+    killed: tuple[Mutant, ...]
+    survived: tuple[Mutant, ...]
+    equivalent: tuple[Mutant, ...]
+    refuted: tuple[Mutant, ...]
+    invalid: tuple[Mutant, ...]
+
+    @property
+    def score(self) -> float:
+        """Return the part of the mutants that was noticed; 1 where there was none."""
+        counted = len(self.killed) + len(self.survived)
+        return len(self.killed) / counted if counted else 1.0
+
+
+def read_equivalent(path: Path = EQUIVALENT) -> dict[str, str]:
+    """Read which mutants change nothing that anyone could notice, and why."""
+    if not path.exists():
+        return {}
+    entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
+    return {entry["mutant"]: entry["reason"] for entry in entries}
+
+
+def conclude(verdicts: Mapping[Mutant, str], equivalent: Iterable[str]) -> Outcome:
+    """Sort the mutants by what came of them."""
+    listed = set(equivalent)
+    sorted_: dict[str, list[Mutant]] = {field.name: [] for field in dataclasses.fields(Outcome)}
+    for mutant, words in verdicts.items():
+        is_listed = mutant.name in listed
+        if "could not parse" in words or "parse error" in words:
+            sorted_["invalid"].append(mutant)
+        elif words:
+            sorted_["refuted" if is_listed else "killed"].append(mutant)
+        else:
+            sorted_["equivalent" if is_listed else "survived"].append(mutant)
+    return Outcome(**{name: tuple(mutants) for name, mutants in sorted_.items()})
+
+
+def run_mutants(
+    alerts: Sequence[str],
+    *,
+    promtool: str,
+    directory: Path,
+    choose: Callable[[Iterable[Mutant]], tuple[Mutant, ...]] = tuple,
+    book: Rulebook | None = None,
+    tests: Path = TESTS,
+    equivalent: Iterable[str] | None = None,
+) -> Outcome:
+    """Break the rules and tell what the tests noticed.
+
+    Args:
+        alerts: The alerts to break; none: all.
+        promtool: The program.
+        directory: An empty directory to work in.
+        choose: Chooses among the mutants.
+        book: The rules; None: those of the product.
+        tests: Where the tests stand.
+        equivalent: The names of the mutants that no test can notice; None: those that are listed.
+
+    Raises:
+        ValueError: An alert does not exist, or its tests fail with the rules as they are.
+    """
+    book = book or read_rulebook()
+    trial = Trial(book, promtool=promtool, directory=directory, tests=tests)
+    known = [rule.name for rule in book.alerts]
+    if unknown := [name for name in alerts if name not in known]:
+        raise ValueError(f"no alert {', '.join(unknown)}; there are {', '.join(known)}")
+    wanted = alerts or known
+    mutants = choose(list_mutants(book, wanted))
+    failing = trial.find_failing(sorted({alert for mutant in mutants for alert in mutant.alerts}))
+    if failing.keys() & set(wanted):
+        words = "\n".join(f"{name}: {said}" for name, said in failing.items() if name in wanted)
+        raise ValueError(f"these tests fail with the rules as they are:\n{words}")
+    mutants = tuple(_leave_out(mutant, failing) for mutant in mutants)
+    return conclude(trial.judge(mutants), read_equivalent() if equivalent is None else equivalent)
+
+
+def _leave_out(mutant: Mutant, alerts: Collection[str]) -> Mutant:
+    """Have a mutant judged without the tests of these alerts."""
+    rest = tuple(alert for alert in mutant.alerts if alert not in alerts)
+    return dataclasses.replace(mutant, alerts=rest)
+
+
+def describe(outcome: Outcome, *, whole: bool = False) -> str:
+    """Write what came of a run: every survivor, and asked to, the whole broken rule, then the score."""
+    lines = []
+    for mutant in outcome.survived:
+        lines.append(f"SURVIVED {mutant.name}")
+        lines += [f"         {' '.join(mutant.change.split())}"] if whole else []
+    lines += [f"REFUTED  {m.name}: listed as equivalent, but noticed" for m in outcome.refuted]
+    lines += [f"INVALID  {m.name}" for m in outcome.invalid]
+    counted = len(outcome.killed) + len(outcome.survived)
+    lines.append(
+        f"{len(outcome.killed)} of {counted} mutants killed ({outcome.score:.1%}), "
+        f"{len(outcome.survived)} survived, {len(outcome.equivalent)} equivalent"
+    )
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.rule_mutants", description=__doc__
+    )
+    parser.add_argument("alerts", nargs="*", metavar="ALERT", help="the alerts to break; none: all")
+    parser.add_argument("--tenth", action="store_true", help="only the fixed tenth of `make test`")
+    parser.add_argument("--whole", action="store_true", help="show each survivor's whole rule")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as well")
+    options = parser.parse_args(arguments)
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        print("no promtool in PATH: install Debian's prometheus", file=sys.stderr)
+        return 2
+    memory = Path("/dev/shm")
+    try:
+        with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+            outcome = run_mutants(
+                options.alerts,
+                promtool=promtool,
+                directory=Path(directory),
+                choose=choose_tenth if options.tenth else tuple,
+            )
+    except (ValueError, yaml.YAMLError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(describe(outcome, whole=options.whole))
+    if options.json:
+        document = json.dumps(_describe_for_programs(outcome), ensure_ascii=False)
+        options.json.write_text(document, encoding="utf-8")
+    return int(outcome.score < GOAL_RATIO or bool(outcome.refuted))
+
+
+def _describe_for_programs(outcome: Outcome) -> dict[str, object]:
+    document: dict[str, object] = {"score": outcome.score}
+    for field in dataclasses.fields(outcome):
+        document[field.name] = [mutant.name for mutant in getattr(outcome, field.name)]
+    return document
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""Runs the tests of alerts with the rules that they need and no others, whole or broken.
+
+promtool evaluates every rule that a test file loads at every instant; so each run gets the rules
+that can matter, and a broken rule is asked one group of tests after the other, the quickest first,
+until one notices.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import promql_parser
+import yaml
+from promql_parser import VectorSelector, parse_duration
+
+from tests.support.promql import Node, walk
+from tests.support.rule_breaking import Mutant
+from tests.support.rulebook import TESTS, Loader, Rule, Rulebook, is_threshold, selects
+
+# Enough that starting promtool does not count, few enough that both processors have work.
+_FILES_OF_A_CALL = 5
+_PROCESSES = 2
+_LONGEST_CALL_SECONDS = 900
+# Version 2 names each file before, version 3 does not; the order is that of the arguments.
+_VERDICT = re.compile(r"^  (SUCCESS|FAILED:)$", re.MULTILINE)
+_BARE = ("name", "interval", "input_series", "external_labels", "external_url")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A test file and the rules that it is to be run with.
+
+    Attributes:
+        file: The test file; it loads `rules.yml` from its own directory.
+        rules: The rules, as they are.
+        cost: How long it takes for each thing that it asks, compared with others.
+    """
+
+    file: Path
+    rules: tuple[Rule, ...]
+    cost: float = 0.0
+
+
+class Trial:
+    """Runs tests of alerts.
+
+    Args:
+        book: The rules.
+        tests: The folder of `<Alert>.yml`.
+        promtool: The program.
+        directory: An empty directory to work in, best in memory.
+    """
+
+    def __init__(
+        self, book: Rulebook, *, promtool: str, directory: Path, tests: Path = TESTS
+    ) -> None:
+        self._book = book
+        self._tests = tests
+        self._promtool = promtool
+        self._directory = directory
+        self._numbers = count()
+        self._questions: dict[str, tuple[Question, ...]] = {}
+
+    def run_whole(self, alerts: Iterable[str]) -> dict[str, str]:
+        """Run everything that the test files of alerts ask; give what fails, by alert."""
+        questions = {alert: self._ask_everything(alert) for alert in alerts}
+        said = self._run([(alert, question, None) for alert, question in questions.items()])
+        return {alert: words for alert, words in said if words}
+
+    def find_failing(self, alerts: Iterable[str]) -> dict[str, str]:
+        """Run what the tests of alerts ask about them, with the rules as they are."""
+        waiting = [(alert, q, None) for alert in alerts for q in self._list_questions(alert)]
+        return {alert: words for alert, words in self._run(waiting) if words}
+
+    def judge(self, mutants: Iterable[Mutant]) -> dict[Mutant, str]:
+        """Return for each mutant the complaint of the first test that notices; none for a survivor."""
+        waiting = {
+            mutant: sorted(
+                (q for alert in mutant.alerts for q in self._list_questions(alert)),
+                key=lambda question: question.cost,
+            )
+            for mutant in mutants
+        }
+        verdicts: dict[Mutant, str] = dict.fromkeys(waiting, "")
+        while waiting := {mutant: left for mutant, left in waiting.items() if left}:
+            said = self._run([(mutant, left.pop(0), mutant) for mutant, left in waiting.items()])
+            noticed = {mutant: words for mutant, words in said if words}
+            verdicts |= noticed
+            waiting = {m: left for m, left in waiting.items() if m not in noticed}
+        return verdicts
+
+    def _list_questions(self, alert: str) -> tuple[Question, ...]:
+        """Return one question for each group of tests of an alert; no test file: none."""
+        if alert not in self._questions:
+            self._questions[alert] = tuple(self._make_questions(alert))
+        return self._questions[alert]
+
+    def _make_questions(self, alert: str) -> Iterable[Question]:
+        if not (self._tests / f"{alert}.yml").exists():
+            return
+        document = self._read(alert)
+        (rule,) = (rule for rule in self._book.alerts if rule.name == alert)
+        needed = {alert} | self._book.find_needs(rule)
+        rules = self._choose_rules(document, needed)
+        others = {rule.name for rule in self._book.rules} - needed
+        groups = [_strip(group, alert, others) for group in document["tests"]]  # type: ignore[attr-defined]
+        for group in filter(_asks, groups):
+            question = self._write_question({**document, "tests": [group]}, rules)
+            yield replace(question, cost=_estimate(group, str(document["evaluation_interval"])))
+
+    def _ask_everything(self, alert: str) -> Question:
+        document = self._read(alert)
+        groups = [_convert(group) for group in document["tests"]]  # type: ignore[attr-defined]
+        needed = _find_asked(groups, self._book)
+        needed |= {
+            n for r in self._book.alerts if r.name in needed for n in self._book.find_needs(r)
+        }
+        return self._write_question(
+            {**document, "tests": groups}, self._choose_rules(document, needed)
+        )
+
+    def _read(self, alert: str) -> dict[str, object]:
+        text = (self._tests / f"{alert}.yml").read_text(encoding="utf-8")
+        document: dict[str, object] = yaml.load(text, Loader)
+        return document
+
+    def _choose_rules(self, document: Mapping[str, object], needed: set[str]) -> tuple[Rule, ...]:
+        """Choose the rules that are needed from the files that a test file loads."""
+        names: Iterable[str] = document["rule_files"]  # type: ignore[assignment]
+        patterns = [os.path.normpath(self._tests / name) for name in names]
+        return tuple(
+            rule
+            for rule in self._book.rules
+            if rule.name in needed and any(rule.file.match(pattern) for pattern in patterns)
+        )
+
+    def _write_question(self, document: Mapping[str, object], rules: tuple[Rule, ...]) -> Question:
+        file = self._directory / f"test-{next(self._numbers)}.yml"
+        _write(file, {**document, "rule_files": ["rules.yml"]})
+        return Question(file, rules)
+
+    def _run(self, asked: Sequence[tuple[object, Question, Mutant | None]]) -> list:
+        """Run questions; give what promtool says about each, with what it was asked for."""
+        starts = range(0, len(asked), _FILES_OF_A_CALL)
+        parts = [asked[start : start + _FILES_OF_A_CALL] for start in starts]
+        with ThreadPoolExecutor(_PROCESSES) as pool:
+            return [answer for part in pool.map(self._call, parts) for answer in part]
+
+    def _call(self, asked: Sequence[tuple[object, Question, Mutant | None]]) -> list:
+        files = [self._prepare(question, mutant) for _, question, mutant in asked]
+        tested = subprocess.run(
+            [self._promtool, "test", "rules", *map(str, files)],
+            env={**os.environ, "TMPDIR": str(self._directory)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # failures come there, each in its file's turn
+            check=False,
+            text=True,
+            timeout=_LONGEST_CALL_SECONDS,
+        )
+        said = _VERDICT.split(tested.stdout)
+        if len(said) != 1 + 2 * len(files):
+            raise ValueError(f"promtool says something else than one verdict a file: {said}")
+        words = map(_find_failure, said[1::2], said[2::2])
+        for file in files:
+            shutil.rmtree(file.parent)
+        return [(key, failure) for (key, _, _), failure in zip(asked, words, strict=True)]
+
+    def _prepare(self, question: Question, mutant: Mutant | None) -> Path:
+        directory = self._directory / f"run-{next(self._numbers)}"
+        directory.mkdir()
+        groups: dict[str, list[dict[str, object]]] = {}
+        for rule in question.rules:
+            chosen = mutant.rule if mutant and rule is mutant.original else rule
+            groups.setdefault(rule.group, []).append(chosen.describe())
+        written = [{"name": name, "rules": rules} for name, rules in groups.items()]
+        _write(directory / "rules.yml", {"groups": written})
+        (directory / question.file.name).symlink_to(question.file)
+        return directory / question.file.name
+
+
+def _strip(group: Mapping[str, object], alert: str, others: set[str]) -> dict[str, object]:
+    """Keep of a group of tests what asks about this alert and what it needs."""
+    group = _convert(group)
+    of_alert = [test for test in _get(group, "alert_rule_test") if test["alertname"] == alert]
+    of_records = [t for t in _get(group, "promql_expr_test") if _asks_only_of(t, alert, others)]
+    stripped = {key: value for key, value in group.items() if key in _BARE}
+    return {**stripped, "alert_rule_test": of_alert, "promql_expr_test": of_records}
+
+
+def _convert(group: Mapping[str, object]) -> dict[str, object]:
+    """Return a group of tests with its numbers as numbers."""
+    converted = dict(group)
+    converted["promql_expr_test"] = [
+        {
+            **test,
+            "exp_samples": [{**s, "value": float(s["value"])} for s in _get(test, "exp_samples")],
+        }
+        for test in _get(group, "promql_expr_test")
+    ]
+    return converted
+
+
+def _get(of: Mapping[str, object], name: str) -> list[dict[str, str]]:
+    return list(of.get(name) or ())  # type: ignore[call-overload]
+
+
+def _asks(group: Mapping[str, object]) -> bool:
+    return bool(group["alert_rule_test"] or group["promql_expr_test"])
+
+
+def _estimate(group: Mapping[str, object], interval: str) -> float:
+    """Estimate what a group of tests costs: how often rules are evaluated, over how many series."""
+    tests = [*_get(group, "alert_rule_test"), *_get(group, "promql_expr_test")]
+    times = [test["eval_time"] for test in tests if not test["eval_time"].startswith("0")]
+    last = max((parse_duration(time).total_seconds() for time in times), default=0.0)
+    cost = last / parse_duration(interval).total_seconds() * (1 + len(_get(group, "input_series")))
+    return cost / (1 + len(tests))  # what asks more notices more
+
+
+def _asks_only_of(test: Mapping[str, object], alert: str, others: set[str]) -> bool:
+    """Return whether a test of an expression can be asked where only this alert is loaded.
+
+    One that reads a threshold itself proves nothing about the alert, and is left out.
+    """
+    for selector in _find_selectors(test):
+        expects = selector.name == "ALERTS" and bool(test["exp_samples"])
+        if expects and _state(selector, "alertname") != [alert]:
+            return False
+        if selector.name in others or is_threshold(selector.name or ""):
+            return False
+    return True
+
+
+def _find_asked(groups: Iterable[Mapping[str, object]], book: Rulebook) -> set[str]:
+    """Name the alerts and records that tests ask about."""
+    asked = {test["alertname"] for group in groups for test in _get(group, "alert_rule_test")}
+    for test in (test for group in groups for test in _get(group, "promql_expr_test")):
+        expression = _parse(test)
+        asked |= {rule.name for rule in book.records if selects(expression, rule.name)}
+        for selector in _find_selectors(test):
+            if (selector.name or "").startswith("ALERTS"):
+                names = _state(selector, "alertname") or [rule.name for rule in book.alerts]
+                components = _state(selector, "component") or [rule.group for rule in book.alerts]
+                alerts = (rule for rule in book.alerts if rule.group in components)
+                asked |= {rule.name for rule in alerts if rule.name in names}
+    return asked
+
+
+def _parse(test: Mapping[str, object]) -> Node:
+    parsed: Node = promql_parser.parse(str(test["expr"]))  # type: ignore[assignment]  # no union
+    return parsed
+
+
+def _find_selectors(test: Mapping[str, object]) -> list[VectorSelector]:
+    return [node for node in walk(_parse(test)) if isinstance(node, VectorSelector)]
+
+
+def _state(selector: VectorSelector, label: str) -> list[str]:
+    """Return the values that a selector states for a label; a pattern states nothing."""
+    return [m.value for m in selector.matchers.matchers if m.name == label and "=~" not in str(m)]
+
+
+def _find_failure(verdict: str, words: str) -> str:
+    said = re.sub(r"^Unit Testing: .*$", "", words, flags=re.MULTILINE).strip()
+    return "" if verdict == "SUCCESS" else f"{verdict}\n    {said}"
+
+
+def _write(path: Path, document: object) -> None:
+    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")

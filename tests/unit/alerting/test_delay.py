@@ -1,0 +1,93 @@
+"""How long a critical fault takes at most from the scrape that shows it to the message."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from tests.support.rulebook import ROOT, read_rulebook
+from trainvitals.stack.drills import FAULTS
+
+MOST_SECONDS = 90.0
+# Alertmanager and the channel.
+DELIVERY_SECONDS = 1.0
+UNITS = {"s": 1, "m": 60, "h": 3600}
+# What is no fault yet, or is about the path of the message itself.
+SLOWER = {
+    "HostDiskWillFill": "a prediction: files that come and go must not cause a page",
+    "ThresholdsMissing": "at a start the recorded thresholds come after the first evaluation",
+    "PrometheusRuleFailures": "one evaluation that fails is repaired by the next",
+    "PrometheusNotConnectedToAlertmanager": "until it ends no message can be sent at all",
+    "AlertmanagerNotificationsFailing": "a channel that fails is tried again first",
+}
+
+
+def parse_seconds(duration: str) -> float:
+    """Return the seconds of a duration such as `1m30s`."""
+    return sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([smh])", duration))
+
+
+def read_yaml(path: str):
+    """Read a shipped file."""
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def find_delay(waited: str) -> float:
+    """Return the longest time from the first scrape of a fault to the message.
+
+    The first evaluation comes up to an interval after the scrape, and the last one, at which `for`
+    has passed, is a whole number of intervals later. A message to the same group may just have left.
+    """
+    interval = parse_seconds(
+        read_yaml("prometheus/prometheus.yml")["global"]["evaluation_interval"]
+    )
+    route = read_yaml("alertmanager/alertmanager.yml")["route"]
+    page = next(each for each in route["routes"] if each["receiver"] == "page")
+    grouping = max(parse_seconds(page[each]) for each in ("group_wait", "group_interval"))
+    intervals = -(-parse_seconds(waited) // interval)
+    return interval + intervals * interval + grouping + DELIVERY_SECONDS
+
+
+CRITICAL = {
+    rule.name: rule.for_
+    for rule in read_rulebook().rules
+    if rule.alert and "critical" in rule.labels.get("severity", "")
+}
+
+
+def list_rows() -> list[list[str]]:
+    """Return the cells of the tables on the page."""
+    text = (ROOT / "docs/alerting.md").read_text(encoding="utf-8")
+    section = text.partition("\n## How long it takes\n")[2].partition("\n## ")[0]
+    return [line.strip("| ").split(" | ") for line in section.splitlines() if line[:1] == "|"]
+
+
+def test_the_page_has_what_was_measured_of_each_critical_alert():
+    """Its `for`, and seconds that keep the promise, or why it waits longer."""
+    rows = {row[0]: row[1:] for row in list_rows() if row[0] in CRITICAL}
+    assert rows.keys() == CRITICAL.keys()
+    drilled = {fault.alert for fault in FAULTS}
+    for alert, (waited, seconds, *why) in rows.items():
+        assert waited == (CRITICAL[alert] or "none"), alert
+        assert why == ([SLOWER[alert]] if alert in SLOWER else []), alert
+        assert seconds.isdigit() == (alert in drilled), alert
+        if seconds.isdigit():
+            assert (int(seconds) > MOST_SECONDS) == (alert in SLOWER), alert
+
+
+def test_the_page_has_a_sequence_of_faults_within_the_promise():
+    """Each fault behind the message about the one before."""
+    rows = [row for row in list_rows() if row[1] in CRITICAL]
+    assert len(rows) == len({row[0] for row in rows}) == len({row[1] for row in rows}) == 9
+    assert max(int(row[3]) for row in rows) <= MOST_SECONDS
+
+
+@pytest.mark.parametrize("alert", sorted(CRITICAL))
+def test_a_critical_fault_is_sent_within_90_seconds(alert):
+    """Also as the second trouble of a machine, behind a message that has just left."""
+    if alert in SLOWER:
+        assert find_delay(CRITICAL[alert]) > MOST_SECONDS, "it is no exception any more"
+    else:
+        assert find_delay(CRITICAL[alert]) <= MOST_SECONDS

@@ -1,0 +1,475 @@
+"""`trainvitals diagnose` on an engine: what it asks, what it says, how it exits."""
+
+import json
+import os
+import stat
+import time
+
+import pytest
+
+from tests.support.container_stage import (
+    ID,
+    OTHER,
+    put_container,
+    put_events,
+    write_inspection,
+)
+from tests.support.engine_stand_in import EngineStandIn
+from tests.support.run_files import training
+from tests.unit.test_masking import SECRETS
+from trainvitals.cli import main
+from trainvitals.sources.containers.evidence import Evidence, Sample
+from trainvitals.sources.containers.evidence_folder import read_folder
+from trainvitals.sources.containers.journal import Journal
+from trainvitals.sources.containers.survey import survey_machine
+from trainvitals.verdicts.causes.diagnosis import diagnose_last, list_deaths
+from trainvitals.verdicts.causes.judge import judge
+from trainvitals.views.death.report import format_deaths, format_report
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Give an engine that knows of nothing yet."""
+    with EngineStandIn(tmp_path / "engine.sock") as engine:
+        put_events(engine)
+        yield engine
+
+
+@pytest.fixture
+def ago():
+    """Give times before now."""
+    now = time.time()
+    return lambda seconds: round(now - seconds, 3)
+
+
+@pytest.fixture
+def diagnose(engine, tmp_path, capsys, monkeypatch):
+    """Run the command; give exit code, output and errors."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)  # a path is never broken, and pytest's may be wider than a screen
+
+    def run(*arguments, address=None):
+        code = main(
+            [
+                "diagnose",
+                f"--engine={address or engine.address}",
+                "--journal=journal",
+                "--run-dir=runs",
+                *arguments,
+            ]
+        )
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def put_killed(engine, ago, **settings):
+    """Have the engine know of a container that somebody killed 40 s ago."""
+    put_container(engine, write_inspection(ago(100), ago(40), **settings), ("epoch 1", "epoch 2"))
+    put_events(
+        engine,
+        (ago(101), "create", {}),
+        (ago(100), "start", {}),
+        (ago(40.05), "kill", {"signal": "9"}),
+        (ago(40), "die", {"exitCode": "137"}),
+    )
+
+
+def test_the_report_begins_with_what_died_when_and_why(engine, diagnose, ago):
+    """One headline, then why, what to do, what happened, and the log last; 80 columns suffice."""
+    put_killed(engine, ago)
+    code, out, err = diagnose("train")
+    assert (code, err) == (1, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("Container train died with exit code 137 at 20")
+    assert "Verdict: kill-operator, confidence high." in lines[:5]
+    heads = [line for line in lines if line[:1].isalpha()]
+    wanted = [
+        "Evidence",
+        "What to do",
+        "Timeline (from the engine)",
+        "Configuration",
+        "The log, 2 lines",
+    ]
+    assert [head for head in heads if head in wanted] == wanted
+    assert lines[-2:] == ["  | epoch 1", "  | epoch 2"]
+    # A path in a temporary folder may be longer than a line and is not broken.
+    assert max(len(line) for line in lines if "/pytest-" not in line) <= 80
+
+
+def test_only_questions_are_asked(engine, diagnose, ago):
+    """Whatever is asked for, every request is a GET."""
+    put_killed(engine, ago)
+    for arguments in (["train"], ["--last"], ["--since=24h"], ["nobody"], [ID[:12], "--json"]):
+        diagnose(*arguments)
+    assert len(engine.requests) > 20
+    assert engine.methods == {"GET"}
+
+
+@pytest.mark.parametrize("words", ["train", ID, ID[:12], "trainer"])
+def test_a_container_is_found_by_name_id_and_service(engine, diagnose, ago, words):
+    """The beginning of an ID and the Compose service will do."""
+    inspection = write_inspection(ago(100), ago(40))
+    inspection["Config"]["Labels"] = {"com.docker.compose.service": "trainer"}
+    put_container(engine, inspection)
+    put_events(
+        engine,
+        (ago(40), "die", {"exitCode": "137", "com.docker.compose.service": "trainer"}),
+    )
+    listing = json.loads(engine.answers["/containers/json"].body)
+    listing[0]["Labels"] = inspection["Config"]["Labels"]
+    engine.put("/containers/json", listing)
+    _, out, _ = diagnose(words, "--json")
+    assert json.loads(out)["id"] == ID
+
+
+def test_the_document_is_stable(engine, diagnose, ago):
+    """Programs find what the module says, and the evidence can be read back."""
+    put_killed(engine, ago)
+    code, out, _ = diagnose("train", "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert list(document) == [
+        "format", "subject", "name", "id", "is_running", "is_well", "ended", "exit_code",
+        "runs_since", "reason", "confidence", "summary", "speaks_for", "speaks_against", "steps",
+        "contributing", "gaps", "step", "next_step", "origin", "evidence", "present", "others",
+    ]  # fmt: skip
+    assert document["format"] == 1
+    assert (document["reason"], document["confidence"]) == ("kill-operator", "high")
+    assert document["is_well"] is False
+    assert document["evidence"]["exit_code"] == 137
+    assert document["present"]["memory_total_bytes"] > 0
+
+
+def test_markdown_can_be_pasted(engine, diagnose, ago):
+    """Headings, lists, tables, and the log in a fence that the log cannot leave."""
+    put_container(
+        engine, write_inspection(ago(100), ago(40), exit_code=1), ("```", "# not a heading")
+    )
+    _, out, _ = diagnose("train", "--markdown")
+    assert out.startswith("## Container train died with exit code 1 at 20")
+    assert "### Timeline" in out
+    assert "````text\n```\n# not a heading\n````" in out
+
+
+def test_what_ended_well_exits_with_0(engine, diagnose, ago):
+    """Exit code 0 and nothing else to say is fine, and nobody needs to read more."""
+    put_container(engine, write_inspection(ago(100), ago(40), exit_code=0))
+    code, out, _ = diagnose("train")
+    assert code == 0
+    assert "Verdict: finished" in out
+    assert "What could not be read" not in out
+
+
+def test_what_runs_well_exits_with_0(engine, diagnose, ago):
+    """There is no death to explain."""
+    put_container(engine, write_inspection(ago(100), None, status="running", exit_code=0))
+    code, out, _ = diagnose("train")
+    assert code == 0
+    assert out.startswith("Container train runs since 20")
+
+
+def test_what_runs_and_ails_exits_with_1(engine, diagnose, ago):
+    """The health check's last output is the evidence."""
+    probe = {"End": "2026-11-21T22:00:00Z", "ExitCode": 1, "Output": "no route\n"}
+    health = {"Status": "unhealthy", "FailingStreak": 3, "Log": [probe]}
+    put_container(
+        engine, write_inspection(ago(100), None, status="running", exit_code=0, health=health)
+    )
+    code, out, _ = diagnose("train")
+    assert code == 1
+    assert ", with a fault." in out
+    assert "Verdict: unhealthy" in out
+    assert "no route" in out
+
+
+def write_record(tmp_path, **members):
+    """Write a record of a death into the journal."""
+    evidence = Evidence(**{"subject": "container", "name": "train", "id": ID, **members})
+    Journal(tmp_path / "journal").write(evidence, judge(evidence))
+    return evidence
+
+
+def test_the_journal_goes_before_a_later_look(engine, diagnose, ago, tmp_path):
+    """The engine says that it runs and is well; the record knows how it died an hour ago."""
+    sample = Sample(ago(3601), 2, memory_peak_bytes=60 << 20, memory_limit_bytes=64 << 20)
+    write_record(
+        tmp_path,
+        started=ago(4000),
+        ended=ago(3600),
+        exit_code=1,
+        is_exit_code_witnessed=True,
+        log=("RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x2)",),
+        sample=sample,
+    )
+    put_container(
+        engine, write_inspection(ago(3590), ago(3600), status="running", exit_code=0), ("again",)
+    )
+    code, out, _ = diagnose("train", "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert document["exit_code"] == 1
+    assert document["evidence"]["log"] == [
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x2)"
+    ]
+    assert document["evidence"]["sample"]["memory_peak_bytes"] == 60 << 20
+    assert document["origin"] == "the journal and the engine"
+    assert document["runs_since"] is not None
+
+
+def test_a_container_that_is_gone_is_explained_from_the_journal(diagnose, ago, tmp_path):
+    """After `--rm` there is no state and no log, but the record has both."""
+    write_record(tmp_path, ended=ago(60), exit_code=1, log=("ModuleNotFoundError: No module",))
+    code, out, _ = diagnose("train")
+    assert code == 1
+    assert "ModuleNotFoundError: No module" in out
+
+
+def test_without_an_engine_the_journal_is_enough(diagnose, ago, tmp_path):
+    """The report says which step of the ladder that is."""
+    write_record(tmp_path, ended=ago(60), exit_code=3, log=("x",))
+    code, out, _ = diagnose("train", address="none")
+    assert code == 1
+    assert "Access level 0 of 2 reads control groups and /proc only; level 1 adds" in " ".join(
+        line.strip() for line in out.splitlines()
+    )
+
+
+def test_the_last_to_end_badly_is_told_and_the_others_listed(engine, ago, tmp_path):
+    """A success that came later is only listed."""
+    put_container(engine, write_inspection(ago(100), ago(40), exit_code=3))
+    put_container(engine, write_inspection(ago(50), ago(10), exit_code=0, id_=OTHER, name="eval"))
+    told = diagnose_last(look_around(engine, tmp_path), since_seconds=3600)
+    assert (told.evidence.name, told.evidence.exit_code) == ("train", 3)
+    out = format_report(told, width=80)
+    assert out.startswith("Container train died with exit code 3")
+    (line,) = out.partition("\nOther deaths\n")[2].splitlines()
+    assert line.split()[-4:] == ["eval", "0", "finished", "high"]
+
+
+@pytest.fixture
+def failed_run(tmp_path):
+    """Leave the run file of a run that failed just now."""
+    with training(tmp_path / "runs", "raise"):
+        pass
+
+
+@pytest.mark.usefixtures("failed_run")
+def test_a_run_that_died_last_is_told_before_a_container(engine, diagnose, ago):
+    """Without an engine as well; the container is listed."""
+    put_container(engine, write_inspection(ago(900), ago(800), exit_code=3))
+    code, out, _ = diagnose()
+    assert code == 1
+    assert out.startswith("Run bert died")
+    assert "train" in out.partition("\nOther deaths\n")[2]
+    document = json.loads(diagnose("--since=1h", "--json")[1])
+    deaths = {(death["subject"], death["name"]) for death in document["deaths"]}
+    assert {("run", "bert"), ("container", "train")} <= deaths
+    code, out, _ = diagnose(address="none")
+    assert (code, out[:13]) == (1, "Run bert died")
+
+
+@pytest.mark.usefixtures("failed_run")
+def test_of_a_run_and_its_container_the_container_is_told(engine, diagnose, ago):
+    """They ended together, and it has a log."""
+    put_killed(engine, ago)
+    assert diagnose()[1].startswith("Container train died")
+
+
+def look_around(engine, tmp_path):
+    """Ask an engine, and a kernel log of its own."""
+    kmsg = tmp_path / "kmsg"
+    kmsg.touch()
+    return survey_machine(
+        engine=engine.address, journal=tmp_path / "journal", since_seconds=86400, kmsg=kmsg
+    )
+
+
+def test_all_that_ended_have_a_line_each(engine, ago, tmp_path):
+    """The last first; a death outside of the time is left out."""
+    put_killed(engine, ago)
+    put_container(
+        engine, write_inspection(ago(9000), ago(8000), exit_code=0, id_=OTHER, name="eval")
+    )
+    survey = look_around(engine, tmp_path)
+    deaths = list_deaths(survey, since_seconds=86400)
+    out = format_deaths(deaths, width=80, asked=survey.time, since_seconds=86400)
+    head, *lines = out.splitlines()
+    assert head.startswith("2 containers or runs ended in the last 1d")
+    assert [line.split()[-4:] for line in lines] == [
+        ["train", "137", "kill-operator", "high"],
+        ["eval", "0", "finished", "high"],
+    ]
+    assert [death.name for death in list_deaths(survey, since_seconds=3600)] == ["train"]
+    assert list_deaths(survey, since_seconds=10) == ()
+    said = format_deaths((), width=80, asked=survey.time, since_seconds=10)
+    assert said == "No container and no run ended in the last 10s."
+
+
+def test_a_container_that_only_the_kernel_remembers_is_listed(engine, ago, tmp_path):
+    """It was removed, the engine has forgotten it, and there is no journal."""
+    group = f"/docker/{ID}"
+    (tmp_path / "kmsg").write_text(
+        "6,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+        f"oom_memcg={group},task_memcg={group},task=python3,pid=4242,uid=0\n"
+        "3,2,2,-;Memory cgroup out of memory: Killed process 4242 (python3) total-vm:5kB\n"
+    )
+    deaths = list_deaths(look_around(engine, tmp_path), since_seconds=10 * 365 * 86400)
+    assert [(death.name, death.id) for death in deaths] == [(ID[:12], ID)]
+
+
+def test_the_list_for_programs_has_each_death(engine, diagnose, ago):
+    """The command says 1 where one ended badly."""
+    put_killed(engine, ago)
+    code, out, _ = diagnose("--since=2h", "--json")
+    document = json.loads(out)
+    assert (code, document["format"]) == (1, 1)
+    (death,) = [death for death in document["deaths"] if death["name"] == "train"]
+    assert (death["reason"], death["exit_code"]) == ("kill-operator", 137)
+
+
+def test_a_name_that_nobody_knows_is_answered_with_the_nearest(engine, diagnose, ago):
+    """One line, exit code 2."""
+    put_killed(engine, ago)
+    code, out, err = diagnose("trian")
+    assert (code, out) == (2, "")
+    assert err.startswith("trainvitals: no container or run 'trian'; known: train")
+    assert err.count("\n") == 1
+
+
+def test_an_id_that_fits_several_asks_for_more(engine, diagnose, ago):
+    """Both are named."""
+    twin = ID[:20] + "0" * 44
+    put_container(engine, write_inspection(ago(100), ago(40)))
+    put_container(engine, write_inspection(ago(100), ago(40), id_=twin, name="twin"))
+    code, _, err = diagnose(ID[:12])
+    assert (code, err) == (
+        2,
+        f"trainvitals: {ID[:12]!r} may be train, twin; write more of it\n",
+    )
+
+
+def test_no_engine_and_no_journal_says_what_to_do(diagnose, tmp_path):
+    """A socket that is not there: one line with the next step and the step of the ladder."""
+    code, out, err = diagnose(address=f"unix://{tmp_path}/nothing.sock")
+    if code == 2:  # else the kernel log of this machine knows of a container that was killed
+        assert out == ""
+        assert err.startswith(
+            "trainvitals: no container or run is known to have ended; the engine: "
+        )
+        assert "(access level 0 of 2 reads " in err
+    code, _, err = diagnose("nobody-has-this-name", address=f"unix://{tmp_path}/nothing.sock")
+    assert code == 2
+    assert "level 1 adds the engine" in err
+
+
+@pytest.mark.parametrize("words", ["lots", "5", "0h", "-1h"])
+def test_a_time_that_is_none_is_refused(diagnose, words):
+    """The message says what to write."""
+    code, _, err = diagnose(f"--since={words}")
+    assert code == 2
+    assert err == f"trainvitals: --since {words}: write a duration such as 90m, 24h or 7d\n"
+
+
+def test_what_is_saved_can_be_judged_by_somebody_else(engine, diagnose, ago, tmp_path):
+    """The folder is for its owner alone, gives the same verdict, and is not written over."""
+    put_killed(engine, ago)
+    folder = tmp_path / "saved"
+    _, told, _ = diagnose("train", f"--save={folder}", "--json")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {(path.name, stat.S_IMODE(path.stat().st_mode)) for path in folder.iterdir()} == {
+        ("evidence.json", 0o600),
+        ("report.md", 0o600),
+    }
+    code = main(["diagnose", f"--evidence={folder}", "--json"])
+    assert code == 1
+    assert read_folder(folder).exit_code == 137
+    document = json.loads(told)
+    assert judge(read_folder(folder)).finding.summary == document["summary"]
+    code, _, err = diagnose("train", f"--save={folder}")
+    assert code == 2
+    assert "is there already; name another folder with --save" in err
+
+
+def test_the_evidence_comes_back_as_it_was(engine, diagnose, ago, tmp_path, capsys):
+    """A saved folder and the machine itself give the same evidence, word for word."""
+    put_killed(engine, ago)
+    _, told, _ = diagnose("train", f"--save={tmp_path / 'saved'}", "--json")
+    main(["diagnose", f"--evidence={tmp_path / 'saved'}", "--json"])
+    again = capsys.readouterr().out
+    assert json.loads(again)["evidence"] == json.loads(told)["evidence"]
+
+
+def test_a_hostile_log_is_harmless(engine, diagnose, ago):
+    """Nothing that a container wrote can colour, move or retitle the terminal."""
+    put_container(
+        engine,
+        write_inspection(ago(100), ago(40), exit_code=1, command=("sh", "\x1b[2J\x07")),
+        ("\x1b]0;owned\x07\x1b[31mError\x1b[0m", "\x9b2J\u202e", "a\rb"),
+    )
+    for form in ([], ["--markdown"]):
+        _, out, _ = diagnose("train", *form)
+        assert not {letter for letter in out if not letter.isprintable()} - {"\n"}
+
+
+def test_no_secret_is_told_in_any_form(engine, diagnose, ago, tmp_path):
+    """Secrets of 20 shapes in environment, command, error, health check, log and journal."""
+    shapes = [(text, secret) for text, secret, _ in SECRETS][:40]
+    assert len(shapes) >= 20
+    texts = [text for text, _ in shapes]
+    probe = {"End": "2026-11-21T22:00:00Z", "ExitCode": 1, "Output": "\n".join(texts)}
+    health = {"Status": "unhealthy", "FailingStreak": 1, "Log": [probe]}
+    inspection = write_inspection(
+        ago(100),
+        ago(40),
+        error="; ".join(text for text in texts if "\n" not in text),
+        command=("sh", "-c", "\n".join(texts)),
+        environ=tuple(f"PLAIN{number}={text}" for number, text in enumerate(texts)),
+        health=health,
+    )
+    put_container(engine, inspection, tuple(line for text in texts for line in text.split("\n")))
+    forms = {}
+    for form in ([], ["--json"], ["--markdown"], [f"--save={tmp_path / 'saved'}"]):
+        _, forms[str(form)], err = diagnose("train", *form, "--lines=500")
+        assert err == ""
+    for path in (tmp_path / "saved").iterdir():
+        forms[path.name] = path.read_text()
+    assert len(forms) == 6
+    leaked = {
+        (name, secret) for name, told in forms.items() for _, secret in shapes if secret in told
+    }
+    assert leaked == set()
+    assert all("***" in told for told in forms.values())
+
+
+def test_an_engine_that_hangs_is_a_gap(engine, diagnose, ago, tmp_path):
+    """It answers nobody: the journal still tells, within seconds."""
+    write_record(tmp_path, ended=ago(60), exit_code=3, log=("x",))
+    began = time.monotonic()
+    with engine.hanging():
+        code, out, _ = diagnose("train")
+    assert code == 1
+    assert "- the engine: unix://" in " ".join(out.split())
+    assert time.monotonic() - began < 10
+
+
+def test_a_proxy_that_withholds_logs_and_info_is_a_gap(engine, diagnose, ago):
+    """What is refused is named, and the rest is told."""
+    put_killed(engine, ago)
+    engine.put("/info", {"message": "forbidden"}, status=403)
+    for key in (ID, "train"):
+        engine.put(f"/containers/{key}/logs", {"message": "forbidden"}, status=403)
+    code, out, _ = diagnose("train")
+    assert code == 1
+    assert "Verdict: kill-operator" in out
+    assert "- its log: " in out
+
+
+def test_a_process_of_this_machine_is_told(diagnose):
+    """This very test runs, and a number that nobody has is answered with exit code 2."""
+    code, out, _ = diagnose(f"--pid={os.getpid()}", "--json")
+    document = json.loads(out)
+    assert (code, document["reason"], document["is_running"]) == (0, "running", True)
+    code, _, err = diagnose("--pid=4194305")
+    assert code == 2
+    assert err.startswith("trainvitals: no evidence of process 4194305: it does not exist, ")

@@ -1,0 +1,143 @@
+"""`trainvitals diagnose` on files and standard input."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.verdicts.causes.test_kernel_alone import NEW_LIMIT, OLD_HOST
+from tests.unit.verdicts.causes.test_pods import OOM as OOM_KILLED
+from tests.unit.verdicts.causes.test_pods import write_pod
+from trainvitals.cli import main
+from trainvitals.sources.containers.evidence import Evidence, State
+from trainvitals.sources.containers.evidence_files import is_kernel_log
+from trainvitals.verdicts.causes.diagnosis import diagnose_evidence
+from trainvitals.views.death.markdown import format_markdown
+
+STEPS = "step 1 loss 2.3\nstep 2 loss 2.2\n"
+NO_MEMORY = STEPS + (
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 3, in <module>\n'
+    "    loss.backward()\n"
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+)
+
+
+@pytest.fixture
+def diagnose(tmp_path, capsys, monkeypatch):
+    """Write files and run the command; returns exit code, reason and the whole document."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, stdin="", **files):
+        for name, text in files.items():
+            Path(name.replace("_", ".")).write_text(text)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = main(["diagnose", "--json", "--engine=none", "--journal=j", *arguments])
+        output, errors = capsys.readouterr()
+        document = json.loads(output) if output else {}
+        return code, document.get("reason"), document or errors
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "reason"),
+    [
+        (NO_MEMORY, 1, "cuda-oom"),
+        (STEPS + "Training completed in 2 h\n", 0, "finished"),
+        (STEPS, 2, "unknown"),
+        (OLD_HOST, 1, "oom-host"),
+        (NEW_LIMIT.replace("100.1]", "100.100000]"), 1, "oom-cgroup"),
+        (write_pod(OOM_KILLED), 1, "oom-cgroup"),
+    ],
+    ids=["log", "success", "progress", "syslog", "dmesg", "pod"],
+)
+def test_a_file_is_recognised_by_its_content(diagnose, text, code, reason):
+    """Also from standard input; the exit code is that of a fault, of none, or of too little."""
+    assert diagnose("case.txt", case_txt=text)[:2] == (code, reason)
+    assert diagnose("-", stdin=text)[:2] == (code, reason)
+
+
+def test_a_kernel_log_may_be_alone_or_beside_a_log(diagnose):
+    """Each may come from standard input."""
+    assert diagnose("--kernel-log", "k.txt", k_txt=OLD_HOST)[:2] == (1, "oom-host")
+    both = diagnose("a.log", "--kernel-log", "-", stdin=NEW_LIMIT, a_log=STEPS)
+    assert both[:2] == (1, "oom-cgroup")
+    assert both[2]["origin"] == "a.log and standard input"
+    assert diagnose("-", "--kernel-log", "-")[0] == 2
+
+
+def test_what_the_user_knows_decides_between_running_and_dead(diagnose):
+    """Nothing is called running without a sign of it."""
+    found = diagnose("a.log", a_log=STEPS)
+    assert not found[2]["is_running"]
+    assert diagnose("a.log", "--running")[:2] == (0, "running")
+    assert diagnose("a.log", "--ended")[:2] == (1, "unknown")
+    assert diagnose("a.log", "--exit-code", "137")[:2] == (1, "kill-outside")
+    assert diagnose("a.log", "--exit-code", "0")[:2] == (0, "finished")
+
+
+def test_the_most_suspicious_lines_are_shown_instead_of_advice(diagnose):
+    """At most three, with their numbers."""
+    log = "".join(f"worker {at} is unable to pull its lease\nstep {at}\n" for at in range(9))
+    document = diagnose("a.log", "--ended", a_log=log + "all workers gone\n")[2]
+    assert [each.split(" may")[0] for each in document["speaks_for"]] == [
+        f"Log line {at} of 19" for at in (13, 15, 17)
+    ]
+    assert not [step for step in document["steps"] if "PYTHON" in step]
+
+
+def test_what_cannot_be_read_is_named(diagnose):
+    """Exit code 2 and a sentence."""
+    Path("folder.d").mkdir()
+    for arguments in (["./none.log"], ["./folder.d"], ["--ended"], ["empty.log"]):
+        code, _, errors = diagnose(*arguments, empty_log="")
+        assert (code, bool(errors)) == (2, True)
+
+
+def test_the_journal_of_a_program_is_no_kernel_log():
+    """Its lines have the form of syslog too."""
+    line = "Nov 23 15:00:01 h1 python[7]: step 1 loss 2.3\n"
+    assert not is_kernel_log(line * 9)
+    assert is_kernel_log("Nov 23 15:00:01 h1 earlyoom[7]: low memory!\n" + OLD_HOST)
+
+
+@pytest.mark.parametrize("flag", ["--kernel-log", ""])
+def test_what_is_no_regular_file_is_refused(diagnose, tmp_path, flag):
+    """A pipe that nobody fills and a device that never ends would be read for ever."""
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "link.txt").symlink_to("/dev/zero")
+    for name in ("./pipe.txt", "./link.txt", "/dev/zero"):
+        code, _, errors = diagnose(*filter(None, (flag, name)))
+        assert (code, errors) == (
+            2,
+            f"trainvitals: cannot read {Path(name)}: it is no regular file; put the file itself there\n",
+        )
+
+
+def test_what_the_shell_opens_is_read(diagnose):
+    """`trainvitals diagnose <(docker logs train)` names a pipe."""
+    reading, writing = os.pipe()
+    os.write(writing, NO_MEMORY.encode())
+    os.close(writing)
+    assert diagnose(f"/dev/fd/{reading}")[1] == "cuda-oom"
+    os.close(reading)
+
+
+def test_the_report_for_an_issue_is_masked():
+    """Wherever the evidence came from: what nobody masked before is masked when it is written."""
+    evidence = Evidence(
+        "container",
+        "train",
+        exit_code=1,
+        state=State("exited", 1, error="login failed: password=geheim1234"),
+        log=("ValueError: token=geheim12345678",),
+        kernel_lines=("mounting //nas with password=geheim1234",),
+    )
+    diagnosis = diagnose_evidence(evidence, asked=1e9, origin="train.log")
+    text = format_markdown(diagnosis)
+    assert "geheim1234" not in text
+    assert "ValueError: token=***" in text

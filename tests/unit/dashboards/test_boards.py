@@ -1,0 +1,40 @@
+"""The boards keep the rules of the house."""
+
+import pytest
+
+from tests.support.rulebook import read_names
+from tests.unit.dashboards import lint
+from tests.unit.dashboards.arrangement import count_queries
+from tests.unit.dashboards.boardwide import BOARDS
+from tests.unit.dashboards.catalogue import PIPELINE
+from tests.unit.dashboards.queries import parse_all
+
+
+@pytest.mark.parametrize(
+    "check", [*lint.OF_PANELS, *lint.OF_BOARDS, *lint.OF_OTHERS], ids=lambda check: check.id
+)
+def test_boards_are_in_order(view, exclusions, check):
+    """A check has nothing to say; where it has, it says which panel and what to do."""
+    assert list(map(str, lint.find(check, view, exclusions))) == []
+
+
+def test_every_exclusion_excludes_something(view, exclusions):
+    """The list stays as short as the boards let it be, and each entry has its reason."""
+    assert lint.find_unused(view, exclusions) == []
+    ids = {check.id for check in lint.CHECKS}
+    for exclusion in exclusions:
+        assert exclusion.rule in ids
+        assert exclusion.reason.strip().endswith(".")
+
+
+def test_everything_that_is_allowed_is_asked_for(view):
+    """The list of what Prometheus says of itself has nothing that no board asks for."""
+    asked = {name for _, _, node in parse_all(view) for name in read_names(node)}
+    assert PIPELINE.keys() - asked == set()
+
+
+@pytest.mark.parametrize("uid", BOARDS)
+def test_a_board_that_opens_asks_little(view, uid):
+    """Variables, annotations and the panels of open rows are 40 queries at most, and some."""
+    (board,) = [board for board in view.boards if board.uid == uid]
+    assert 10 < count_queries(board) <= 40

@@ -1,0 +1,192 @@
+"""All checks together: their order, their time, and what becomes of those that fail or hang."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.doctor.patient import GPU, NVIDIA, Patient
+from trainvitals.doctor import CHECKS, Options, choose_checks, run_checks
+from trainvitals.doctor.finding import Check, Finding, fail, ok, warn
+from trainvitals.errors import ConfigurationError, SourceError
+from trainvitals.http.listen import Address
+
+ALL = tuple(check.name for check in CHECKS)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What hangs, hangs until the test is over."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+def check(name: str, run, **more) -> Check:
+    """Make a check."""
+    return Check(name, "tests", "nothing", "it does not", run, **more)
+
+
+def test_the_names_of_checks_are_their_own():
+    """No two have one name, and none has the name of a subject."""
+    assert len(set(ALL)) == len(ALL)
+    assert not {each.subject for each in CHECKS} & set(ALL)
+
+
+def test_a_machine_where_all_is_well_has_no_problem(patient: Patient):
+    """All checks together find nothing wrong with it, and none fails by itself."""
+    patient.set_space(1000, 500)
+    patient.set_limit(65536, 65536)
+    patient.install("numpy", "2.1.0")
+    told = patient.look(*ALL)
+    assert len(told.results) == len(CHECKS)
+    found = {result.check.name: result.finding for result in told.results}
+    assert found.pop("clock").status in {"ok", "warning", "not applicable"}
+    assert {
+        name: each.what for name, each in found.items() if each.status in {"problem", "warning"}
+    } == {}
+
+
+def test_what_hangs_is_reported_and_does_not_delay_the_rest(
+    patient: Patient, gate: threading.Event
+):
+    """With name servers, disks, hosts and the driver silent, the rest is examined in time."""
+    patient.plug(NVIDIA, GPU, "nvidia", count=2)
+    patient.add_gpus().hang("nvml*")
+    patient.wish(reach=(Address("10.0.0.7", 29500),))
+    patient.world |= {
+        "resolve": lambda *_: gate.wait(),
+        "connect": lambda *_: gate.wait(),
+        "statvfs": lambda _: gate.wait(),
+    }
+    told = patient.look(*ALL, timeout_seconds=1.5)
+    found = {result.check.name: result.finding for result in told.results}
+    assert not gate.is_set()
+    assert found["memory"].status == "ok"
+    assert found["ports"].status == "ok"
+    assert found["checkpoint-space"].what.startswith("not checked: no answer within ")
+    for name in ("accelerator-states", "nvidia-library", "names", "reach"):
+        assert found[name].status == "problem", name
+    assert "10.0.0.7:29500: no answer" in found["reach"].what
+
+
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # a process that stalls hangs as well
+def test_one_gpu_that_hangs_is_named_and_the_others_are_examined(patient: Patient):
+    """The one that answers is examined in full."""
+    machine = patient.add_gpus()
+    machine.hang("nvmlDeviceGetTemperature", device=0)
+    machine.gpu(1).temperature = 81
+    told = patient.look("accelerator-states", "idle-temperature", timeout_seconds=3.0)
+    found = {result.check.name: result.finding.what for result in told.results}
+    assert found["accelerator-states"] == "1 of 2 respond: gpu0 hung"
+    assert found["idle-temperature"].startswith("gpu1 81 °C")
+
+
+def test_a_setting_that_hangs_costs_the_other_gpu_nothing(patient: Patient):
+    """The process that asks is killed, and what it had answered is reported."""
+    machine = patient.add_gpus()
+    machine.hang("nvmlDeviceGetPersistenceMode", device=0)
+    machine.gpu(1).persistence_mode = 0
+    (result,) = patient.look("persistence-mode", timeout_seconds=2.0).results
+    assert result.finding.what == "off for GPU 1"
+
+
+def test_a_check_that_fails_by_itself_is_a_warning(monkeypatch: pytest.MonkeyPatch):
+    """A bug is reported as a bug, and a foreseen error with what to do."""
+
+    def fail(_):
+        raise ZeroDivisionError("division by zero")
+
+    def refuse(_):
+        raise SourceError("cannot read /proc/stat: it is not there; mount it")
+
+    told = run_checks(
+        Options(), (check("fails", fail), check("refuses", refuse)), timeout_seconds=9
+    )
+    refused, failed = told.results
+    assert refused.finding == Finding(
+        "problem", "cannot read /proc/stat: it is not there", advice="mount it"
+    )
+    assert failed.finding.status == "warning"
+    assert "ZeroDivisionError" in failed.finding.what
+
+
+def test_the_worst_comes_first():
+    """Problems go before warnings, and among those alike the order of the list stays."""
+    checks = (
+        check("a", lambda _: ok("fine")),
+        check("b", lambda _: warn("so so")),
+        check("c", lambda _: fail("bad")),
+        check("d", lambda _: fail("bad too")),
+    )
+    told = run_checks(Options(), checks, timeout_seconds=9)
+    assert [result.check.name for result in told.results] == ["c", "d", "b", "a"]
+    assert told.status == "problem"
+    assert run_checks(Options(), checks[:2], timeout_seconds=9).status == "warning"
+    assert run_checks(Options(), checks[:1], timeout_seconds=9).status == "ok"
+
+
+def test_secrets_in_findings_are_masked():
+    """Whatever a check returns, tokens do not come through."""
+    token = "hf_" + "a1" * 17
+    bad = fail(f"asked with {token}", f"export HF_TOKEN={token}", advice=f"or {token}")
+    (result,) = run_checks(Options(), (check("leaks", lambda _: bad),), timeout_seconds=9).results
+    assert token not in repr(result)
+
+
+def test_checks_are_chosen_by_name_and_by_subject():
+    """A subject stands for all of its checks, and the order of the list stays."""
+    assert [each.name for each in choose_checks(["swap", "memory"])] == ["memory", "swap"]
+    assert {each.subject for each in choose_checks(["disks"])} == {"disks"}
+    assert choose_checks([]) == CHECKS
+    assert {each.subject for each in choose_checks([], is_quick=True)} == {
+        "accelerators",
+        "containers",
+        "disks",
+        "network",
+    }
+    with pytest.raises(ConfigurationError, match="--checks weather: there is no such check"):
+        choose_checks(["memory", "weather"])
+
+
+def test_silence_of_a_driver_is_a_problem():
+    """What runs cannot do without is one when it does not come back."""
+    hang = threading.Event()
+    each = replace(check("hangs", lambda _: hang.wait()), on_timeout="problem")
+    told = run_checks(Options(), (each,), timeout_seconds=0.1)
+    hang.set()
+    assert told.results[0].finding.status == "problem"
+
+
+def test_a_python_that_does_not_run_is_reported_once(patient: Patient):
+    """The checks of what is installed for it have nothing to look at."""
+    patient.put_python("no answer", code=1)
+    told = patient.look("python", "pytorch", "package-conflicts")
+    assert [result.finding.status for result in told.results] == [
+        "problem",
+        "not applicable",
+        "not applicable",
+    ]
+
+
+def test_an_edited_threshold_moves_the_checks(patient: Patient):
+    """What the alert compares with is what the check compares with."""
+    assert patient.find("memory").status == "ok"
+    rule = "{record: 'threshold:host_high_memory_usage:used_ratio', expr: vector(0.2)}"
+    file = patient.write("thresholds.yml", f"groups: [{{name: thresholds, rules: [{rule}]}}]")
+    patient.environ["TRAINVITALS_THRESHOLDS_FILE"] = str(file)
+    assert patient.find("memory").status == "warning"
+
+
+def test_what_the_kernel_does_not_report_is_not_judged(patient: Patient):
+    """Linux before 3.14 has no MemAvailable, and lxcfs more free swap than swap."""
+    patient.set_memory(used=-1.0)
+    meminfo = patient.proc / "meminfo"
+    meminfo.write_text(meminfo.read_text().replace("MemAvailable", "MemOther"))
+    assert patient.find("memory").status == "not applicable"
+    assert patient.find("swap").status == "not applicable"
+    patient.set_memory(swap_gib=0)
+    assert patient.find("swap").status == "ok"

@@ -1,0 +1,20 @@
+"""The demo's exporter stands where the stack starts `trainvitals serve`."""
+
+from fleet.__main__ import parse_arguments
+from trainvitals.stack.plan import Supply, plan_programs
+from trainvitals.stack.settings import Settings
+
+
+def test_it_takes_every_flag_that_the_stack_gives_the_exporter(tmp_path):
+    """The command of the stack's exporter is parsed, whatever the stack adds to it."""
+    program = tmp_path / "prometheus"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    settings = Settings(
+        tmp_path / "state", exporter_command=("serve", "--begin=30"), prometheus_port=21_090
+    )
+    programs = plan_programs(settings, Supply(lambda _: program))
+    exporter = next(each for each in programs if each.name == "exporter")
+    options = parse_arguments(list(exporter.command))
+    assert (options.command, options.begin) == ("serve", 30)
+    assert options.prometheus == "http://127.0.0.1:21090"

@@ -1,0 +1,250 @@
+"""Passwords: what is checked, in which turn, and what is told of those that are wrong."""
+
+import logging
+from base64 import b64encode
+from queue import SimpleQueue
+
+import pytest
+
+from tests.unit.http.test_web_config import HASH
+from trainvitals.http.authentication import Passwords, Verdict, parse_credentials
+from trainvitals.http.connection import Client
+from trainvitals.http.failed_logins import FailedLogins
+
+
+@pytest.mark.parametrize(
+    ("header", "credentials"),
+    [
+        ("Basic YW5uOmxldCBtZSBpbg==", ("ann", b"let me in")),
+        ("basic YW5uOmE6Yg==", ("ann", b"a:b")),
+        ("Basic YW5uOg==", ("ann", b"")),
+        ("Basic YW5u", None),
+        ("Basic /w==", None),
+        ("Basic !", None),
+        ("Basic", None),
+        ("Bearer YW5uOmxldCBtZSBpbg==", None),
+        ("Basic \xe9", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_credentials(header, credentials):
+    """A name and a password are read from the header, or nothing is."""
+    assert parse_credentials(header) == credentials
+
+
+ANN = "Basic YW5uOmxldCBtZSBpbg=="  # ann:let me in
+ANN_WRONG = "Basic YW5uOndyb25n"  # ann:wrong
+EVE = "Basic ZXZlOmxldCBtZSBpbg=="  # eve:let me in
+USERS = {"ann": HASH}
+
+
+class Calls:
+    """A loop that a test turns by hand; it counts the slow comparisons."""
+
+    def __init__(self):
+        self.compared = []
+        self.verdicts = []
+        self._calls = SimpleQueue()
+        self.passwords = Passwords(self._calls.put, compare=self.compare)
+
+    def compare(self, password, hashed):
+        """Compare quickly and take note."""
+        self.compared.append((password, hashed))
+        return password == b"let me in"
+
+    def check(self, header, users=USERS, client=None):
+        """Take note of the verdict on a header."""
+        self.passwords.check(header, users, self.verdicts.append, client or Client())
+
+    def guess(self, number, client):
+        """Guess a password of ann, over a connection."""
+        header = b64encode(b"ann:%d" % number).decode()
+        self.passwords.check(f"Basic {header}", USERS, lambda _: None, client)
+
+    def turn(self, times=1):
+        """Make the next calls that are due."""
+        for _ in range(times):
+            self._calls.get(timeout=30)()
+
+
+def test_password_remembered():
+    """A right and a wrong password are each compared once, then remembered."""
+    calls = Calls()
+    for header in (ANN, ANN_WRONG):
+        calls.check(header)
+        calls.turn()
+        calls.check(header)
+    assert calls.verdicts == [Verdict.ADMITTED] * 2 + [Verdict.DENIED] * 2
+    assert len(calls.compared) == 2
+
+
+def test_same_password_at_once():
+    """Requests with the same password that come at once share one comparison."""
+    calls = Calls()
+    for _ in range(200):
+        calls.check(ANN)
+    calls.turn()
+    assert calls.verdicts == [Verdict.ADMITTED] * 200
+    assert len(calls.compared) == 1
+
+
+def test_unknown_user_costs_the_same():
+    """An unknown user is compared with a known one's hash, and denied whatever the password."""
+    calls = Calls()
+    calls.check(EVE)
+    calls.turn()
+    assert calls.verdicts == [Verdict.DENIED]
+    assert calls.compared == [(b"let me in", HASH.encode())]
+
+
+def test_new_hash_forgets():
+    """A password remembered for one hash says nothing about another, or about a removed user."""
+    calls = Calls()
+    calls.check(ANN)
+    calls.turn()
+    calls.check(ANN, {"ann": HASH[:-1] + "u"})
+    calls.check(ANN, {"bob": HASH})
+    calls.turn(2)
+    assert calls.verdicts == [Verdict.ADMITTED, Verdict.ADMITTED, Verdict.DENIED]
+    assert len(calls.compared) == 3
+
+
+def test_flood_of_guesses():
+    """Guesses beyond the backlog are turned away at once, and push out no right password."""
+    calls = Calls()
+    calls.check(ANN)
+    calls.turn()
+    for guess in range(200):
+        header = b64encode(b"ann:%d" % guess).decode()
+        calls.check(f"Basic {header}")
+    assert calls.verdicts.count(Verdict.BUSY) == 184
+    calls.turn(16)
+    assert calls.verdicts.count(Verdict.DENIED) == 16
+    for guess in range(1000, 1200):
+        header = b64encode(b"ann:%d" % guess).decode()
+        calls.check(f"Basic {header}")
+        calls.turn()
+    calls.check(ANN)
+    assert calls.verdicts[-1] is Verdict.ADMITTED
+
+
+def test_real_bcrypt():
+    """The hash of a real password admits it, alone, whatever its length and bytes."""
+    queue = SimpleQueue()
+    passwords, verdicts = Passwords(queue.put), []
+    zero_byte, long = "Basic YW5uOgA=", "Basic " + "YW5u" + "OmFh" + "YWFh" * 100
+    for header in (ANN, ANN_WRONG, EVE, zero_byte, long):
+        passwords.check(header, USERS, verdicts.append)
+        queue.get(timeout=30)()
+    assert verdicts == [Verdict.ADMITTED] + [Verdict.DENIED] * 4
+
+
+def connection(number, host="10.0.0.9"):
+    """Return one of the connections of an address."""
+    return Client(host, number, host)
+
+
+@pytest.mark.parametrize("count", [1, 16, 200])
+def test_another_address_does_not_wait_for_guesses(count):
+    """However many guesses one address has waiting, two are checked before another's password."""
+    calls = Calls()
+    for number in range(count):
+        calls.guess(number, connection(number))
+    calls.check(ANN, client=connection(1, "10.0.0.1"))
+    calls.turn(min(count, 2) + 1)
+    assert calls.verdicts == [Verdict.ADMITTED]
+
+
+def test_the_same_address_waits_for_those_before_it():
+    """A scraper beside sixteen guessers who never pause is checked after one guess of each."""
+    calls = Calls()
+    for number in range(16):
+        calls.guess(number, connection(number))
+    calls.check(ANN, client=connection(99))
+    for number in range(16):
+        calls.turn()
+        calls.guess(100 + number, connection(number))
+    assert calls.verdicts == []
+    calls.turn()
+    assert calls.verdicts == [Verdict.ADMITTED]
+
+
+def test_addresses_take_turns():
+    """Of three addresses with many guesses each, each has every third check."""
+    calls = Calls()
+    hosts = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+    for host in hosts:
+        for number in range(4):
+            password = f"{host} {number}".encode()
+            header = f"Basic {b64encode(b'ann:' + password).decode()}"
+            calls.check(header, client=connection(number, host))
+    calls.turn(12)
+    # The first check began before the others came.
+    order = [password.decode().split()[0] for password, _ in calls.compared[1:]]
+    assert order[:6] == [*hosts, *hosts]
+
+
+def test_closed_connections_cost_no_check():
+    """Guesses of connections that were closed are dropped; one that is being checked is finished."""
+    calls = Calls()
+    for number in range(50):
+        calls.guess(number, connection(number))
+        calls.passwords.forget(connection(number))
+    calls.check(ANN, client=connection(99))
+    calls.turn(2)
+    assert calls.verdicts == [Verdict.ADMITTED]
+    assert len(calls.compared) == 2
+
+
+def test_forgotten_password_is_checked_for_another():
+    """A password that two connections wait for is checked if one of them closes."""
+    calls = Calls()
+    calls.guess(0, connection(0))
+    for number in (1, 2):
+        calls.check(ANN, client=connection(number))
+    calls.passwords.forget(connection(1))
+    calls.turn(2)
+    assert calls.verdicts == [Verdict.ADMITTED]
+
+
+class Window:
+    """A minute that a test lets pass."""
+
+    def __init__(self):
+        self._action = None
+        self.failed = FailedLogins(self._set)
+
+    def _set(self, _seconds, action):
+        self._action = action
+
+    def pass_(self):
+        """Let the minute pass; return whether a failed login would be told at once."""
+        action, self._action = self._action, None
+        if action:
+            action()
+        return self._action is None
+
+
+def test_first_failed_login_is_logged_at_once(caplog):
+    """The line has the address and the user, not the name of an unknown one."""
+    for user, who in (("ann", "ann"), (None, "an unknown user")):
+        caplog.clear()
+        Window().failed.note("10.0.0.9", user)
+        (record,) = caplog.records
+        assert record.getMessage() == f"failed login from 10.0.0.9 as {who}"
+        assert record.levelno == logging.WARNING
+
+
+def test_flood_of_failed_logins_is_a_line_a_minute(caplog):
+    """Ten thousand failed logins of a hundred addresses are two lines, with all of them counted."""
+    window = Window()
+    for number in range(10_000):
+        window.failed.note(f"10.0.0.{number % 100}", "ann")
+    assert not window.pass_()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "failed login from 10.0.0.0 as ann"
+    assert second.startswith("9999 more failed logins within 60 s: 10.0.0.1 as ann (100), ")
+    assert second.endswith(", 10.0.0.8 as ann (100), others (9199)")
+    assert window.pass_()
+    assert len(caplog.records) == 2

@@ -1,0 +1,152 @@
+"""The names that the server may be asked by."""
+
+import socket
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.http.test_server import (
+    GET_AND_CLOSE,
+    exchange,
+    read_to_end,
+    serving,
+    status_of,
+)
+from trainvitals.errors import ConfigurationError
+from trainvitals.http.host_names import HostNames, parse_names
+from trainvitals.http.listen import Address
+
+LOOPBACK = (
+    "localhost",
+    "LocalHost:9200",
+    "localhost.",
+    "localhost.:9200",
+    "gpu.localhost:80",
+    "127.0.0.1",
+    "127.0.0.1:1",
+    "127.8.9.10:9200",
+    "[::1]",
+    "[::1]:9200",
+    "[::ffff:127.0.0.1]:9200",
+)
+FOREIGN = (
+    "evil.example",
+    "evil.example:9200",
+    "127.0.0.1.evil.example",
+    "127.0.0.1.nip.io:9200",
+    "localhost.evil.example",
+    "notlocalhost",
+    "localhost:9200.evil.example",
+    "localhost@evil.example",
+    "evil.example#localhost",
+    "0.0.0.0:9200",
+    "127.1:9200",
+    "2130706433",
+    "0x7f.0.0.1",
+    "[::]:9200",
+    "[fe80::1]",
+    "10.0.0.7:9200",
+    "a, localhost",
+    "[",
+    ":",
+    "\xe9",
+    "\0",
+)
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_loopback_listener_is_asked_by_loopback_names(host):
+    """Every name of the loopback interface is accepted, with any port."""
+    assert HostNames().allows(host, is_loopback=True)
+    assert HostNames(parse_names(["gpu-07"])).allows(host, is_loopback=True)
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_loopback_listener_is_not_asked_by_another_name(host):
+    """A name that a page may rebind is refused, whatever it looks like."""
+    assert not HostNames().allows(host, is_loopback=True)
+    assert not HostNames(parse_names(["gpu-07"])).allows(host, is_loopback=True)
+
+
+@pytest.mark.parametrize("host", [None, *LOOPBACK, *FOREIGN])
+def test_other_listener_is_asked_by_any_name(host):
+    """Without configured names, a listener that others reach checks nothing."""
+    assert HostNames().allows(host, is_loopback=False)
+
+
+@pytest.mark.parametrize("is_loopback", [True, False])
+def test_configured_names(is_loopback):
+    """They are accepted by every listener, in any case and with any port; other names are not."""
+    names = HostNames(parse_names(["GPU-07.example.org.", "exporter, ::2,[::3],"]))
+    for host in ("gpu-07.Example.org:443", "exporter:9200", "[::2]:9200", "[::3]", "localhost"):
+        assert names.allows(host, is_loopback=is_loopback), host
+    for host in ("gpu-07", "evil.example", "a.gpu-07.example.org"):
+        assert not names.allows(host, is_loopback=is_loopback), host
+
+
+def test_address_cannot_be_rebound():
+    """Prometheus asks a listener that it can reach by IP address, whatever names are configured."""
+    names = HostNames(parse_names(["exporter"]))
+    for host in ("10.0.0.7:9200", "[2001:db8::7]:9200"):
+        assert names.allows(host, is_loopback=False)
+
+
+def test_any_name():
+    """An asterisk turns the check off."""
+    assert HostNames(parse_names(["*"])).allows("evil.example", is_loopback=True)
+
+
+def test_no_name():
+    """A health check of HTTP/1.0 has no `Host`; every browser sends one."""
+    assert HostNames().allows(None, is_loopback=True)
+
+
+@pytest.mark.parametrize("text", ["http://gpu-07", "gpu-07:9200", "a b", "*.example", "a/b", "é"])
+def test_bad_names_are_refused(text):
+    """The message repeats what was written and shows how to write it."""
+    with pytest.raises(ConfigurationError, match="this is not a name; write a name as in"):
+        parse_names([text])
+
+
+@given(text=st.text(), host=st.text())
+def test_any_text(text, host):
+    """Any text is a list of names or refused, and any header is answered."""
+    names = frozenset()
+    with suppress(ConfigurationError):
+        names = parse_names([text])
+    assert HostNames(names).allows(host, is_loopback=True) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1:9200\r\n", 200),
+        (b"GET / HTTP/1.1\r\nHost: evil.example:9200\r\n", 403),
+        (b"HEAD / HTTP/1.1\r\nHost: evil.example\r\n", 403),
+        (b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n", 403),
+        (b"GET http://localhost/ HTTP/1.1\r\nHost: evil.example\r\n", 200),
+        (b"GET / HTTP/1.0\r\n", 200),
+    ],
+)
+def test_server_refuses_other_names(sent, status):
+    """The endpoints never see the request of a page that has rebound its name."""
+    with serving(names=HostNames()) as server:
+        response = exchange(server, sent + b"Connection: close\r\n\r\n")
+    assert status_of(response) == status
+    assert (b"up 1" in response) is (status == 200)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.2"])
+def test_each_listener_has_its_own_check(host):
+    """Beside a loopback listener, one on all addresses is asked by any name."""
+    addresses = [Address("127.0.0.1", 0), Address(host, 0)]
+    sent = GET_AND_CLOSE.replace(b"here", b"evil.example")
+    with serving(addresses=addresses, names=HostNames()) as server:
+        statuses = []
+        for bound, address in zip(server.bound, addresses, strict=True):
+            with socket.create_connection((address.host or "127.0.0.1", bound.port), 30) as client:
+                client.sendall(sent)
+                statuses.append(status_of(read_to_end(client)))
+    assert statuses == [403, 403 if host == "127.0.0.2" else 200]

@@ -1,0 +1,64 @@
+"""The fake machine, and the one check that every block of every collector must pass."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from trainvitals.metrics.families import Block
+from trainvitals.sources.files import Roots
+
+MACHINE = Path(__file__).parents[3] / "fixtures" / "machine"
+SOURCED = re.compile(r"[A-Z0-9][^.]*\. Source: \S.*\.", re.DOTALL)
+NAMED = re.compile(r"[a-z][a-z0-9_]*")
+
+Samples = dict[str, float]
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    """A copy of the fake machine's `/proc` and `/sys`."""
+    shutil.copytree(MACHINE, tmp_path / "machine")
+    return Roots(procfs=tmp_path / "machine/proc", sysfs=tmp_path / "machine/sys")
+
+
+@pytest.fixture
+def samples() -> Callable[[Iterable[Block]], Samples]:
+    """Gives the samples of blocks, as on the page, once the blocks are known to be sound."""
+    return read_samples
+
+
+def read_samples(blocks: Iterable[Block]) -> Samples:
+    """Check the blocks and return their samples by name and labels."""
+    samples: Samples = {}
+    names: list[str] = []
+    for block in blocks:
+        hash(block.shape)
+        families = block.describe()
+        assert families == block.describe()
+        keys = []
+        for family in families:
+            names.append(family.name)
+            assert NAMED.fullmatch(family.name)
+            assert (family.type == "counter") == family.name.endswith("_total")
+            assert SOURCED.fullmatch(family.help), family.help
+            assert family.samples, family.name
+            for suffix, labels in family.samples:
+                written = ",".join(f'{name}="{value}"' for name, value in labels)
+                keys.append(
+                    f"{family.name}{suffix}{{{written}}}" if labels else family.name + suffix
+                )
+        assert len(block.values) == len(keys), (keys, block.values)
+        for key, value in zip(keys, block.values, strict=True):
+            assert key not in samples
+            assert math.isfinite(value)
+            assert math.copysign(1, value) == 1 or value < 0, f"{key} is -0.0"
+            assert type(value) in (int, float), key
+            samples[key] = value
+    assert len(names) == len(set(names))
+    return samples

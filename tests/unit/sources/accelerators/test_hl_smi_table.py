@@ -1,0 +1,242 @@
+"""What hl-smi prints, from rows as public samples show them to hostile ones."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainvitals.sources.accelerators.hl_smi_table import (
+    CORE_FIELDS,
+    MORE_FIELDS,
+    Table,
+    parse_number,
+    parse_row,
+    split_cells,
+)
+from trainvitals.sources.accelerators.row import EMPTY_ROW, ROW_FIELDS
+
+ALL_FIELDS = CORE_FIELDS + tuple(field for group in MORE_FIELDS for field in group)
+UUID = "01P4-HL3090A0-18-U4V193-22-07-00"
+LINE = f"3, {UUID}, HL-325L, 0000:61:00.0, 1.22.1-97ec1a4, 86, 63, 131072, 672, 130400, 226"
+MORE = ", 850, 1600, 1650, 5, 0, 4, x8, 5, x16"
+HEADER = ", ".join(CORE_FIELDS)
+WHOLE = {
+    "temperature_core_celsius": 86,
+    "utilization_ratio": 0.63,
+    "memory_total_bytes": 137_438_953_472,
+    "memory_used_bytes": 704_643_072,
+    "memory_free_bytes": 136_734_310_400,
+    "power_watts": 226,
+}
+
+
+def give(row: Sequence[object]) -> dict[str, object]:
+    """Give what a row reports, by name."""
+    pairs = zip(ROW_FIELDS, row, strict=True)
+    return {
+        name: value for name, value in pairs if value is not None and not isinstance(value, tuple)
+    }
+
+
+def read(
+    text: str, fields: Sequence[str] = CORE_FIELDS
+) -> tuple[list[tuple[int, str | None]], list[dict[str, object]], list[str]]:
+    """Give index and UUID of each card, their readings, and what was not understood of these."""
+    cards = Table(fields, text).cards
+    rows = [parse_row(card.named) for card in cards]
+    troubles = [trouble for _, found in rows for trouble in found]
+    return [(card.index, card.uuid) for card in cards], [give(row) for row, _ in rows], troubles
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+def test_a_row_is_read_in_the_documented_units():
+    """MiB are bytes, percent a ratio, megahertz hertz; throttling and energy are not asked for."""
+    more = {
+        "power_limit_watts": 850,
+        "clock_core_hertz": 1_600_000_000,
+        "clock_core_max_hertz": 1_650_000_000,
+        "ecc_corrected_errors_total": 5,
+        "ecc_uncorrected_errors_total": 0,
+        "pcie_link_generation": 4,
+        "pcie_link_width": 8,
+        "pcie_link_generation_max": 5,
+        "pcie_link_width_max": 16,
+    }
+    assert read(LINE + MORE, ALL_FIELDS) == ([(3, UUID)], [WHOLE | more], [])
+
+
+def test_a_cell_may_repeat_its_documented_unit():
+    """Some versions print it in spite of nounits."""
+    line = LINE.replace("131072", "131072 MiB").replace("86", "86 C").replace("63", "63 %")
+    assert read(line)[1:] == ([WHOLE], [])
+
+
+def test_utilization_past_its_bound_is_full():
+    """The driver may say more than 100 %."""
+    assert read(LINE.replace(" 63,", " 137,"))[1] == [WHOLE | {"utilization_ratio": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "trouble"),
+    [
+        (" 86,", " N/A,", None),
+        (" 86,", " warm,", "'warm'"),
+        (" 86,", " -1,", "'-1'"),
+        (" 86,", " 359.6 K,", "'359.6 K'"),
+        (" 86,", ",", "''"),
+        ("226", "9" * 400, repr("9" * 40)),
+        ("672", "0.6 GiB", "'0.6 GiB'"),
+    ],
+)
+def test_a_cell_that_is_no_number_in_its_unit_costs_itself(old, new, trouble):
+    """What is not known is no trouble; all else is said."""
+    lost = {" 86,": "temperature_core_celsius", "226": "power_watts", "672": "memory_used_bytes"}
+    field = {" 86,": "temperature.aip", "226": "power.draw", "672": "memory.used"}[old]
+    expected = {name: value for name, value in WHOLE.items() if name != lost[old]}
+    _, rows, troubles = read(LINE.replace(old, new))
+    assert rows == [expected]
+    assert troubles == ([] if trouble is None else [f"{field} is {trouble}"])
+
+
+def test_memory_in_another_unit_is_not_known():
+    """None of it: what is too large for MiB is bytes, and so is what is not too large."""
+    _, rows, troubles = read(LINE.replace("131072", "137438953472"))
+    assert rows == [{name: value for name, value in WHOLE.items() if "memory" not in name}]
+    assert troubles == ["memory.total is not in MiB: 137438953472"]
+
+
+def test_a_field_without_public_samples_may_look_like_anything():
+    """It is not known then, and the card is read."""
+    line = LINE + ", max, fast, [Not Supported], five, zero, Gen4, wide, Gen5, x"
+    assert read(line, ALL_FIELDS)[1:] == ([WHOLE], [])
+
+
+def test_an_empty_row_is_what_nothing_known_gives():
+    """All cells but names."""
+    assert parse_row({"index": "0", "uuid": UUID}) == (list(EMPTY_ROW), [])
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        HEADER,
+        HEADER.upper(),
+        HEADER.replace("power.draw", "power.draw [W]").replace("total", "total [MiB]"),
+    ],
+)
+def test_a_header_is_no_card(header):
+    """With units or without, wherever it is."""
+    other = LINE.replace("3, 01P4", "4, 02P4")
+    table = Table(CORE_FIELDS, f"{header}\n{LINE}\n{header}\n\n{other}\n")
+    assert [card.index for card in table.cards] == [3, 4]
+    assert (table.strange_lines, table.strange_columns) == ([], [])
+    assert give(parse_row(table.cards[1].named)[0]) == WHOLE
+
+
+def test_a_header_says_which_columns_there_are():
+    """In another order, or other ones than were asked for."""
+    text = "name, uuid, power.draw [W], index, module_id\nHL-325L, " + UUID + ", 226, 3, 9\n"
+    assert read(text) == ([(3, UUID)], [{"power_watts": 226}], [])
+
+
+def test_a_column_in_another_unit_is_not_known():
+    """It is said, and the other columns are read."""
+    header = HEADER.replace("power.draw", "power.draw [mW]")
+    table = Table(CORE_FIELDS, f"{header}\n{LINE}")
+    assert table.strange_columns == ["power.draw [mW]"]
+    assert give(parse_row(table.cards[0].named)[0]).keys() == WHOLE.keys() - {"power_watts"}
+
+
+def test_a_row_of_another_length_is_a_card_only_by_its_address():
+    """Its cells are of nobody knows which fields."""
+    for garbled in (LINE.replace(", 226", ""), LINE.replace("226", "226, 7")):
+        table = Table(CORE_FIELDS, garbled)
+        assert not table.fits
+        (card,) = table.cards
+        assert (card.index, card.uuid, card.named) == (3, None, {})
+    without = LINE.replace("0000:61:00.0, ", "")
+    table = Table(CORE_FIELDS, without)
+    assert (table.cards, table.strange_lines) == ([], [without])
+
+
+def test_a_lost_card_is_one():
+    """By its address or its index, with nothing else in its row."""
+    for row in ("3, N/A, N/A, 0000:61:00.0" + ", N/A" * 7, "3" + ", N/A" * 10):
+        (card,) = Table(CORE_FIELDS, row).cards
+        assert (card.index, card.uuid) == (3, None)
+    assert Table(CORE_FIELDS, "N/A" + ", N/A" * 10).cards == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING: the driver is newer than hl-smi",
+        "+-----------------------------------------------------------------------------+",
+        "|   0  HL-325L             N/A  | 0000:61:00.0     N/A |                   0  |",
+        "[C], [%], [MiB], [W]",
+        "C, %, MiB, MiB, MiB, W, , , , ,",
+        "Usage: hl-smi [-Q FIELD,FIELD] [-f csv[,noheader][,nounits]]",
+        "total, 8, cards, 0, lost, 0, hung, 0, of, 8, all",
+    ],
+)
+def test_any_other_line_is_no_card(line):
+    """It is kept, to be said."""
+    table = Table(CORE_FIELDS, f"{line}\n{LINE}")
+    assert [card.uuid for card in table.cards] == [UUID]
+    assert len(table.strange_lines) == 1
+
+
+# -- anything --------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**19), st.sampled_from(["", " ", "MiB", " MiB"]))
+def test_a_whole_number_is_read_exactly(number, unit):
+    """With the unit or without."""
+    if unit == " ":
+        with pytest.raises(ValueError, match="not a number"):
+            parse_number(f"{number}{unit}")
+    else:
+        assert parse_number(f"{number}{unit}", "MiB") == number
+
+
+@given(st.text(max_size=30))
+def test_any_cell_is_a_number_unknown_or_refused(cell):
+    """Never negative, never infinite, never anything else."""
+    try:
+        number = parse_number(cell, "C")
+    except ValueError:
+        return
+    assert number is None if cell == "N/A" else number is not None and 0 <= number < 10**20
+
+
+@given(st.text())
+def test_any_output_is_split_into_cells(text):
+    """Lines without any are left out, nothing is lost but blanks around cells."""
+    for line in split_cells(text):
+        assert line
+        assert all(cell == cell.strip() and "," not in cell for cell in line)
+
+
+@given(st.lists(st.sampled_from([LINE, HEADER, LINE + MORE, "3, N/A", "x", "0000:61:00.0, x"])))
+def test_every_line_is_a_card_a_header_or_strange(lines):
+    """None is taken for two of them."""
+    table = Table(CORE_FIELDS, "\n".join(lines))
+    headers = sum(line == HEADER for line in lines)
+    assert len(table.cards) + len(table.strange_lines) + headers == len(lines)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(ALL_FIELDS), st.text(alphabet="0123456789.N/A MCx%-", max_size=8)
+    )
+)
+def test_any_cells_are_a_row(named):
+    """Whatever the command prints."""
+    row, _ = parse_row(named)
+    assert all(isinstance(number, (int, float)) and number >= 0 for number in give(row).values())

@@ -1,0 +1,38 @@
+"""Looking things up in what an engine answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainvitals.sources.containers.documents import (
+    as_mapping,
+    get_list,
+    get_mapping,
+    get_number,
+    get_text,
+    get_texts,
+    parse_json,
+)
+
+
+def test_what_is_not_as_it_should_be_is_not_there():
+    """A number is no text, a truth is no number, null is no list."""
+    document = {"a": 1, "b": True, "c": None, "d": "x", "e": [1, "y"], "f": 2**63, "g": 1.5}
+    assert [get_number(document, name) for name in "abcdefgh"] == [1, *[None] * 7]
+    assert [get_text(document, name) for name in "acdeh"] == ["", "", "x", "", ""]
+    assert [get_list(document, name) for name in "ace"] == [(), (), (1, "y")]
+    assert [get_texts(document, name) for name in "ade"] == [(), ("x",), ("y",)]
+    assert get_mapping(document, "a") == as_mapping(None) == as_mapping([]) == {}
+
+
+def test_texts_are_bounded_and_can_be_written():
+    """Four thousand characters at most; a half of a pair becomes a question mark."""
+    assert len(get_text({"a": "x" * 10_000}, "a")) == 4096
+    assert get_text({"a": "x\ud800y"}, "a") == "x?y"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_json_is_a_value_error(text: bytes):
+    """Also where it is too deep to be meant."""
+    with pytest.raises(ValueError):
+        parse_json(text)

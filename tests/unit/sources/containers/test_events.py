@@ -1,0 +1,327 @@
+"""Following an engine's events: read, followed, cut off, repeated, and hung."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.engine_stand_in import ID, EngineStandIn, write_event
+from tests.support.waiting import wait_until
+from trainvitals.sources.containers.engine import EngineClient
+from trainvitals.sources.containers.events import (
+    ContainerEvent,
+    EventFollower,
+    parse_event,
+    read_events,
+)
+from trainvitals.sources.containers.evidence import EngineEvent
+
+NANO = 1_795_299_157_000_000_000
+DIED = {
+    "status": "die",
+    "id": ID,
+    "from": "train:latest",
+    "Type": "container",
+    "Action": "die",
+    "Actor": {
+        "ID": ID,
+        "Attributes": {
+            "com.docker.compose.project": "vision",
+            "com.docker.compose.service": "trainer",
+            "exitCode": "137",
+            "image": "train:latest",
+            "name": "train",
+            "secret": "hunter2",
+        },
+    },
+    "scope": "local",
+    "time": 1795299156,
+    "timeNano": 1795299156925307368,
+}
+
+
+class Log:
+    """What a follower told, in the order that it told it."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self._news = threading.Condition()
+
+    def add(self, what: str) -> None:
+        """Remember it."""
+        with self._news:
+            self.told.append(what)
+            self._news.notify_all()
+
+    def wait(self, *expected: str) -> None:
+        """Wait until exactly this was told."""
+        with self._news:
+            self._news.wait_for(lambda: len(self.told) >= len(expected), 10)
+            assert self.told == list(expected)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EngineStandIn]:
+    """An engine on a socket of its own."""
+    with EngineStandIn(tmp_path / "engine.sock") as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def log() -> Log:
+    """What the follower told."""
+    return Log()
+
+
+@pytest.fixture
+def follower(engine: EngineStandIn, log: Log) -> Iterator[EventFollower]:
+    """Somebody who follows, quick to connect again and to doubt."""
+    client = EngineClient(engine.address, timeout_seconds=1.0)
+    with_log = EventFollower(
+        client,
+        on_event=lambda event: log.add(event.action),
+        on_connect=lambda: log.add("connected"),
+        on_gap=lambda why: log.add(f"gap: {why}"),
+        first_wait_seconds=0.05,
+        quiet_seconds=0.1,
+    )
+    yield with_log
+    with_log.close()
+
+
+def test_a_death_is_read_whole():
+    """Time to the nanosecond, exit code, image, Compose; other labels are left out."""
+    event = parse_event(json.dumps(DIED))
+    assert event == ContainerEvent(
+        time=1795299156.925307368,
+        action="die",
+        id=ID,
+        name="train",
+        image="train:latest",
+        compose_project="vision",
+        compose_service="trainer",
+        exit_code=137,
+    )
+    assert event.to_evidence() == EngineEvent(1795299156.925307368, "die", 137, None)
+
+
+@pytest.mark.parametrize(
+    ("action", "attributes", "expected"),
+    [
+        ("kill", {"signal": "9"}, ("kill", None, 9, "")),
+        ("kill", {"signal": "SIGTERM"}, ("kill", None, 15, "")),
+        ("kill", {}, ("kill", None, None, "")),
+        ("die", {"exitCode": "-1"}, ("die", -1, None, "")),
+        ("die", {"exitCode": "many"}, ("die", None, None, "")),
+        ("died", {"containerExitCode": "7"}, ("die", 7, None, "")),
+        ("remove", {}, ("destroy", None, None, "")),
+        ("health_status: unhealthy", {}, ("health_status: unhealthy", None, None, "")),
+        ("health_status", {"health_status": "healthy"}, ("health_status: healthy", None, None, "")),
+        ("rename", {"oldName": "/job1"}, ("rename", None, None, "job1")),
+        ("start", {"exitCode": "3", "signal": "9"}, ("start", None, None, "")),
+    ],
+)
+def test_actions_have_docker_s_words(
+    action: str, attributes: dict[str, str], expected: tuple[object, ...]
+):
+    """Of Podman too; signals as numbers or by name; what belongs to another action is left out."""
+    event = parse_event(write_event(action, **attributes))
+    assert event is not None
+    assert (event.action, event.exit_code, event.signal, event.old_name) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"Type":"network","Action":"connect","Actor":{"ID":"25e7"}}',
+        b'{"Type":"container","Action":"die","Actor":null}',
+        b'{"Type":"container","Actor":{"ID":"25e7"}}',
+        b'{"Type":["container"],"Action":7,"Actor":{"ID":{}}}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_event_is_none(line: bytes):
+    """Broken, of something else, without an ID or an action, absurdly deep."""
+    assert parse_event(line) is None
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60))
+def test_any_line_is_an_event_or_none(line: bytes | str):
+    """Nothing is raised."""
+    parse_event(line)
+
+
+def test_old_events_are_read(engine: EngineStandIn):
+    """Between two times; a line that is no event is left out."""
+    lines = write_event("start") + b"{\n" + write_event("die", exitCode="1")
+    engine.put("/events", lines)
+    events = read_events(EngineClient(engine.address), since=5.0, until=2e9)
+    assert [event.action for event in events] == ["start", "die"]
+    query = engine.requests[0].query
+    assert query["since"] == "5.000000000"
+    assert float(query["until"]) <= time.time()
+
+
+def test_events_come_once_connected(engine: EngineStandIn, follower: EventFollower, log: Log):
+    """First the connect, then each event, wherever its line is split; other lines are ignored."""
+    assert not follower.is_connected
+    follower.start()
+    log.wait("connected")
+    assert follower.is_connected
+    data = write_event("start", time_nano=NANO) + b"{nonsense\n" + write_event("oom")
+    for place in range(0, len(data), 50):
+        engine.send("/events", data[place : place + 50])
+    engine.send_event("die", time_nano=NANO + 1)
+    log.wait("connected", "start", "oom", "die")
+    assert (follower.gaps, follower.complaint) == (0, None)
+    filters = json.loads(engine.requests[0].query["filters"])
+    assert filters["type"] == ["container"]
+    assert {"create", "start", "oom", "kill", "die", "destroy"} <= set(filters["event"])
+    assert not any(action.startswith("exec") for action in filters["event"])
+    assert engine.methods == {"GET"}
+
+
+@pytest.mark.parametrize("ending", ["end", "cut"])
+def test_an_end_is_a_gap_and_is_followed_by_a_connect(
+    engine: EngineStandIn, follower: EventFollower, log: Log, ending: str
+):
+    """Whether the engine ends the stream as HTTP says or goes away: it goes on from there."""
+    follower.start()
+    log.wait("connected")
+    engine.send_event("start", time_nano=NANO)
+    log.wait("connected", "start")
+    getattr(engine, ending)("/events")
+    gap = "gap: the engine ended the events"
+    log.wait("connected", "start", gap, "connected")
+    assert (follower.gaps, follower.is_connected) == (1, True)
+    subscriptions = [entry for entry in engine.requests if entry.path == "/events"]
+    assert subscriptions[1].query["since"].startswith("1795299157.0000")
+    # The engine repeats what it still has of that moment.
+    engine.send_event("start", time_nano=NANO)
+    engine.send_event("die", time_nano=NANO)
+    log.wait("connected", "start", gap, "connected", "die")
+
+
+def test_an_engine_that_goes_away_is_found_again(
+    engine: EngineStandIn, follower: EventFollower, log: Log
+):
+    """Meanwhile it says so, with the reason."""
+    follower.start()
+    log.wait("connected")
+    engine.stop()
+    wait_until(lambda: "no engine listens" in (follower.complaint or ""))
+    assert not follower.is_connected
+    engine.start()
+    log.wait("connected", "gap: the engine ended the events", "connected")
+    assert (follower.is_connected, follower.complaint) == (True, None)
+
+
+def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path, log: Log):
+    """That nobody was there before is no gap."""
+    engine = EngineStandIn(tmp_path / "late.sock")
+    follower = EventFollower(
+        EngineClient(engine.address),
+        on_event=lambda event: log.add(event.action),
+        on_connect=lambda: log.add("connected"),
+        on_gap=log.add,
+        first_wait_seconds=0.02,
+    )
+    follower.start()
+    wait_until(lambda: follower.complaint is not None)
+    with engine:
+        log.wait("connected")
+        follower.close()
+    assert (log.told, follower.gaps) == (["connected"], 0)
+
+
+def test_an_engine_that_hangs_is_noticed(engine: EngineStandIn, follower: EventFollower, log: Log):
+    """It is not connected then, but nothing is lost: when it wakes the events go on, no gap."""
+    follower.start()
+    log.wait("connected")
+    with engine.hanging():
+        wait_until(lambda: not follower.is_connected)
+        assert "does not answer" in (follower.complaint or "")
+        engine.send_event("die")
+    log.wait("connected", "connected", "die")
+    assert (follower.is_connected, follower.gaps) == (True, 0)
+
+
+def test_a_quiet_engine_stays_connected(engine: EngineStandIn, follower: EventFollower, log: Log):
+    """It is asked now and then whether it is there, and that is all."""
+    follower.start()
+    wait_until(lambda: sum(entry.path == "/_ping" for entry in engine.requests) >= 3)
+    assert follower.is_connected
+    assert log.told == ["connected"]
+    assert sum(entry.path == "/events" for entry in engine.requests) == 1
+
+
+def test_a_proxy_that_refuses_the_question_is_there(
+    engine: EngineStandIn, follower: EventFollower, log: Log
+):
+    """An engine that says no, answers."""
+    engine.put("/_ping", {"message": "forbidden"}, status=403)
+    follower.start()
+    wait_until(lambda: sum(entry.path == "/_ping" for entry in engine.requests) >= 2)
+    assert follower.is_connected
+
+
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
+def test_closing_is_quick(engine: EngineStandIn, log: Log):
+    """While it is quiet, while it hangs, and before it has begun; nothing is told after that."""
+    client = EngineClient(engine.address, timeout_seconds=5)
+    for hangs in (False, True):
+        follower = EventFollower(
+            client,
+            on_event=lambda event: log.add(event.action),
+            on_connect=lambda: log.add("connected"),
+            on_gap=log.add,
+        )
+        follower.start()
+        log.wait(*["connected"] * (1 + hangs))
+        if hangs:
+            engine.awake.clear()
+        began = time.monotonic()
+        follower.close()
+        assert time.monotonic() - began < 0.9
+    assert log.told == ["connected"] * 2
+    began = time.monotonic()
+    EventFollower(
+        client, on_event=lambda _: None, on_connect=lambda: None, on_gap=lambda _: None
+    ).close()
+    assert time.monotonic() - began < 0.9
+
+
+@pytest.mark.flaky(reruns=5, only_rerun="AssertionError")  # load only adds time
+def test_closing_while_nobody_answers_takes_a_second_at_most(engine: EngineStandIn):
+    """The subscription itself waits for the engine, longer than anybody would for the follower."""
+    engine.awake.clear()
+    client = EngineClient(engine.address, timeout_seconds=3)
+    follower = EventFollower(
+        client, on_event=lambda _: None, on_connect=lambda: None, on_gap=lambda _: None
+    )
+    follower.start()
+    wait_until(lambda: bool(engine.requests))
+    began = time.monotonic()
+    follower.close()
+    assert time.monotonic() - began < 1.9
+
+
+def test_what_is_remembered_is_bounded(engine: EngineStandIn, follower: EventFollower, log: Log):
+    """Three thousand events are told once each; five hundred are remembered."""
+    follower.start()
+    log.wait("connected")
+    for number in range(3000):
+        engine.send_event("start", time_nano=NANO + 1000 * number)
+    wait_until(lambda: len(log.told) == 3001)
+    assert len(follower._seen) == 512

@@ -1,0 +1,113 @@
+"""How often the kernel's log told of a kill or of a failing GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainvitals.sources.host.kernel_log import (
+    KernelTally,
+    KernelTallyReading,
+    XidCount,
+    name_as_nvml,
+)
+
+NOON = 1_700_049_600.0
+UPTIME = 50_000.0
+NONE = {"memcg": 0, "host": 0, "cpuset": 0, "memory_policy": 0}
+
+
+def write(path: Path, *texts: str, at: float) -> None:
+    """Write records at seconds since boot."""
+    with path.open("a", encoding="ascii") as file:
+        for text in texts:
+            file.write(f"4,{path.stat().st_size},{int(at * 1e6)},-;{text}\n")
+
+
+def tally(path: Path, *, most: int = 64) -> KernelTally:
+    """Begin to count at noon."""
+    return KernelTally(path, most=most, clock=lambda: NOON, monotonic=lambda: UPTIME)
+
+
+def xid(code: int, bus: str = "0000:3b:00") -> str:
+    """Give the driver's line."""
+    return f"NVRM: Xid (PCI:{bus}): {code}, pid=7, x"
+
+
+def kill(constraint: str, pid: int) -> str:
+    """Give the kernel's line."""
+    return (
+        f"oom-kill:constraint={constraint},nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
+        f"task_memcg=/x,task=python,pid={pid},uid=0"
+    )
+
+
+def test_what_was_before_is_not_counted_but_known(tmp_path: Path):
+    """A GPU that had errors yesterday begins with 0, so that the next one is a rise."""
+    path = tmp_path / "kmsg"
+    write(path, xid(63), kill("CONSTRAINT_NONE", 7), at=100.0)
+    counts = tally(path)
+    assert counts.read() == KernelTallyReading(
+        NONE, (XidCount("00000000:3B:00.0", 63, 0, NOON - UPTIME + 100.0),)
+    )
+    write(path, xid(63), xid(79), at=UPTIME)
+    reading = counts.read()
+    assert reading.oom_kills == NONE
+    assert reading.xids == (
+        XidCount("00000000:3B:00.0", 63, 1, NOON),
+        XidCount("00000000:3B:00.0", 79, 1, NOON),
+    )
+    counts.close()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "label"),
+    [
+        ("CONSTRAINT_MEMCG", "memcg"),
+        ("CONSTRAINT_NONE", "host"),
+        ("CONSTRAINT_CPUSET", "cpuset"),
+        ("CONSTRAINT_MEMORY_POLICY", "memory_policy"),
+    ],
+)
+def test_kills_are_counted_by_what_ran_out(tmp_path: Path, constraint: str, label: str):
+    """Each of the kernel's four constraints."""
+    path = tmp_path / "kmsg"
+    path.touch()
+    counts = tally(path)
+    assert counts.read().oom_kills == NONE
+    write(path, kill(constraint, 7), kill(constraint, 8), kill("CONSTRAINT_NEW", 9), at=UPTIME)
+    counts.read()
+    assert counts.read().oom_kills == {**NONE, label: 2}
+    counts.close()
+
+
+def test_kinds_of_errors_are_bounded(tmp_path: Path):
+    """Those that are known go on being counted; the others are counted as left out."""
+    path = tmp_path / "kmsg"
+    path.touch()
+    counts = tally(path, most=2)
+    write(path, xid(13), xid(31), xid(45), xid(48), xid(45), xid(13), at=UPTIME)
+    reading = counts.read()
+    assert [(count.code, count.errors) for count in reading.xids] == [(13, 2), (31, 1)]
+    assert reading.omitted == 2
+    counts.close()
+
+
+def test_a_log_that_cannot_be_read_counts_nothing(tmp_path: Path):
+    """Not even 0."""
+    assert tally(tmp_path / "kmsg").read() == KernelTallyReading(None)
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "expected"),
+    [
+        ("0000:3b:00", "00000000:3B:00.0"),
+        ("0000:3b:00.0", "00000000:3B:00.0"),
+        ("0001:c1:00", "00000001:C1:00.0"),
+        ("00000000:3B:00.1", "00000000:3B:00.1"),
+    ],
+)
+def test_an_address_is_written_as_the_driver_library_does(bus_id: str, expected: str):
+    """So that errors can be joined to what is known of the GPU."""
+    assert name_as_nvml(bus_id) == expected

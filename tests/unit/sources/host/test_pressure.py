@@ -1,0 +1,62 @@
+"""How long tasks waited."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from trainvitals.errors import SourceError
+from trainvitals.sources.files import Roots
+from trainvitals.sources.host.pressure import PressureReading, PressureSource, Stall
+
+
+def test_the_fake_machine_is_read_in_seconds(roots: Roots):
+    """Microseconds become seconds; that all tasks waited for the CPU at once means nothing.
+
+    Interrupts stop all tasks of a core, so that there is no time in which only some waited.
+    """
+    assert PressureSource(roots=roots).read() == PressureReading(
+        (
+            Stall("cpu", 8.520977, None),
+            Stall("io", 7.3903, 7.154271),
+            Stall("irq", None, 0.487083),
+            Stall("memory", 1.5, 0.25),
+        )
+    )
+
+
+def test_a_kernel_without_pressure_has_no_stalls(tmp_path: Path):
+    """A missing folder is no error."""
+    assert PressureSource(roots=Roots(procfs=tmp_path)).read() == PressureReading(())
+
+
+def test_a_kernel_with_pressure_switched_off_has_no_stalls(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+):
+    """A kernel started with psi=0 shows the files and answers EOPNOTSUPP."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert PressureSource(roots=roots).read() == PressureReading(())
+
+
+def test_a_kernel_without_a_file_has_the_others(roots: Roots):
+    """Before Linux 6.1, and where interrupts are not timed, there is no irq."""
+    (roots.procfs / "pressure/irq").unlink()
+    stalls = PressureSource(roots=roots).read().stalls
+    assert [stall.resource for stall in stalls] == ["cpu", "io", "memory"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "some total=many\n", "some total=-1\n", "all total=1\n", "some avg10=0.00\n"]
+)
+def test_a_file_of_another_kind_is_an_error(roots: Roots, text: str):
+    """The error names the file."""
+    (roots.procfs / "pressure/io").write_text(text)
+    with pytest.raises(SourceError, match="pressure/io"):
+        PressureSource(roots=roots).read()

@@ -1,0 +1,154 @@
+"""A file that others append to."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
+
+
+def test_what_was_not_taken_is_met_again(tmp_path: Path):
+    """Reading moves nothing; advancing does."""
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef")
+    file = FollowedFile(str(path))
+    assert file.peek(4) == (b"abcd", False)
+    assert file.peek(100) == (b"abcdef", False)
+    file.advance(b"abc")
+    assert file.peek(2) == (b"de", False)
+    file.skip(3)
+    assert file.peek(100) == (b"", False)
+    assert (file.offset, file.size) == (6, 6)
+    with path.open("ab") as more:
+        more.write(b"gh")
+    assert file.peek(100) == (b"gh", False)
+    file.close()
+    assert file.peek(100) == (b"gh", False)
+    file.close()
+
+
+def test_a_shorter_file_begins_anew(tmp_path: Path):
+    """Its offset lies past the end."""
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef")
+    file = FollowedFile(str(path))
+    file.advance(file.peek(100)[0])
+    path.write_bytes(b"xy")
+    assert file.peek(100) == (b"xy", True)
+    assert file.peek(100) == (b"xy", False)
+    file.close()
+
+
+def test_a_file_of_the_same_length_but_other_content_begins_anew(tmp_path: Path):
+    """The bytes before the offset are compared."""
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef")
+    file = FollowedFile(str(path))
+    file.advance(file.peek(100)[0])
+    path.write_bytes(b"ABCDEFG")
+    assert file.peek(100) == (b"ABCDEFG", True)
+    file.close()
+
+
+def test_a_file_that_took_the_name_is_opened_when_the_old_one_is_read(tmp_path: Path):
+    """Nothing that was written before the renaming is lost, be it a whole line or not."""
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef")
+    file = FollowedFile(str(path))
+    file.advance(file.peek(3)[0])
+    path.rename(tmp_path / "file.1")
+    path.write_bytes(b"new")
+    assert file.peek(100) == (b"def", False)
+    assert file.peek(100) == (b"new", True)
+    file.close()
+
+
+def test_a_deleted_file_is_read_on(tmp_path: Path):
+    """Its writer may still write."""
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    file = FollowedFile(str(path))
+    file.advance(file.peek(100)[0])
+    with path.open("ab") as writer:
+        path.unlink()
+        writer.write(b"def")
+        writer.flush()
+        assert file.peek(100) == (b"def", False)
+    file.close()
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path):
+    """A pipe would make the reader wait."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(OSError, match="no regular file"):
+            FollowedFile(str(path)).peek(1)
+    with pytest.raises(FileNotFoundError):
+        FollowedFile(str(tmp_path / "none")).peek(1)
+
+
+class Clock:
+    """A time that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.now
+
+
+def take(turns: ReadBudget[str], clock: Clock, seconds: float, deadline: float = math.inf) -> str:
+    """Give each turn so many seconds, and tell who had one."""
+    taken = ""
+    for item in turns.take("abcd", deadline):
+        taken += item
+        clock.now += seconds
+    return taken
+
+
+def test_everyone_has_a_turn_when_there_is_time():
+    """In order, again and again."""
+    clock = Clock()
+    turns: ReadBudget[str] = ReadBudget(monotonic=clock)
+    assert [take(turns, clock, 0.01) for _ in range(2)] == ["abcd", "abcd"]
+    assert list(turns.take((), math.inf)) == []
+
+
+def test_who_was_not_reached_is_first_the_next_time():
+    """A quarter of a second is shared."""
+    clock = Clock()
+    turns: ReadBudget[str] = ReadBudget(monotonic=clock)
+    assert [take(turns, clock, 0.125) for _ in range(3)] == ["ab", "cd", "ab"]
+    assert [take(turns, clock, 9.0) for _ in range(3)] == ["c", "d", "a"]
+
+
+def test_the_deadline_is_kept():
+    """One has its turn even when it has passed."""
+    clock = Clock()
+    turns: ReadBudget[str] = ReadBudget(monotonic=clock)
+    assert take(turns, clock, 0.01, clock.now + 0.075) == "abc"
+    assert take(turns, clock, 0.01, clock.now - 1) == "d"
+
+
+def test_searches_are_as_rare_as_they_are_slow():
+    """Two seconds apart, or twenty times as long as one took."""
+    clock = Clock()
+    turns: ReadBudget[str] = ReadBudget(monotonic=clock)
+    assert turns.is_search_due()
+    with turns.searching():
+        clock.now += 0.01
+    clock.now += 1.5
+    assert not turns.is_search_due()
+    clock.now += 1.0
+    assert turns.is_search_due()
+    with turns.searching():
+        clock.now += 1.0
+    clock.now += 19.0
+    assert not turns.is_search_due()
+    clock.now += 1.5
+    assert turns.is_search_due()

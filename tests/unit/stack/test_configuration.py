@@ -1,0 +1,151 @@
+"""What the programs are configured with: Prometheus' targets and Grafana's password."""
+
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from trainvitals.errors import StackError
+from trainvitals.shipped import find_shipped
+from trainvitals.stack.configuration import (
+    ensure_admin_password,
+    name_machine,
+    write_prometheus_config,
+)
+
+ADDRESSES = {
+    "trainvitals": "127.0.0.1:9300",
+    "prometheus": "127.0.0.1:9301",
+    "alertmanager": "127.0.0.1:9302",
+}
+
+
+def write(directory, addresses=None, machine="ada-1"):
+    """Write the configuration of a machine and give its path."""
+    return write_prometheus_config(
+        directory,
+        shipped=find_shipped("prometheus"),
+        addresses=ADDRESSES if addresses is None else addresses,
+        machine=machine,
+    )
+
+
+def check(promtool, config):
+    """Run promtool over a configuration and give its output."""
+    result = subprocess.run(
+        (promtool, "check", "config", config), capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_shipped_configuration_is_valid(promtool):
+    """Promtool accepts the shipped prometheus.yml with its rules."""
+    assert "SUCCESS" in check(promtool, find_shipped("prometheus") / "prometheus.yml")
+
+
+def test_written_configuration_is_the_shipped_one(promtool, tmp_path):
+    """It leads to the shipped file and finds every shipped rule file."""
+    config = write(tmp_path)
+    shipped = find_shipped("prometheus")
+    assert config.resolve() == shipped / "prometheus.yml"
+    count = len(list((shipped / "rules").glob("*.yml")))
+    assert f"{count} rule files found" in check(promtool, config)
+
+
+def test_targets_carry_the_ports_and_the_machine(tmp_path):
+    """Each job has one target, and alerts will call the machine by its name."""
+    write(tmp_path, machine='ada "1": {x}')
+    for job, address in ADDRESSES.items():
+        targets = yaml.safe_load((tmp_path / f"targets/{job}.yml").read_text())
+        assert targets == [{"targets": [address], "labels": {"instance": 'ada "1": {x}'}}]
+
+
+def test_files_are_private(tmp_path):
+    """No other user reads which machines there are."""
+    write(tmp_path / "a")
+    assert (tmp_path / "a/targets").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "a/targets/trainvitals.yml").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_person_added_stays(tmp_path):
+    """Targets of other machines and a prometheus.yml in the place of the link are left alone."""
+    write(tmp_path)
+    others = tmp_path / "targets/trainvitals-others.yml"
+    others.write_text("- targets: ['gpu-02:9200']\n")
+    (tmp_path / "prometheus.yml").unlink()
+    (tmp_path / "prometheus.yml").write_text("global: {}\n")
+    assert write(tmp_path).read_text() == "global: {}\n"
+    assert others.read_text() == "- targets: ['gpu-02:9200']\n"
+
+
+def test_unchanged_targets_are_not_written_again(tmp_path):
+    """Prometheus reads nothing again when nothing changed."""
+    write(tmp_path)
+    before = (tmp_path / "targets/trainvitals.yml").stat().st_ino
+    write(tmp_path)
+    assert (tmp_path / "targets/trainvitals.yml").stat().st_ino == before
+    write(tmp_path, machine="ada-2")
+    assert (tmp_path / "targets/trainvitals.yml").stat().st_ino != before
+
+
+def test_job_that_is_no_longer_there_has_no_targets(tmp_path):
+    """Without an Alertmanager its targets of an earlier start are taken away."""
+    write(tmp_path)
+    write(tmp_path, {"trainvitals": "127.0.0.1:9300", "prometheus": "127.0.0.1:9301"})
+    assert sorted(path.name for path in (tmp_path / "targets").iterdir()) == [
+        "prometheus.yml",
+        "trainvitals.yml",
+    ]
+
+
+def test_link_follows_a_moved_installation(tmp_path):
+    """A link into an installation that has moved is made again."""
+    (tmp_path / "rules").symlink_to("/nowhere/rules")
+    write(tmp_path)
+    assert (tmp_path / "rules").resolve() == find_shipped("prometheus") / "rules"
+
+
+def test_directory_that_cannot_be_written(tmp_path):
+    """A file in its place is named in one line."""
+    (tmp_path / "config").touch()
+    with pytest.raises(StackError, match=r"cannot write .*config.*; choose another"):
+        write(tmp_path / "config")
+
+
+def test_name_of_the_machine():
+    """HOST_NAME is its name where it is set."""
+    assert name_machine({"HOST_NAME": "ada-1"}) == "ada-1"
+    assert name_machine({})
+
+
+def test_password_is_made_up_and_told_once(tmp_path):
+    """The first call makes a password up, keeps it for the owner alone and tells it; no other does."""
+    told = []
+    path = ensure_admin_password(tmp_path, {}, report=told.append)
+    password = path.read_text()
+    assert path == tmp_path / "secrets/grafana_admin_password"
+    assert re.fullmatch(r"[\w-]{24}", password)
+    assert told == [f"log in to Grafana as admin with the password {password} (saved in {path})"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert ensure_admin_password(tmp_path, {}, report=told.append).read_text() == password
+    assert len(told) == 1
+
+
+def test_two_machines_have_two_passwords(tmp_path):
+    """No password is known beforehand."""
+    one = ensure_admin_password(tmp_path / "1", {}, report=print).read_text()
+    assert ensure_admin_password(tmp_path / "2", {}, report=print).read_text() != one
+
+
+def test_given_password_is_kept_and_not_told(tmp_path):
+    """GRAFANA_ADMIN_PASSWORD replaces what was there and is printed nowhere."""
+    told = []
+    ensure_admin_password(tmp_path, {}, report=print)
+    variables = {"GRAFANA_ADMIN_PASSWORD": "gaudi3admin"}
+    path = ensure_admin_password(tmp_path, variables, report=told.append)
+    assert (path.read_text(), told) == ("gaudi3admin", [])
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert ensure_admin_password(tmp_path, {}, report=told.append).read_text() == "gaudi3admin"

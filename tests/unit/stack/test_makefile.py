@@ -1,0 +1,41 @@
+"""The Makefile."""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_help_is_the_default_and_lists_every_target():
+    """Plain `make` sets nothing up; it names every target with what it does."""
+    said = subprocess.run(("make", "-C", ROOT), capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in said.splitlines() if line.startswith("make ")]
+    assert {line[1] for line in lines} == {
+        "help",
+        "monitor-up",
+        "monitor-down",
+        "monitor-status",
+        "monitor-logs",
+        "monitor-drill",
+        "demo",
+        "demo-down",
+        "alerts",
+        "test",
+        "test-integration",
+        "test-long",
+        "coverage",
+        "test-grafana",
+        "mutants",
+        "lint",
+        "audit",
+        "format",
+        "bench",
+        "docs",
+        "dashboards",
+        "pictures",
+        "golden",
+        "install-service",
+        "uninstall-service",
+        "clean",
+    }
+    assert all(len(line) > 2 for line in lines)

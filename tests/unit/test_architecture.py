@@ -1,0 +1,203 @@
+"""The shape of the house: who may import whom, and what every module owes its reader."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE_ROOT = ROOT / "exporter"
+PACKAGE = SOURCE_ROOT / "trainvitals"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+BROAD = {"Exception", "BaseException"}
+
+# The packages that only some modules may import, wherever the import stands.
+CONFINED = {
+    "jinja2": {"report/html.py", "views/page/page.py"},
+    "matplotlib": {"report/charts.py", "views/plot/picture.py"},
+    "prometheus_client": {"prometheus.py"},
+    "pynvml": {
+        "sources/accelerators/nvidia.py",
+        "sources/accelerators/nvidia_events.py",
+        "training/gpus.py",  # inside a training process: no reader process, no worker
+    },
+    "pyhlml": {"sources/accelerators/hlml.py"},
+}
+# Where a broad except may stand, by module and function.
+BROAD_EXCEPTS = {("workers.py", "attempt"), ("training/guard.py", "guarded")}
+
+
+def name_of(path):
+    """Give a module's path inside the package."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imports_of(tree):
+    """Give the top names of all packages that a module imports anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield (node.module or "").partition(".")[0]
+
+
+def public_definitions(tree, inside=""):
+    """Give all classes and functions whose names, and those around them, are public."""
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("_"):
+            continue
+        yield f"{inside}{node.name}", node
+        if isinstance(node, ast.ClassDef):
+            yield from public_definitions(node, f"{node.name}.")
+
+
+def is_broad(handler):
+    """Tell whether an except clause catches everything."""
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(type_, ast.Name) and type_.id in BROAD for type_ in types)
+
+
+def broad_excepts_of(node, function=""):
+    """Give the functions in which a broad except stands."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ExceptHandler) and is_broad(child):
+            yield function
+        inner = child.name if isinstance(child, ast.FunctionDef) else function
+        yield from broad_excepts_of(child, inner)
+
+
+def is_swallowing_everything(node):
+    """Tell whether a call is `suppress(Exception)`."""
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("suppress")
+        and any(isinstance(name, ast.Name) and name.id in BROAD for name in node.args)
+    )
+
+
+def test_importing_the_package_loads_the_standard_library_only():
+    """Three lines in a training loop pay for nothing that Python does not bring."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(SOURCE_ROOT)!r}); import trainvitals, json;"
+        "print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    foreign = set(json.loads(answer.stdout)) - sys.stdlib_module_names - {"__main__"}
+    assert foreign == {"trainvitals"}
+
+
+def test_layers_are_kept():
+    """Data runs one way, as the contract in pyproject.toml says."""
+    lint_imports = Path(sys.executable).with_name("lint-imports")
+    answer = subprocess.run(
+        [lint_imports, "--no-cache"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(SOURCE_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert "Contracts: 1 kept, 0 broken." in answer.stdout
+
+
+def test_the_source_root_is_no_package():
+    """`exporter/` is a root like `src/`."""
+    assert not (SOURCE_ROOT / "__init__.py").exists()
+    assert (PACKAGE / "__init__.py").exists()
+    assert (PACKAGE / "py.typed").exists()
+
+
+@pytest.mark.parametrize("package", CONFINED)
+def test_a_binding_is_imported_where_it_belongs(package):
+    """Who does not ask for it does not pay for it, and its reader alone knows its quirks."""
+    users = {name_of(path) for path, tree in TREES.items() if package in imports_of(tree)}
+    assert users == CONFINED[package]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_everything_public_has_a_docstring(path):
+    """Modules, classes, functions and methods say what they are."""
+    documented = [("module", TREES[path]), *public_definitions(TREES[path])]
+    for name, node in documented:
+        assert ast.get_docstring(node), name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_the_command_line_prints_and_exits(path):
+    """Libraries return or raise."""
+    calls = {ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call)}
+    if name_of(path) not in ("__main__.py", "commands/parsing.py"):
+        assert not calls & {"print", "sys.exit", "exit", "input"}
+
+
+def test_broad_excepts_are_counted():
+    """A bug is caught in one place, where it is told apart, logged and counted."""
+    found = {
+        (name_of(path), function)
+        for path, tree in TREES.items()
+        for function in broad_excepts_of(tree)
+    }
+    assert found == BROAD_EXCEPTS
+    swallowing = [
+        name_of(path)
+        for path, tree in TREES.items()
+        if any(is_swallowing_everything(node) for node in ast.walk(tree))
+    ]
+    assert swallowing == []
+
+
+def test_the_search_for_broad_excepts_finds_them():
+    """Bare, named and tuple forms are seen, and narrow ones are not."""
+    code = """
+def f():
+    try: pass
+    except: pass
+def g():
+    try: pass
+    except (OSError, Exception): pass
+def h():
+    try: pass
+    except (OSError, ValueError): pass
+"""
+    assert list(broad_excepts_of(ast.parse(code))) == ["f", "g"]
+
+
+def test_exceptions_to_the_rules_of_security_have_reasons():
+    """Each line that ruff's rules S would refuse says why it is right."""
+    marks = [
+        (name_of(path), line.strip())
+        for path in MODULES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"# noqa: [A-Z0-9, ]*\bS[0-9]{3}\b", line)
+    ]
+    assert len(marks) > 10
+    assert [mark for mark in marks if not re.search(r"# noqa: [A-Z0-9, ]+ - \S", mark[1])] == []
+
+
+def test_an_audit_without_lists_is_skipped_in_a_line(tmp_path):
+    """A mirror that knows no vulnerability, and one that does not answer, fail nothing."""
+    (tmp_path / "empty.json").write_text('{"vulnerabilities": []}', encoding="utf-8")
+    for name in ("empty.json", "none.json"):
+        url = (tmp_path / name).as_uri()
+        done = subprocess.run(
+            [ROOT / ".ci/audit"],
+            env={**os.environ, "AUDIT_URL": url},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == f"audit skipped: {url} tells of no vulnerability\n"

@@ -1,0 +1,36 @@
+"""Paths that begin with `~`."""
+
+from pathlib import Path
+
+import pytest
+
+from trainvitals.cli import main
+from trainvitals.errors import ConfigurationError
+from trainvitals.homes import expand_home
+
+
+def test_a_home_is_put_in(monkeypatch):
+    """That of the user, or of another one; other paths stay."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert expand_home(Path("~/runs"), "--dir") == Path("/home/ada/runs")
+    assert expand_home(Path("/data/~x"), "--dir") == Path("/data/~x")
+
+
+def test_a_home_that_nobody_knows_is_one_line():
+    """It names what was written, and what to write instead."""
+    with pytest.raises(ConfigurationError, match=r"^--dir=~nobody-here/x: there is no such home"):
+        expand_home(Path("~nobody-here/x"), "--dir")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "--state-dir=~nobody-here/x"],
+        ["docker-logging", "--file=~nobody-here/x"],
+        ["record", "--once", "--directory=~nobody-here/x"],
+    ],
+)
+def test_no_command_shows_a_traceback_for_it(capsys, words):
+    """The exit code is 2."""
+    assert main(words) == 2
+    assert "there is no such home directory" in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""Every regular expression of the package takes linear time.
+
+Its texts come from other users: logs, names, command lines. Each expression is found by itself, and is
+tried with near matches of 64 KiB that are made of itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+
+import pytest
+
+from tests.support.expressions import PACKAGE, find_computed, find_expressions
+from tests.support.pumping import LONGEST, MOST_SECONDS, find_slow_text
+from trainvitals.sources.runs.backtracking import count_steps
+
+# The places that compute an expression when they run.
+COMPUTED = {
+    "into a value of a module, where it is found": {
+        ("sources/runs/profiles.py", "_write"),
+        ("verdicts/causes/signs.py", "contains"),
+        ("verdicts/causes/signs.py", "matches"),
+    },
+    "of a user's file, and judged by its structure": {("sources/runs/patterns.py", "_compile")},
+    "of what whoever starts the program writes, for names of at most 255 characters": {
+        ("sources/host/network.py", "__init__"),
+        ("sources/runs/discovery.py", "_expand"),
+    },
+    "without a repeat of more than a few characters": {
+        ("sources/containers/assembly.py", "_may_be_of_log"),
+    },
+    "for what a person configured or drew": {
+        ("alerting/variables.py", "parse"),
+        ("alerting/variables.py", "parse_match"),
+        ("views/plot/picture.py", "gather_lines"),
+        ("views/plot/timeline.py", "read_part"),
+    },
+}
+
+
+def test_every_expression_takes_linear_time():
+    """No near match of 64 KiB takes one longer than 50 ms of processor time."""
+    found = find_expressions()
+    slow = [
+        f"{each.where}: {method}: {text}"
+        for each in found
+        for method in each.methods
+        if (text := find_slow_text(each.pattern, method))
+    ]
+    assert not slow, "\n".join(slow)
+    assert {each.where.rpartition(".")[2] for each in found} > {
+        "_NAMES",  # a name of a module
+        "_LOGINS",  # in a tuple
+        "PROFILES",  # in a dataclass in a tuple
+        "CAUSES",  # built by `matches`, in a dataclass
+        "_count",  # in a function
+    }
+
+
+def test_no_expression_is_computed_unseen():
+    """A new place that computes one says here what bounds its time."""
+    assert find_computed(PACKAGE) == set().union(*COMPUTED.values())
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "([b-f]+)+$",
+        r"^(?:-X\s*(?:utf8|dev)?\s*)*-u$",
+        "(a|ab|b)*c",
+        r"(\w+\s?)*:",
+    ],
+)
+def test_an_exponential_expression_is_found(expression: str):
+    """A near match takes long, and its structure tells."""
+    assert find_slow_text(re.compile(expression)) is not None
+    assert count_steps(re.compile(expression), length=LONGEST) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("expression", "method"),
+    [
+        (r"\s+$", "search"),
+        (r"://\S*@", "search"),
+        ("<a>.*?</a>|b", "search"),
+        (r"(\w*)(\w*)-", "fullmatch"),
+    ],
+)
+def test_a_quadratic_expression_is_found(expression: str, method: str):
+    """At the latest a text of 64 KiB takes long, and its structure tells."""
+    slow = find_slow_text(re.compile(expression), method)
+    assert slow is not None
+    assert slow.seconds > MOST_SECONDS
+    assert count_steps(re.compile(expression), length=LONGEST) >= LONGEST**2
+
+
+@pytest.mark.parametrize(
+    "expression", [r"^a.*b", r"(?<!\S)\d{1,20}/s", r"loss: (?P<pairs>.*)", r"a[^a]*b", rb"^x\s+\S"]
+)
+def test_a_linear_expression_is_fast(expression: str | bytes):
+    """No near match takes long."""
+    assert find_slow_text(re.compile(expression)) is None
+
+
+def test_a_busy_machine_makes_nothing_slow():
+    """The time that it adds is taken off again: the known search takes longer, too."""
+    regex = re.compile(r"(?:ab|cd).{0,20}x")
+
+    def crawl() -> float:
+        return time.thread_time() * 40
+
+    assert find_slow_text(regex, clock=crawl) is None
+    assert find_slow_text(re.compile("(a|ab|b)*c"), clock=crawl) is not None

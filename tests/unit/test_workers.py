@@ -1,0 +1,166 @@
+"""Lasting worker threads for work that may hang."""
+
+import threading
+import time
+
+import pytest
+
+from tests.support.waiting import wait_until
+from trainvitals import workers as workers_module
+from trainvitals.workers import WorkerPool, attempt
+
+
+@pytest.fixture
+def pool():
+    """A pool of three."""
+    pool = WorkerPool(name="pool-under-test", limit=3)
+    yield pool
+    pool.close()
+
+
+def threads_of(name):
+    """Return the living threads whose names begin so."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def fail():
+    """Raise an unforeseen error."""
+    raise ZeroDivisionError("no ratio of nothing")
+
+
+def test_outcomes_carry_what_was_returned_and_raised(pool):
+    """Each task has its outcome, and an error of one is no trouble of another."""
+    outcomes = pool.gather({"good": lambda: 42, "bad": fail}, 30.0)
+    assert outcomes["good"].value == 42
+    assert outcomes["good"].error is None
+    assert isinstance(outcomes["bad"].error, ZeroDivisionError)
+    assert outcomes["bad"].value is None
+    assert not outcomes["good"].late
+    assert not outcomes["bad"].late
+
+
+def test_an_attempt_says_how_long_it_took_and_when_it_ended():
+    """Its seconds are those of the task, and its end is now."""
+    outcome = attempt("sleep", lambda: time.sleep(0.05))
+    assert 0.05 <= outcome.seconds < 30
+    assert time.monotonic() - 30 < outcome.ended_at <= time.monotonic()
+
+
+def test_quick_tasks_share_one_thread(pool):
+    """Ten tasks that return at once start one worker, and come back on the same one again."""
+    for _ in range(5):
+        idents = pool.gather({str(n): threading.get_ident for n in range(10)}, 30.0)
+        assert len(idents) == 10
+    assert len({outcome.value for outcome in idents.values()}) == 1
+    assert len(threads_of("pool-under-test")) == 1
+
+
+def test_tasks_behind_a_slow_one_get_help(pool):
+    """What waits behind a task that takes long is done meanwhile."""
+    together = threading.Barrier(3)
+    outcomes = pool.gather({str(n): together.wait for n in range(3)}, 60.0)
+    assert not any(outcome.late for outcome in outcomes.values())
+
+
+def test_a_hung_task_is_late_and_not_started_again(pool):
+    """It costs the first gathering its patience and later ones nothing; its result is dropped."""
+    heal = threading.Event()
+    calls = []
+    tasks = {"hung": lambda: (calls.append(1), heal.wait()), "quick": lambda: "here"}
+    first = pool.gather(tasks, 1.0)
+    assert first["hung"].late
+    assert 1.0 <= first["hung"].seconds < 60
+    assert first["quick"].value == "here"
+    started_at = time.monotonic()
+    second = pool.gather(tasks, 60.0)
+    assert time.monotonic() - started_at < 30
+    assert second["hung"].late
+    assert second["quick"].value == "here"
+    assert calls == [1]
+    assert pool.is_running("hung")
+    heal.set()
+    wait_until(lambda: not pool.is_running("hung"))
+    third = pool.gather(tasks, 30.0)
+    assert not third["hung"].late
+    assert calls == [1, 1]
+
+
+def test_threads_do_not_grow_beyond_the_limit(pool):
+    """However many tasks hang, there are as many threads as allowed, and all end at last."""
+    heal = threading.Event()
+    for n in range(20):
+        pool.gather({f"hung-{n}": heal.wait}, 0.02)
+    assert len(threads_of("pool-under-test")) == 3
+    heal.set()
+    wait_until(lambda: not any(pool.is_running(f"hung-{n}") for n in range(20)))
+    pool.close()
+    wait_until(lambda: not threads_of("pool-under-test"))
+
+
+def test_close_lets_go_of_workers_that_hang_once_they_return():
+    """A worker that hung when the pool was closed ends after its task."""
+    pool = WorkerPool(name="pool-that-closes", limit=1)
+    heal = threading.Event()
+    pool.gather({"hung": heal.wait}, 0.02)
+    pool.close()
+    assert len(threads_of("pool-that-closes")) == 1
+    heal.set()
+    wait_until(lambda: not threads_of("pool-that-closes"))
+
+
+def test_outcomes_wake_once_when_a_worker_runs_out_of_tasks(pool):
+    """All but the last outcome say that more come."""
+    more = []
+    done = threading.Event()
+
+    def deliver(outcome, comes_more):
+        more.append((outcome.key, comes_more))
+        if not comes_more:
+            done.set()
+
+    for key in "abc":
+        pool.submit(key, lambda: None, deliver)
+    pool.wake(1)
+    assert done.wait(30)
+    assert more == [("a", True), ("b", True), ("c", False)]
+
+
+def test_an_outcome_without_a_wake_up_is_not_late(pool):
+    """A quick task done by a worker that then hangs in the next one is here by the deadline."""
+    heal = threading.Event()
+    outcomes = pool.gather({"quick": lambda: "here", "hung": heal.wait}, 1.0)
+    assert outcomes["quick"].value == "here"
+    assert outcomes["hung"].late
+    heal.set()
+
+
+def test_a_system_without_threads_makes_tasks_late_and_nothing_worse(pool, monkeypatch):
+    """Where no thread can be started tasks wait, and are done once there is one."""
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers_module.threading.Thread, "start", refuse)
+        assert pool.gather({"one": lambda: 1}, 0.02)["one"].late
+    assert pool.gather({"two": lambda: 2}, 30.0)["two"].value == 2
+    wait_until(lambda: not pool.is_running("one"))
+
+
+def test_gatherings_of_many_threads_at_once_are_all_complete(pool):
+    """Two hundred gatherings side by side lose no outcome and mix none up."""
+    wrong = []
+
+    def gather(name):
+        for turn in range(50):
+            tasks = {f"{name}-{n}": lambda n=n, turn=turn: (name, n, turn) for n in range(4)}
+            for key, outcome in pool.gather(tasks, 10.0).items():
+                if outcome.value is None or f"{outcome.value[0]}-{outcome.value[1]}" != key:
+                    wrong.append((key, outcome.value, outcome.late))
+
+    gatherers = [threading.Thread(target=gather, args=(name,)) for name in "abcd"]
+    for thread in gatherers:
+        thread.start()
+    for thread in gatherers:
+        thread.join()
+    assert wrong == []

@@ -1,0 +1,82 @@
+"""Requests and answers survive every damage, and a loop may ask for its own trace."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainvitals import TrainingMonitor, runfile
+from trainvitals.runfile import TRACE_ANSWER_AT, traces
+from trainvitals.runfile.traces import TraceAnswer, TraceRequest, TraceStage
+
+REQUESTS = st.builds(
+    TraceRequest,
+    st.integers(1, 2**64 - 1),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(REQUESTS, st.integers(0, 19), st.integers(1, 255))
+def test_a_request_is_read_whole_or_not_at_all(request_, at, flip):
+    """Who reads while it is written sees none."""
+    data = traces.encode_trace_request(request_).ljust(64, b"\0")
+    assert traces.decode_trace_request(data, 0) == request_
+    torn = bytearray(data)
+    torn[at] ^= flip
+    assert traces.decode_trace_request(bytes(torn), 0) is None
+
+
+@given(
+    st.integers(0, 2**64 - 1),
+    st.sampled_from(TraceStage),
+    st.integers(0, 2**32 - 1),
+    st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), max_size=200),
+)
+def test_an_answer_is_read_as_it_was_written(number, stage, steps, text):
+    """Its text comes back, in printable signs."""
+    answer = TraceAnswer(number, stage, steps, text)
+    data = traces.encode_trace_answer(answer)
+    assert len(data) <= runfile.TRACE_BYTES - TRACE_ANSWER_AT
+    assert traces.decode_trace_answer(data.ljust(1024, b"\0"), 0) == answer
+
+
+@given(st.binary(min_size=1024, max_size=1024))
+def test_what_is_no_answer_says_nothing(data):
+    """Whatever stands there is read without an error."""
+    assert traces.decode_trace_answer(data, 0).stage in TraceStage
+    traces.decode_trace_request(data, 0)
+
+
+def test_a_long_text_is_cut_to_what_fits():
+    """A path of more than 900 bytes loses its end."""
+    answer = TraceAnswer(1, TraceStage.DONE, 1, "ä" * 2000)
+    read = traces.decode_trace_answer(traces.encode_trace_answer(answer), 0)
+    assert read.text == "ä" * 468
+
+
+def test_the_records_leave_room_for_it():
+    """The state record in slot A ends before the request."""
+    assert runfile.STATE_AT + 8 * (len(runfile.STATE_WORDS) + 1) <= runfile.TRACE_AT
+    assert runfile.TRACE_AT + runfile.TRACE_BYTES == runfile.STATE_AT + runfile.STATE_SLOT_BYTES
+
+
+@pytest.fixture
+def monitor(tmp_path):
+    """Give a monitor whose traces go into a folder of the test."""
+    environ = {"TRAINVITALS_PROFILE_DIR": str(tmp_path / "traces")}
+    with TrainingMonitor("own", run_dir=tmp_path / "runs", environ=environ) as monitor:
+        yield monitor
+
+
+def read_answer(monitor):
+    """Read what the run file says of the trace."""
+    return traces.decode_trace_answer(monitor.path.read_bytes())
+
+
+def test_a_monitor_that_is_over_takes_no_request(monitor):
+    """Nothing happens, and nothing is raised."""
+    monitor.finish()
+    monitor.profile()
+    monitor.update_batch(1)

@@ -1,0 +1,246 @@
+"""Which alerts fire on made-up machines, by promtool and the rules, and what Alertmanager leaves of them.
+
+All machines of a batch are instances of one test file, so that promtool runs once. What they are is
+what the real collectors express of them at the beginning and at the end; counters rise in between.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import yaml
+
+from tests.support.rulebook import ROOT, Rulebook, read_names, read_rulebook, write_rules
+from tests.unit.verdicts.machines import NOW, Machine
+from trainvitals.metrics.collector_metrics import express_reports
+from trainvitals.metrics.collectors.accelerator import AcceleratorCollector
+from trainvitals.metrics.collectors.container import ContainerCollector
+from trainvitals.metrics.collectors.cpu import CpuCollector
+from trainvitals.metrics.collectors.filesystem import FilesystemCollector
+from trainvitals.metrics.collectors.memory import MemoryCollector
+from trainvitals.metrics.collectors.pressure import PressureCollector
+from trainvitals.metrics.collectors.training import TrainingCollector
+from trainvitals.metrics.families import Block
+from trainvitals.sources.prometheus import ActiveAlert
+
+_STEP_SECONDS = 120
+_STEPS = int(NOW) // _STEP_SECONDS
+_SAMPLE = re.compile(r'\{(?P<labels>__name__=(?:[^"}]|"(?:[^"\\]|\\.)*")*)\} (?P<value>[^,\s]+)')
+_LABEL = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*")')
+_MATCHER = re.compile(r'(\w+)(=~|=)"([^"]*)"')
+
+# What verdicts/ judges by itself; of the rest Prometheus alone tells.
+JUDGED = frozenset(
+    {
+        "GPUHighTemperature", "HPUHighTemperature", "AcceleratorTemperatureOverLimit",
+        "AcceleratorTemperatureNearLimit",
+        "AcceleratorThermalThrottling", "AcceleratorPowerBrake", "GPULowUtilization",
+        "HPULowUtilization", "AcceleratorHeldIdle", "HighMemoryUsage", "AcceleratorMemoryOverLimit",
+        "AcceleratorMissing", "AcceleratorLost", "AcceleratorXidCritical", "AcceleratorXidWarning",
+        "AcceleratorXidApplication", "AcceleratorRecoveryActionNeeded", "AcceleratorRowRemapFailed",
+        "AcceleratorRowRemapPending",
+        "TrainingRunLost", "TrainingRunFailed", "TrainingRunTerminated", "TrainingOutOfMemory",
+        "TrainingStalled", "TrainingLossNotFinite", "TrainingStragglerRank", "DataLoaderBottleneck",
+        "ContainerOOMKilled", "ContainerDied", "ContainerMemoryNearLimit", "ContainerUnhealthy",
+        "HostHighMemoryUsage", "HostMemoryPressure", "HostOOMKill", "HostDiskFull",
+        "HostDiskSpaceLow", "HostInodesLow", "HostSharedMemoryLow", "HostFilesystemNotResponding",
+        "HostIOBottleneck", "ExporterCollectorFailed",
+    }
+)  # fmt: skip
+
+RECORDS = ("run:training_state:number", "run:training_verdict:number")
+
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """What the rules say of a machine.
+
+    Attributes:
+        alerts: What fires.
+        numbers: The recorded state and verdict of each run, by record and run.
+    """
+
+    alerts: list[ActiveAlert] = field(default_factory=list)
+    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+def evaluate(
+    machines: Sequence[Machine], promtool: Path, directory: Path, rules: Path | None = None
+) -> list[Ruled]:
+    """Return what the rules say of each machine.
+
+    Args:
+        machines: The machines.
+        promtool: Evaluates the rules.
+        directory: Where files are written.
+        rules: The directory of the rules; the repository's when None.
+    """
+    names = write_judged_rules(rules, directory)
+    series = [
+        each for at, machine in enumerate(machines) for each in write_series(at, machine, names)
+    ]
+    document = {
+        "rule_files": [f"{group}.yml" for group in _GROUPS],
+        "evaluation_interval": "15m",
+        # What is not listed is evaluated first, before what it needs.
+        "group_eval_order": _GROUPS,
+        "tests": [
+            {
+                "interval": f"{_STEP_SECONDS}s",
+                "input_series": series,
+                "promql_expr_test": [
+                    {"expr": expr, "eval_time": f"{int(NOW)}s", "exp_samples": []}
+                    for expr in ('ALERTS{alertstate="firing"}', *RECORDS)
+                ],
+            }
+        ],
+    }
+    path = directory / "machines.yml"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    command = (promtool, "test", "rules", path)
+    # Fewer collections of garbage halve its time.
+    environ = {**os.environ, "GOGC": "200"}
+    done = subprocess.run(
+        command, env=environ, capture_output=True, check=False, text=True, timeout=600
+    )
+    # 1 says that samples are there; any other end leaves them out or cuts them short.
+    is_whole = done.returncode == 0 or (done.returncode == 1 and "exp: nil" in done.stderr)
+    assert is_whole, f"{done.returncode}: {done.stdout}{done.stderr[:4000]}"
+    ruled = [Ruled() for _ in machines]
+    for found in _SAMPLE.finditer(done.stderr):
+        labels = {name: str(json.loads(text)) for name, text in _LABEL.findall(found["labels"])}
+        said = ruled[int(labels["instance"])]
+        if labels["__name__"] == "ALERTS":
+            alert = ActiveAlert(labels, {"summary": labels["alertname"]}, "firing", "")
+            said.alerts.append(alert)
+        else:
+            said.numbers[labels["__name__"], labels["run"]] = round(float(found["value"]))
+    return ruled
+
+
+_GROUPS = ("thresholds", "recording", "accelerator", "training", "container", "host", "meta")
+
+
+def write_judged_rules(rules: Path | None, directory: Path) -> frozenset[str]:
+    """Write the alerts that are judged and what they need; return the metrics that they ask for.
+
+    Nothing ends in these tests, so that no alert has to keep firing.
+    """
+    book = read_rulebook() if rules is None else read_rulebook(rules)
+    chosen, names = _choose(book)
+    write_rules(
+        [SimpleNamespace(**_describe(rule)) for rule in book.rules if rule.name in chosen],  # type: ignore[misc]
+        directory,
+    )
+    return names
+
+
+def _describe(rule):
+    described = {key: value for key, value in rule.describe().items() if key != "keep_firing_for"}
+    described.pop("annotations", None)
+    return {"group": rule.group, "describe": lambda: described}
+
+
+@cache
+def _choose(book: Rulebook) -> tuple[frozenset[str], frozenset[str]]:
+    alerts = [rule for rule in book.alerts if rule.name in JUDGED]
+    chosen = {rule.name for rule in alerts}
+    names: set[str] = set()
+    records = [rule for rule in book.records if rule.name in RECORDS]
+    for rule in (*alerts, *records):
+        chosen |= {rule.name, *book.find_needs(rule)}
+    chosen -= {rule.name for rule in book.alerts if rule.name not in JUDGED}
+    for rule in book.rules:
+        if rule.name in chosen:
+            names |= read_names(rule.parse())
+    return frozenset(chosen), frozenset(names)
+
+
+def write_series(number: int, machine: Machine, names: frozenset[str]) -> Iterator[dict[str, str]]:
+    """Write the series of a machine for promtool."""
+    first, last = (dict(express(machine, at)) for at in (NOW, 2 * NOW))
+    for (name, labels), value in last.items():
+        if name not in names:
+            continue
+        all_labels = (("job", "trainvitals"), ("instance", str(number)), *labels)
+        text = ",".join(f"{label}={json.dumps(each)}" for label, each in all_labels)
+        yield {"series": f"{name}{{{text}}}", "values": _write_values(first[name, labels], value)}
+
+
+def _write_values(first: float, last: float) -> str:
+    if math.isnan(last):
+        return " ".join(["NaN"] * (_STEPS + 1))
+    return f"{first:.12g}+{(last - first) / _STEPS:.12g}x{_STEPS}"
+
+
+def express(machine: Machine, time: float) -> Iterator[tuple[Sample, float]]:
+    """Return the samples that the real collectors make of a machine."""
+    readings = machine.read(time)
+    for name, reading in readings.items():
+        yield from _list_samples(_collectors()[name].express(reading))
+    yield from _list_samples([express_reports(machine.report())])
+
+
+@cache
+def _collectors() -> Mapping[str, object]:
+    source = SimpleNamespace(kinds=("gpu", "hpu"))
+    made = (
+        CpuCollector(), MemoryCollector(), FilesystemCollector(), PressureCollector(),
+        AcceleratorCollector(source), ContainerCollector(source), TrainingCollector(source),
+    )  # fmt: skip
+    return {each.name: each for each in made}
+
+
+def _list_samples(blocks: Iterable[Block]) -> Iterator[tuple[Sample, float]]:
+    for block in blocks:
+        families = block.describe()
+        keys = [
+            (f"{family.name}{suffix}", labels)
+            for family in families
+            for suffix, labels in family.samples
+        ]
+        yield from zip(keys, block.values, strict=True)
+
+
+def inhibit(alerts: Sequence[ActiveAlert]) -> list[ActiveAlert]:
+    """Return the alerts that Alertmanager sends: those that no other one inhibits."""
+    return [
+        each for each in alerts if not any(_is_inhibited(each, rule, alerts) for rule in _read())
+    ]
+
+
+def _is_inhibited(
+    alert: ActiveAlert, rule: Mapping[str, list[str]], all_: Sequence[ActiveAlert]
+) -> bool:
+    return _matches(alert, rule["target_matchers"]) and any(
+        _matches(source, rule["source_matchers"])
+        and all(source.labels.get(name) == alert.labels.get(name) for name in rule["equal"])
+        for source in all_
+        if source is not alert
+    )
+
+
+def _matches(alert: ActiveAlert, matchers: Sequence[str]) -> bool:
+    for matcher in matchers:
+        label, operator, value = _MATCHER.fullmatch(matcher).groups()  # type: ignore[union-attr]
+        own = alert.labels.get(label, "")
+        if not (own == value if operator == "=" else re.fullmatch(value, own)):
+            return False
+    return True
+
+
+@cache
+def _read() -> list[Mapping[str, list[str]]]:
+    text = (ROOT / "alertmanager/alertmanager.yml").read_text(encoding="utf-8")
+    return list(yaml.safe_load(text)["inhibit_rules"])

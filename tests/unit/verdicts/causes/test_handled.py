@@ -1,0 +1,182 @@
+"""Errors that a program survived accuse nothing, and a log alone is judged on its end."""
+
+import pytest
+
+from trainvitals.sources.containers.evidence import Evidence
+from trainvitals.verdicts.causes.handled import drop_handled, goes_on
+from trainvitals.verdicts.causes.judge import judge
+
+STEPS = tuple(f"step {number} loss 2.{number}" for number in range(10, 16))
+OOM = (
+    "Traceback (most recent call last):",
+    '  File "/app/train.py", line 80, in <module>',
+    "    loss.backward()",
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+)
+SURVIVED = {
+    "a skipped batch": (*STEPS, "WARNING: CUDA out of memory in batch 7, skipping it"),
+    "a retried batch": (*STEPS, "WARNING batch failed, retrying with half of it", *OOM),
+    "a record behind the message": (*STEPS, *OOM, "[10:02:11] INFO skipping this batch"),
+    "a traceback and more steps": (STEPS[0], *OOM, *STEPS[1:]),
+    "a traceback and the next step": (*STEPS[:3], *OOM, STEPS[3]),
+    "another port": ("Address already in use (errno: 98), trying port 29501", "server is up"),
+    "a complaint at exit": (
+        *STEPS,
+        "Training completed in 3 h",
+        "[W] destroy_process_group() was not called, NCCL may report errors",
+    ),
+    "a preemption, a restart and the next steps": (
+        *STEPS[:3],
+        "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-01-30T10:32:44 DUE TO PREEMPTION ***",
+        "Restored all states from the checkpoint at /ckpt/3.pt",
+        *STEPS[3:5],
+    ),
+    "a lost actor and a success without an error": (
+        STEPS[0],
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
+        "[FailurePolicy] restarting the workers from checkpoint 1",
+        "Training finished: Result(metrics={'acc': 0.7}, error=None)",
+    ),
+    "a request to end that was followed": (
+        *STEPS,
+        "received SIGTERM, will stop after this step",
+        "exiting cleanly",
+    ),
+    "a trial of a study that did not fit": (
+        "Trial 2 finished with value: 0.81 and parameters: {'width': 512}.",
+        "Trial 3 failed with parameters: {'width': 8192} because of the following error:",
+        *OOM,
+        "Trial 4 finished with value: 0.84 and parameters: {'width': 640}. Best is trial 4.",
+    ),
+    "signals that were planned": (
+        "all workers received SIGTERM from the parent, as planned",
+        "evaluated 5000 of 5000",
+    ),
+    "an evaluation": ("NCCL WARN Call to connect failed", "epoch 3 val_error: 0.12 step 900"),
+}
+ENDED = {
+    "a traceback at the end": (*STEPS, *OOM),
+    "a bar drawn again": (
+        " 8%| 45/562 [1:00<2:00, 1.5s/it]",
+        *OOM,
+        " 8%| 45/562 [1:01<2:00, 1.5s/it]",
+    ),
+    "items that were left out before": (
+        "ignoring corrupt label of 1.jpg: class 15 exceeds the count",
+        "ignoring corrupt label of 2.jpg: class 15 exceeds the count",
+        *OOM,
+    ),
+    "the last attempt": (*STEPS, "attempt 10 of 10 to load the batch failed", *OOM),
+    "a retry that failed as well": (*STEPS, "retrying with half the batch", STEPS[2], *OOM),
+}
+
+
+def judge_log(lines, **known):
+    """Return the verdict on a log of which nothing else is known."""
+    return judge(Evidence(subject="process", name="train", log=lines, **known))
+
+
+@pytest.mark.parametrize("lines", SURVIVED.values(), ids=SURVIVED)
+def test_what_the_program_survived_only_contributes(lines):
+    """Skipped, retried, or followed by more steps or a success: none of these ended it."""
+    verdict = judge_log(lines)
+    assert verdict.reason in {"unknown", "finished"}
+    assert {each.confidence for each in verdict.contributing} <= {"low"}
+
+
+@pytest.mark.parametrize("lines", ENDED.values(), ids=ENDED)
+def test_what_a_log_ends_with_is_the_cause(lines):
+    """A redrawn bar is no step, and an earlier retry is no success."""
+    assert (judge_log(lines).reason, judge_log(lines).confidence) == ("cuda-oom", "high")
+
+
+REPORT = (
+    "# LSBATCH: User input",
+    "python train.py",
+    "{}",
+    "Exited with exit code 143.",
+    "The output (if any) follows:",
+)
+
+
+@pytest.mark.parametrize("steps", [STEPS[:1], STEPS * 4])
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        ("oom-cgroup", "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit."),
+        ("time-limit", "TERM_RUNLIMIT: job killed after reaching LSF run time limit."),
+    ],
+)
+def test_a_report_before_the_output_is_the_end(reason, line, steps):
+    """LSF writes its report of a job first, and the steps of the job behind it."""
+    log = (*(each.format(line) for each in REPORT), *steps)
+    assert judge_log(log).reason == reason
+
+
+def test_a_success_after_the_report_of_a_good_end_is_one():
+    """The same order, of a job that ended well."""
+    log = ("Successfully completed.", "The output (if any) follows:", *STEPS)
+    assert judge_log(log).reason in {"finished", "unknown"}
+
+
+@pytest.mark.parametrize("part", ["Training image download completed.", "data download finished"])
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        ("segfault", "Error for Training job x: Failed. Reason: AlgorithmError: Exit Code: 139"),
+        ("illegal-instr", "Training job failed. Reason: AlgorithmError: , exit code: 132"),
+    ],
+)
+def test_a_download_that_is_complete_is_no_success_of_the_run(part, reason, line):
+    """The service's report of the end follows it."""
+    assert judge_log((part, "loading", line)).reason == reason
+
+
+def test_a_log_alone_is_never_called_running():
+    """Only its user can know that it still runs."""
+    assert judge_log(STEPS).reason == "unknown"
+    assert judge_log(STEPS, is_ended=False).reason == "running"
+    assert judge_log((*STEPS, *OOM), is_ended=False).reason == "running"
+
+
+def test_an_exception_without_an_exit_code_is_one_sign():
+    """The exit code is the second one."""
+    lines = (*STEPS, *OOM[:3], "acme.ShardError: shard 7 has no index")
+    assert (judge_log(lines).reason, judge_log(lines).confidence) == ("exception", "medium")
+    assert judge_log(lines, exit_code=1).confidence == "high"
+
+
+def test_other_lines_stay_where_they_were():
+    """Line numbers in the evidence are those of the log."""
+    lines = (STEPS[0], "", "WARNING: download failed, retrying in 5 s", *OOM)
+    assert drop_handled(lines) == (STEPS[0], "", "", *[""] * len(OOM))
+    assert drop_handled((*STEPS, *OOM)) == (*STEPS, *OOM)
+
+
+def test_a_gradient_scaler_is_not_taken_for_a_retry():
+    """It skips steps forever where training has diverged."""
+    line = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 1, reducing to 1"
+    assert drop_handled((line,)) == (line,)
+
+
+def test_a_loss_that_is_no_number_is_no_progress():
+    """A log may end with it."""
+    assert goes_on(STEPS)
+    assert not goes_on((*STEPS, "step 17 loss nan"))
+
+
+def test_an_exit_code_of_zero_is_surer_than_a_doubtful_line():
+    """A script ends its own helpers, and an old Slurm remarks on memory of a job that was successful."""
+    ended = "./run.sh: line 31:  4120 Terminated              tensorboard --logdir out"
+    slurm = "slurmstepd: error: Exceeded step memory limit at some point."
+    for line in (ended, slurm):
+        assert judge_log((*STEPS, "done", line), exit_code=0).reason == "finished"
+    assert judge_log((*STEPS, "Training completed", slurm)).reason == "finished"
+
+
+def test_what_is_counted_is_no_value():
+    """Megatron writes its count of iterations with NaN in each line."""
+    line = " iteration {} | lm loss: 8.1 | grad norm: 4.0 | number of nan iterations:   0 |"
+    log = tuple(line.format(number) for number in range(10, 14))
+    assert judge_log(("gpu3 NCCL WARN Connect failed, retrying", *log)).reason == "unknown"
+    assert judge_log((*log, " iteration 14 | lm loss: nan | grad norm: nan |")).reason == "nan-loss"

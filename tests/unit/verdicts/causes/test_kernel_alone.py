@@ -1,0 +1,148 @@
+"""A kernel log alone, and beside evidence that names a process or nothing at all."""
+
+import json
+
+import pytest
+
+from tests.unit.verdicts.causes.evidences import death
+from trainvitals.sources.containers.evidence import Evidence, Gap, OomKill, Training
+from trainvitals.sources.containers.evidence_document import to_json
+from trainvitals.sources.containers.evidence_folder import read_folder
+from trainvitals.verdicts.causes.judge import judge
+
+ID = "4f0e77a2d3d1c0b9a8f7e6d5c4b3a29180706050403020100ffeeddccbbaa998"
+OLD_HOST = """\
+May 11 23:07:34 wren kernel: Out of memory: Kill process 26381 (python3) score 689 or sacrifice child
+May 11 23:07:34 wren kernel: Killed process 26381 (python3) total-vm:11567576kB, anon-rss:11235272kB
+"""
+OLD_LIMIT = f"""\
+[ 100.1] Task in /docker/{ID} killed as a result of limit of /docker/{ID}
+[ 100.2] Memory cgroup out of memory: Kill process 23235 (python) score 968 or sacrifice child
+[ 100.2] Killed process 23235 (python), UID 0, total-vm:65423436kB, anon-rss:42401308kB
+"""
+NEW_LIMIT = (
+    "[ 100.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+    "oom_memcg=/slurm/job_7,task_memcg=/slurm/job_7,task=python,pid=4242,uid=0\n"
+    "[ 100.1] Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB, anon-rss:8kB\n"
+)
+PARENT = NEW_LIMIT.replace("task_memcg=/slurm/job_7", "task_memcg=/slurm/job_7/step_0")
+STEPS = "step 10 loss 2.1\nstep 11 loss 2.0\n"
+
+
+def read(folder, **files):
+    """Return the evidence of a folder with these files."""
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return read_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "confidence"),
+    [
+        (OLD_HOST, "oom-host", "high"),
+        (OLD_LIMIT, "oom-cgroup", "medium"),
+        (NEW_LIMIT, "oom-cgroup", "high"),
+        (PARENT, "oom-parent", "high"),
+    ],
+    ids=["old-host", "old-container", "new-group", "new-parent"],
+)
+def test_the_last_kill_of_a_kernel_log_alone_is_the_death(tmp_path, text, reason, confidence):
+    """Of a container it is not known whether its main process was killed."""
+    verdict = judge(read(tmp_path, kernel_txt=text))
+    assert (verdict.reason, verdict.confidence) == (reason, confidence)
+    assert not [each for each in verdict.contributing if each.reason.startswith("oom")]
+
+
+def test_the_killed_process_names_the_subject(tmp_path):
+    """A control group of a container makes it a container."""
+    evidence = read(tmp_path, kernel_txt=OLD_LIMIT)
+    assert (evidence.subject, evidence.id) == ("container", ID)
+
+
+def test_a_log_beside_it_is_only_of_what_may_have_trained(tmp_path):
+    """A browser that the kernel killed says nothing about a log."""
+    assert judge(read(tmp_path, kernel_txt=NEW_LIMIT, log_txt=STEPS)).reason == "oom-cgroup"
+    chrome = NEW_LIMIT.replace("python", "chrome")
+    assert judge(read(tmp_path, kernel_txt=chrome, log_txt=STEPS)).reason == "unknown"
+
+
+def test_a_kernel_log_fills_the_gap_of_a_record(tmp_path):
+    """A process is found by its ID, and nothing says any more that the log could not be read."""
+    record = Evidence(
+        "run",
+        "bert",
+        ended=2000.0,
+        signal=9,
+        training=Training(pid=4242),
+        gaps=(Gap("the kernel log", "no permission", "run it as root"),),
+    )
+    host = json.dumps({"time": 2001.0, "boot_time": 1900.0})
+    evidence = read(
+        tmp_path, evidence_json=json.dumps(to_json(record)), kernel_txt=NEW_LIMIT, host_json=host
+    )
+    verdict = judge(evidence)
+    sentences = " ".join((*verdict.finding.speaks_for, *verdict.finding.speaks_against))
+    assert verdict.reason == "oom-cgroup"
+    assert "could not be read" not in sentences
+    assert "no OOM kill" not in sentences
+    assert evidence.gaps == ()
+
+
+def test_a_fall_off_the_bus_is_understood_without_an_xid(tmp_path):
+    """The driver writes it in three lines, of which one has the address."""
+    text = (
+        "[ 1843.3] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+        "               NVRM: (PCI ID: 10de:26b9) installed in this system has\n"
+        "               NVRM: fallen off the bus and is not responding to commands.\n"
+    )
+    evidence = read(tmp_path, kernel_txt=text)
+    assert [(xid.bus_id, xid.code) for xid in evidence.xids] == [("0000:b3:00.0", 79)]
+    assert judge(evidence).reason == "gpu-lost"
+
+
+def test_without_an_engine_the_same_death_is_less_sure():
+    """A kill in the control group of a container that is gone is no worker of one that lives."""
+    kill = {"time": 100.0, "constraint": "CONSTRAINT_MEMCG", "oom_memcg": f"/docker/{ID}"}
+    evidence = Evidence("container", "train", id=ID, oom_kills=(_kill(**kill),))
+    assert (judge(evidence).reason, judge(evidence).confidence) == ("oom-cgroup", "medium")
+
+
+def _kill(**known):
+    return OomKill(task_memcg=f"/docker/{ID}", task="python", pid=7, **known)
+
+
+def test_a_crash_has_the_library_that_the_kernel_names(tmp_path):
+    """Alone, and beside the shell's word for it; an Xid is nearer to its cause."""
+    line = (
+        "python[187]: segfault at 18 ip 00007ff5 sp 00007ff6 error 4 in libcuda.so.390.30[7ff9+b3d]"
+    )
+    log = STEPS + "Segmentation fault (core dumped)\n"
+    for files in ({}, {"log_txt": log}):
+        verdict = judge(read(tmp_path, kernel_txt=f"[ 84110.112011] {line}\n", **files))
+        assert verdict.reason == "segfault"
+        assert "libcuda.so.390.30" in " ".join(verdict.finding.speaks_for)
+    xid = "[ 84110.0] NVRM: Xid (PCI:0000:41:00): 79, pid=187, GPU has fallen off the bus.\n"
+    (tmp_path / "log.txt").unlink()
+    assert judge(read(tmp_path, kernel_txt=f"{xid}[ 84110.112011] {line}\n")).reason == "gpu-lost"
+
+
+def test_guards_of_the_host_are_read_from_syslog(tmp_path):
+    """They are no lines of the kernel, but beside them in the same file."""
+    text = (
+        "Jun  3 17:05:00 lab3 kernel: perf: interrupt took too long\n"
+        'Jun  3 17:20:52 lab3 earlyoom[988]: sending SIGTERM to process 11166 uid 1004 "python3"\n'
+    )
+    assert judge(read(tmp_path, kernel_txt=text)).reason == "oom-guard"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "traps: python3[991] trap invalid opcode ip:55d0 sp:7ffe error:0 in python3.11[400000+1000]",
+        "python3[991]: segfault at 0 ip 00007f sp 00007f error 4 in libcuda.so.1[7f00+1000]",
+    ],
+)
+def test_a_crash_of_another_process_is_not_that_of_a_silent_container(line):
+    """It ended by itself with an exit code of its own, and wrote nothing."""
+    verdict = judge(death(3, log=(), kernel_lines=(line,)))
+    assert verdict.reason not in {"illegal-instr", "segfault"}

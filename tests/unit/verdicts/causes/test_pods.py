@@ -1,0 +1,105 @@
+"""Pods of Kubernetes, by the output of `kubectl describe pod`."""
+
+import pytest
+
+from trainvitals.sources.containers.evidence_document import from_json, to_json
+from trainvitals.sources.containers.pod import is_pod, parse_pod, parse_quantity
+from trainvitals.verdicts.causes.judge import judge
+
+HEAD = """\
+Name:         fit-0
+Namespace:    ml
+Node:         node-3/10.1.0.3
+Status:       {status}
+{more}Containers:
+  side:
+    Image:          acme/side:1
+    State:          Running
+      Started:      Fri, 15 Sep 2023 09:56:14 +0200
+  fit:
+    Image:          acme/fit:2
+{state}    Restart Count:  {restarts}
+    Limits:
+      memory:  8Gi
+Events:
+  Type     Reason     Age                From               Message
+  ----     ------     ----               ----               -------
+{events}"""
+KILLED = """\
+    State:          Waiting
+      Reason:       CrashLoopBackOff
+    Last State:     Terminated
+      Reason:       {reason}
+      Exit Code:    {code}
+      Started:      Fri, 15 Sep 2023 09:56:14 +0200
+      Finished:     Fri, 15 Sep 2023 09:56:47 +0200
+"""
+WAITING = "    State:          Waiting\n      Reason:       {}\n"
+RUNNING = "    State:          Running\n      Started:      Fri, 15 Sep 2023 09:56:14 +0200\n"
+PROBE = "  Normal   Killing    3m (x8 over 21m)   kubelet   Container fit failed liveness probe, will be restarted\n"
+MOUNT = "  Warning  FailedMount  3m  kubelet  Unable to attach or mount volumes: timed out\n"
+SECRET = '  Warning  Failed  4m (x6 over 5m)  kubelet, n4  Error: secrets "token-2" not found\n'
+
+
+def write_pod(state, events="", *, status="Running", more="", restarts=0):
+    """Return what kubectl describes."""
+    return HEAD.format(state=state, events=events, status=status, more=more, restarts=restarts)
+
+
+OOM = KILLED.format(reason="OOMKilled", code=137)
+DONE = "    State:          Terminated\n      Reason:       Completed\n      Exit Code:    0\n"
+ERROR = KILLED.format(reason="Error", code=137)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (write_pod(OOM, restarts=6), "oom-cgroup"),
+        (write_pod(OOM, PROBE), "oom-cgroup"),
+        (write_pod(ERROR, PROBE), "pod-liveness"),
+        (write_pod(ERROR, status="Failed", more="Reason:       Evicted\n"), "pod-evicted"),
+        (write_pod(WAITING.format("ImagePullBackOff"), status="Pending"), "image-pull"),
+        (write_pod(WAITING.format("CreateContainerConfigError"), SECRET), "pod-config"),
+        (write_pod(WAITING.format("ContainerCreating"), MOUNT, status="Pending"), "pod-mount"),
+        (write_pod(RUNNING, MOUNT), "running"),
+        (write_pod(RUNNING, PROBE), "running"),
+        (write_pod(DONE), "finished"),
+    ],
+)
+def test_the_pod_names_the_cause(text, reason):
+    """A mount that failed at first, or a probe of an earlier start, does no harm to what runs."""
+    assert judge(parse_pod(text)).reason == reason
+
+
+def test_a_pod_that_no_node_takes_waits():
+    """It has no state; a pod that was scheduled at last is not stuck."""
+    event = "  Warning  FailedScheduling  4m  default-scheduler  0/1 nodes are available\n"
+    after = "  Normal   Scheduled         1m  default-scheduler  Successfully assigned ml/fit-0\n"
+    text = write_pod("", event, status="Pending").replace(RUNNING, "", 1)
+    text = text.replace("node-3/10.1.0.3", "<none>")
+    assert judge(parse_pod(text)).reason == "pod-unschedulable"
+    assert judge(parse_pod(text + after)).reason == "unknown"
+
+
+def test_the_failed_container_is_the_one_that_is_examined():
+    """Its end, its limit and its restarts are those of the evidence."""
+    evidence = parse_pod(write_pod(OOM, restarts=6))
+    assert (evidence.name, evidence.image, evidence.exit_code) == ("fit-0", "acme/fit:2", 137)
+    assert (evidence.ended, evidence.restarts) == (1_694_764_607.0, 6)
+    assert evidence.settings.memory_limit_bytes == 8 << 30
+    assert from_json(to_json(evidence)) == evidence
+
+
+def test_a_quantity_has_decimal_and_binary_units():
+    """As the documentation of Kubernetes has them."""
+    texts = ("8Gi", "1500M", "128974848", "1.5Ti", "<none>", "")
+    sizes = (8 << 30, 1_500_000_000, 128_974_848, 3 << 39, None, None)
+    assert tuple(map(parse_quantity, texts)) == sizes
+
+
+def test_another_text_is_no_pod():
+    """The file is recognised by its first keys."""
+    assert is_pod(write_pod(RUNNING))
+    assert not is_pod("Name: resnet\nepoch 1 loss 2.3\n")
+    with pytest.raises(ValueError, match="kubectl describe pod"):
+        parse_pod("step 1 loss 2.3\n")

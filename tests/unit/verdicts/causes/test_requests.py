@@ -1,0 +1,96 @@
+"""Requested ends, by the order of events."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.deaths import tell
+from tests.unit.verdicts.causes.evidences import DIED, death, event
+from trainvitals.sources.containers.evidence import Evidence, State
+from trainvitals.verdicts.causes.case import open_case
+from trainvitals.verdicts.causes.judge import judge
+from trainvitals.verdicts.causes.requests import read_request
+
+TERM, KILL = event(2.1, "kill", signal=15), event(0.1, "kill", signal=9)
+
+
+@pytest.mark.parametrize(
+    ("code", "events", "kind"),
+    [
+        (137, (KILL,), "kill"),
+        (137, (TERM, KILL), "timeout"),
+        (137, (TERM, KILL, event(0.05, "stop")), "timeout"),
+        (137, (event(40, "kill", signal=10), event(30, "kill", signal=15)), None),
+        (137, (event(2.1, "kill", signal=10), KILL), "kill"),
+        (137, (event(2.1, "kill", signal=28), KILL, event(0.05, "stop")), "timeout"),
+        (143, (TERM,), "stop"),
+        (0, (TERM,), "stop"),
+        (1, (TERM,), "stop"),
+        (0, (event(0.2, "stop"),), "stop"),
+        (130, (event(0.1, "kill", signal=2),), "interrupt"),
+        (0, (event(0.1, "kill", signal=10),), None),
+        (143, (), None),
+        (137, (event(0.1, "kill"),), "kill"),
+        (137, (event(10, "kill"), event(0.1, "kill")), "timeout"),
+        (143, (event(0.1, "kill"),), "stop"),
+    ],
+)
+def test_the_order_of_events_decides_the_request(code, events, kind):
+    """SIGKILL alone is a kill, behind another signal a timeout; without a signal it is Podman's."""
+    request = read_request(open_case(death(code, *events)))
+    assert (request.kind if request else None) == kind
+
+
+def test_a_sigterm_of_hours_ago_did_not_end_it():
+    """A request two hours before the end is not the reason of an end with code 0."""
+    old = event(7200, "kill", signal=15)
+    evidence = death(0, old, started=DIED - 8000)
+    events = (event(8000, "start"), old, event(0, "die", exit_code=0))
+    members = {name: getattr(evidence, name) for name in evidence.__dataclass_fields__}
+    assert judge(Evidence(**{**members, "events": events})).reason == "finished"
+
+
+def test_a_kill_before_the_last_start_is_of_an_earlier_death():
+    """Events before the last `start` do not count."""
+    evidence = death(137)
+    events = (
+        event(70, "kill", signal=9),
+        event(69, "die", exit_code=137),
+        *(evidence.events or ()),
+    )
+    members = {name: getattr(evidence, name) for name in evidence.__dataclass_fields__}
+    assert judge(Evidence(**{**members, "events": events})).reason == "kill-outside"
+
+
+def test_a_slow_end_after_a_kill_is_evidence_against_it():
+    """A process that took half a minute to die of SIGKILL was stuck in the kernel."""
+    text = tell(judge(death(137, event(31, "kill", signal=9))).finding)
+    assert "The end came 31s after the request" in text
+
+
+def test_an_unknown_signal_makes_a_kill_less_sure():
+    """Podman does not report the signal, so the confidence is medium."""
+    finding = judge(death(137, event(0.1, "kill"), engine="podman 4.3.1")).finding
+    assert (finding.reason, finding.confidence) == ("kill-operator", "medium")
+    assert "`podman kill`" in finding.summary
+
+
+def test_without_events_a_137_is_open():
+    """The state alone does not distinguish a kill from a stop."""
+    evidence = Evidence("container", "a", ended=DIED, exit_code=137, state=State("exited", 137))
+    finding = judge(evidence).finding
+    assert (finding.reason, finding.confidence) == ("kill-outside", "low")
+    assert "`kill` or `stop` cannot be ruled out" in tell(finding)
+
+
+def test_a_stop_with_a_failing_exit_code_has_doubts():
+    """An exit code that is neither 0 nor 143 after SIGTERM is still a stop, with a word against it."""
+    finding = judge(death(1, TERM)).finding
+    assert finding.reason == "stop-graceful"
+    assert "Exit code 1 is neither 0 nor 143" in tell(finding)
+
+
+def test_an_engine_that_was_restarted_is_named():
+    """A SIGKILL shortly before the engine's start points at a restart without live-restore."""
+    text = tell(judge(death(137, engine_started=DIED + 3)).finding)
+    assert "The engine was started 3.0s after the end" in text

@@ -1,0 +1,417 @@
+"""Made-up machines: healthy, hot, lost, stalled, dead, full and blind ones.
+
+A machine is described by a few numbers, and `read` returns what its collectors would read at a time.
+Counters rise at a steady rate from time 0 on, everything else stays as it is, so that the durations
+of alerts do not matter. Values lie on both sides of each threshold, and never upon it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from trainvitals.metrics.collector_metrics import Report
+from trainvitals.runfile import EMPTY_STATE, EMPTY_STEP, STATE, STEP, Identity, Phase, Record
+from trainvitals.sources.accelerators import reading as accelerators
+from trainvitals.sources.accelerators.row import THROTTLE_REASONS
+from trainvitals.sources.containers.reading import (
+    ContainerReading,
+    ContainersReading,
+    Death,
+    Usage,
+)
+from trainvitals.sources.host.cpu import CpuReading
+from trainvitals.sources.host.filesystem import Filesystem, FilesystemReading, Space
+from trainvitals.sources.host.memory import MemoryReading
+from trainvitals.sources.host.pressure import PressureReading, Stall
+from trainvitals.sources.runs import stalls
+from trainvitals.sources.runs.endings import Ending
+from trainvitals.sources.runs.liveness import Liveness
+from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
+from trainvitals.sources.runs.stragglers import Slowness
+
+NOW = 5400.0
+GIB = 1 << 30
+COLLECTORS = ("cpu", "memory", "filesystem", "pressure", "accelerator", "container", "training")
+XID_AGE = 100.0
+# Outside the window of the alert at the evaluation before the last one, too.
+OLD_XID_AGE = 1600.0
+ANSWERED = True
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator."""
+
+    kind: str = "gpu"
+    state: str = "ok"
+    celsius: float | None = 60.0
+    headroom: float | None = None
+    memory: float | None = 0.5
+    busy: float | None = 0.9
+    heat: float = 0.0
+    brake: float = 0.0
+    counts_throttling: bool = True
+    processes: int | None = 1
+    xid: tuple[int, float] | None = None
+    recovery: int | None = None
+    remap_failed: int | None = None
+    remap_pending: int | None = None
+
+    def read(self, index: int, time: float) -> accelerators.AcceleratorReading:
+        """Return what its driver says."""
+        identity = accelerators.Identity(
+            self.kind, index, f"{self.kind.upper()}-{index}", "card", "", "1"
+        )
+        xids = (
+            () if self.xid is None else (accelerators.XidCount(self.xid[0], 1, NOW - self.xid[1]),)
+        )
+        measured = None if self.state != "ok" else self._measure(time)
+        return accelerators.AcceleratorReading(identity, self.state, NOW, measured, xids=xids)
+
+    def _measure(self, time: float) -> accelerators.Measurements:
+        seconds: list[float | None] = [None] * len(THROTTLE_REASONS)
+        active: list[int | None] = [None] * len(THROTTLE_REASONS)
+        for reason, share in (
+            ("hw_thermal", self.heat),
+            ("sw_thermal", 0.0),
+            ("hw_power_brake", self.brake),
+        ):
+            at = THROTTLE_REASONS.index(reason)
+            active[at] = int(share > 0)
+            if self.counts_throttling:
+                seconds[at] = share * time
+        total = 80 * GIB
+        return accelerators.Measurements(
+            utilization_ratio=self.busy,
+            busy_seconds_total=None
+            if self.busy is None or self.kind == "hpu"
+            else self.busy * time,
+            memory_total_bytes=total,
+            memory_used_bytes=None if self.memory is None else int(self.memory * total),
+            temperature_core_celsius=self.celsius,
+            temperature_headroom_celsius=self.headroom,
+            throttle_active=tuple(active),
+            throttle_seconds_total=tuple(seconds),
+            recovery_action=self.recovery,
+            row_remap_failed=self.remap_failed,
+            row_remap_pending=self.remap_pending,
+            processes=self.processes,
+        )
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank of a run; it lives unless it has a reason for its end."""
+
+    devices: tuple[int, ...] = ()
+    phase: Phase = Phase.FORWARD
+    cause: str | None = None
+    waits: float = 0.1
+    loss: float = 2.0
+    slowdown: float | None = None
+    reserve: float = 0.0
+    reason: str = ""
+    code: int | None = None
+    signal: int | None = None
+    age: float = 100.0
+    device_oom: bool = False
+    start: float = 10.0
+
+    def read(self, run: str, number: int, uuids: tuple[str, ...], time: float) -> RankReading:
+        """Return what its run file and its process say."""
+        step, state = list(EMPTY_STEP), list(EMPTY_STATE)
+        time = NOW if self.reason else time  # what ended stays as it was
+        words = {"phase": float(self.phase), "loss": self.loss, "train_seconds": time,
+                 "total_data_wait": self.waits * time, "total_init": 5.0}  # fmt: skip
+        words |= {name: 1.0 for name in STEP if name.startswith("step_bucket_")}
+        for name, value in words.items():
+            step[STEP[name]] = value
+        state[STATE["state"]] = 0.0
+        if self.device_oom:
+            state[STATE["last_oom_time"]] = NOW - self.age
+        if self.reserve:
+            state[STATE["memory_reserved_bytes"]] = max(0.0, self.reserve) * 80 * GIB
+            state[STATE["memory_peak_bytes"]] = max(0.0, -self.reserve) * 80 * GIB
+        ending = None
+        if self.reason:
+            ending = Ending(self.reason, self.code, self.signal, None, NOW - self.age, "It is so.")
+        slowness = None
+        if self.slowdown is not None and ending is None:
+            slowness = Slowness(
+                (None, None, self.slowdown, None), is_straggler=self.slowdown > 1.33
+            )
+        return RankReading(
+            run,
+            str(number),
+            "client",
+            Record(step, state, identity=Identity(run, created_time=10.0)),
+            Liveness(is_alive=ending is None, evidence="lock", host_pid=4000 + number),
+            ending,
+            start_timestamp_seconds=self.start,
+            gpu_uuids=uuids,
+            stall=None if ending else stalls.Stall(self.cause, 60.0, NOW - 100.0),
+            slowness=slowness,
+        )
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container."""
+
+    status: str = "running"
+    health: str | None = None
+    memory: float = 0.5
+    reason: str = ""
+    age: float = 100.0
+
+    def read(self, name: str) -> ContainerReading:
+        """Return what is known of it."""
+        death = None
+        if self.reason:
+            code = 0 if self.reason == "finished" else 1
+            death = Death(NOW - self.age, code, self.reason, "", "high", "It ended.")
+        usage = Usage(
+            NOW, 2, memory_working_set_bytes=int(self.memory * GIB), memory_limit_bytes=GIB
+        )
+        return ContainerReading(
+            name, f"id-{name}", status=self.status, health=self.health, last_death=death,
+            usage=usage if self.status == "running" else None,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Disk:
+    """One file system."""
+
+    mountpoint: str = "/"
+    size: float = 500e9
+    avail: float = 0.5
+    files_free: float = 0.5
+    readonly: bool = False
+    answers: bool = True
+
+    def read(self) -> Filesystem:
+        """Return what `statvfs` says."""
+        space = Space(
+            int(self.size),
+            int(self.size * self.avail),
+            1000,
+            int(1000 * self.files_free),
+            self.readonly,
+        )
+        trouble = None if self.answers else "it does not answer"
+        found = space if self.answers else None
+        return Filesystem(self.mountpoint, "/dev/sda1", "ext4", found, self.answers, trouble)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine.
+
+    Attributes:
+        devices: Its accelerators.
+        missing: How many GPUs more there should be; None where nobody said.
+        memory_limit: The share of device memory that may be used.
+        temperature_limit: The degrees Celsius that a device may reach.
+        runs: Its runs, each by its ranks.
+        containers: Its containers.
+        disks: Its file systems.
+        memory: The share of RAM in use; None if the kernel does not report it.
+        kills: How many processes the kernel killed.
+        io_wait: The share of time in which CPUs wait for a disk.
+        stalled: The shares of time in which everything waits for memory and for a disk.
+        failing: The collectors that read nothing.
+        alerts: Why alerts are not known; empty where no Prometheus is named, None where none fires.
+    """
+
+    devices: tuple[Device, ...] = ()
+    missing: int | None = None
+    memory_limit: float | None = None
+    temperature_limit: float | None = None
+    runs: tuple[tuple[Rank, ...], ...] = ()
+    containers: tuple[Container, ...] = ()
+    disks: tuple[Disk, ...] = (Disk(),)
+    memory: float | None = 0.5
+    kills: int = 0
+    io_wait: float = 0.0
+    stalled: tuple[float, float] = (0.0, 0.0)
+    failing: frozenset[str] = frozenset()
+    alerts: str | None = None
+
+    def read(self, time: float) -> Mapping[str, object]:
+        """Return the readings of its collectors at a time, by their names."""
+        total = 100 * GIB
+        memory_stalled, io_stalled = (share * time for share in self.stalled)
+        readings: dict[str, object] = {
+            "cpu": CpuReading(
+                (1.0,) * 8, (0,), (1.0,), 0, 8, 4, 50.0, self.io_wait, None, 1.0, 1.0, 1.0, 1, 0
+            ),
+            "memory": MemoryReading(
+                total, None if self.memory is None else int(total * (1 - self.memory)),
+                0, 0, 0, 0, 0, 0, 0, None, None,
+                int(self.kills * time / NOW * 10),
+            ),
+            "filesystem": FilesystemReading(tuple(disk.read() for disk in self.disks), 0),
+            "pressure": PressureReading(
+                (Stall("memory", memory_stalled, memory_stalled), Stall("io", io_stalled, io_stalled))
+            ),
+            "accelerator": self._read_accelerators(time),
+            "container": ContainersReading(
+                is_there=True, containers=tuple(each.read(f"c{at}") for at, each in enumerate(self.containers))
+            ),
+            "training": self._read_runs(time),
+        }  # fmt: skip
+        return {name: each for name, each in readings.items() if name not in self.failing}
+
+    def report(self) -> tuple[Report, ...]:
+        """Return how each collector fared."""
+        return tuple(self._report_collector(name) for name in COLLECTORS)
+
+    def _report_collector(self, name: str) -> Report:
+        reason = "it cannot be read" if name in self.failing else None
+        if name == "accelerator" and any(
+            each.state not in ("ok", "unsupported") for each in self.devices
+        ):
+            reason = reason or "a device does not answer"
+        if name == "filesystem" and not all(each.answers for each in self.disks):
+            reason = reason or "a server does not answer"
+        return Report(name, reason is None, ANSWERED, 0.001, reason, 0, 0, NOW)
+
+    def _read_accelerators(self, time: float) -> accelerators.AcceleratorsReading:
+        limit = None if self.memory_limit is None else int(self.memory_limit * 80 * GIB)
+        count = sum(each.kind == "gpu" for each in self.devices)
+        expected = () if self.missing is None else (("gpu", count + self.missing),)
+        devices = tuple(each.read(at, time) for at, each in enumerate(self.devices))
+        return accelerators.AcceleratorsReading(
+            devices,
+            expected,
+            memory_limit_bytes=limit,
+            temperature_limit_celsius=self.temperature_limit,
+        )
+
+    def _read_runs(self, time: float) -> RunsReading:
+        names = [f"{each.kind.upper()}-{at}" for at, each in enumerate(self.devices)]
+        ranks, runs = [], []
+        for at, run in enumerate(self.runs):
+            for number, rank in enumerate(run):
+                uuids = tuple(names[each] for each in rank.devices if each < len(names))
+                ranks.append(rank.read(f"run{at}", number, uuids, time))
+            alive = sum(not rank.reason for rank in run)
+            runs.append(RunReading(f"run{at}", "client", ranks_alive=alive))
+        return RunsReading(tuple(ranks), tuple(runs))
+
+
+Choices = Mapping[str, tuple[object, ...]]
+
+# What each field may be, the usual value first.
+_DEVICE: Choices = {
+    "kind": ("gpu", "hpu"),
+    "state": ("ok", "ok", "lost", "hung", "no_driver", "unsupported"),
+    "celsius": (60.0, None, 79.0, 81.0, 84.0, 86.0, 95.0),
+    "headroom": (None, 1.0, 3.0, 5.0, 8.0, -4.0),
+    "memory": (0.5, None, 0.02, 0.04, 0.08, 0.12, 0.89, 0.91),
+    "busy": (0.9, None, 0.0, 0.005, 0.15, 0.25, 0.45, 0.55),
+    "heat": (0.0, 0.05, 0.2),
+    "brake": (0.0, 0.01, 0.05),
+    "counts_throttling": (True, False),
+    "processes": (1, None, 0),
+    "xid": (None, (79, XID_AGE), (94, XID_AGE), (31, XID_AGE), (45, XID_AGE), (79, OLD_XID_AGE)),
+    "recovery": (None, 0, 1),
+    "remap_failed": (None, 0, 1),
+    "remap_pending": (None, 0, 1),
+}
+_RANK: Choices = {
+    "devices": ((0,), (), (1,), (0, 1)),
+    "phase": (Phase.FORWARD, Phase.VALIDATION, Phase.CHECKPOINT, Phase.IDLE),
+    "cause": (None, "no_progress"),
+    "waits": (0.1, 0.25, 0.35),
+    "loss": (2.0, math.nan),
+    "slowdown": (None, 1.1, 1.9),
+    "reserve": (0.0, 0.3, -0.3),
+    "age": (100.0, 10.0, 850.0),
+    "device_oom": (False, True),
+    # The later one is a restart after every end but one.
+    "start": (10.0, NOW - 50.0),
+}
+# Reason, exit code and signal; half of the ranks live.
+_ENDS: tuple[tuple[str, int | None, int | None], ...] = (
+    *(("", None, None),) * 8,
+    ("finished", 0, None),
+    ("exception", 1, None),
+    ("exception", 130, None),
+    ("exception", 143, None),
+    ("signal", None, 11),
+    ("signal", None, 2),
+    ("signal", None, 15),
+    ("oom", None, 9),
+    ("unknown", None, None),
+)
+_CONTAINER: Choices = {
+    "status": ("running", "exited"),
+    "health": (None, "healthy", "unhealthy"),
+    "memory": (0.5, 0.94, 0.96),
+    "reason": (
+        "", "finished", "exception", "oom-cgroup", "stop-graceful", "kill-operator", "interrupted",
+    ),
+    "age": (100.0, 850.0, 950.0),
+}  # fmt: skip
+_DISK: Choices = {
+    "mountpoint": ("/data", "/dev/shm"),
+    "size": (500e9, 1e9, 20e9, 50e9),
+    "avail": (0.5, 0.15, 0.05, 0.0001),
+    "files_free": (0.5, 0.06, 0.04),
+    "readonly": (False, True),
+    "answers": (True, False),
+}
+_ROOT: Choices = {"avail": (0.5, 0.05, 0.0001)}
+_MACHINE: Choices = {
+    "missing": (None, 0, 1),
+    "memory_limit": (None, 0.85),
+    "temperature_limit": (None, 80.0),
+    "memory": (0.5, None, 0.89, 0.91),
+    "kills": (0, 1),
+    "io_wait": (0.0, 0.25, 0.35),
+    "failing": (frozenset(), *(frozenset((name,)) for name in COLLECTORS)),
+}
+
+
+def draw_machine(random: Random) -> Machine:
+    """Return a made-up machine, the same one for the same state of the generator."""
+    disks = [Disk(**_draw(random, _ROOT))]
+    disks += [Disk(**_draw(random, _DISK)) for _ in range(random.randint(0, 1))]
+    return Machine(
+        devices=tuple(Device(**_draw(random, _DEVICE)) for _ in range(random.randint(0, 2))),
+        runs=tuple(_draw_run(random) for _ in range(random.randint(0, 1))),
+        containers=tuple(
+            Container(**_draw(random, _CONTAINER)) for _ in range(random.randint(0, 1))
+        ),
+        disks=tuple(disks),
+        stalled=(_mostly(random, (0.0, 0.05, 0.15)), _mostly(random, (0.0, 0.25, 0.35))),
+        alerts=random.choice((None, "", "Prometheus does not answer")),
+        **_draw(random, _MACHINE),
+    )
+
+
+def _draw_run(random: Random) -> tuple[Rank, ...]:
+    return tuple(_draw_rank(random) for _ in range(random.randint(1, 2)))
+
+
+def _draw_rank(random: Random) -> Rank:
+    reason, code, signal = random.choice(_ENDS)
+    drawn = _draw(random, _RANK)
+    if reason and drawn["start"] > NOW - drawn["age"]:
+        drawn["start"] = 10.0  # no rank ends before it starts
+    return Rank(reason=reason, code=code, signal=signal, **drawn)
+
+
+def _draw(random: Random, choices: Choices) -> dict[str, Any]:
+    return {name: _mostly(random, values) for name, values in choices.items()}
+
+
+def _mostly(random: Random, values: tuple[Any, ...]) -> Any:
+    """Return the usual value in two of three cases, or else any of the others."""
+    return values[0] if random.random() < 2 / 3 else random.choice(values[1:])

@@ -1,0 +1,151 @@
+"""What a run loses its time to, over ten simulated minutes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.unit.sources.runs.rows import NOON
+from tests.unit.verdicts.ranks import dead, living
+from trainvitals.runfile import Phase
+from trainvitals.sources.accelerators.reading import (
+    AcceleratorReading,
+    AcceleratorsReading,
+    Identity,
+    Measurements,
+)
+from trainvitals.sources.accelerators.row import THROTTLE_REASONS
+from trainvitals.sources.runs.reading import RunReading, RunsReading
+from trainvitals.sources.runs.stragglers import Slowness
+from trainvitals.verdicts.thresholds import read_thresholds
+from trainvitals.views.machine.accelerators import Accelerators
+from trainvitals.views.machine.runs import Runs, add_runs
+
+UUID = "GPU-1"
+MINUTES_10 = 600
+
+
+def read_device(seconds, busy=0.9, hot=0.0, kind="gpu", **measured):
+    """Give a device that was busy and throttled by heat for these shares of the time."""
+    throttled = [0.0] * len(THROTTLE_REASONS)
+    throttled[THROTTLE_REASONS.index("hw_thermal")] = hot * seconds
+    numbers = {"busy_seconds_total": busy * seconds, "processes": 1, **measured}
+    return AcceleratorsReading(
+        (
+            AcceleratorReading(
+                Identity(kind, 0, UUID, "H100", "", "550"),
+                "ok",
+                NOON + seconds,
+                Measurements(throttle_seconds_total=tuple(throttled), **numbers),
+            ),
+        )
+    )
+
+
+def judge(make_ranks, seconds=MINUTES_10, **device):
+    """Give the verdict after so many seconds of readings every 10 s.
+
+    Args:
+        make_ranks: Gives the ranks, so many seconds after noon.
+        seconds: How long.
+        device: How the accelerator works.
+    """
+    accelerators, runs = Accelerators(), Runs()
+    for at in range(0, seconds + 1, 10):
+        reading = read_device(at, **device)
+        told = RunsReading(tuple(make_ranks(at)), (RunReading("llama", "client"),))
+        accelerators.note(reading, NOON + at)
+        runs.note(told, NOON + at)
+    work = add_runs(accelerators.measure(reading), told, runs.measure())
+    drawn = runs.draw(told, reading.devices, work, NOON + seconds, read_thresholds())
+    return drawn[0].bound
+
+
+def train(waiting=0.0, phase=Phase.FORWARD, **more):
+    """Give a rank that waits for data for this share of its steps."""
+
+    def make(at):
+        words = {"train_seconds": float(at), "total_data_wait": waiting * at, "loss": 2.0}
+        return [living(phase=phase, uuids=(UUID,), **{**words, **more})]
+
+    return make
+
+
+def test_a_busy_accelerator_is_bound_by_computing():
+    """Nine tenths of the time it works."""
+    assert judge(train()) == "compute-bound"
+
+
+def test_too_little_is_known_at_first():
+    """Before nine minutes were seen, nothing is said of how busy it is."""
+    assert judge(train(), seconds=500) is None
+
+
+@pytest.mark.parametrize(("waiting", "verdict"), [(0.29, "compute-bound"), (0.31, "input-bound")])
+def test_waiting_for_data(waiting, verdict):
+    """From three tenths of the steps' time on, as the alert has it."""
+    assert judge(train(waiting)) == verdict
+
+
+def test_waiting_for_data_is_told_at_once():
+    """It needs no ten minutes."""
+    assert judge(train(0.5), seconds=20) == "input-bound"
+
+
+@pytest.mark.parametrize(("hot", "verdict"), [(0.09, "compute-bound"), (0.11, "throttled")])
+def test_heat(hot, verdict):
+    """A tenth of a minute lost to heat."""
+    assert judge(train(), hot=hot) == verdict
+
+
+@pytest.mark.parametrize(("busy", "verdict"), [(0.49, "underused"), (0.51, "compute-bound")])
+def test_an_accelerator_that_hardly_works(busy, verdict):
+    """Below half of ten minutes."""
+    assert judge(train(), busy=busy) == verdict
+
+
+def test_a_gaudi_card_may_work_less():
+    """Its alert begins at a fifth."""
+    assert judge(train(), busy=0.25, kind="hpu") == "compute-bound"
+    assert judge(train(), busy=0.15, kind="hpu") == "underused"
+
+
+def test_an_accelerator_that_nobody_uses_does_not_starve():
+    """No process computes on it."""
+    assert judge(train(), busy=0.0, processes=0) is None
+
+
+def test_time_outside_of_training_counts_as_work():
+    """Half the time it evaluates: what is left is training at full speed."""
+
+    def make(at):
+        phase = Phase.VALIDATION if at > MINUTES_10 * 0.6 else Phase.FORWARD
+        return train(phase=phase)(at)
+
+    assert judge(make, busy=0.45) == "compute-bound"
+
+
+def test_a_run_that_mostly_does_something_else():
+    """More than half of the time."""
+    assert judge(train(phase=Phase.CHECKPOINT), busy=0.0) == "not in steps"
+
+
+def test_a_straggler():
+    """The exporter's own judgment of ranks."""
+    slowness = Slowness((None, None, 1.9, None), is_straggler=True)
+    assert judge(
+        lambda at: [living(uuids=(UUID,), slowness=slowness, train_seconds=float(at))]
+    ) == ("slow rank")
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_no_number(loss):
+    """It goes before all others."""
+    assert judge(train(0.9, loss=loss)) == "loss is NaN"
+
+
+def test_a_run_that_is_over_loses_nothing():
+    """Nor does one that stands still."""
+    assert judge(lambda _: [dead("finished", code=0)]) is None
+    assert judge(lambda _: [living(cause="no_progress")]) is None
