@@ -96,7 +96,7 @@ The exit code is 0 without a problem, even if there are warnings; 1 with a probl
   Run files contain no paths, so a run that has ended is only compared: a warning says if it had another version of its framework than the interpreter has.
 - Neither PyTorch nor any other package is imported: the interpreter is run only for its version and its paths, and the rest is read from files.
   Versions come from `torch/version.py` and the packages' metadata, and the GPU architectures that PyTorch supports from `libtorch_python.so`, which is also the source of `torch.cuda.get_arch_list()`.
-- A driver may be older than the CUDA version if it supports the same major version: CUDA 11 needs 450.80.02, CUDA 12 needs 525.60.13, CUDA 13 needs 580.65.06. Of a CUDA toolkit with a newer minor version than the driver's, programs run only if they contain kernels for the GPU.
+- A driver may be older than the CUDA version if it supports the same major version: CUDA 11 needs 450.80.02, CUDA 12 needs 525.60.13, CUDA 13 needs 580.65.06. Programs built with a CUDA toolkit of a newer minor version than the driver's run only if they contain kernels for the GPU.
 - All checks run in parallel. A check that exceeds its deadline is reported and does not delay the others.
 - A token is sent only to its issuer and never printed; redirects are not followed. Requests are tried up to three times after temporary errors.
 - A port of the stack that is used by the stack itself is reported as ok.

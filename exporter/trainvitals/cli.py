@@ -24,7 +24,7 @@ _COMMANDS = {
     "notify": ("notify:add_notify", "set up the receivers of alerts from .env, and test them"),
     "drill": (
         "drill:add_drill",
-        "send a simulated fault through to its message, and measure how long it takes",
+        "simulate a fault and measure how long its message takes",
     ),
     "doctor": (
         "doctor:add_doctor",
@@ -39,7 +39,7 @@ _COMMANDS = {
     "report": ("report:add_report", "report on a day or a week from what Prometheus keeps"),
     "docker-logging": (
         "docker_logging:add_docker_logging",
-        "show how Docker keeps the logs of containers, and put it right",
+        "check how Docker stores the logs of containers, and correct it",
     ),
 }
 _EXAMPLES = """\

@@ -42,27 +42,27 @@ def bound_value(value: float) -> float:
 
 
 def read_count(value: float | None) -> int | None:
-    """Return a whole number of things; None if it can be none."""
+    """Return a count; None if it is NaN, negative or too large."""
     return int(value) if is_within(value, MOST_COUNT) else None
 
 
 def read_amount(value: float | None) -> float | None:
-    """Return an amount or a rate; None if it can be none."""
+    """Return an amount or a rate; None if it is NaN, negative or too large."""
     return bound_value(value) if is_within(value, MOST_AMOUNT) else None
 
 
 def read_duration(seconds: float | None) -> float | None:
-    """Return a duration in seconds; None if it can be none."""
+    """Return a duration in seconds; None if it is NaN, negative or too large."""
     return bound_value(seconds) if is_within(seconds, MOST_SECONDS) else None
 
 
 def read_time(time: float | None) -> float | None:
-    """Return a Unix time; None if no clock can have shown it."""
+    """Return a Unix time; None if it is outside the years 1970 to 2096."""
     return bound_value(time) or None if is_within(time, LATEST_TIME) else None
 
 
 def read_digits(text: str, most: int) -> int | None:
-    """Return the whole number that a text of ASCII digits is; None if it is none, or beyond a bound.
+    """Return the number in a text of ASCII digits; None for any other text, or beyond a bound.
 
     `int` reads digits of other scripts, too, and refuses thousands of them with a ValueError.
     """

@@ -145,7 +145,7 @@ class Section:
         """Take one of some strings; None if the key is missing or blank."""
         value = self.take(key, str, "a string")
         if value not in (None, "", *choices):
-            raise self.refuse(key, f"{value} is none of {', '.join(choices)}")
+            raise self.refuse(key, f"{value} is not one of {', '.join(choices)}")
         return value or None
 
     def take_strings(self, key: str) -> tuple[str, ...] | None:

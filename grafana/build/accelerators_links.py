@@ -68,7 +68,7 @@ def _draw_share() -> Panel:
         About(
             "Share of its PCIe lanes and of its NVLinks that each device uses, whichever is lower.",
             "100 % under load; some cards park lanes while they rest.",
-            "the table above shows which; what goes over it is slower by as much: reseat the card at "
+            "the table above shows which; its transfers are slower in proportion: reseat the card at "
             "the next stop, or reset it for NVLink.",
             alerts=("AcceleratorLinkDegraded",),
         ),

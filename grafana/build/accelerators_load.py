@@ -68,8 +68,8 @@ def draw_headroom() -> Panel:
     return by_device(
         "Headroom to slowdown",
         About(
-            "The degrees left until each device slows itself down; a card that does not report it "
-            "where that is counts as one that does at "
+            "Degrees until each device slows down; for a card that does not report its limit, "
+            "it is assumed to be "
             f"{limit('accelerator_temperature_near_limit:assumed_slowdown_celsius'):g} °C.",
             "above both lines: below the upper one is a warning, below the lower one critical.",
             "check cooling first; stop the run if the temperature goes on rising.",
@@ -268,5 +268,5 @@ def _draw_fans() -> Panel:
         unit=RATIO,
         most=1,
         width=12,
-        empty="No card here has fans of its own that it tells of",
+        empty="No card here reports fans",
     )

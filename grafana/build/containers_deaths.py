@@ -160,7 +160,7 @@ def draw_deaths() -> Panel:
             "Containers that ended in each step of the graph, by what they died of, and processes that "
             "the kernel killed for memory, those outside of containers too.",
             "finished or stop-graceful, and no process killed.",
-            "one reason again and again is a loop: mend it before the next start; a killed process of "
+            "the same reason repeatedly is a loop: fix it before the next start; a killed process of "
             "a container that lives on may be a data loader worker for which its run waits.",
         ),
         over_time(f"sum by (reason) ({deaths}) > 0", "{{reason}}"),
@@ -256,7 +256,7 @@ def _draw_restarts() -> Panel:
         About(
             "How often a container was started again within the 15 minutes before.",
             "0.",
-            "stop one that loops, and mend what it dies of first.",
+            "stop one that loops, and fix the cause of its death first.",
             alerts=("ContainerRestartLoop",),
         ),
         over_time(f"topk(10, max by (name) (round(increase({counts}[15m]))) > 0)", "{{name}}"),

@@ -172,7 +172,7 @@ def _tell_sources() -> Panel:
     return stat(
         "Read from",
         About(
-            "Whom the exporter may ask: control groups, the engine, the kernel's log.",
+            "The sources that the exporter can read: control groups, the engine, the kernel log.",
             "everything, or that there is no container.",
             "docs/containers.md has how to get the others; cut off means that the engine's events are.",
         ),

@@ -77,7 +77,7 @@ def write_use() -> Row:
                 "Held back by its limit",
                 "container_cpu_cfs_throttled_seconds_total",
                 CORES,
-                "Cores that a container wanted and its CPU limit kept from it.",
+                "CPU time that a container was denied by its CPU limit.",
                 "0.",
                 "raise its `--cpus`, or start fewer workers.",
             ),
@@ -101,7 +101,7 @@ def write_use() -> Row:
                 },
                 "What containers read from disks and write to them.",
                 "reading of a dataset, level, and checkpoints, in peaks.",
-                "who reads the same files again had better cache or pack them; steady writing is logs"
+                "cache or pack files that are read repeatedly; steady writing is logs"
                 " or swapped files.",
             ),
             _draw_both(

@@ -191,7 +191,7 @@ def _judge_monitoring() -> Panel:
         "Monitoring",
         About(
             "Whether this board can be trusted: alerts about the monitoring itself.",
-            "works; partly blind means that a machine or a collector is not heard.",
+            "works; partly blind means that a machine or a collector does not report.",
             "the alerts below name the fault, and the row Pipeline shows it.",
             alerts=("Watchdog",),
         ),

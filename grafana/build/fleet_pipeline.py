@@ -47,7 +47,7 @@ def _list_absent_targets() -> Panel:
     return table(
         "Targets that are not heard",
         About(
-            "What Prometheus scrapes in vain, and what it scraped within the last hour and no longer knows.",
+            "Targets that do not answer, and targets of the last hour that are no longer configured.",
             "empty.",
             "down: is the machine there, does the exporter run? All of a job: the network, or Prometheus'"
             " own machine. Gone: look at `prometheus/targets`.",
@@ -240,7 +240,7 @@ def _show_reloads() -> Panel:
         "Configuration",
         About(
             "Whether the latest configuration was loaded or refused, and whether each number that"
-            " alerts compare with is there, once only: of none or two no alert can fire.",
+            " alerts compare with exists exactly once: otherwise no alert can fire.",
             "loaded.",
             "refused: the old one is in force, and `promtool check config` or `amtool check-config`"
             " names the error. Thresholds: load `prometheus/rules/thresholds.yml` once.",

@@ -149,7 +149,7 @@ def _by_run(operation: str, expr: str) -> str:
 
 
 def _cap(expr: str) -> str:
-    """Keep the runs that got on the longest ago; those that do not report it come last."""
+    """Keep the runs with the oldest progress; those that do not report progress come last."""
     age, others = f"time() - {_by_run('max', _PROGRESS)}", "training_run_info{@host}"
     return f"({expr}) and on (instance, run) topk({_MOST_RUNS}, {age} or {_by_run('max', others)})"
 

@@ -1,4 +1,4 @@
-"""The row of the board of hosts about the exporter itself: whether its word can be trusted."""
+"""The row of the board of hosts about the exporter itself: whether its readings can be trusted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _show_up() -> Panel:
         About(
             "Whether Prometheus could read this machine's exporter, and what else it reads there.",
             "yes, without gaps.",
-            "try to reach the machine; if it lives, see there whether the exporter runs.",
+            "try to reach the machine; if it answers, check whether the exporter runs there.",
             alerts=("ExporterDown",),
         ),
         over_time("up{@host}", "{{job}}"),
@@ -84,7 +84,7 @@ def _count_omitted() -> Panel:
     return stat(
         "Living ranks it leaves out",
         About(
-            "Ranks that live on this machine and are on no board, because there are too many.",
+            "Running ranks of this machine that are on no board, because there are too many.",
             "0.",
             "see whose they are in the run directory, and say with `--run-dir.users` who counts.",
             alerts=("TrainingRanksOmitted",),

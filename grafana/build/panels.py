@@ -372,7 +372,7 @@ def _write_line(
     return {
         "axisPlacement": "auto",
         "drawStyle": "bars" if is_bars else "line",
-        # Areas that lie upon each other turn to mud.
+        # Overlapping areas would be hard to distinguish.
         "fillOpacity": 60 if is_stacked or is_bars else 8 * is_alone,
         "gradientMode": "none",
         "lineInterpolation": "linear",

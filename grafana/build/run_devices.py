@@ -106,7 +106,7 @@ def _draw_throttling() -> Panel:
     return timeseries(
         "Throttled",
         About(
-            "The share of time in which the accelerator that is held back the most was, by heat and"
+            "The share of time for which the most throttled accelerator was held back, by heat and"
             " by power.",
             "0 % by heat; a power cap in force is the rule on large models.",
             "heat wants cooling, and a power brake a look at the power supplies.",

@@ -125,7 +125,7 @@ def _draw_checkpoints() -> Panel:
     return timeseries(
         "Age of the last checkpoint",
         About(
-            "How much work would be lost if the run died, and how much it allows itself.",
+            "How much work would be lost if the run died, and the limit that the run has set.",
             "below the dashed line.",
             "saving fails or is not reached: look at its log and at the disk that it saves to.",
             ("CheckpointStale",),

@@ -126,7 +126,7 @@ def _draw_losses() -> Panel:
     return timeseries(
         "Time and steps lost to restarts",
         About(
-            "Work that was done in vain because the run died and went on from an older checkpoint.",
+            "Work that was lost because the run died and continued from an older checkpoint.",
             "empty or 0.",
             "save checkpoints more often, and see what the run dies of.",
         ),

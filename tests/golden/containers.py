@@ -95,7 +95,7 @@ class GoldenContainers:
     """Stands where the watch over the containers stands, and tells always the same."""
 
     def read(self) -> ContainersReading:
-        """Give the containers."""
+        """Return the containers."""
         return READING
 
     def close(self) -> None:

@@ -191,7 +191,7 @@ class GoldenMachine:
 
 @contextmanager
 def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
-    """Give a machine that shows one of everything: two GPUs of different age and a Gaudi card."""
+    """Yield a machine that shows one of everything: two GPUs of different age and a Gaudi card."""
     machine = GoldenMachine(directory, gpus=2, hpus=1)
     _load_h100(machine.fake)
     _load_turing(machine.fake)
@@ -216,7 +216,7 @@ def whole_machine(directory: Path) -> Iterator[GoldenMachine]:
 
 @contextmanager
 def failing_machine(directory: Path) -> Iterator[GoldenMachine]:
-    """Give a machine on which much has failed: a GPU is lost, another hangs, a server is dead."""
+    """Yield a machine on which much has failed: a GPU is lost, another hangs, a server is dead."""
     machine = GoldenMachine(directory, gpus=3, hpus=0)
     machine.start()
     try:

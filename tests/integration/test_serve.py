@@ -107,7 +107,7 @@ def test_it_ends_at_once_while_a_driver_call_hangs(machine, start, isolate):
 
 @pytest.mark.parametrize("hang", [None, "nvmlDeviceGetTemperature", "nvmlInit"])
 def test_killed_it_leaves_no_child(machine, start, hang):
-    """A child ends when the exporter is no more, even while a driver call hangs in it."""
+    """A child exits when the exporter is gone, even while a driver call hangs in it."""
     if hang == "nvmlInit":
         machine.hang(hang)
     exporter = start("--accelerators.isolate")

@@ -71,7 +71,7 @@ class Trial:
         self._questions: dict[str, tuple[Question, ...]] = {}
 
     def run_whole(self, alerts: Iterable[str]) -> dict[str, str]:
-        """Run everything that the test files of alerts ask; give what fails, by alert."""
+        """Run all tests of the given alerts; return the failures by alert."""
         questions = {alert: self._ask_everything(alert) for alert in alerts}
         said = self._run([(alert, question, None) for alert, question in questions.items()])
         return {alert: words for alert, words in said if words}

@@ -34,12 +34,12 @@ BROAD_EXCEPTS = {("workers.py", "attempt"), ("training/guard.py", "guarded")}
 
 
 def name_of(path):
-    """Give a module's path inside the package."""
+    """Return a module's path inside the package."""
     return path.relative_to(PACKAGE).as_posix()
 
 
 def imports_of(tree):
-    """Give the top names of all packages that a module imports anywhere."""
+    """Yield the top names of all packages that a module imports anywhere."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -49,7 +49,7 @@ def imports_of(tree):
 
 
 def public_definitions(tree, inside=""):
-    """Give all classes and functions whose names, and those around them, are public."""
+    """Yield all classes and functions whose names, and those around them, are public."""
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -69,7 +69,7 @@ def is_broad(handler):
 
 
 def broad_excepts_of(node, function=""):
-    """Give the functions in which a broad except stands."""
+    """Yield the functions in which a broad except stands."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ExceptHandler) and is_broad(child):
             yield function

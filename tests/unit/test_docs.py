@@ -39,7 +39,7 @@ def page(name: str) -> str:
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Give each command and its parser."""
+    """Return each command and its parser."""
     (choice,) = (
         action
         for action in build_parser()._actions
@@ -49,7 +49,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def flags() -> list[str]:
-    """Give every flag of every command, without aliases that the help does not show."""
+    """Return every flag of every command, without aliases that the help does not show."""
     parsers = [build_parser(), *commands().values()]
     return sorted(
         {

@@ -47,7 +47,7 @@ def lines():
 
 @pytest.fixture
 def name(request):
-    """Give the name of a logger of this test's own, which has no handlers afterwards."""
+    """Yield the name of a logger of this test's own, which has no handlers afterwards."""
     name = f"tests.{request.node.name}"
     yield name
     logger = logging.getLogger(name)
@@ -122,7 +122,7 @@ def test_an_exception_is_one_field_of_one_line(lines):
 
 
 def test_extras_that_json_does_not_know_become_text():
-    """Paths, numbers that are none, odd keys and circles do not break the line."""
+    """Paths, NaN and infinities, odd keys and circular references do not break the line."""
     circle = []
     circle.append(circle)
     assert format_json(path=Path("/data"))["path"] == "/data"

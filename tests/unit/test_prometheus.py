@@ -44,7 +44,7 @@ def machine():
 
 
 def names_of(page):
-    """Give the names of all samples of a page."""
+    """Return the names of all samples of a page."""
     return {
         sample.name for family in text_string_to_metric_families(page) for sample in family.samples
     }

@@ -20,13 +20,13 @@ def write_slot(data, at, slot_bytes, sequence, words):
 
 
 def words_of(known, /, **values):
-    """Give the words of a record; those that are not named are absent."""
+    """Return the words of a record; those that are not named are absent."""
     return [0, len(known), 7, *(values.get(name, ABSENT) for name in known[3:])]
 
 
 @pytest.fixture
 def whole():
-    """Give a run file with both kinds of record, one free metric and last words."""
+    """Return a run file with both kinds of record, one free metric and last words."""
     data = bytearray(runfile.FILE_BYTES)
     identity = Identity("mnist", rank=3, world_size=8, pid=4711, static={"framework": "torch"})
     data[:4096] = codec.encode_header(identity)

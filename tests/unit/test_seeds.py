@@ -104,7 +104,7 @@ def parser():
 
 @cache
 def read(path):
-    """Give the text of a file."""
+    """Return the text of a file."""
     return path.read_text(encoding="utf-8")
 
 
@@ -131,7 +131,7 @@ def try_command(parser, text):
 
 
 def find_script(text):
-    """Give the command that a line with a script comes to; empty for one in Python."""
+    """Return the command that a line with a script comes to; empty for one in Python."""
     name, *words = text.split()
     found = re.search(r'^exec (.+) "\$@"$', read(ROOT / name), re.MULTILINE)
     return " ".join([found[1], *words]) if found else ""

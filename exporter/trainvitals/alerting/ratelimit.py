@@ -1,7 +1,7 @@
 """Deduplication and rate limiting of messages.
 
-- **Deduplication.** After a message was sent, others of its key wait for `repeat_seconds`; then
-  the last of them is sent, with how many there were. A higher severity than the one that was sent,
+- **Deduplication.** After a message is sent, others with the same key wait `repeat_seconds`; then
+  the last of them is sent with their number. A higher severity than the one that was sent,
   and the end of what it reported, are sent at once.
 - **Rate limit.** A bucket holds `burst` tokens and gets one each `refill_seconds`; a message takes
   one. With the last token, all waiting messages are sent as one.

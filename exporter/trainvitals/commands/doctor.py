@@ -58,7 +58,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         type=Path,
         help="its Python interpreter (default that of $VIRTUAL_ENV or $CONDA_PREFIX, that of your "
-        "living run that was last seen, or this one)",
+        "live run that was last seen, or this one)",
     )
     run.add_argument(
         "--requirements",

@@ -2,7 +2,7 @@
 
 A bcrypt check takes a tenth of a second on purpose. One thread makes them, one after the other, so
 that the server's loop never waits, and guesses cost one core at most. Networks take turns, and each
-connection has few checks waiting, so that a right password is checked soon whoever else guesses.
+connection has few checks waiting, so that a right password is checked soon even while others guess.
 Results are cached, right and wrong passwords apart, so that a flood of guesses cannot evict the
 password of a scraper.
 

@@ -1,4 +1,4 @@
-"""The check of the `Host` header: which names a server may be asked by.
+"""The check of the `Host` header: the names under which a server answers.
 
 A web page may let its own name resolve to 127.0.0.1 after it was loaded (DNS rebinding). The browser
 then takes this server for a part of the page and lets its script read the responses. Such a request

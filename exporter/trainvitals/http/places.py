@@ -1,6 +1,6 @@
-"""The places of a server: its connections, and which of them leaves when another client needs one.
+"""The connections of a server, and the choice of the one to close when another client connects.
 
-A place is for who makes progress. A connection without a request leaves first, and likewise one that
+A connection that makes progress stays. One without a request is closed first, and likewise one that
 does not read its response; a request that is being answered never leaves. Among these, clients of an
 address that holds more than its share leave before others.
 """

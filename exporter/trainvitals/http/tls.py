@@ -221,7 +221,7 @@ class TLSTransport:
         if self._tls is None or self._said_goodbye:
             return
         self._said_goodbye = True
-        # It goes out if it can; the client's own goodbye is not waited for.
+        # Send close_notify if possible, without waiting for that of the client.
         with suppress(OSError, ValueError):
             self._tls.unwrap()
 

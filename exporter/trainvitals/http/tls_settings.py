@@ -176,7 +176,7 @@ def _read_curve(section: Section) -> str | None:
         return None
     for curve in curves:
         if curve not in _CURVES:
-            raise section.refuse(key, f"{curve} is none of {', '.join(_CURVES)}")
+            raise section.refuse(key, f"{curve} is not one of {', '.join(_CURVES)}")
     if len(curves) > 1:
         raise section.refuse(
             key,

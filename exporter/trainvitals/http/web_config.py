@@ -109,7 +109,7 @@ def _check_header(section: Section, name: str, value: str) -> None:
     if name not in _HEADERS:
         raise section.refuse(key, f"this header cannot be set; supported are {', '.join(_HEADERS)}")
     if _HEADERS[name] and value not in ("", *_HEADERS[name]):
-        raise section.refuse(key, f"{value} is none of {', '.join(_HEADERS[name])}")
+        raise section.refuse(key, f"{value} is not one of {', '.join(_HEADERS[name])}")
     if not _HEADER_VALUE.fullmatch(value):
         raise section.refuse(
             key, "a header cannot have line breaks or characters that are not Latin-1"
@@ -131,8 +131,8 @@ def _read_users(section: Section | None) -> dict[str, str]:
 def find_opening(before: WebConfig, after: WebConfig) -> str | None:
     """Return why a change takes a restart; None if it does not.
 
-    Half a file is often a valid one, and what it leaves out is protection. So what opens up takes a
-    restart, which does not happen by accident.
+    A truncated file is often valid, but lacks protection. A change that removes protection
+    therefore requires a restart, which does not happen by accident.
     """
     if (before.tls is None) != (after.tls is None):
         return "TLS can only be turned on or off by a restart"
@@ -148,14 +148,14 @@ def find_opening(before: WebConfig, after: WebConfig) -> str | None:
 
 
 def _rank(tls: TLSSettings) -> tuple[int, bool]:
-    """Return how much is asked of client certificates; more is greater."""
+    """Return the strictness of the client certificate check; a higher value is stricter."""
     return CLIENT_AUTH_TYPES.index(tls.client_auth_type), tls.client_allowed_sans is not None
 
 
 class WebConfigFile:
     """A web configuration file that is read again after it, or one of its certificates, has changed.
 
-    A change that is invalid, empties the file or opens what was closed is not taken over.
+    A change that is invalid, empties the file or removes protection is not applied.
 
     Args:
         path: The file.

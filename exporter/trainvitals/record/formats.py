@@ -136,7 +136,7 @@ def make_format(name: str, first_line: str, path: str) -> Format:
     fits = columns[:1] == [_FIRST] if name == "csv" else first_line.startswith("{")
     if first_line and not fits:
         raise ConfigurationError(
-            f"{path}: this is no recording in the format {name}; choose another --output"
+            f"{path}: this is not a recording in the format {name}; choose another --output"
         )
     return CsvFormat(columns[1:]) if name == "csv" else JsonFormat()
 

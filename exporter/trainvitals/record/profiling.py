@@ -225,7 +225,7 @@ def _open(target: Target) -> int:
 def _check(descriptor: int, target: Target) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size != FILE_BYTES:
-        raise TrainvitalsError(f"{target.path} is no run file any more")
+        raise TrainvitalsError(f"{target.path} is no longer a run file")
     decode_header(os.pread(descriptor, FILE_BYTES, 0))
 
 

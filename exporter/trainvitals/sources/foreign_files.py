@@ -2,7 +2,7 @@
 
 Such a path can name a link to a file that only root may read, a pipe without a writer, a
 device that never ends or has effects when it is opened, or a file of a terabyte. So only regular
-files are opened, a symbolic link of another user is not followed to files that are not his, and not
+files are opened, another user's link is not followed to files that this user may not read, and not
 more is read than is asked for.
 
 The read itself can still wait, if the file is on a file system that does not respond.
@@ -177,7 +177,7 @@ def _follow(link: int, step: str, place: int, steps: list[str]) -> int:
     """Return where to go on after a symbolic link, and put what it names before the other steps."""
     try:
         if not os.fstat(link).st_size:
-            # The kernel's own, such as `/proc/PID/root`, leads to more than its text tells.
+            # The target of a kernel link such as `/proc/PID/root` cannot be opened by its text.
             return os.open(step, os.O_PATH | os.O_CLOEXEC, dir_fd=place)
         target = os.readlink("", dir_fd=link)
     finally:

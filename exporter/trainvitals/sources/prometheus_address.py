@@ -44,7 +44,7 @@ def split_address(url: str, flag: str) -> SplitResult:
     is_plain = parts.path.isascii() and parts.path.isprintable()
     if not is_address or not is_plain or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"{flag} is no address of a Prometheus; give one as http://localhost:9090"
+            f"{flag} is not the address of a Prometheus; write one such as http://localhost:9090"
         )
     return parts
 

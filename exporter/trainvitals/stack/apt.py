@@ -43,7 +43,7 @@ _DEPENDS = (
     "--no-replaces",
     "--no-enhances",
 )
-# The reason is the first of apt's errors; the last one only tells that there were some.
+# The reason is the first of apt's errors; the last one only says that errors occurred.
 _REASON = re.compile(r"^(?:E: |W: GPG error: ).*", re.MULTILINE)
 
 

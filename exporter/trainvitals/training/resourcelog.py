@@ -266,7 +266,7 @@ def _read_header(path: Path) -> tuple[list[str], bool]:
         return [], True
     header = first.decode(errors="replace").strip().split(",")
     if header[:2] != ["step", "timestamp"]:
-        raise OSError(17, "a file that is no resource log is in the way")
+        raise OSError(17, "the existing file is not a resource log")
     return header, is_whole
 
 

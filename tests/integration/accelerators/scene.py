@@ -124,7 +124,7 @@ def scrape_each_until(
 
 
 def up(page: Page) -> list[str]:
-    """Give the GPUs that answer."""
+    """Return the GPUs that answer."""
     values = page.values("accelerator_up", "device")
     return [device for device in sorted(values) if values[device] == 1]
 
@@ -135,7 +135,7 @@ def is_whole(page: Page) -> bool:
 
 
 def states(page: Page) -> dict[str, str]:
-    """Give the state of each GPU."""
+    """Return the state of each GPU."""
     return {
         sample.labels["device"]: sample.labels["state"]
         for sample in page.find("accelerator_state")
@@ -144,7 +144,7 @@ def states(page: Page) -> dict[str, str]:
 
 
 def names_of(page: Page, device: str) -> set[str]:
-    """Give the names of all series of a GPU."""
+    """Return the names of all series of a GPU."""
     return {
         sample.name
         for sample in page.find(device=device)
@@ -153,11 +153,11 @@ def names_of(page: Page, device: str) -> set[str]:
 
 
 def success(page: Page) -> float | None:
-    """Give whether the reading was whole."""
+    """Return whether the reading was whole."""
     return page.value("trainvitals_collector_success", collector="accelerator")
 
 
 def reason(page: Page) -> str:
-    """Give why the reading was not whole; empty when it was."""
+    """Return why the reading was not whole; empty when it was."""
     found = page.find("trainvitals_collector_failure_info", collector="accelerator")
     return found[0].labels["reason"] if found else ""

@@ -78,7 +78,7 @@ def report(promtool, prometheus, tmp_path_factory):
 
 
 def find(report, run, figure):
-    """Give the one comparison of a run."""
+    """Return the one comparison of a run."""
     (found,) = [each for each in report.runs.expected if (each.run, each.figure) == (run, figure)]
     return found
 
@@ -96,7 +96,7 @@ def test_the_pace_is_that_of_the_time_until_the_last_progress(report):
 
 
 def test_whole_epochs_have_a_pace_too(report):
-    """Of a log that tells no more; it is as exact as the steps of the queries."""
+    """For a log of whole epochs; the pace is as exact as the steps of the queries."""
     assert find(report, "log", "pace").measured == pytest.approx(6.0, rel=0.01)
 
 

@@ -121,7 +121,7 @@ def test_the_prometheus_of_the_stack_is_asked_unless_another_is_named(day, own_f
             ("--input", "nix.json", "--price", "1"),
             "--input and --price: the stored report was made without",
         ),
-        (("daily", "--prometheus", "nix"), "--prometheus is no address of a Prometheus"),
+        (("daily", "--prometheus", "nix"), "--prometheus is not the address of a Prometheus"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(own_folder, capsys, arguments, words):

@@ -189,7 +189,7 @@ class Compare(TrainerCallback):
 
 
 def test_a_checkpoint_of_the_best_is_met_where_it_ends(train, run_dir):
-    """Nobody is told that it begins, so nobody may call its time a wait for data."""
+    """Callbacks are not notified when it begins, so its time must not count as a wait for data."""
     callback = TrainvitalsCallback()
     peek = Peek(callback, "on_evaluate", "on_save", "on_step_begin")
     train(

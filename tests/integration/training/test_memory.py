@@ -49,7 +49,7 @@ class Machine:
         os.utime(path, (self.now, self.now))
 
     def scrape(self) -> bytes:
-        """Give the page in one format, after it was written in both."""
+        """Return the page in one format, after it was written in both."""
         self.now += SCRAPE_SECONDS
         reading = self.collector.read(time.monotonic() + 5.0)
         blocks = self.collector.express(reading)

@@ -93,7 +93,7 @@ def test_the_usual_directory_that_another_user_closed_fails_the_collector(tmp_pa
     assert page.value("trainvitals_collector_success", collector="training") == 0
     (failure,) = page.find("trainvitals_collector_failure_info")
     reason = failure.labels["reason"]
-    assert f"belongs to user {MALLORY}, and no other may have runs there" in reason
+    assert f"belongs to user {MALLORY}, and other users cannot have runs there" in reason
     assert "sudo mkdir -m 1777 /dev/shm/trainvitals" in reason
 
 

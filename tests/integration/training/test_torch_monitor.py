@@ -33,7 +33,7 @@ def test_values_on_the_host_are_read_from_tensors(make):
 
 
 def test_what_waits_to_be_read_is_bounded(make):
-    """Of 100 tensors on a device 64 names wait for theirs; the others are counted as dropped."""
+    """Of 100 named tensors on a device, 64 are kept; the others are counted as dropped."""
     monitor = make()
     monitor.log({f"m{index}": torch.empty((), device="meta") for index in range(100)})
     monitor.finish()

@@ -194,7 +194,7 @@ def _keep_code(text: str) -> str:
 
 
 def check_metrics_in_runbooks(house: House) -> Complaints:
-    """Every metric that a page asks is served, recorded or awaited."""
+    """Every metric that a page queries is exported, recorded or listed as expected."""
     records = {rule.name for rule in house.book.records}
     pattern = r"\b((?:accelerator|gpu|hpu|host|training|container|trainvitals|run|instance|threshold)[_:][a-z0-9_:]+)\b"
     for name, text in house.runbooks.items():

@@ -29,7 +29,7 @@ from trainvitals.views.death.report import format_deaths, format_report
 
 @pytest.fixture
 def engine(tmp_path):
-    """Give an engine that knows of nothing yet."""
+    """Yield an engine that knows of nothing yet."""
     with EngineStandIn(tmp_path / "engine.sock") as engine:
         put_events(engine)
         yield engine
@@ -37,7 +37,7 @@ def engine(tmp_path):
 
 @pytest.fixture
 def ago():
-    """Give times before now."""
+    """Return times before now."""
     now = time.time()
     return lambda seconds: round(now - seconds, 3)
 

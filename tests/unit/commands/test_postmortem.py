@@ -140,7 +140,7 @@ Last events
 
 
 def show(directory, name=None, **options):
-    """Give the screen for made-up run files."""
+    """Return the screen for made-up run files."""
     history = find(directory)
     postmortem = Postmortem(history, choose_run(history, name))
     return format_screen(postmortem, width=80, zone=ZONE, **options)

@@ -119,7 +119,7 @@ class Panel:
         return {field for one in listed for field, is_hidden in one.items() if is_hidden}
 
     def find_properties(self, name: str) -> list[tuple[Json, Any]]:
-        """Give the matcher and the value of each override of a property."""
+        """Return the matcher and the value of each override of a property."""
         return [
             (override["matcher"], property_["value"])
             for override in self.overrides
@@ -262,7 +262,7 @@ def read_boards(directory: Path = DASHBOARDS) -> tuple[Board, ...]:
 
 
 def walk_json(value: object, path: Sequence[str | int] = ()) -> Iterator[tuple[str, object]]:
-    """Give every value of a document that is no object and no list, with its path."""
+    """Yield every value of a document that is no object and no list, with its path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from walk_json(inner, (*path, key))

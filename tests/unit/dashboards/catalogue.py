@@ -48,7 +48,7 @@ def is_of_a_target(name: str, house: House) -> bool:
 
 
 def read_limits(book: Rulebook) -> dict[str, float]:
-    """Give the number of each threshold."""
+    """Return the number of each threshold."""
     return {
         rule.name: float(rule.expr.strip().removeprefix("vector(").removesuffix(")"))
         for rule in book.thresholds

@@ -8,17 +8,17 @@ from tests.unit.dashboards import lint, samples
 
 @pytest.fixture(scope="session")
 def view():
-    """Give the boards as they are committed, with what they are compared with."""
+    """Return the boards as they are committed, with what they are compared with."""
     return lint.read_view()
 
 
 @pytest.fixture(scope="session")
 def exclusions():
-    """Give what the lint finds on them and is meant."""
+    """Return what the lint finds on them and is meant."""
     return lint.read_excluded()
 
 
 @pytest.fixture(scope="session")
 def sample():
-    """Give five small boards that are in order."""
+    """Return five small boards that are in order."""
     return samples.make_view(read_house())

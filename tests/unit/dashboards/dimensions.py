@@ -85,12 +85,12 @@ _MILLISECONDS, _PER_CENT = 1000, 100
 
 
 def read_unit(unit: str) -> Dimension | None:
-    """Give the dimension that Grafana's unit is for; None: of something else, or any."""
+    """Return the dimension that Grafana's unit is for; None: of something else, or any."""
     return _BY_UNIT.get(unit)
 
 
 def read_name(name: str) -> Dimension | None:
-    """Give the dimension that a name tells; None: it tells none."""
+    """Return the dimension that a name tells; None: it tells none."""
     if _MOMENTS.search(name):
         return MOMENT
     if name.endswith("_speed_bytes"):

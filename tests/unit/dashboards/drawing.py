@@ -96,7 +96,7 @@ def check_dimensions(view: View) -> Faults:
 
 
 def _find_units(panel: Panel, question: Question) -> list[str]:
-    """Give the unit of a query's values; several, where overrides leave it open which."""
+    """Return the unit of a query's values; several, where overrides leave it open which."""
     title = panel.renamed.get(f"Value #{question.place.query}") or panel.renamed.get("Value")
     own, others = [], []
     for matcher, value in panel.find_properties("unit"):
@@ -127,7 +127,7 @@ def check_thresholds(view: View) -> Faults:
 
 
 def list_steps(panel: Panel) -> list[list[Json]]:
-    """Give the steps of all fields and of single ones."""
+    """Return the steps of all fields and of single ones."""
     found = [panel.defaults["thresholds"]] if panel.defaults.get("thresholds") else []
     found += [value for _, value in panel.find_properties("thresholds")]
     return [list(one.get("steps") or ()) for one in found]

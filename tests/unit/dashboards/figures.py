@@ -44,7 +44,7 @@ _STATES = 60  # whole numbers below stand for states
 
 
 def walk_down(node: Node, path: Path = ()) -> Iterator[tuple[Node, Path]]:
-    """Give an expression and every part of it, each with what it is which part of."""
+    """Yield an expression and every part of it, each with what it is which part of."""
     yield node, path
     for at, child in enumerate(children(node)):
         yield from walk_down(child, (*path, (node, at)))

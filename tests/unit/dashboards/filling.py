@@ -65,7 +65,7 @@ class Times:
     range_seconds: int
 
     def by_variable(self) -> dict[str, str]:
-        """Give what is filled in, by variable."""
+        """Return what is filled in, by variable."""
         return {
             "__rate_interval": self.rate_interval,
             "__interval": self.interval,
@@ -84,7 +84,7 @@ WEEK = Times("20m5s", "20m", 7 * 24 * 3600)
 
 
 def list_values(board: Board) -> dict[str, tuple[str, str, str]]:
-    """Give what each variable of a board can become: one value, several, all."""
+    """Return what each variable of a board can become: one value, several, all."""
     values = {}
     for variable in board.variables:
         name = str(variable.get("name"))

@@ -169,7 +169,7 @@ def check_limit_colours(view: View) -> Faults:
 
 
 def _find_own(alert: Rule, limits: Mapping[str, float]) -> dict[str, float]:
-    """Give the limits that an alert's value is compared with and that a line can be drawn at."""
+    """Return the limits that an alert's value is compared with and that a line can be drawn at."""
     prefix = f"threshold:{write_snake(alert.name)}:"
     names = {name for name in _select_measured(alert.parse()) if name.startswith(prefix)}
     return {name: limits[name] for name in sorted(names) if not name.endswith(_NO_LINE)}
@@ -206,7 +206,7 @@ def _list_forms(name: str, limit: float) -> list[float]:
 
 
 def _list_beside(panel: Panel, own: Mapping[str, float]) -> Iterator[str]:
-    """Give the colours below and above each step that is a limit."""
+    """Yield the colours below and above each step that is a limit."""
     for steps in list_steps(panel):
         for below, above in pairwise(steps):
             if above.get("value") is not None and _is_any(float(above["value"]), own):

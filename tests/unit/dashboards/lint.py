@@ -144,13 +144,13 @@ def read_view() -> View:
 
 
 def find(check: Check, view: View, exclusions: Iterable[Exclusion] = ()) -> list[Finding]:
-    """Give what a check finds and nobody meant."""
+    """Return what a check finds and nobody meant."""
     found = dict.fromkeys(Finding(check, fault) for fault in check.find(view))
     return [one for one in found if not any(exclusion.covers(one) for exclusion in exclusions)]
 
 
 def find_unused(view: View, exclusions: Iterable[Exclusion]) -> list[Exclusion]:
-    """Give the exclusions that exclude nothing."""
+    """Return the exclusions that exclude nothing."""
     found = [finding for check in CHECKS for finding in find(check, view)]
     return [one for one in exclusions if not any(one.covers(finding) for finding in found)]
 

@@ -63,14 +63,14 @@ def parse(question: Question, board: Board) -> Node | None:
 
 
 def parse_all(view: View, *kinds: str) -> Iterator[tuple[Board, Question, Node]]:
-    """Give every query that can be parsed, or those of some kinds."""
+    """Yield every query that can be parsed, or those of some kinds."""
     for board, question in list_questions(view, *kinds):
         if (node := parse(question, board)) is not None:
             yield board, question, node
 
 
 def list_questions(view: View, *kinds: str) -> Iterator[tuple[Board, Question]]:
-    """Give every query, or those of some kinds."""
+    """Yield every query, or those of some kinds."""
     for board in view.boards:
         asked = board.questions
         yield from ((board, one) for one in asked if not kinds or one.kind in kinds)

@@ -46,7 +46,7 @@ def _is_for(matcher: Json, column: str) -> bool:
 
 
 def list_columns(panel: Panel) -> Iterator[tuple[str, bool]]:
-    """Give the title of each column of a table, and whether it is a value rather than a label."""
+    """Yield the title of each column of a table, and whether it is a value rather than a label."""
     for field, title in panel.renamed.items():
         yield title, field == "Value" or field.startswith("Value #")
 

@@ -35,7 +35,7 @@ def send_through(document: Json) -> Json:
 
 
 def find_losses(board: Board) -> list[str]:
-    """Give the path of everything that is lost or comes back as something else.
+    """Return the path of everything that is lost or comes back as something else.
 
     What the SDK adds, such as Grafana's defaults, is no loss.
     """

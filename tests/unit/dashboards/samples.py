@@ -227,7 +227,7 @@ def _write_details() -> Row:
 
 
 def change(view: View, change_boards: Callable[[list[Json]], None]) -> View:
-    """Give a view with a copy of its boards' JSON, changed."""
+    """Return a view with a copy of its boards' JSON, changed."""
     copies = copy.deepcopy([board.json for board in view.boards])
     change_boards(copies)
     return dataclasses.replace(view, boards=tuple(map(Board, copies)))

@@ -11,7 +11,7 @@ from tests.unit.dashboards.samples import change
 
 
 def find(id_, view, exclusions):
-    """Give what one check finds, as it is told."""
+    """Return what one check finds, as it is told."""
     (check,) = (one for one in lint.CHECKS if one.id == id_)
     return list(map(str, lint.find(check, view, exclusions)))
 
@@ -161,7 +161,7 @@ def break_room(panel):
 
 
 def walk_links(part, path=()):
-    """Give every link in a panel's JSON."""
+    """Yield every link in a panel's JSON."""
     if isinstance(part, dict):
         if str(part.get("url", "")).startswith("/d/"):
             yield path, part

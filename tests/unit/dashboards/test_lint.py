@@ -332,7 +332,7 @@ def test_the_lint_notices_settings(sample, id_, file, path, value, says):
 
 
 def copy_settings(view):
-    """Give Grafana's files, to be changed."""
+    """Return Grafana's files, to be changed."""
     return copy.deepcopy(dict(view.settings))
 
 

@@ -31,7 +31,7 @@ _MACHINES = ("trainvitals", "node")  # jobs whose targets are machines
 
 
 def read_labels() -> dict[str, list[dict[str, str]]]:
-    """Give the labels with which each alert fires in the tests of the rules."""
+    """Return the labels with which each alert fires in the tests of the rules."""
     found: dict[str, list[dict[str, str]]] = {}
     for path in sorted(TESTS.glob("[A-Z]*.yml")):
         document = yaml.load(path.read_text(encoding="utf-8"), Loader)

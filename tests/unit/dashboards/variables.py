@@ -106,7 +106,7 @@ def check_use(view: View) -> Faults:
 
 
 def _list_texts(board: Board, names: list[str]) -> Iterator[tuple[Place, str, list[str]]]:
-    """Give each text in which variables can stand, with the variables that are known there."""
+    """Yield each text in which variables can stand, with the variables that are known there."""
     for at, variable in enumerate(board.variables):
         texts = [variable.get("definition"), (variable.get("datasource") or {}).get("uid")]
         yield from ((_place(board, variable), str(text), names[:at]) for text in texts if text)

@@ -12,7 +12,7 @@ BUILT = "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"
 
 
 def look(patient: Patient, *names: str) -> dict[str, tuple[str, str, str]]:
-    """Give status, words and command of checks."""
+    """Return status, words and command of checks."""
     return {
         result.check.name: (result.finding.status, result.finding.what, result.finding.command)
         for result in patient.look(*names).results

@@ -33,13 +33,13 @@ def judge_health(found, expected, *, now=NOON):
 
 
 def report(collector, reason=None, *, success=None, answered=True):
-    """Give a report that is a success unless there is a reason."""
+    """Return a report that is a success unless there is a reason."""
     success = reason is None if success is None else success
     return Report(collector, success, answered, 0.001, reason, 0, 0, None)
 
 
 def devices(*states):
-    """Give accelerators, one for each "KIND STATE"."""
+    """Return accelerators, one for each "KIND STATE"."""
     found = []
     for index, words in enumerate(states):
         kind, state = words.split()
@@ -49,13 +49,13 @@ def devices(*states):
 
 
 def memory(available, total=1000):
-    """Give a memory of so many MiB."""
+    """Return a memory of so many MiB."""
     rest = (0,) * 7
     return MemoryReading(total * MIB, available * MIB, *rest, None, None, None)
 
 
 def disk(available, size=1000, mountpoint="/"):
-    """Give file systems: one at the mount point, and one that is full elsewhere."""
+    """Return file systems: one at the mount point, and one that is full elsewhere."""
     found = []
     for where, size_bytes, avail_bytes in (("/boot", 100, 0), (mountpoint, size, available)):
         space = Space(size_bytes * MIB, avail_bytes * MIB, None, None, readonly=False)
@@ -64,7 +64,7 @@ def disk(available, size=1000, mountpoint="/"):
 
 
 def snapshot(reports=(), **readings):
-    """Give what one scrape found."""
+    """Return what one scrape found."""
     return Snapshot((), readings, tuple(reports))
 
 

@@ -86,7 +86,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def get(directory):
-    """Give a function that asks the endpoints."""
+    """Yield a function that asks the endpoints."""
     runner = Runner(())
     endpoints = Endpoints(SimpleNamespace(runner=runner, expected={}), Handbook(directory))
 

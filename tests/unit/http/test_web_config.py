@@ -109,16 +109,16 @@ def test_whole_file(folder):
         ("tls_server_config: {key_file: a}\n", ": tls_server_config.cert_file", "missing"),
         ("tls_server_config: {cert: a}\n", ": tls_server_config.cert", "read from files"),
         ("tls_server_config: {cert_file: 1}\n", ": tls_server_config.cert_file", "not a path"),
-        (TLS + "  min_version: TLS9\n", ".min_version", "TLS9 is none of TLS10, TLS11"),
+        (TLS + "  min_version: TLS9\n", ".min_version", "TLS9 is not one of TLS10, TLS11"),
         (TLS + "  min_version: TLS13\n  max_version: TLS12\n", ".max_version", "older than"),
         (TLS + "  cipher_suites: [RC4]\n", ".cipher_suites", "RC4 is unknown"),
         (TLS + "  cipher_suites: RC4\n", ".cipher_suites", "not a list of strings"),
         (TLS + "  cipher_suites: [1]\n", ".cipher_suites", "not a list of strings"),
-        (TLS + "  curve_preferences: [P1]\n", ".curve_preferences", "P1 is none of"),
+        (TLS + "  curve_preferences: [P1]\n", ".curve_preferences", "P1 is not one of"),
         (TLS + "  curve_preferences: [X25519, CurveP256]\n", ".curve_preferences", "one curve"),
         (TLS + "  client_auth_type: RequestClientCert\n", ".client_auth_type", "without verifying"),
         (TLS + "  client_auth_type: RequireAnyClientCert\n", ".client_auth_type", "without verify"),
-        (TLS + "  client_auth_type: Maybe\n", ".client_auth_type", "Maybe is none of"),
+        (TLS + "  client_auth_type: Maybe\n", ".client_auth_type", "Maybe is not one of"),
         (TLS + "  client_auth_type: VerifyClientCertIfGiven\n", ".client_ca_file", "missing"),
         (TLS + "  client_ca_file: cert.pem\n", ".client_ca_file", "no effect"),
         (TLS + "  client_allowed_sans: [a]\n", ".client_allowed_sans", "it needs client_auth_type"),
@@ -128,7 +128,7 @@ def test_whole_file(folder):
         (
             "http_server_config: {headers: {X-Frame-Options: allow}}\n",
             ".headers.X-Frame-Options",
-            "allow is none of deny, sameorigin",
+            "allow is not one of deny, sameorigin",
         ),
         (
             'http_server_config: {headers: {X-XSS-Protection: "a\\nb"}}\n',
@@ -227,7 +227,7 @@ class Clock:
     now = 0.0
 
     def __call__(self):
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 

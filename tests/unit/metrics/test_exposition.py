@@ -92,7 +92,7 @@ def families_with_values(draw):
 
 
 def as_registry(drawn, values):
-    """Give the same families as a registry of prometheus_client collects them."""
+    """Return the same families as a registry of prometheus_client collects them."""
     left = iter(values)
     metrics = []
     for family in drawn:
@@ -105,12 +105,12 @@ def as_registry(drawn, values):
 
 
 def block_of(drawn, values, shape="shape"):
-    """Give families and values as a block."""
+    """Return families and values as a block."""
     return Block(shape, lambda: drawn, values)
 
 
 def gauge(*values, labels=()):
-    """Give a block with one gauge of these values."""
+    """Return a block with one gauge of these values."""
     family = Family("probe", "gauge", "A probe.", (("", labels),) * len(values))
     return Block(("probe", len(values), labels), lambda: (family,), values)
 

@@ -191,7 +191,7 @@ def test_text_of_somebody_else_is_not_cut(tmp_path):
 )
 def test_a_foreign_file_is_refused(name, first):
     """It is left as it is."""
-    with pytest.raises(ConfigurationError, match="x: this is no recording in the format"):
+    with pytest.raises(ConfigurationError, match="x: this is not a recording in the format"):
         make_format(name, first, "x")
 
 

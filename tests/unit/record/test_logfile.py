@@ -49,7 +49,7 @@ def unpack(path):
 
 
 def mode_of(path):
-    """Give the permissions of a file."""
+    """Return the permissions of a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 

@@ -16,7 +16,7 @@ class Clock:
         self.now = 100.0
 
     def __call__(self):
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 

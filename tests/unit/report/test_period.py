@@ -13,7 +13,7 @@ HOUR = 3600
 
 
 def moment(text, zone=BERLIN):
-    """Give a moment on a clock."""
+    """Return a moment on a clock."""
     return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
 
 

@@ -208,7 +208,7 @@ def test_mutants_that_sound_alike_have_names_of_their_own():
     ],
 )
 def test_thresholds_are_doubled_and_halved(expr, broken):
-    """There is nothing else to break in one; nothing is twice nothing."""
+    """Nothing else in a threshold can be changed, and doubling 0 changes nothing."""
     rule = dataclasses.replace(make_rule(expr), name="threshold:hot:celsius")
     assert [broken.expr for _, broken in break_rule(rule)] == broken
 

@@ -151,7 +151,7 @@ def house():
 
 @pytest.fixture
 def build(tmp_path):
-    """Give a function that makes a small house of texts, some of them changed."""
+    """Return a function that makes a small house of texts, some of them changed."""
 
     def make(**changed):
         texts = SOURCES | changed

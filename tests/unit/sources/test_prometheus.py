@@ -275,7 +275,7 @@ def test_an_address_that_is_none_is_refused(url):
     """With the flag and an example, without repeating it, as it may hold a password."""
     with pytest.raises(
         ConfigurationError,
-        match=r"^--web\.prometheus is no address of a Prometheus; give one as http://localhost:9090$",
+        match=r"^--web\.prometheus is not the address of a Prometheus; write one such as http://localhost:9090$",
     ):
         find_prometheus(url, flag="--web.prometheus")
 

@@ -24,7 +24,7 @@ SERVE = (sys.executable, "-m", "trainvitals", "serve")
 
 @pytest.fixture(scope="session")
 def new_settings():
-    """Give a function that makes settings on free ports with the stand-in exporter."""
+    """Return a function that makes settings on free ports with the stand-in exporter."""
 
     def make(state_dir, **variables):
         exporter, prometheus, alertmanager, grafana = find_free_ports(4)
@@ -43,7 +43,7 @@ def new_settings():
 
 @pytest.fixture(scope="session")
 def programs(prometheus, alertmanager, amtool):
-    """Give a function that finds the real programs, and no Grafana."""
+    """Return a function that finds the real programs, and no Grafana."""
 
     def find(name):
         found = {
@@ -60,7 +60,7 @@ def programs(prometheus, alertmanager, amtool):
 
 @pytest.fixture(scope="session")
 def quick_files(tmp_path_factory):
-    """Give a function that finds the shipped files, which in long tests are what they are.
+    """Return a function that finds the shipped files, which in long tests are what they are.
 
     In all others Prometheus scrapes and judges every second, and Alertmanager waits as long.
     """
@@ -79,7 +79,7 @@ def quick_files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def quick_up(programs, quick_files):
-    """Give a function that brings a stack with the real programs up."""
+    """Return a function that brings a stack with the real programs up."""
 
     def bring(settings, **changed):
         bring_up(settings, **{"find": programs, "shipped": quick_files, **changed})
@@ -108,7 +108,7 @@ class Stack:
 
 @pytest.fixture(scope="session")
 def stack(new_settings, programs, quick_up, tmp_path_factory):
-    """Give a whole stack with the real exporter, a stand-in Grafana, and a webhook for alerts."""
+    """Yield a whole stack with the real exporter, a stand-in Grafana, and a webhook for alerts."""
     place, told = tmp_path_factory.mktemp("whole"), []
     grafana = place / "grafana-server"
     grafana.write_text(f"#!{sys.executable}\n{STAND_IN_GRAFANA.read_text()}")
@@ -129,7 +129,7 @@ def stack(new_settings, programs, quick_up, tmp_path_factory):
 
 @pytest.fixture
 def settings(new_settings, tmp_path):
-    """Give settings whose stack is taken down after the test."""
+    """Yield settings whose stack is taken down after the test."""
     settings = new_settings(tmp_path / "state")
     yield settings
     take_down(settings, report=print)

@@ -14,13 +14,13 @@ from trainvitals.stack.container_files import (
 
 
 def mode(path):
-    """Give the permissions of a path."""
+    """Return the permissions of a path."""
     return path.stat().st_mode & 0o777
 
 
 @pytest.fixture
 def config(tmp_path):
-    """Give a configuration with a template beside it."""
+    """Return a configuration with a template beside it."""
     path = tmp_path / "config/alertmanager/alertmanager.yml"
     (path.parent / "templates").mkdir(parents=True)
     path.write_text("one")

@@ -55,7 +55,7 @@ LACKS = {
 
 @pytest.fixture
 def docker(tmp_path):
-    """Give the environment of a Docker that works, with NVIDIA's runtime."""
+    """Return the environment of a Docker that works, with NVIDIA's runtime."""
     return install_docker(tmp_path, WORKING)
 
 
@@ -159,7 +159,7 @@ def choose(settings, environ, root, way="auto"):
 
 @pytest.fixture
 def settings(tmp_path):
-    """Give settings that name no way."""
+    """Return settings that name no way."""
     return Settings(tmp_path / "state")
 
 

@@ -18,7 +18,7 @@ NO_GRAFANA = (
 
 @pytest.fixture
 def settings(tmp_path):
-    """Give settings with the usual ports."""
+    """Return settings with the usual ports."""
     return Settings(
         tmp_path / "state", exporter_command=("serve",), variables={"HOST_NAME": "ada-1"}
     )
@@ -26,7 +26,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def place(tmp_path):
-    """Give a directory for programs that are there but do nothing."""
+    """Return a directory for programs that are there but do nothing."""
     (tmp_path / "bin").mkdir()
     return tmp_path / "bin"
 

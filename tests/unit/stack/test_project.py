@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def settings(tmp_path):
-    """Give settings with ports of their own."""
+    """Return settings with ports of their own."""
     return Settings(tmp_path / "state", 19200, 19090, alertmanager_port=19093, grafana_port=13000)
 
 

@@ -42,7 +42,7 @@ RULES = {
 
 
 def alert(name, state, **labels):
-    """Give an alert as Prometheus tells it."""
+    """Return an alert as Prometheus tells it."""
     labels = {"alertname": name, **labels}
     return {"labels": labels, "state": state, "activeAt": "2026-11-21T18:00:07.1Z"}
 
@@ -68,7 +68,7 @@ PAGES = {
 
 @pytest.fixture
 def serve():
-    """Give a function that serves pages by their path and gives the port."""
+    """Yield a function that serves pages by their path and gives the port."""
     servers = []
 
     def start(answer):

@@ -15,7 +15,7 @@ HOME = {"HOME": "/home/ada", "XDG_STATE_HOME": "/home/ada/state"}
 
 @pytest.fixture
 def dotenv(tmp_path):
-    """Give a function that writes a .env file."""
+    """Return a function that writes a .env file."""
 
     def write(text):
         path = tmp_path / ".env"

@@ -19,7 +19,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a fi
 
 @pytest.fixture
 def mount(tmp_path):
-    """Give a function that mounts a tmpfs with options."""
+    """Yield a function that mounts a tmpfs with options."""
     place = tmp_path / "mounted"
     place.mkdir()
 

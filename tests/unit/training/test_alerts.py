@@ -14,7 +14,7 @@ class Watch:
         self.thresholds = Thresholds(**thresholds)
 
     def see(self, *, after=1.0, is_training=True, **metrics):
-        """Give the texts of what is told, and of what is cleared."""
+        """Return the texts of what is told, and of what is cleared."""
         self.seconds += after
         found = find_alarming(metrics, self.thresholds, is_training=is_training)
         changes = self.alerts.judge(found)

@@ -20,19 +20,19 @@ NEW_YEAR = 1767225600.0  # 2026-01-01 00:00:00 UTC
 
 
 def ranks_of(**environ: str) -> tuple[int, int, int, int]:
-    """Give rank, local rank, node rank and world size."""
+    """Return rank, local rank, node rank and world size."""
     launch = read_launch(run="r", environ=environ)
     return launch.rank, launch.local_rank, launch.node_rank, launch.world_size
 
 
 def name_of(script: str = "train.py", **environ: str) -> str:
-    """Give the run's name of a process alone that started at New Year."""
+    """Return the run's name of a process alone that started at New Year."""
     return read_launch(environ=environ, script=script, started=NEW_YEAR).run
 
 
 @pytest.fixture
 def procfs(tmp_path: Path) -> Path:
-    """Give a `/proc` of a machine that booted at New Year, with a launcher 1 hour later."""
+    """Return a `/proc` of a machine that booted at New Year, with a launcher 1 hour later."""
     (tmp_path / "stat").write_text("cpu 1 2 3\nbtime 1767225600\nprocesses 9\n")
     ticks = os.sysconf("SC_CLK_TCK")
     for name, seconds in (("77", 3600), ("self", 3725)):

@@ -12,7 +12,7 @@ from trainvitals.training.losses import EvaluationWatch, LossWatch, spike_limit
 
 
 def watch_of(*losses: float) -> LossWatch:
-    """Give a watch that has seen these losses."""
+    """Return a watch that has seen these losses."""
     watch = LossWatch()
     for loss in losses:
         watch.see(loss)

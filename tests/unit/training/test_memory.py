@@ -35,7 +35,7 @@ class Allocator:
         return 2
 
     def memory_stats_as_nested_dict(self, device: int | None) -> dict[str, object]:
-        """Give the statistics in torch's shape, with what nobody asks for."""
+        """Return the statistics in torch's shape, with what nobody asks for."""
         index = device or 0
         allocated = {"current": (GIB * 3 // 2, 0)[index], "peak": self.peaks[index], "freed": 7}
         return {
@@ -51,7 +51,7 @@ class Allocator:
 
 
 def torch_with(**accelerators: object) -> ModuleType:
-    """Give a module named torch that has these devices."""
+    """Return a module named torch that has these devices."""
     torch = ModuleType("torch")
     for name, accelerator in accelerators.items():
         setattr(torch, name, accelerator)

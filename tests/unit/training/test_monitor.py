@@ -40,13 +40,13 @@ class Clock:
 
 @pytest.fixture
 def clock():
-    """Give a clock that the test moves."""
+    """Return a clock that the test moves."""
     return Clock()
 
 
 @pytest.fixture
 def make(tmp_path, clock):
-    """Give a function that makes monitors on the test's clock; they are finished at the end."""
+    """Yield a function that makes monitors on the test's clock; they are finished at the end."""
     monitors = []
 
     def make(**options):
@@ -68,7 +68,7 @@ def make(tmp_path, clock):
 
 
 def read(monitor):
-    """Give the known words of a monitor's file in one dictionary, those of the step first."""
+    """Return the known words of a monitor's file in one dictionary, those of the step first."""
     record = decode(monitor.path.read_bytes())
     words = dict(zip(runfile.STATE_WORDS, record.state, strict=True))
     words |= dict(zip(runfile.STEP_WORDS, record.step, strict=True))
@@ -458,7 +458,7 @@ def test_hostile_arguments_never_reach_the_loop(make, caplog):
 
 @pytest.mark.parametrize("step", ["x", 3j, -1, 10**400, None, [1, 2]], ids=str)
 def test_a_step_that_is_none_resumes_nothing(make, step):
-    """It is counted as an error, and the steps that follow are none the worse."""
+    """It is counted as an error, and later steps are recorded as usual."""
     monitor = make(global_step=step)
     assert monitor.errors.count == 1
     monitor.resume(step)

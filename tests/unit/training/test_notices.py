@@ -19,14 +19,14 @@ SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
 
 @pytest.fixture
 def receiver():
-    """Give a webhook's receiver."""
+    """Yield a webhook's receiver."""
     with WebhookReceiver() as receiver:
         yield receiver
 
 
 @pytest.fixture
 def make(tmp_path, receiver):
-    """Give a function that makes monitors that tell the receiver."""
+    """Yield a function that makes monitors that tell the receiver."""
     monitors = []
 
     def make(**options):
@@ -42,7 +42,7 @@ def make(tmp_path, receiver):
 
 
 def titles(receiver):
-    """Give what came, in one word for its state and its title."""
+    """Return what came, in one word for its state and its title."""
     return sorted(
         (each.json["status"], alert["labels"]["alertname"])
         for each in receiver.messages

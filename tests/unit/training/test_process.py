@@ -36,7 +36,7 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def told_before(monkeypatch):
-    """Give what the hook that was there before is told, and let no other hook stay."""
+    """Return what the hook that was there before is told, and let no other hook stay."""
     told = []
     monkeypatch.setattr(sys, "excepthook", lambda kind, *_: told.append(kind.__name__))
     return told

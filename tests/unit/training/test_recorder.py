@@ -24,7 +24,7 @@ SOURCE_ROOT = Path(__file__).parents[3] / "exporter"
 
 @pytest.fixture
 def recorder(tmp_path):
-    """Give the recorder of a run file in a directory that is made for it."""
+    """Yield the recorder of a run file in a directory that is made for it."""
     recorder = Recorder(
         create_run_file(Identity("a/b", rank=2, pid=os.getpid()), tmp_path / "runs")
     )

@@ -142,7 +142,7 @@ HEADER = "step,timestamp,gpu_0_util,gpu_0_memory_pct,cpu_percent,memory_percent,
 
 @pytest.fixture
 def open_series(tmp_path):
-    """Give a function that makes time series in the test's directory, closed when it is over."""
+    """Yield a function that makes time series in the test's directory, closed when it is over."""
     opened = []
 
     def make(directory=tmp_path, **settings):
@@ -242,7 +242,7 @@ def test_a_foreign_file_is_left_alone(tmp_path, caplog, open_series):
     assert path.read_text() == "name,age\nx,3\n"
     assert len((tmp_path / "epoch_1.csv").read_text().splitlines()) == 2
     (record,) = caplog.records
-    assert "a file that is no resource log is in the way" in record.getMessage()
+    assert "the existing file is not a resource log" in record.getMessage()
 
 
 def test_a_directory_that_cannot_be_made_costs_the_log_only(tmp_path, caplog, open_series):

@@ -29,7 +29,7 @@ class Watched(ResourceMonitor):
         )
 
     def get_cpu_memory_metrics(self) -> dict[str, float]:
-        """Give the next reading."""
+        """Return the next reading."""
         return {"memory_percent": self.percents.pop(0)}
 
     def sample(self, *times: float) -> list[str]:
@@ -41,7 +41,7 @@ class Watched(ResourceMonitor):
 
 
 def read_columns(path: Path, *names: str) -> list[tuple[str, ...]]:
-    """Give some columns of a CSV file."""
+    """Return some columns of a CSV file."""
     with path.open(encoding="utf-8", newline="") as file:
         return [tuple(row[name] for name in names) for row in csv.DictReader(file)]
 

@@ -98,11 +98,11 @@ class DeviceTensor:
         return self.count
 
     def detach(self) -> DeviceTensor:
-        """Give the same tensor."""
+        """Return the same tensor."""
         return self
 
     def reshape(self, shape: tuple[int, ...]) -> DeviceTensor:
-        """Give the same tensor."""
+        """Return the same tensor."""
         assert shape == ()
         return self
 
@@ -130,12 +130,12 @@ class HostBuffer:
         source.accelerator.queue.append(lambda: setattr(self, "value", source.value))
 
     def item(self) -> float:
-        """Give what has arrived."""
+        """Return what has arrived."""
         return self.value
 
 
 def torch_of(accelerator: object, kind: str = "cuda", *, pinned: bool = True) -> ModuleType:
-    """Give a module named torch with this device."""
+    """Return a module named torch with this device."""
 
     def empty(shape: tuple[int, ...], *, dtype: str, device: str, pin_memory: bool) -> HostBuffer:
         assert (shape, device, pin_memory) == ((), "cpu", True)
@@ -160,25 +160,25 @@ class Clock:
     now = 100.0
 
     def __call__(self) -> float:
-        """Give the time in seconds."""
+        """Return the time in seconds."""
         return self.now
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """Give a clock that stands."""
+    """Return a clock that stands."""
     return Clock()
 
 
 @pytest.fixture
 def cuda() -> Accelerator:
-    """Give a device that does nothing until it is told to."""
+    """Return a device that does nothing until it is told to."""
     return Accelerator()
 
 
 @pytest.fixture
 def scalar(clock: Clock, cuda: Accelerator) -> DelayedScalar:
-    """Give a reader of that device."""
+    """Return a reader of that device."""
     return DelayedScalar(clock=clock, modules={"torch": torch_of(cuda)})
 
 
@@ -345,11 +345,11 @@ class Replicated:
         self.placements = (SimpleNamespace(is_replicate=lambda: replicated),)
 
     def detach(self) -> Replicated:
-        """Give the same tensor."""
+        """Return the same tensor."""
         return self
 
     def to_local(self) -> SimpleNamespace:
-        """Give this rank's part."""
+        """Return this rank's part."""
         return SimpleNamespace(is_cpu=True, item=lambda: 0.5)
 
     def item(self) -> float:

@@ -64,7 +64,7 @@ def test_the_records_leave_room_for_it():
 
 @pytest.fixture
 def monitor(tmp_path):
-    """Give a monitor whose traces go into a folder of the test."""
+    """Yield a monitor whose traces go into a folder of the test."""
     environ = {"TRAINVITALS_PROFILE_DIR": str(tmp_path / "traces")}
     with TrainingMonitor("own", run_dir=tmp_path / "runs", environ=environ) as monitor:
         yield monitor

@@ -22,7 +22,7 @@ def living(
     start: float = NOON - 600,
     **words: float,
 ) -> RankReading:
-    """Give a rank that lives; it made its last progress at noon."""
+    """Return a rank that lives; it made its last progress at noon."""
     return RankReading(
         run="llama",
         rank=str(rank),
@@ -46,7 +46,7 @@ def dead(
     time: float = NOON,
     start: float = NOON - 600,
 ) -> RankReading:
-    """Give a rank that ended."""
+    """Return a rank that ended."""
     return RankReading(
         run="llama",
         rank=str(rank),
@@ -59,7 +59,7 @@ def dead(
 
 
 def observed(record: Record, *, told: float = NOON) -> RankReading:
-    """Give a run that only its log tells of, for the last time at a time."""
+    """Return a run that only its log tells of, for the last time at a time."""
     return RankReading(
         run="llama", rank="0", source="log", record=record, stall=Stall(None, None, told)
     )

@@ -27,7 +27,7 @@ MINUTES_10 = 600
 
 
 def read_device(seconds, busy=0.9, hot=0.0, kind="gpu", **measured):
-    """Give a device that was busy and throttled by heat for these shares of the time."""
+    """Return a device that was busy and throttled by heat for these shares of the time."""
     throttled = [0.0] * len(THROTTLE_REASONS)
     throttled[THROTTLE_REASONS.index("hw_thermal")] = hot * seconds
     numbers = {"busy_seconds_total": busy * seconds, "processes": 1, **measured}
@@ -44,7 +44,7 @@ def read_device(seconds, busy=0.9, hot=0.0, kind="gpu", **measured):
 
 
 def judge(make_ranks, seconds=MINUTES_10, **device):
-    """Give the verdict after so many seconds of readings every 10 s.
+    """Return the verdict after so many seconds of readings every 10 s.
 
     Args:
         make_ranks: Gives the ranks, so many seconds after noon.
@@ -63,7 +63,7 @@ def judge(make_ranks, seconds=MINUTES_10, **device):
 
 
 def train(waiting=0.0, phase=Phase.FORWARD, **more):
-    """Give a rank that waits for data for this share of its steps."""
+    """Return a rank that waits for data for this share of its steps."""
 
     def make(at):
         words = {"train_seconds": float(at), "total_data_wait": waiting * at, "loss": 2.0}

@@ -88,7 +88,7 @@ def event_files(draw: st.DrawFn) -> bytes:
 
 
 def see(reading: RunsReading, now: float) -> SimpleNamespace:
-    """Return what a scrape that found this gives to views."""
+    """Return what a scrape with this reading passes to the views."""
     report = Report(
         collector="training",
         success=True,

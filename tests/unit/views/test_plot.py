@@ -47,7 +47,7 @@ def size_of(path):
 
 
 def read_lines(*paths):
-    """Give what would be drawn: the axis and its positions, and for each panel its lines."""
+    """Return what would be drawn: the axis and its positions, and for each panel its lines."""
     parts = sort_parts([read_part(path, PATTERNS) for path in paths])
     axis = choose_axis(parts)
     lines = {
@@ -63,7 +63,7 @@ def read_lines(*paths):
 
 
 def show_gaps(values):
-    """Give values with None for NaN, so that they compare."""
+    """Return values with None for NaN, so that they compare."""
     return [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
 
 

@@ -56,7 +56,7 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
         opener: Opens the vendor's driver.
         descriptor: This end of the socket pair.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to act on
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     threading.Thread(target=_end_with_parent, args=(descriptor,), daemon=True).start()
     run_reader(opener, socket.socket(fileno=descriptor))

@@ -72,9 +72,9 @@ class DevicePool:
         self._pool.close()
 
     def _confirm_gone(self, outcomes: Mapping[str, Outcome[DeviceRow | bool]]) -> None:
-        """Raise the error if the driver says so itself: one device's answer is no proof.
+        """Raise the error if the driver confirms it: the answer of one device is not sufficient.
 
-        Nor is there any device then that can still be read.
+        If a device could still be read, the driver is queried again.
         """
         gone = [o.error for o in outcomes.values() if isinstance(o.error, DriverGoneError)]
         is_counted = outcomes[_COUNT].error not in gone

@@ -247,5 +247,5 @@ class NvidiaDevice:
 
 
 def _to_ratio(percent: int) -> float | None:
-    """Return a share; None if it is none, as where the driver has no number for it."""
+    """Return a ratio; None above 100 %, which the driver uses for an unknown value."""
     return percent / 100 if percent <= _FULL_PERCENT else None

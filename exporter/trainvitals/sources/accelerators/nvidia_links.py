@@ -1,6 +1,6 @@
 """The NVLinks of one NVIDIA GPU: how many are up, and their errors.
 
-Which field values tell the errors depends on the card. The totals are those of the whole GPU, so
+The field values that count errors depend on the card. The totals are those of the whole GPU, so
 their scope is all links; the others are those of the link that is their scope, and are summed up.
 Cards that have neither total nor sum of a kind do not count it.
 """
@@ -118,7 +118,7 @@ class Links:
                 self._states[link] = is_up
 
     def _ask_state(self, link: int) -> tuple[int, bool]:
-        """Return the driver's code, and whether the link is up: active, or asleep for want of work."""
+        """Return the driver's code, and whether the link is up: active, or asleep while idle."""
         state = U32()
         code = self._library.nvmlDeviceGetNvLinkState(self._handle, U32(link), ctypes.byref(state))
         check(code)

@@ -90,9 +90,9 @@ class SampleBuffer:
         )
 
     def _list_samples(self, count: int, since: int) -> list[tuple[int, int]]:
-        """Return stamp and percent of the newer samples, but of none that is of the future.
+        """Return time stamp and percent of the newer samples, without those of the future.
 
-        One of those would hide all that follow.
+        A sample of the future would hide all later ones.
         """
         latest = int((time.time() + _DAY_SECONDS) * 1e6)
         numbers = self._samples[: 2 * count]

@@ -74,7 +74,7 @@ def _report_missing(*_: object) -> int:
 class Scalar:
     """A call with one number as its result: value * factor / divisor is stored in the slot.
 
-    A value below `least` or above `most` is none: all bits set mean "not available" everywhere.
+    A value below `least` or above `most` is discarded: all bits set mean "not available".
 
     Attributes:
         meaning: Slot, factor, divisor, least and most.

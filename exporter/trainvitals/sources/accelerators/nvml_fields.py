@@ -70,7 +70,7 @@ class FieldRequest:
 
 
 def decode_field(value_type: int, value: int) -> int | float | None:
-    """Return the number in the union of a field value; None if it is none, or not available.
+    """Return the number in the union of a field value; None if it is not a number or not available.
 
     Args:
         value_type: 0 double, 1 uint, 2 ulong, 3 ull, 4 sll, 5 int, 6 ushort.

@@ -75,7 +75,7 @@ class Reader(ABC):
 
     @property
     def pid(self) -> int | None:
-        """The process it runs in; None if it runs in the exporter's own."""
+        """The PID of the reader's process; None if it runs in the exporter's process."""
         return None
 
     @property

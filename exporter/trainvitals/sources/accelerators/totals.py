@@ -1,7 +1,7 @@
 """The counters of one device, which continue where their sources start again from 0.
 
-A source that is lower than before has started again only if it stays so: one reading below, and it
-was an answer of the moment, which counted twice would stay in the total for ever.
+A lower value means a restart only if the next reading is lower too: a single low reading is an
+error of the source, and adding it to the total could not be undone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The errors of one device by code, each counted once though two witnesses tell of it.
+"""The errors of one device by code, each counted once although two sources report it.
 
 The driver reports an error as an event, unless it loses that with the device; the kernel log has a
 line for it, or several, if the exporter may read that. Either may be the first to be read.

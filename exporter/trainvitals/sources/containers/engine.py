@@ -348,7 +348,7 @@ def _parse(act: str, body: bytes) -> object:
 
 def _not_understood(act: str) -> EngineError:
     return EngineError(
-        act, "the answer is none of an engine", "check --containers.engine or DOCKER_HOST"
+        act, "the answer is not that of an engine", "check --containers.engine or DOCKER_HOST"
     )
 
 

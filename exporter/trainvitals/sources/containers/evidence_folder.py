@@ -94,7 +94,7 @@ def read_folder(path: Path, *, clock: Callable[[], float] = time.time) -> Eviden
             them is invalid.
     """
     if not path.is_dir():
-        raise ConfigurationError(f"{path} is no folder of evidence; name one with --evidence")
+        raise ConfigurationError(f"{path} is not a folder of evidence; name one with --evidence")
     if not any((path / name).exists() for name in _FILES):
         raise ConfigurationError(
             f"there is no evidence in {path}; it is to hold one of {', '.join(_FILES)}"
@@ -136,7 +136,7 @@ def parse_log(text: str) -> tuple[DatedLine, ...]:
 
 
 def _split_stamps(lines: Sequence[str]) -> tuple[DatedLine, ...]:
-    """Part the lines of `docker logs` from the times that `--timestamps` puts before each.
+    """Split the lines of `docker logs` into the times of `--timestamps` and the text.
 
     Where one has none, all are taken as they are: then the times are the program's own.
     """

@@ -137,7 +137,7 @@ class Journal:
         return path
 
     def read_entries(self) -> tuple[Entry, ...]:
-        """Read all records, the newest first; those that are no records are left out.
+        """Read all records, the newest first; files that are not records are skipped.
 
         Raises:
             SourceError: The folder is there and may not be read.

@@ -142,8 +142,8 @@ class LogRing:
     def watch(self, container: str, *, since: float | None = None) -> None:
         """Follow the log of a container, as soon as may be.
 
-        Once more for one that is followed does nothing, unless it was started again since or its
-        stream has ended. Of one that is not started yet it ends at once.
+        A second call for the same container does nothing, unless it was restarted meanwhile or its
+        stream has ended. The stream of a container that was not started yet ends at once.
 
         Args:
             container: Its whole ID.

@@ -82,7 +82,7 @@ def parse_pod(text: str) -> Evidence:
 
 
 def parse_quantity(text: str) -> int | None:
-    """Return the bytes of a quantity such as `8Gi`; None where it is none."""
+    """Return the bytes of a quantity such as `8Gi`; None for any other text."""
     found = _QUANTITY.match(text)
     return read_count(float(found[1]) * _UNITS[found[2] or ""]) if found else None
 
@@ -138,7 +138,7 @@ def _read_number(text: str) -> int | None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Return a time, Unix seconds; None where it is none, or that of the year 1 for none."""
+    """Return a time, Unix seconds; None for any other text, or for the year 1 (never)."""
     try:
         time = parsedate_to_datetime(text).timestamp()
     except (ValueError, TypeError, OverflowError):

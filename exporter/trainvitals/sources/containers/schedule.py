@@ -101,7 +101,7 @@ class TaskQueue:
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more tasks are done."""
+        """Whether the queue is closed and starts no further tasks."""
         return self._is_closed
 
     def do(self, task: Callable[[], object]) -> None:

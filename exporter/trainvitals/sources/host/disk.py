@@ -19,7 +19,7 @@ _MOST = 1 << 64
 # No disks, or paths of one that is listed beside them.
 _IGNORED = re.compile(r"(loop|ram|zram|fd|sr)\d+$|nvme\d+c\d+n\d+$")
 # Made of other disks, whose bytes count already: device mapper, RAID, volumes of ZFS, multipath.
-# Of other names `/sys/block/NAME/slaves` shows it.
+# For other names, `/sys/block/NAME/slaves` shows it.
 _LAYERED = re.compile(r"(dm-|md|drbd|bcache|zd|ploop)\d|md_|emcpower")
 # Asked only where there is no /sys/block: `sda1` of `sda`, `md_d1p1` of `md_d1`.
 _PARTITION = re.compile(rb"(?P<disk>.*[0-9])p[0-9]+|(?P<named>.*[^0-9])[0-9]+")

@@ -139,7 +139,7 @@ class FilesystemSource:
                 answers[mount.mountpoint] = self._ask_at_once(mount)
         found = [_describe(mount, answers[mount.mountpoint]) for mount in shown]
         return FilesystemReading(
-            # A size of nothing is one more interface of the kernel's, as `df` knows.
+            # A file system of size 0 is an interface of the kernel, which `df` omits too.
             tuple([one for one in found if one.space is None or one.space.size_bytes > 0]),
             len(self._mounts) - len(shown) + self._not_understood,
         )

@@ -1,7 +1,7 @@
 r"""A regular expression as an automaton (Glushkov's), with a place for each character that it takes.
 
-What an assertion such as `\b` or a lookaround requires is left out, and so is that an atomic group
-does not go back.
+Assertions such as `\b` and lookarounds are ignored, and an atomic group is treated as an ordinary
+group.
 """
 
 from __future__ import annotations

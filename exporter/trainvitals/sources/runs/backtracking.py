@@ -42,7 +42,7 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
     if any(_is_ambiguous(automaton, loop) for loop in loops):
         return math.inf
 
-    # What ends in a match in any case is not left again.
+    # Loops that always end in a match need no backtracking.
     left = [loop for loop in loops if loop and not loop <= automaton.sure]
 
     def count_times(loop: frozenset[int]) -> int:

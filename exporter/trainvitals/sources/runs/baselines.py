@@ -101,7 +101,7 @@ def _read_pace(entry: Section) -> float | None:
     if pace is None:
         return None
     if isinstance(pace, bool) or not isinstance(pace, (int, float)) or not 0 < pace < math.inf:
-        raise entry.refuse("epochs_per_hour", "this is no number above 0; correct it")
+        raise entry.refuse("epochs_per_hour", "this is not a number above 0; correct it")
     return float(pace)
 
 
@@ -115,7 +115,7 @@ def _read_batches(entry: Section) -> dict[int, int]:
     batches = entry.take(key, dict, "a mapping of batch sizes") or {}
     for batch in batches:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise entry.refuse(key, f"{batch} is no batch size; write a whole number above 0")
+            raise entry.refuse(key, f"{batch} is not a batch size; write a whole number above 0")
     return {batch: _parse(entry, key, size) for batch, size in batches.items()}
 
 
@@ -123,7 +123,7 @@ def _parse(entry: Section, key: str, size: object) -> int:
     is_plain = isinstance(size, (int, str)) and not isinstance(size, bool)
     found = parse_size(str(size)) if is_plain else None
     if found is None:
-        raise entry.refuse(key, f"{size} is no size; write one such as 7GB, 6.5GiB or bytes")
+        raise entry.refuse(key, f"{size} is not a size; write one such as 7GB, 6.5GiB or bytes")
     return found
 
 

@@ -159,7 +159,7 @@ def _weigh(
         how = "how this one died is not known"
         if liveness.exit is not None:
             how = "signal 9 (SIGKILL) hit this one"
-        return "oom", f"The kernel killed for want of memory in its control group, and {how}."
+        return "oom", f"The kernel reported an OOM kill in its control group, and {how}."
     return _weigh_exit(liveness)
 
 
@@ -191,7 +191,7 @@ def _weigh_exit(liveness: Liveness) -> tuple[Reason, str]:
             reason: Reason = "exception" if code else "finished"
             return reason, f"Its process ended with exit code {code}; the run gave no reason."
     if liveness.evidence == "age":
-        return "unknown", "It fell silent, and nothing else can be known of it from here."
+        return "unknown", "It stopped reporting, and nothing else is known about it here."
     return "unknown", "Its process is gone; neither the run nor the kernel says how it ended."
 
 

@@ -155,7 +155,7 @@ class LineMatcher:
         self.complaint: str | None = None
         self._clock = clock
         self._cpu_clock = cpu_clock
-        # The first text is kept apart: almost every line fails at it.
+        # The first text is stored separately, because almost no line contains it.
         self._table = [
             (next(iter(pattern.contains), ""), pattern.contains[1:], pattern)
             for pattern in patterns

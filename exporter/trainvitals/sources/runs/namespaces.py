@@ -27,8 +27,8 @@ _O_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 _O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _MOST_NAMESPACES = 256
-# Who may make mount namespaces, which on most machines is everybody, may make many containers. What
-# one of them may have is less than our own directory may, and all of them together have a bound.
+# On most machines every user can create mount namespaces, and so many containers. The limits of
+# one container are lower than those of our own directory, and there is a limit for all of them.
 _MOST_FILES, _LEAST_FILES = 256, 4
 _LIMITS = Limits(files=64, names=1024, new=64)
 _MOST_GONE = 64
@@ -241,7 +241,7 @@ def _read_key(path: Path) -> FileKey | None:
 def _one_process_of_each_namespace(procfs: Path) -> list[tuple[int, int]]:
     """Return a process of each other mount namespace and its user, as far as permissions allow.
 
-    Users take turns, root and our own user first: who may make namespaces may make many.
+    Users take turns, root and our own user first, because a user can create many namespaces.
     """
     found: list[tuple[int, int]] = []
     try:

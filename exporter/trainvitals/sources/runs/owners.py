@@ -1,8 +1,8 @@
 """The users that run files belong to: who counts, and in which order they have their turn.
 
 Any user may fill a run directory. So places are given to users in turns, and a user's many files
-take the places of that user's other files only. The owner of a file is what the kernel says, and so
-is its time: a file may tell anything of itself.
+take the places of that user's other files only. The kernel reports the owner of a file and
+its time, because its contents are not trusted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _parse_user(word: str) -> tuple[int, int]:
     if all(end.isascii() and end.isdecimal() for end in ends):
         least, most = (read_digits(end, _LARGEST) for end in ends)
         if least is None or most is None or least > most:
-            raise ConfigurationError(f"{FLAG} {word}: this is no range of users; {_FORMS}")
+            raise ConfigurationError(f"{FLAG} {word}: this is not a range of users; {_FORMS}")
         return least, most
     import pwd  # noqa: PLC0415 - few machines need it
 

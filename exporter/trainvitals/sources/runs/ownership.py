@@ -57,11 +57,11 @@ def find_exposure(
     if not is_trusted(owner, user):
         means = "who may remove the run files of others"
         if is_closed:
-            means = "and no other may have runs there"
+            means = "and other users cannot have runs there"
         command = f"sudo mv -T {place} {place}.old && sudo mkdir -m 1777 {place}"
         return Exposure(f"{path} belongs to user {owner}, {means}", command, is_closed)
     if is_closed:
-        words = f"{path} belongs to user {owner}, and no other may have runs there"
+        words = f"{path} belongs to user {owner}, and other users cannot have runs there"
     elif is_open and not is_sticky:
         words = f"every user may remove the run files of others in {path}"
     else:

@@ -176,7 +176,7 @@ def _read_contains(entry: Section) -> tuple[str, ...]:
     if isinstance(texts, str):
         return (texts,)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise entry.refuse("contains", "this is no text and no list of texts; put each in quotes")
+        raise entry.refuse("contains", "this is neither a text nor a list; put each text in quotes")
     return tuple(texts)
 
 
@@ -188,7 +188,7 @@ def _compile(entry: Section) -> re.Pattern[str]:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise entry.refuse(
-            "regex", f"this is no regular expression: {error}; correct it"
+            "regex", f"this is not a regular expression: {error}; correct it"
         ) from error
 
 

@@ -273,7 +273,7 @@ class RankFile:
                 fresh = EMPTY_STATE
             state = fresh
             metrics, last_words = self._read_rest(state)
-            # Only a record that is the newest by its number was not being written as we read.
+            # A record was complete while it was read only if it has the highest number.
             newest = max(int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little"))
             self._state_key = key if state[0] == newest else None
             self._ended = state[_STATE_WORD] in _ENDED

@@ -165,7 +165,7 @@ class RunScalars:
     def move(self, step: int, time: float | None = None) -> None:
         """Record the run's step, and when it was reached, in Unix seconds; None if unknown.
 
-        A number that can be no step is ignored.
+        A number that is not a possible step is ignored.
         """
         if read_count(step) is None:
             return

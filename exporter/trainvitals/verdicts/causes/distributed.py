@@ -62,7 +62,7 @@ def detect_torchrun_child(case: Case) -> Finding | None:
 
 
 def _detect_lost_peer(case: Case) -> Finding | None:
-    """Detect a process that ended because another one of its job had."""
+    """Detect a process that ended because another process of its job ended first."""
     match = find_match(case, PEER_LOST)
     if match is None:
         return None

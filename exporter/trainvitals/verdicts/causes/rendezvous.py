@@ -27,7 +27,7 @@ _NOT_MET = matches(
     without=("Failed to disconnect",),  # of a program that is leaving
 )
 
-# The frames of a program that has not yet met the others, and what it is told of one that is gone.
+# The frames of a program that still waits for the others, and its errors if one of them is gone.
 _MEETING = matches(
     r"\b(?:_store_based_barrier|TCPStore|init_process_group|rendezvous)\("
     r"|, in (?:init_process_group|_store_based_barrier|_create_c10d_store|_env_rendezvous_handler|next_rendezvous)$"

@@ -168,7 +168,7 @@ def _describe_code(case: Case, number: int) -> str:
 
 
 def _detect_abort(case: Case) -> Finding | None:
-    if _find(case, PEER_LOST) is not None:  # an abort that the others of the job were told of
+    if _find(case, PEER_LOST) is not None:  # an abort that the other processes of the job reported
         return None
     crash = _read_crash(case, _SIGABRT, _ABORT)
     # The kernel ignores the default action of signals for PID 1 of a PID namespace. abort() then

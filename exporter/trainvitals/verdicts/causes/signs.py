@@ -1,4 +1,4 @@
-"""Signs: what a line has that indicates a cause, and a fast look whether a log may have it at all.
+"""Signs: patterns in a line that indicate a cause, and a quick test whether a log can contain them.
 
 A long log repeats itself, and nearly none of its lines has any of the several hundred signs. Each
 sign therefore knows literal texts of which every line with the sign contains one, and they are
@@ -70,7 +70,7 @@ def matches(*patterns: str, without: Sequence[str] = (), ignore_case: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A log with what a fast look at its lines shows.
+    """A log with the results of a quick scan of its lines.
 
     Attributes:
         steps: For each line, whether it is training progress.
@@ -87,7 +87,7 @@ class Reading:
 
 @lru_cache(maxsize=8)  # of a case, its log and what the program survived of it
 def read_log(lines: tuple[str, ...]) -> Reading:
-    """Return a fast look at the lines of a log."""
+    """Return the results of a quick scan of the lines of a log."""
     simple = simplify("\n".join(lines)).split("\n")
     looks = {text: (is_progress(text), may_be_trouble(text)) for text in dict.fromkeys(simple)}
     return Reading(

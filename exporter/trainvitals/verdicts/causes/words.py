@@ -6,7 +6,7 @@ import re
 
 # A measure such as `val_error` is no error; `ray::Actor.step` names a process.
 _ERROR_WORD = re.compile(r"(?<!_)error|ray::")
-_SOURCE_FILE = re.compile(r"[\w./-]{1,100}\.py\b[: ]{0,2}[0-9]{0,6}")
+_SOURCE_FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.py\b[: ]{0,2}[0-9]{0,6}")
 _PROGRESS = (
     "step",
     "epoch",

@@ -156,7 +156,7 @@ def _decode_optional_of(kind: object) -> Decoder:
 
 
 def _is_huge(value: object) -> bool:
-    """Return whether a value is a whole number that nothing has so many of: it is not known."""
+    """Return whether a value is a whole number too large to be valid."""
     return type(value) is int and abs(value) > _MOST_WHOLE
 
 

@@ -1,4 +1,4 @@
-"""What a view draws of a picture when it cannot draw one of its runs: the others."""
+"""Fallback for a view that cannot draw one of the runs of a picture: it draws the others."""
 
 from __future__ import annotations
 

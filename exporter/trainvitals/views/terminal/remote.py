@@ -31,7 +31,7 @@ _MOST_BYTES = 32 << 20
 _WORDS = {
     401: "requires another user and password: set them with --user and --password-file",
     403: "does not permit this user",
-    404: f"has no {_PATH}: it is no exporter of trainvitals, or an older one",
+    404: f"has no {_PATH}: it is not a trainvitals exporter, or an older one",
     503: "is too busy to answer",
 }
 _QUICK_SECONDS = 0.5

@@ -70,7 +70,7 @@ class Machine:
         self._stack.close()
 
     def prepare(self, stack: ExitStack) -> None:
-        """Begin what is there before the exporter; the stack ends it."""
+        """Start what must exist before the exporter; the exit stack stops it."""
 
     def list_arguments(self) -> Sequence[str]:
         """Return more flags of the exporter."""

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[4] / "exporter"
 
 @pytest.fixture
 def run(capsys):
-    """Give a function that runs `trainvitals docker-logging` here and gives what it said."""
+    """Return a function that runs `trainvitals docker-logging` here and gives what it said."""
 
     def run(*words):
         try:
@@ -31,7 +31,7 @@ def run(capsys):
 
 @pytest.fixture
 def run_as_nobody():
-    """Give a function that runs `trainvitals docker-logging` as a user who may do little."""
+    """Return a function that runs `trainvitals docker-logging` as a user who may do little."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can become another user, by setpriv")
     before = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable)
@@ -56,7 +56,7 @@ def run_as_nobody():
 
 @pytest.fixture
 def dockerd(tmp_path):
-    """Give a function that makes a `dockerd` which says these things, and gives its PATH."""
+    """Return a function that makes a `dockerd` which says these things, and gives its PATH."""
 
     def make(version, code=0, words="configuration OK"):
         program = tmp_path / "bin/dockerd"

@@ -19,7 +19,7 @@ from trainvitals.errors import ConfigurationError
 
 @pytest.fixture
 def file(tmp_path):
-    """Give the path of a daemon.json that turns on what GPUs need."""
+    """Return the path of a daemon.json that turns on what GPUs need."""
     file = tmp_path / "docker/daemon.json"
     file.parent.mkdir()
     file.write_text('{\n    "default-runtime": "nvidia"\n}\n')
@@ -187,7 +187,7 @@ def test_whoever_may_not_write_is_told_so(run_as_nobody, workshop):
 
 @pytest.fixture
 def stand_in(tmp_path):
-    """Give an engine whose containers log in all ways."""
+    """Yield an engine whose containers log in all ways."""
     log = tmp_path / "a-json.log"
     log.write_bytes(b"x" * 1_230_000)
     containers = {

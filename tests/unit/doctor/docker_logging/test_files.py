@@ -24,7 +24,7 @@ NOWHERE = {"PATH": "/nowhere"}
 
 @pytest.fixture
 def file(tmp_path):
-    """Give the path of a daemon.json that is not there yet, in a folder of its own."""
+    """Return the path of a daemon.json that is not there yet, in a folder of its own."""
     (tmp_path / "docker").mkdir()
     return tmp_path / "docker/daemon.json"
 
@@ -35,7 +35,7 @@ def look_at(file, root=Path("/nowhere"), **wanted):
 
 
 def effects(findings):
-    """Give place and effect of each problem."""
+    """Return place and effect of each problem."""
     return [(problem.place, problem.effect) for problem in findings.problems]
 
 

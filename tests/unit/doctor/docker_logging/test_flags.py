@@ -17,7 +17,7 @@ def write(root, path, text):
 
 
 def keys(root, file=DEFAULT_FILE):
-    """Give the options that are flags."""
+    """Return the options that are flags."""
     return {flag.key: flag.word for flag in find_flags(file, root=root)}
 
 

@@ -15,12 +15,12 @@ RIGHT = {
 
 
 def judge(options, daemon=ALONE):
-    """Give place and effect of each problem."""
+    """Return place and effect of each problem."""
     return [(problem.place, problem.effect) for problem in find_problems(options, daemon)]
 
 
 def with_log(**log_options):
-    """Give right options with other log-opts."""
+    """Return right options with other log-opts."""
     return {
         **RIGHT,
         "log-opts": {name.replace("_", "-"): log_options[name] for name in log_options},

@@ -53,7 +53,7 @@ def read(
     processes: tuple[ProcessMemory, ...] = (),
     **numbers: object,
 ) -> AcceleratorReading:
-    """Give a reading with these numbers; one that is not ok has none."""
+    """Return a reading with these numbers; one that is not ok has none."""
     measurements = Measurements(**numbers) if state == "ok" else None
     return AcceleratorReading(identity, state, last_seen, measurements, processes, xids)
 

@@ -59,7 +59,7 @@ def spoil(text: str, spoilt: list[tuple[int, int]]) -> str:
 
 
 def collect(collector: Collector[Any]) -> dict[str, float]:
-    """Give what the collector shows; nothing, if it says that the file makes no sense."""
+    """Return what the collector shows; nothing, if it says that the file makes no sense."""
     try:
         return read_samples(collector.express(collector.read(0.0)))
     except SourceError:

@@ -70,7 +70,7 @@ class Told:
 
 
 def express(samples, reading: ContainersReading) -> dict[str, float]:
-    """Give the samples of a reading."""
+    """Return the samples of a reading."""
     collector = ContainerCollector(Told(reading))  # type: ignore[arg-type]
     return samples(collector.express(collector.read(0.0)))
 

@@ -33,7 +33,7 @@ NUMBERS = st.sampled_from(USUAL) | st.floats(width=64)
 
 
 def know_self(host: Host) -> tuple[int, int]:
-    """Give PID and start of this process, whose life a forged header may claim."""
+    """Return PID and start of this process, whose life a forged header may claim."""
     state = read_process_state(os.getpid(), procfs=host.procfs)
     return os.getpid(), state.start_ticks if state is not None else 0
 

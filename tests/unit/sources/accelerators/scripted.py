@@ -31,7 +31,7 @@ class ScriptedDevice:
         self._act = act
 
     def read(self, since: int | None) -> DeviceRow:
-        """Give a power draw of 100 W, and a tenth of a second of busy time."""
+        """Return a power draw of 100 W, and a tenth of a second of busy time."""
         self._act()
         row = list(EMPTY_ROW)
         row[SLOT["power_watts"]] = 100.0
@@ -77,7 +77,7 @@ class ScriptedSession:
 
 
 def fail(error: Exception) -> Callable[[], None]:
-    """Give an act that raises."""
+    """Return an act that raises."""
 
     def act() -> None:
         raise error

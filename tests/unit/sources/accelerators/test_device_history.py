@@ -20,7 +20,7 @@ def history() -> DeviceHistory:
 
 
 def row(**values: object) -> list[object]:
-    """Give a row with these values."""
+    """Return a row with these values."""
     numbers = list(EMPTY_ROW)
     for name, value in values.items():
         numbers[SLOT[name]] = value

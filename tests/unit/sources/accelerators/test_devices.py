@@ -47,18 +47,18 @@ class ReaderOf(Reader):
 
 
 def identity(index: int, uuid: str) -> Identity:
-    """Give a device."""
+    """Return a device."""
     return Identity("gpu", index, uuid, "model", "bus", "1.0")
 
 
 def answer(*uuids: str, states: list[tuple[str, State]] | None = None) -> Answer:
-    """Give an answer in which these were read."""
+    """Return an answer in which these were read."""
     rows = [(uuid, list(EMPTY_ROW), (7, 1.0, 0.0), []) for uuid in uuids]
     return Answer(rows, states or [], is_current=True, troubles=[])
 
 
 def shown(devices: Devices) -> list[tuple[int, str, str]]:
-    """Give index, UUID and state of each."""
+    """Return index, UUID and state of each."""
     return [
         (reading.identity.index, reading.identity.uuid, reading.state) for reading in devices.read()
     ]

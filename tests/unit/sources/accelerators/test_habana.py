@@ -61,7 +61,7 @@ def read(reader: ReaderProcess, uuid: str = FIRST) -> dict[str, object]:
 
 
 def by_reason(values: object) -> dict[str, object]:
-    """Give the values that there are, by what they are of."""
+    """Return the values that there are, by what they are of."""
     assert isinstance(values, tuple)
     pairs = zip(THROTTLE_REASONS, values, strict=True)
     return {reason: value for reason, value in pairs if value is not None}

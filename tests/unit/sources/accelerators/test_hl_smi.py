@@ -47,7 +47,7 @@ CELLS = (LINE + ", 850, 1600, 1650, 5, 0, 4, x8, 5, x16").split(", ")
 
 
 def give(row: Sequence[object]) -> dict[str, object]:
-    """Give what a row reports, by name."""
+    """Return what a row reports, by name."""
     pairs = zip(ROW_FIELDS, row, strict=True)
     return {
         name: value for name, value in pairs if value is not None and not isinstance(value, tuple)
@@ -85,7 +85,7 @@ class Screen:
 
 
 def second(line: str = LINE) -> str:
-    """Give a line of another card."""
+    """Return a line of another card."""
     return line.replace("3, 01P4", "4, 02P4").replace(":61:", ":62:")
 
 

@@ -32,7 +32,7 @@ WHOLE = {
 
 
 def give(row: Sequence[object]) -> dict[str, object]:
-    """Give what a row reports, by name."""
+    """Return what a row reports, by name."""
     pairs = zip(ROW_FIELDS, row, strict=True)
     return {
         name: value for name, value in pairs if value is not None and not isinstance(value, tuple)
@@ -42,7 +42,7 @@ def give(row: Sequence[object]) -> dict[str, object]:
 def read(
     text: str, fields: Sequence[str] = CORE_FIELDS
 ) -> tuple[list[tuple[int, str | None]], list[dict[str, object]], list[str]]:
-    """Give index and UUID of each card, their readings, and what was not understood of these."""
+    """Return index and UUID of each card, their readings, and what was not understood of these."""
     cards = Table(fields, text).cards
     rows = [parse_row(card.named) for card in cards]
     troubles = [trouble for _, found in rows for trouble in found]

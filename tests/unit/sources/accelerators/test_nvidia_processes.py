@@ -122,7 +122,7 @@ class Answer:
 
 
 def entry(pid: int, used: int) -> bytes:
-    """Give an entry of 24 bytes."""
+    """Return an entry of 24 bytes."""
     return pid.to_bytes(8, "little") + used.to_bytes(8, "little") + b"\xff" * 8
 
 

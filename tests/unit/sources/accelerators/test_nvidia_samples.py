@@ -27,7 +27,7 @@ class Buffer:
     def nvmlDeviceGetSamples(  # noqa: N802 - the driver's name
         self, *arguments: object
     ) -> int:
-        """Give those that are newer than a stamp."""
+        """Return those that are newer than a stamp."""
         _, _, since, _, count, samples = arguments
         if samples is None:
             count._obj.value = self._capacity

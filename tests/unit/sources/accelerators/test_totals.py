@@ -12,7 +12,7 @@ ENERGY, ERRORS = SLOT["energy_joules_total"], SLOT["link_errors_total"]
 
 
 def count(totals: Totals, value: float | None) -> float | None:
-    """Give the energy that is told when the driver tells this."""
+    """Return the energy that is told when the driver tells this."""
     row = list(EMPTY_ROW)
     row[ENERGY] = value
     totals.continue_with(row)

@@ -10,7 +10,7 @@ from trainvitals.sources.accelerators.xid_counts import XidCounts
 
 
 def counts(errors: XidCounts) -> dict[int, int]:
-    """Give how many there were of each code."""
+    """Return how many there were of each code."""
     return {xid.xid: xid.count for xid in errors.read()}
 
 

@@ -24,7 +24,7 @@ AGAIN = ContainerEvent(TEN + 9, "start", ID, "train")
 
 
 def inspect(*arguments, **settings):
-    """Give an inspection."""
+    """Return an inspection."""
     return parse_inspection(write_inspection(*arguments, **settings))
 
 
@@ -107,7 +107,7 @@ def test_no_events_is_not_the_same_as_nobody_listened():
 
 
 def kill(task_memcg, oom_memcg, time=TEN + 7.9):
-    """Give a kill."""
+    """Return a kill."""
     return OomKill(time, "CONSTRAINT_MEMCG", oom_memcg, task_memcg, "python3", 4242)
 
 

@@ -56,5 +56,5 @@ def test_a_transfer_counts_once(sysfs: Path, transfers: dict[str, int], expected
 
 
 def test_without_sysfs_all_devices_count(tmp_path: Path):
-    """Nor is a number looked for that is none."""
+    """A malformed device number is not looked up."""
     assert BlockDevices(tmp_path).add_up({"8:0": 1, "8:16": 2, "../..": 4}) == 7

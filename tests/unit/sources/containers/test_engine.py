@@ -257,14 +257,14 @@ def test_permission_denied_names_the_group(tmp_path: Path):
     ("data", "complaint"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "broke off"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{", "none of an engine"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "none of an engine"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "none of an engine"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{", "not that of an engine"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "not that of an engine"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "not that of an engine"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nx\r\n", "none of an"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (5 << 20), "too long"),
         (b"HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\n<htm>", "engine says 500;"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n\r\n", "none of an engine"),
-        (b"", "none of an engine"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n\r\n", "not that of an engine"),
+        (b"", "not that of an engine"),
     ],
 )
 def test_an_answer_that_is_none_is_an_error(tmp_path: Path, data: bytes, complaint: str):
@@ -302,7 +302,7 @@ def test_an_empty_log_has_no_lines(engine: EngineStandIn, client: EngineClient):
 def test_a_log_of_broken_frames_is_an_error(engine: EngineStandIn, client: EngineClient):
     """What is no frame where there must be one."""
     engine.put(LOGS, write_frame(b"step 1\n") + b"and then something else")
-    with pytest.raises(EngineError, match="none of an engine"):
+    with pytest.raises(EngineError, match="not that of an engine"):
         client.logs(ID)
 
 

@@ -26,7 +26,7 @@ LIMIT = (
 
 
 def nano(seconds):
-    """Give a time as events have it."""
+    """Return a time as events have it."""
     return round((TEN + seconds) * 1e9)
 
 
@@ -219,7 +219,7 @@ def test_a_folder_without_evidence_says_what_belongs_there(tmp_path):
     """An empty folder and a file are refused, each with the next step."""
     with pytest.raises(ConfigurationError, match=r"no evidence in .*inspect\.json"):
         read_folder(tmp_path)
-    with pytest.raises(ConfigurationError, match="is no folder of evidence; name one with"):
+    with pytest.raises(ConfigurationError, match="is not a folder of evidence; name one with"):
         read_folder(tmp_path / "nowhere")
 
 

@@ -73,7 +73,7 @@ def describe(
 
 
 def as_status(state: object) -> object:
-    """Give the status for the list."""
+    """Return the status for the list."""
     return state.get("Status") if isinstance(state, dict) else state
 
 
@@ -101,7 +101,7 @@ class Table(EngineClient):
         return found
 
     def inspect(self, container: str) -> Mapping[str, object]:
-        """Give what was described before the question."""
+        """Return what was described before the question."""
         found = self.described.get(container)
         self._let_it_happen()
         if found is None:
@@ -116,7 +116,7 @@ class Table(EngineClient):
         since: float | None = None,  # noqa: ARG002
         until: float | None = None,
     ) -> tuple[str, ...]:
-        """Give no lines, and remember until when they were wanted."""
+        """Return no lines, and remember until when they were wanted."""
         self.logs_until.append(until)
         return ()
 
@@ -219,13 +219,13 @@ class Scene:
         return sum(self.registry.containers[name].deaths.values())
 
     def __getitem__(self, name: str) -> ContainerState:
-        """Give what is known under a name."""
+        """Return what is known under a name."""
         return self.registry.containers[name]
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    """Give a scene on which nothing has happened."""
+    """Return a scene on which nothing has happened."""
     (tmp_path / "kmsg").touch()
     return Scene(tmp_path)
 

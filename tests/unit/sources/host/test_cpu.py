@@ -20,7 +20,7 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
 

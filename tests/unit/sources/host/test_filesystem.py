@@ -260,7 +260,7 @@ def test_in_a_container_the_hosts_own_list_of_mounts_says_what_is_read_only(
 
 
 def read_only_places(source: FilesystemSource) -> set[str]:
-    """Give the mount points that can only be read."""
+    """Return the mount points that can only be read."""
     found = by_place(source).values()
     return {one.mountpoint for one in found if one.space is not None and one.space.readonly}
 

@@ -25,7 +25,7 @@ class SlowClock:
         self.step = step
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         self.now += self.step
         return self.now
 

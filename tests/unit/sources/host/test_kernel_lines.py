@@ -21,7 +21,7 @@ OOM_KILL = (
 
 
 def understand(*lines: str) -> KernelNews:
-    """Give what these lines say, one a second from 100 s on."""
+    """Return what these lines say, one a second from 100 s on."""
     understood = KernelLines()
     for time, line in enumerate(lines, 100):
         understood.take(float(time), line)
@@ -36,7 +36,7 @@ def oom_kill(
     task: str = "python",
     pid: int = 7,
 ) -> str:
-    """Give a line of the kernel's."""
+    """Return a line of the kernel's."""
     return OOM_KILL.format(constraint=constraint, limit=limit, memcg=memcg, task=task, pid=pid)
 
 

@@ -26,7 +26,7 @@ XID = "NVRM: Xid (PCI:0000:3b:00): {}, pid=7, x"
 
 
 def oom_kill(container: str, pid: int = 7) -> str:
-    """Give the line that names the container."""
+    """Return the line that names the container."""
     return (
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
         f"oom_memcg=/docker/{container},task_memcg=/docker/{container},task=python,pid={pid},uid=0"
@@ -34,7 +34,7 @@ def oom_kill(container: str, pid: int = 7) -> str:
 
 
 def killed(pid: int = 7) -> str:
-    """Give the line that follows it."""
+    """Return the line that follows it."""
     return (
         f"Memory cgroup out of memory: Killed process {pid} (python) total-vm:67804kB, "
         "anon-rss:16000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:72kB oom_score_adj:0"
@@ -71,7 +71,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def codes(news: KernelNews) -> list[int]:
-    """Give the codes of the errors of GPUs."""
+    """Return the codes of the errors of GPUs."""
     return [xid.code for xid in news.xids]
 
 
@@ -183,7 +183,7 @@ class Device:
         self.answers = list(answers)
 
     def read(self, _descriptor: int, size: int) -> bytes:
-        """Give the next answer."""
+        """Return the next answer."""
         if not self.answers:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         answer = self.answers.pop(0)

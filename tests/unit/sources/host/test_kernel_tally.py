@@ -31,12 +31,12 @@ def tally(path: Path, *, most: int = 64) -> KernelTally:
 
 
 def xid(code: int, bus: str = "0000:3b:00") -> str:
-    """Give the driver's line."""
+    """Return the driver's line."""
     return f"NVRM: Xid (PCI:{bus}): {code}, pid=7, x"
 
 
 def kill(constraint: str, pid: int) -> str:
-    """Give the kernel's line."""
+    """Return the kernel's line."""
     return (
         f"oom-kill:constraint={constraint},nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
         f"task_memcg=/x,task=python,pid={pid},uid=0"

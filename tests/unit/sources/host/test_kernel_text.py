@@ -43,7 +43,7 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def shift(name: str, zone: str) -> float:
-    """Give how far off a time without a zone is, where it was not written in this one."""
+    """Return how far off a time without a zone is, where it was not written in this one."""
     tells_zone = name in EXACT or name in {"journal-iso.txt", "journal-full.txt"}
     return 0.0 if tells_zone or zone == "UTC" else -19_800.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def crc32c(data: bytes) -> int:
-    """Give the CRC-32C, bit by bit as the standard has it."""
+    """Return the CRC-32C, bit by bit as the standard has it."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -17,7 +17,7 @@ def crc32c(data: bytes) -> int:
 
 
 def mask(crc: int) -> int:
-    """Give the CRC as records have it."""
+    """Return the CRC as records have it."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

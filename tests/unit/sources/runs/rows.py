@@ -11,7 +11,7 @@ SECOND_NS = 1_000_000_000
 
 
 def at(seconds: float, *, clock_is_off_by: float = 0.0) -> Moment:
-    """Give the moment so many seconds after noon, when CLOCK_MONOTONIC showed 1000 s."""
+    """Return the moment so many seconds after noon, when CLOCK_MONOTONIC showed 1000 s."""
     return Moment(NOON + seconds + clock_is_off_by, int((1000 + seconds) * SECOND_NS), BOOT)
 
 

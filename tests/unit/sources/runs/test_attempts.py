@@ -12,7 +12,7 @@ from trainvitals.sources.runs.attempts import Attempt, AttemptHistory, Losses
 def attempt(
     number: int, *, rank: str = "0", run: str = "llama", is_alive: bool = False, **words: float
 ) -> Attempt:
-    """Give an attempt whose steps took half a second each."""
+    """Return an attempt whose steps took half a second each."""
     words = {"train_seconds": 0.5 * words.get("steps", 0.0), **words}
     return Attempt(
         key=(run, rank, number),

@@ -29,7 +29,7 @@ def told(caplog):
 
 
 def see(directory: Path, liveness: Liveness = KILLED, **words: float) -> SeenFile:
-    """Give the run file of rank 3 after 1200 steps."""
+    """Return the run file of rank 3 after 1200 steps."""
     record = write_record(
         identity=Identity("llama", rank=3, created_time=NOON - 60), global_step=1200, **words
     )

@@ -64,12 +64,12 @@ def put(runs: Path, name: str, data: bytes = GOOD, *, mtime: float | None = None
 
 
 def names_of(reading) -> list[str]:
-    """Give the names of the files in a reading."""
+    """Return the names of the files in a reading."""
     return sorted(file.path.name for file in reading.files)
 
 
 def losses_of(reading) -> list[float]:
-    """Give the losses in a reading."""
+    """Return the losses in a reading."""
     return [file.record.step[STEP["loss"]] for file in reading.files]
 
 

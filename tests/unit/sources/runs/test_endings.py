@@ -44,7 +44,7 @@ ENDING = Ending(
 
 
 def dead(exit_=None, *, oom_killed=False, evidence="lock"):
-    """Give the liveness of a dead rank."""
+    """Return the liveness of a dead rank."""
     return Liveness(is_alive=False, evidence=evidence, exit=exit_, oom_killed=oom_killed)
 
 
@@ -69,7 +69,7 @@ def dead(exit_=None, *, oom_killed=False, evidence="lock"):
         (State.RUNNING, "", dead(Exit(0, None)), ("finished", 0, None, None), "exit code 0"),
         (State.SWITCHED_OFF, "", dead(), ("unknown", None, None, None), "neither the run nor"),
         (None, "Left\x1bover", dead(), ("unknown", None, None, None), "neither the run nor"),
-        (State.RUNNING, "", dead(evidence="age"), ("unknown", None, None, None), "fell silent"),
+        (State.RUNNING, "", dead(evidence="age"), ("unknown", None, None, None), "stopped reporting"),
     ],
 )  # fmt: skip
 def test_the_run_is_believed_before_the_kernel(state, words, liveness, expected, evidence):

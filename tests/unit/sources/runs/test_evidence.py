@@ -28,7 +28,7 @@ __all__ = ["run_dir"]
 
 
 def kill(pid, time):
-    """Give a kill for the limit of a group."""
+    """Return a kill for the limit of a group."""
     return OomKill(time, "CONSTRAINT_MEMCG", "/job", "/job", "python", pid, 60 << 20)
 
 

@@ -40,7 +40,7 @@ HOSTILE = [
 
 
 def describe(reader: LineReader) -> FoundRun:
-    """Give what the reader knows."""
+    """Return what the reader knows."""
     return reader.scalars.describe("run", "log", "path", started_time=None, last_time=0.0)
 
 

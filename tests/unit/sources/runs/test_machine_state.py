@@ -19,7 +19,7 @@ MACHINE = Path(__file__).parents[3] / "fixtures/machine"
 
 
 def device(index: int, *pids: int, measurements: Measurements | None) -> AcceleratorReading:
-    """Give a GPU and who holds its memory."""
+    """Return a GPU and who holds its memory."""
     return AcceleratorReading(
         Identity("gpu", index, f"GPU-{index}", "H100", "0000:01:00.0", "550"),
         "ok",
@@ -30,7 +30,7 @@ def device(index: int, *pids: int, measurements: Measurements | None) -> Acceler
 
 
 def surround() -> MachineState:
-    """Give the machine on a machine of three GPUs, of which one cannot be read."""
+    """Return the machine on a machine of three GPUs, of which one cannot be read."""
     source = AcceleratorSource(vendors=())
     measured = Measurements(utilization_ratio=0.75, memory_used_bytes=5, power_watts=300.0)
     source.latest = AcceleratorsReading(

@@ -15,7 +15,7 @@ from trainvitals.sources.runs.owners import Users, is_trusted, parse_users, take
 
 
 def first_of(word: str) -> str:
-    """Give the group of a word in these tests."""
+    """Return the group of a word in these tests."""
     return word[0]
 
 
@@ -65,9 +65,9 @@ def test_users_are_named_by_name_number_and_range():
     [
         ("nobody-at-all", "this machine has no such user"),
         ("ada\0", "this machine has no such user"),
-        ("9-7", "this is no range of users"),
-        ("4294967295", "this is no range of users"),
-        ("1" * 5000, "this is no range of users"),
+        ("9-7", "this is not a range of users"),
+        ("4294967295", "this is not a range of users"),
+        ("1" * 5000, "this is not a range of users"),
         ("1-2-3", "this machine has no such user"),
         ("-5", "this machine has no such user"),
     ],

@@ -62,7 +62,7 @@ def test_in_the_usual_directory_others_have_no_runs_if_its_owner_closed_it(runs:
     """Where everybody's runs are looked for."""
     found = find_exposure(runs, user=reader, usual=runs)
     assert found is not None
-    assert found.words.endswith("and no other may have runs there")
+    assert found.words.endswith("and other users cannot have runs there")
     assert found.hides_runs
 
 
@@ -70,7 +70,7 @@ def test_root_may_have_closed_the_usual_directory_on_purpose(runs: Path):
     """It is said, as Docker makes such a directory, and it is no failure."""
     found = find_exposure(runs, usual=runs)
     assert found is not None
-    assert found.words.endswith("and no other may have runs there")
+    assert found.words.endswith("and other users cannot have runs there")
     assert found.command == f"sudo chmod 1777 '{runs}'"
     assert not found.hides_runs
 
@@ -95,7 +95,9 @@ def test_it_is_logged_once_and_is_a_failure_while_runs_are_kept_away(runs: Path,
         runs.chmod(mode)
         told.append(check.complain())
     assert told[0] is not None
-    assert "belongs to user 54321, and no other may have runs there; between two runs" in told[0]
+    assert (
+        "belongs to user 54321, and other users cannot have runs there; between two runs" in told[0]
+    )
     assert told == [told[0], None] * 3
     assert len(caplog.messages) == 2
     os.chown(runs, 0, -1)

@@ -69,7 +69,7 @@ def test_the_example_of_the_docstring_works(tmp_path: Path):
         ("patterns: [7]", "patterns[0]: this is no mapping"),
         ("patterns: [{regex: '(?P<loss>.)'}]", "patterns[0].name: it is missing"),
         ("patterns: [{name: a}]", "patterns[0].regex: it is missing"),
-        ("patterns: [{name: a, regex: '(?P<loss>'}]", "patterns[0].regex: this is no regular"),
+        ("patterns: [{name: a, regex: '(?P<loss>'}]", "patterns[0].regex: this is not a regular"),
         ("patterns: [{name: a, regex: 'loss'}]", "patterns[0].regex: it has no named group"),
         (
             "patterns: [{name: a, regex: '(?P<loss>a+)'}, {name: b, regex: '(?P<loss>(a+)+)$'}]",
@@ -85,7 +85,7 @@ def test_the_example_of_the_docstring_works(tmp_path: Path):
         ),
         (
             "patterns: [{name: a, regex: '(?P<loss>(?:(?:a{9}){9}b{9}){9}(?:(?:a{9}){9}b{9}){9}'}]",
-            "patterns[0].regex: this is no regular expression",
+            "patterns[0].regex: this is not a regular expression",
         ),
         (
             f"patterns: [{{name: a, regex: '(?P<loss>{'abcdefghij' * 51})'}}]",
@@ -93,11 +93,11 @@ def test_the_example_of_the_docstring_works(tmp_path: Path):
         ),
         (
             "patterns: [{name: a, regex: '(?P<loss>.)', split: dev}]",
-            "patterns[0].split: dev is none of train, validation, test",
+            "patterns[0].split: dev is not one of train, validation, test",
         ),
         (
             "patterns: [{name: a, regex: '(?P<loss>.)', contains: 3}]",
-            "patterns[0].contains: this is no text and no list of texts",
+            "patterns[0].contains: this is neither a text nor a list",
         ),
         (
             "patterns: [{name: a, regex: '(?P<loss>.)', finished: maybe}]",

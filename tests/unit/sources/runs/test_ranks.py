@@ -25,7 +25,7 @@ DEAD = replace(LIVING, ending=Ending("unknown", None, None, None, 2000.0, "It is
 
 
 def find(run: str, path: str, last_time: float = 1500.0) -> FoundRun:
-    """Give a found run that logged nothing but this."""
+    """Return a found run that logged nothing but this."""
     return FoundRun(
         run=run,
         source="tensorboard",

@@ -8,7 +8,7 @@ from trainvitals.sources.runs.scalars import FoundRun, RunScalars
 
 
 def describe(scalars: RunScalars) -> FoundRun:
-    """Give all that is known."""
+    """Return all that is known."""
     return scalars.describe("run", "log", "path", started_time=None, last_time=0.0)
 
 

@@ -37,7 +37,7 @@ class Clock:
         self.ahead = 0.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return time.time() + self.ahead
 
 
@@ -49,7 +49,7 @@ class Holders(MachineState):
         self.held: dict[int, tuple[str, ...]] = {}
 
     def holders(self) -> dict[int, tuple[str, ...]]:
-        """Give what a test said."""
+        """Return what a test said."""
         return self.held
 
 

@@ -57,12 +57,12 @@ class Dead(MachineState):
     """A machine on which nothing holds an accelerator."""
 
     def holders(self) -> dict[int, tuple[str, ...]]:
-        """Give nothing."""
+        """Return nothing."""
         return {}
 
 
 def take_up(*starts: Start) -> list[str]:
-    """Give the names by which the runs are shown, in this order."""
+    """Return the names by which the runs are shown, in this order."""
     return [each.run for each in StartRegister(Dead()).take_up([s.file for s in starts], NOW)]
 
 

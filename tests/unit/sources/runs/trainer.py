@@ -83,7 +83,7 @@ def compose_run_file(
     created_time: float = 0.0,
     **others: float,
 ) -> bytes:
-    """Give a run file that a trainer of another PID namespace of this boot could have left."""
+    """Return a run file that a trainer of another PID namespace of this boot could have left."""
     identity = Identity(
         run,
         rank=rank,

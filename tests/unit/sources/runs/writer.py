@@ -72,7 +72,7 @@ class Recorder:
         self.names = []
 
     def find_metric(self, name):
-        """Give the number of a free metric."""
+        """Return the number of a free metric."""
         if name not in self.names:
             at = 4096 + 64 * len(self.names)
             self.map[at : at + 64] = encode_name(name, "")

@@ -6,7 +6,7 @@ from trainvitals.views.machine.counters import Counters
 
 
 def play(*seen: tuple[float, float | None], spacing: float = 1.0, most: int = 16) -> Counters:
-    """Give one counter that had these values at these times."""
+    """Return one counter that had these values at these times."""
     counters = Counters(spacing_seconds=spacing, most=most)
     for time, value in seen:
         counters.take(time, (value,))
@@ -43,7 +43,7 @@ def test_a_gap_does_not_hide_that_it_was_set_back():
 
 
 def test_what_is_not_known_now_has_no_rate():
-    """Nor is the last one told again."""
+    """The previous rate is not repeated."""
     assert play((0.0, 1.0), (2.0, 2.0), (4.0, None)).rate(0) is None
 
 
@@ -60,5 +60,5 @@ def test_no_more_is_kept_than_the_bound():
 
 
 def test_a_clock_that_is_set_back_begins_anew():
-    """A rate over negative time is none."""
+    """There is no rate over a negative time."""
     assert play((1000.0, 5.0), (0.0, 7.0)).rate(0) is None

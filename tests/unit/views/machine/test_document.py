@@ -38,7 +38,7 @@ PICTURE = Picture(
 
 
 def change(**members):
-    """Give the document with these members in place of its own."""
+    """Return the document with these members in place of its own."""
     return json.dumps({**json.loads(write_document(PICTURE)), **members})
 
 

@@ -39,14 +39,14 @@ def _report(name, time, *, is_here):
 
 
 def see(machine, time, without=()):
-    """Give what a scrape of a recorded machine finds; these collectors fail."""
+    """Return what a scrape of a recorded machine finds; these collectors fail."""
     readings = {name: read(time) for name, read in machine.readers.items() if name not in without}
     reports = tuple(_report(name, time, is_here=name in readings) for name in machine.readers)
     return SimpleNamespace(readings=readings, reports=reports)
 
 
 def watch(name, seconds=900, step=15):
-    """Give an observer that saw a machine for so long, and the machine."""
+    """Return an observer that saw a machine for so long, and the machine."""
     machine = next(each for each in build_machines(NOON) if each.name == name)
     observer = Observer("1.2.3", roots=NOWHERE, name_host=lambda: name)
     for at in range(-seconds, 0, step):

@@ -11,7 +11,7 @@ NOON = 1_700_049_600.0
 
 
 def play(*seen: tuple[float, float | None], most: int = 1024) -> Traces:
-    """Give traces to which these values of `x` were added, so many seconds after noon each."""
+    """Return traces to which these values of `x` were added, so many seconds after noon each."""
     traces = Traces(most)
     for seconds, value in seen:
         traces.advance(NOON + seconds)
@@ -20,7 +20,7 @@ def play(*seen: tuple[float, float | None], most: int = 1024) -> Traces:
 
 
 def end(traces: Traces, count: int) -> list[float | None]:
-    """Give the last points of `x`."""
+    """Return the last points of `x`."""
     return list(traces.read("x")[-count:])
 
 

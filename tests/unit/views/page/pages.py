@@ -28,7 +28,7 @@ class Element:
         return "".join(each if isinstance(each, str) else each.text for each in self.children)
 
     def find(self, tag: str | None = None, **attributes: str) -> list[Element]:
-        """Give the elements within it of a name and with these attributes; `css` is the class."""
+        """Return the elements within it of a name and with these attributes; `css` is the class."""
         found = []
         for each in self.children:
             if isinstance(each, Element):

@@ -53,7 +53,7 @@ HOSTILE = "<script>alert(1)</script>\"' onerror=x \u202e&lt;\x1b[31m\ud800"
 
 
 def draw(picture):
-    """Give the fragment as a reader of HTML finds it."""
+    """Return the fragment as a reader of HTML finds it."""
     return read_html(WRITER.write_fragment(picture))
 
 
@@ -231,7 +231,7 @@ def test_alerts():
 
 
 def make_hostile(words):
-    """Give a picture in which every text is this one."""
+    """Return a picture in which every text is this one."""
     return Picture(
         time=NOON,
         hostname=words,
@@ -253,7 +253,7 @@ def make_hostile(words):
 
 
 def list_tags(element):
-    """Give every element's name and the names of its attributes."""
+    """Return every element's name and the names of its attributes."""
     return [(each.tag, *sorted(each.attributes)) for each in element.find()]
 
 

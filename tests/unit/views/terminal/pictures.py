@@ -40,7 +40,7 @@ COLLECTORS = (
 
 
 def wave(low: float, high: float, *, turns: float = 3.0, known: int = TRACE_POINTS) -> Trace:
-    """Give a trace that goes up and down, of which only the newest points are known."""
+    """Return a trace that goes up and down, of which only the newest points are known."""
     middle, reach = (low + high) / 2, (high - low) / 2
     values = [
         round(middle + reach * math.sin(turns * math.tau * at / TRACE_POINTS), 4)
@@ -50,7 +50,7 @@ def wave(low: float, high: float, *, turns: float = 3.0, known: int = TRACE_POIN
 
 
 def fall(first: float, last: float) -> Trace:
-    """Give a trace that falls, fast in the beginning."""
+    """Return a trace that falls, fast in the beginning."""
     return tuple(round(last + (first - last) * math.exp(-at / 20), 4) for at in range(TRACE_POINTS))
 
 

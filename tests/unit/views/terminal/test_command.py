@@ -189,7 +189,7 @@ def test_without_a_terminal_it_says_what_there_is_instead():
         ),
         (("--once", "--url=x", "--local"), "--url is for an exporter"),
         (("--once", "--user=ann"), "are for --url"),
-        (("--once", "--prometheus=x"), "--prometheus is no address of a Prometheus"),
+        (("--once", "--prometheus=x"), "--prometheus is not the address of a Prometheus"),
         (("--once", "--url=x", "--user=ann"), "no password for ann"),
         (("--once", "--url=http://x", "--ca-file=ca.pem"), "write https://"),
         (("--once", "--url=https://x", "--ca-file=/nowhere"), "--ca-file /nowhere: No such file"),
@@ -207,7 +207,7 @@ def test_a_server_that_is_no_exporter_is_told_in_a_line(server):
     assert "no JSON" in fail("--once", "--url", server.url)
     server.picture = b'{"format": 99}'
     assert "its format is 99" in fail("--once", "--url", server.url)
-    assert "it is no exporter of trainvitals" in fail("--once", "--url", f"{server.url}/elsewhere")
+    assert "it is not a trainvitals exporter" in fail("--once", "--url", f"{server.url}/elsewhere")
     server.status = 500
     assert fail("--once", "--url", server.url).endswith("answers 500")
     server.close()

@@ -47,7 +47,7 @@ def print_all(picture, width=None, colors=None):
 
 
 def build(kind: Any) -> st.SearchStrategy[Any]:
-    """Give whatever fits an annotation."""
+    """Return whatever fits an annotation."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind)
         return st.builds(kind, **{name: build(hint) for name, hint in hints.items()})

@@ -19,7 +19,7 @@ class Origin:
         self.outcomes = list(outcomes)
 
     def look(self):
-        """Give the next outcome."""
+        """Return the next outcome."""
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome

@@ -174,7 +174,7 @@ CONTAINER_FAULTS = (
 )
 
 MONITORING_FAULTS = (
-    Fault("ExporterDown", "the machine answers no more", _UP, (), is_silent=True),
+    Fault("ExporterDown", "the machine no longer answers", _UP, (), is_silent=True),
     Fault("ExporterJobDown", "no machine answers any more", _UP, (), is_silent=True, machines=3),
     Fault("ExporterCollectorFailed", "a collector fails", _UP, _UP, is_failing=True),
     Fault(

@@ -34,7 +34,7 @@ def _death(reason: str, exit_code: float) -> tuple[Series, ...]:
 FAULTS = (
     Fault(
         "TrainingStalled",
-        "a run does no more steps",
+        "a run makes no further steps",
         (
             *_TRAINING,
             constant("training_stalled", 0, **_RANK),
