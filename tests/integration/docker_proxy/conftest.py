@@ -16,6 +16,7 @@ from tests.support.processes import ENDS_WITH_PARENT
 from tests.support.waiting import wait_until
 from trainvitals.errors import StackError
 from trainvitals.stack import debian
+from trainvitals.stack.apt import _DEPENDS, Apt, run_tool
 from trainvitals.stack.programs import find_free_ports
 
 CONFIGURATION = Path(__file__).parents[3] / "deploy/docker-proxy/haproxy.cfg"
@@ -46,14 +47,14 @@ def _fetch():
             for leftover in (downloads, unpacked):
                 shutil.rmtree(leftover, ignore_errors=True)
             downloads.mkdir()
-            options = debian._apt_options(cache)
-            debian._update_lists(options, os.environ)
-            depends = ("apt-cache", *options, "depends", *debian._DEPENDS, "haproxy")
-            libraries = sorted(set(_LIBRARIES.findall(debian._run(depends, os.environ))))
-            download = ("apt-get", "-qq", *options, "download", "haproxy", *libraries)
-            debian._run(download, os.environ, directory=downloads)
+            apt = Apt(cache, os.environ)
+            if error := apt.update():
+                raise error
+            depends = apt._run("apt-cache", "depends", *_DEPENDS, "haproxy")
+            libraries = sorted(set(_LIBRARIES.findall(depends)))
+            apt._run("apt-get", "-qq", "download", "haproxy", *libraries, directory=downloads)
             for package in downloads.glob("*.deb"):
-                debian._run(("dpkg-deb", "-x", str(package), str(unpacked)), os.environ)
+                run_tool(("dpkg-deb", "-x", str(package), str(unpacked)), os.environ)
             unpacked.rename(root)
             shutil.rmtree(downloads)
     libraries = {str(path.parent) for path in root.rglob("*.so.*")}
