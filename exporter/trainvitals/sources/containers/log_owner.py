@@ -39,8 +39,9 @@ _CRASHED = re.compile(
 _GUARD = re.compile(r"systemd-oomd|earlyoom|nohang")
 _VICTIM = re.compile(
     r"(?:SIG[A-Z]{3,5} to|[Kk]ill(?:ing|ed)) process [0-9]{1,10} (?:uid [0-9]{1,10} )?[\"(]([^\")]{1,64})"
-    r"|: Killed (/\S{1,400})|([\w@.\\:-]{1,200}\.(?:scope|service)): systemd-oomd killed"
+    r"|: Killed (/\S{1,400})"
 )
+_KILLED_UNIT = ": systemd-oomd killed"
 # Units of one program of a desktop or of a service, and those that hold what a user starts.
 _UNIT = re.compile(r"(?:^|/)(?:app-\S{1,200}\.(?:scope|service)|[\w.\\-]{1,100}\.service)$")
 _HOLDS_JOBS = re.compile(
@@ -146,7 +147,7 @@ class LogOwner:
             return tuple(lines)
         near = [line for line in lines if line.time is None or self.may_be_at(line.time)]
         own = [line for line in near if self._may_own_line(line.text)]
-        was_other = len(own) < len(near) and not any(_VICTIM.search(line.text) for line in own)
+        was_other = len(own) < len(near) and not any(_names_victim(line.text) for line in own)
         # What a guard considered belongs to what it killed.
         return tuple(line for line in own if not (was_other and _GUARD.search(line.text)))
 
@@ -155,15 +156,14 @@ class LogOwner:
         if crashed is not None:
             return self._may_name(crashed[1])
         victim = _VICTIM.search(text)
-        if victim is None:
-            return True
-        if victim[1] is not None:
+        if victim is not None and victim[1] is not None:
             return self._may_name(victim[1])
-        unit = (victim[2] or victim[3]).replace("\\x2d", "-")
-        is_other = (
-            _UNIT.search(unit) is not None and _HOLDS_JOBS.search(unit.rpartition("/")[2]) is None
+        unit = text.partition(_KILLED_UNIT)[0].rpartition(" ")[2] if victim is None else victim[2]
+        unit = unit.replace("\\x2d", "-")
+        is_other = _UNIT.search(unit) is not None and not _HOLDS_JOBS.search(
+            unit.rpartition("/")[2]
         )
-        return not is_other
+        return not (_names_victim(text) and is_other)
 
     def may_be_at(self, time: float) -> bool:
         """Return whether a time may be in the log's: in them, or in those of another time zone."""
@@ -187,6 +187,10 @@ class LogOwner:
         if pid is None or not self.pids or min(self.pids) < _LEAST_HOST_PID:
             return False
         return not any(0 <= pid - own <= _MOST_CHILDREN for own in self.pids)
+
+
+def _names_victim(text: str) -> bool:
+    return _KILLED_UNIT in text or _VICTIM.search(text) is not None
 
 
 def read_owner(log: Sequence[DatedLine | str] | None, *, is_dated: bool = True) -> LogOwner:

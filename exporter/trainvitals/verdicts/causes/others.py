@@ -45,7 +45,7 @@ _OWN_JOB = re.compile(
     r"SLURM_JOB_?ID ?[:=] ?\"?([0-9]{1,12})|^Job(?: ID:)? ([0-9]{1,12}) (?:running|started)",
     re.IGNORECASE | re.MULTILINE,
 )
-_TEXT_BEFORE = re.compile(r"[a-z]{2,} [a-z]{2,}|[\"'`]")
+_TEXT_BEFORE = re.compile(r"[a-z]{2} [a-z]{2}|[\"'`]")
 # Of an epilog, of a tracker that finished its own work later, and warnings of an exiting Python.
 _ASIDE = re.compile(
     r"^epilog: |^.{0,200}\bresource_tracker: .{0,200}(?:leaked|\[Errno 2\])"
