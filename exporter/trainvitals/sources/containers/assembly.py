@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from trainvitals.sources.containers.evidence import (
 )
 from trainvitals.sources.containers.inspection import Inspection
 from trainvitals.sources.containers.last_start import LastStart, find_last_start
+from trainvitals.sources.containers.log_owner import LogOwner, read_owner
 from trainvitals.sources.host.kernel_lines import DatedLine
 
 # The kernel and the engine use the same clock, but the kernel's lines are dated from its boot.
@@ -27,12 +27,6 @@ _GPU_BEFORE_SECONDS = 600.0
 _AROUND_SECONDS = 60.0
 _MOST_KERNEL_LINES, _MOST_ENGINE_ERRORS = 30, 20
 _MOST_OTHER_KILLS = 3
-# Processes of which a log beside a kernel log may be.
-_TRAINER = re.compile(
-    r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|julia|java|R$|train|ipython|jupyter",
-    re.IGNORECASE,
-)
-_LEAST_NAME = 4
 # The engine reports a start when the process already writes.
 _LATE_SECONDS, _MOMENT = 2.0, 0.001
 _NOTHING: tuple[object, ...] = (None, "", ())
@@ -51,6 +45,7 @@ class Pieces:
         oom_kills: Kills by the kernel, also in other control groups.
         xids: Errors of GPUs.
         kernel_lines: Relevant lines of the kernel log.
+        is_kernel_dated: Whether the lines of the kernel log have dates, not only the time since boot.
         engine_lines: The engine's log.
         sample: A sample of its control group.
         host: The machine.
@@ -68,6 +63,7 @@ class Pieces:
     oom_kills: tuple[OomKill, ...] | None = None
     xids: tuple[XidError, ...] | None = None
     kernel_lines: tuple[DatedLine, ...] = ()
+    is_kernel_dated: bool = True
     engine_lines: tuple[DatedLine, ...] = ()
     sample: Sample | None = None
     host: Host | None = None
@@ -192,7 +188,9 @@ def _choose_engine_lines(
     return tuple(chosen[-_MOST_ENGINE_ERRORS:])
 
 
-def choose_kills(kills: Sequence[OomKill], evidence: Evidence) -> tuple[OomKill, ...]:
+def choose_kills(
+    kills: Sequence[OomKill], evidence: Evidence, owner: LogOwner | None = None
+) -> tuple[OomKill, ...]:
     """Return the OOM kills from its start to its end that concern a container or a process.
 
     Evidence that names neither a container nor a control group is taken to be that of the last
@@ -206,21 +204,15 @@ def choose_kills(kills: Sequence[OomKill], evidence: Evidence) -> tuple[OomKill,
     pid = None if evidence.training is None else evidence.training.pid
     if pid is not None:
         return tuple(kill for kill in of_now if kill.pid == pid)
-    likely = [kill for kill in of_now if _may_be_of_log(kill, evidence.log)]
+    owner = owner or read_owner(evidence.log)
+    likely = [kill for kill in of_now if owner.may_own_kill(kill)]
     return tuple(kill for kill in likely if kill.task_memcg == likely[-1].task_memcg)
-
-
-def _may_be_of_log(kill: OomKill, log: Sequence[str] | None) -> bool:
-    """Return whether a log may be that of a killed process: by its name, or where it names the process."""
-    if log is None or _TRAINER.match(kill.task):
-        return True
-    named = re.compile(rf"\b(?:pid\W{{1,4}}{kill.pid}|{re.escape(kill.task)})\b", re.IGNORECASE)
-    return len(kill.task) >= _LEAST_NAME and any(named.search(line) for line in log)
 
 
 def _add_kernel(evidence: Evidence, pieces: Pieces) -> Evidence:
     kills = pieces.oom_kills
-    chosen = None if kills is None else choose_kills(kills, evidence)
+    owner = _find_owner(evidence, pieces)
+    chosen = None if kills is None else choose_kills(kills, evidence, owner)
     if chosen and not (evidence.id or evidence.cgroup):
         id_ = identify(chosen[-1].task_memcg)
         evidence = replace(evidence, id=id_ or "", cgroup=chosen[-1].task_memcg)
@@ -233,33 +225,48 @@ def _add_kernel(evidence: Evidence, pieces: Pieces) -> Evidence:
         xids=None
         if pieces.xids is None
         else tuple(
-            xid for xid in pieces.xids if _is_near(xid.time, evidence, before=_GPU_BEFORE_SECONDS)
+            xid
+            for xid in owner.select_xids(pieces.xids)
+            if _is_near(xid.time, evidence, before=_GPU_BEFORE_SECONDS)
         ),
-        kernel_lines=tuple(_describe_kernel(evidence, pieces))[-_MOST_KERNEL_LINES:],
+        kernel_lines=tuple(_describe_kernel(evidence, pieces, owner))[-_MOST_KERNEL_LINES:],
     )
 
 
-def _describe_kernel(evidence: Evidence, pieces: Pieces) -> Iterable[str]:
+def _find_owner(evidence: Evidence, pieces: Pieces) -> LogOwner:
+    """Return the subject of the log, where nothing else tells when and where it ran."""
+    is_known = evidence.id or evidence.cgroup or evidence.started or evidence.ended
+    return read_owner(None if is_known else pieces.log, is_dated=pieces.is_kernel_dated)
+
+
+def _describe_kernel(evidence: Evidence, pieces: Pieces, owner: LogOwner) -> Iterable[str]:
     """Return the kernel's lines from around the end, and its other OOM kills at that time."""
-    for line in pieces.kernel_lines:
+    for line in owner.select(pieces.kernel_lines):
         if _is_near(line.time, evidence):
             yield line.text
     ended = evidence.ended
-    if ended is None:
+    if ended is None and not owner.has_log:
         return
     others = [
         kill
         for kill in pieces.oom_kills or ()
-        if _is_near(kill.time, evidence) and not _concerns(kill, evidence)
+        if _is_near(kill.time, evidence)
+        and owner.may_be_at(kill.time)
+        and not _concerns(kill, evidence)
     ]
-    for kill in sorted(others, key=lambda kill: abs(kill.time - ended))[:_MOST_OTHER_KILLS]:
-        id_ = identify(kill.task_memcg)
-        where = f"container {id_[:12]}" if id_ else kill.task_memcg or "an unnamed control group"
-        apart = "before" if kill.time <= ended else "after"
-        yield (
-            f"OOM killer: {kill.task} (pid {kill.pid}) in {where}, {kill.constraint}, "
-            f"{abs(ended - kill.time):.1f} s {apart} this end"
-        )
+    last = max((kill.time for kill in others), default=0.0) if ended is None else ended
+    for kill in sorted(others, key=lambda kill: abs(kill.time - last))[:_MOST_OTHER_KILLS]:
+        yield _describe_other(kill, ended)
+
+
+def _describe_other(kill: OomKill, ended: float | None) -> str:
+    id_ = identify(kill.task_memcg)
+    where = f"container {id_[:12]}" if id_ else kill.task_memcg or "an unnamed control group"
+    text = f"OOM killer: {kill.task} (pid {kill.pid}) in {where}, {kill.constraint}"
+    if ended is None:
+        return f"{text}, which nothing ties to the log"
+    apart = "before" if kill.time <= ended else "after"
+    return f"{text}, {abs(ended - kill.time):.1f} s {apart} this end"
 
 
 def _is_own(kill: OomKill, evidence: Evidence) -> bool:

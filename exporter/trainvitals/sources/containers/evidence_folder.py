@@ -55,11 +55,16 @@ from trainvitals.sources.containers.evidence_document import FORMAT, EvidenceErr
 from trainvitals.sources.containers.inspection import Inspection, parse_inspection
 from trainvitals.sources.containers.journal import to_record
 from trainvitals.sources.containers.judgement import Judgement
+from trainvitals.sources.containers.log_owner import find_times
 from trainvitals.sources.containers.pod import parse_pod
 from trainvitals.sources.foreign_files import explain_refusal, read_regular, read_whole
 from trainvitals.sources.host.engine_log import parse_engine_log
 from trainvitals.sources.host.kernel_lines import DatedLine
-from trainvitals.sources.host.kernel_text import parse_kernel_text
+from trainvitals.sources.host.kernel_text import (
+    counts_from_boot,
+    drop_earlier_boots,
+    parse_kernel_text,
+)
 from trainvitals.sources.timestamps import parse_time
 
 _MOST_LOG_CHARACTERS = 1 << 20
@@ -67,6 +72,7 @@ _MOST_LINES = 2000
 _MOST_EVENTS = 50_000
 _MOST_GROUP_FILES = 256
 _MIB = 1 << 20
+_HALF_YEAR_SECONDS = 182 * 86_400.0
 # The size in bytes up to which a file is read; of those with lines the end is.
 _DOCUMENTS = dict.fromkeys(
     ("evidence.json", "inspect.json", "sample.json", "host.json", "pod.txt"), 4 * _MIB
@@ -216,6 +222,12 @@ def add_kernel(
     """Return the pieces with the content of a kernel log, unchanged if its text is None."""
     if text is None:
         return pieces
+    is_dated = boot_time is not None or not counts_from_boot(text)
+    times = find_times(pieces.log or ()) if is_dated else None
+    if times is not None:  # a date without a year is near the log
+        now = min(now, times[1] + _HALF_YEAR_SECONDS)
+    elif pieces.log is not None and pieces.inspection is None:
+        text = drop_earlier_boots(text)
     if boot_time is None:
         boot_time = _guess_boot_time(text, pieces, now)
     news = parse_kernel_text(text, now=now, boot_time=boot_time)
@@ -224,6 +236,7 @@ def add_kernel(
         oom_kills=news.oom_kills,
         xids=news.xids,
         kernel_lines=news.lines,
+        is_kernel_dated=is_dated,
     )
 
 

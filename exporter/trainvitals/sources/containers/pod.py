@@ -19,24 +19,35 @@ _MOST_CHARACTERS = 1 << 20
 _UNITS = {"m": 1e-3, "": 1.0, "K": 1000.0}
 _UNITS |= {unit: 1000.0**power for power, unit in enumerate("kMGTP", 1)}
 _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
+# An event of the last hour, which is as long as they are kept.
+_RESTARTED = re.compile(
+    r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
+)
 # The container runtime could not start the command.
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 
 
 @dataclass(slots=True)
 class _Container:
-    """One container of a pod: its values by their path, such as `Last State/Exit Code`."""
+    """One container of a pod: its values by their path, such as `Last State/Exit Code`; and restarts."""
 
     name: str
     values: dict[str, str] = field(default_factory=dict)
+    was_restarted_lately: bool = False
 
     def get(self, path: str) -> str:
         return self.values.get(path, "")
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it runs and is ready, and not since a moment ago, so that its last end is history."""
+        runs = self.get("State") == "Running" and self.get("Ready") == "True"
+        return runs and not self.was_restarted_lately
+
+    @property
     def ending(self) -> str:
-        """The state that has its end: `State` or `Last State`; empty for none."""
-        states = ("State", "Last State")
+        """The state that has its end: `State` or, unless it runs and is ready, `Last State`; empty for none."""
+        states = ("State",) if self.is_ready else ("State", "Last State")
         return next((name for name in states if self.get(name) == "Terminated"), "")
 
     @property
@@ -65,6 +76,7 @@ def parse_pod(text: str) -> Evidence:
     reason, code = chosen.get(f"{ending}/Reason"), chosen.get(f"{ending}/Exit Code")
     waiting = chosen.get("State/Reason") if chosen.get("State") == "Waiting" else ""
     ended = _parse_time(chosen.get(f"{ending}/Finished"))
+    before = None if ending else _parse_time(chosen.get("Last State/Finished"))
     is_lost = heads.get("Reason") in {"Evicted", "NodeLost", "Shutdown", "NodeShutdown"}
     return Evidence(
         subject="container",
@@ -76,6 +88,7 @@ def parse_pod(text: str) -> Evidence:
         state=_read_state(chosen, waiting),
         settings=Settings(memory_limit_bytes=parse_quantity(chosen.get("Limits/memory"))),
         restarts=_read_number(chosen.get("Restart Count")),
+        earlier_deaths=() if before is None else (before,),
         is_ended=True if is_lost else None,
         pod=tuple(line.rstrip() for line in lines),
     )
@@ -109,6 +122,9 @@ def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]
             containers[-1].values.setdefault(key, value)
         elif containers:
             containers[-1].values.setdefault(f"{outer}/{key}", value)
+    was_restarted = any(map(_RESTARTED.match, lines))
+    for container in containers:
+        container.was_restarted_lately = was_restarted
     return heads, containers
 
 
@@ -117,7 +133,8 @@ def _choose(containers: Sequence[_Container]) -> _Container:
     waiting = [
         each for each in containers if each.get("State/Reason") not in {"", "PodInitializing"}
     ]
-    return next(iter([*failed, *waiting, *containers]), _Container(""))
+    restarted = [each for each in containers if each.get("Last State")]
+    return next(iter([*failed, *waiting, *restarted, *containers]), _Container(""))
 
 
 def _read_state(container: _Container, waiting: str) -> State | None:

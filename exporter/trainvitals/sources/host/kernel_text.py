@@ -34,12 +34,16 @@ _CTIME = re.compile(
 )
 _ISO = re.compile(rf"(?:[A-Z][a-z]{{2}} )?{_DATE}[T ]{_CLOCK} ?{_ZONE}? {_HOST}?(?P<text>.*)")
 _SYSLOG = re.compile(rf"{_MONTH} +(?P<day>[0-9]{{1,2}}) {_CLOCK} {_HOST}(?P<text>.*)")
+_OTHER_SYSLOG = re.compile(
+    rf"(?P<text>{_MONTH} +(?P<day>[0-9]{{1,2}}) {_CLOCK} [^ ]{{1,255}} [^ ]{{1,80}}: .*)"
+)
 _UNIX = re.compile(rf"(?P<unix>[0-9]{{9,10}}\.[0-9]{{1,9}}) {_HOST}(?P<text>.*)")
 _ANY_UPTIME = re.compile(rf"^{_UPTIME} ")
 
 _MOST_CHARACTERS = 8 << 20
 _MOST_LINES = 200_000
 _MICROSECONDS = 1_000_000
+_BOOT = "Linux version "
 _DAY_SECONDS, _HOUR_SECONDS, _MINUTE_SECONDS = 86_400, 3_600, 60
 
 
@@ -71,6 +75,18 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
     return understood.collect()
 
 
+def counts_from_boot(text: str) -> bool:
+    """Return whether the lines of a saved kernel log have the time since boot instead of a date."""
+    ends = (_tidy(line) for line in text[-_MOST_CHARACTERS:].split("\n"))
+    return any(_RECORD.fullmatch(line) or _SINCE_BOOT.fullmatch(line) for line in ends)
+
+
+def drop_earlier_boots(text: str) -> str:
+    """Return the lines of a saved kernel log from its last boot on."""
+    at = text.rfind(_BOOT)
+    return text if at < 0 else text[text.rfind("\n", 0, at) + 1 :]
+
+
 class _Stamps:
     """Parses the time at the start of a line."""
 
@@ -83,6 +99,7 @@ class _Stamps:
             (_CTIME, lambda found: _read_date(found, int(found["year"]))),
             (_ISO, lambda found: _read_date(found, int(found["year"]))),
             (_SYSLOG, self._guess_year),
+            (_OTHER_SYSLOG, self._guess_year),
             (_UNIX, lambda found: float(found["unix"])),
         )
 

@@ -8,8 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from trainvitals.sources.containers.evidence import EngineEvent, Evidence, OomKill
-from trainvitals.verdicts.causes.handled import drop_handled, goes_on
+from trainvitals.verdicts.causes.handled import (
+    drop_after_success,
+    drop_handled,
+    find_success,
+    goes_on,
+)
 from trainvitals.verdicts.causes.lines import clean
+from trainvitals.verdicts.causes.quoted import drop_quoted
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.thresholds import Thresholds, ThresholdsFile, find_thresholds
 
@@ -29,10 +35,13 @@ class Case:
         evidence: All collected evidence.
         lines: The log's lines without colours and progress bars, the oldest first. For a run that
             ended with an exception, the last line is that exception.
+        success: The line by which the log ends with the report of a success, where nothing else shows
+            how it ended; empty for none.
     """
 
     evidence: Evidence
     lines: tuple[str, ...]
+    success: str = ""
 
     @property
     def thresholds(self) -> Thresholds:
@@ -128,11 +137,23 @@ class Case:
         delay = self.engine_start_delay_seconds
         return delay is not None and abs(delay) <= _ENGINE_NEAR_SECONDS
 
+    @property
+    def is_end_unexplained(self) -> bool:
+        """Whether it has ended by the user's report, or may have, and nothing shows how."""
+        evidence = self.evidence
+        if self.exit_code is not None or self.signal is not None or evidence.exception:
+            return False
+        return evidence.is_unobserved or (evidence.is_ended is True and evidence.ended is None)
+
     def without_survived(self) -> Case:
         """Return the case without the errors that the program handled, or that its log goes on after."""
         lines = drop_handled(self.lines)
         if self.evidence.is_unobserved and goes_on(lines):
             return replace(self, lines=())
+        if self.success:
+            return replace(self, lines=())
+        if self.exit_code == 0:
+            lines = drop_after_success(lines)
         return self if lines == self.lines else replace(self, lines=lines)
 
     def list_events(self, *actions: str) -> tuple[EngineEvent, ...]:
@@ -225,10 +246,13 @@ class Case:
 
 def open_case(evidence: Evidence) -> Case:
     """Return the case of some evidence, with its log cleaned."""
-    lines = clean(evidence.log or ())
+    lines = drop_quoted(clean(evidence.log or ()))
     if evidence.exception:
         lines += clean((evidence.exception,))
-    return Case(evidence, lines)
+    case = Case(evidence, lines)
+    if not case.is_end_unexplained or not goes_on(lines):
+        return case
+    return replace(case, success=find_success(lines))
 
 
 @lru_cache(maxsize=1)  # listing deaths needs the same file for each of them

@@ -36,7 +36,7 @@ def _list_lines(case: Case) -> tuple[str, ...]:
 
 
 def _find(case: Case, sign: Sign) -> str | None:
-    if not case.has_ended or case.exit_code == 0:
+    if not case.has_ended or case.exit_code == 0 or case.success:
         return None
     return next((line for line in reversed(_list_lines(case)) if sign.search(line)), None)
 

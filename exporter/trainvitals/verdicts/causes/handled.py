@@ -8,7 +8,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from trainvitals.verdicts.causes.ranks import split_rank
-from trainvitals.verdicts.causes.signs import matches, read_log
+from trainvitals.verdicts.causes.signs import read_log
+from trainvitals.verdicts.causes.success import FINISHED
 from trainvitals.verdicts.causes.tracebacks import read_tracebacks
 from trainvitals.verdicts.causes.words import (
     KILLED,
@@ -42,15 +43,6 @@ _NOT_HANDLED = re.compile(
 )
 _ERROR_NAME = re.compile(
     r"\s*(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt)\b"
-)
-_FINISHED = matches(
-    r"(?:training|train(?:er)?|fit(?:ting)?|job|run|experiment|fine-?tuning|optimi[sz]ation|study|search"
-    r"|sweep|tuning|benchmark|attempt [0-9]+|worker group)\b.{0,40}\b(?:completed?|finished|done|succeeded)\b"
-    r"|\b(?:completed?|finished|done|succeeded)\b.{0,20}\b(?:training|successfully|fit(?:ting)?)\b"
-    r"|\bsuccessfully (?:completed?|finished|trained)\b|\bfinished, |(?:^|[:\]>] ?)(?:all )?(?:done|finished)\b.{0,40}$"
-    r"|early[ -]stopp(?:ing|ed)|max_(?:epochs|steps)=[0-9]+`? reached|exit(?:ed)? (?:with )?(?:code|status) 0\b"
-    r"|\bexit(?:ing|ed) (?:cleanly|gracefully|normally)\b|\breturned 0$|\btrain_runtime\b|(?<!=)={3,} [0-9]+ passed|Trial status: [0-9]+ TERMINATED$",
-    ignore_case=True,
 )
 # A download is a part of a run.
 _OF_A_PART = re.compile(
@@ -216,9 +208,20 @@ def find_success(lines: tuple[str, ...]) -> str:
 
     Libraries may complain while the program exits.
     """
-    if not _FINISHED.may_be_in(lines):
-        return ""
     lines = _put_report_last(lines)
+    at = _find_success_at(lines)
+    return "" if at is None else lines[at].strip()
+
+
+def drop_after_success(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines, with those after the report of success empty."""
+    at = _find_success_at(lines)
+    return lines if at is None else (*lines[: at + 1], *[""] * (len(lines) - at - 1))
+
+
+def _find_success_at(lines: tuple[str, ...]) -> int | None:
+    if not FINISHED.may_be_in(lines):
+        return None
     aside = {
         index
         for each in read_tracebacks(lines)
@@ -231,11 +234,11 @@ def find_success(lines: tuple[str, ...]) -> str:
         if index in aside:
             continue
         if _CRASHED.search(line) or steps > _FEW_STEPS:
-            return ""
-        if _FINISHED(line) and not _OF_A_PART.search(line):
-            return "" if _is_trouble(reading.simple[index]) else line.strip()
+            return None
+        if FINISHED(line) and not _OF_A_PART.search(line):
+            return None if _is_trouble(reading.simple[index]) else index
         steps += reading.steps[index]
-    return ""
+    return None
 
 
 def find_suspicious(lines: tuple[str, ...]) -> list[int]:
@@ -264,7 +267,7 @@ def _is_step(simple: str) -> bool:
 def _advances(lines: Sequence[str], start: int, end: int) -> bool:
     """Return whether training went on after a traceback: its counter rose, or more steps follow."""
     after = [line for line in lines[end + 1 :] if is_progress(line) and not _SAVED.search(line)]
-    if any(_FINISHED(line) for line in lines[end + 1 :]) or len(after) > _FEW_STEPS:
+    if any(FINISHED(line) for line in lines[end + 1 :]) or len(after) > _FEW_STEPS:
         return True
     before = {_skeleton(line): _count(line) for line in lines[:start] if is_progress(line)}
     return any(

@@ -102,6 +102,7 @@ REASONS: tuple[str, ...] = tuple(cause.reason for cause in CAUSES)
 # and then throws, so that the process ends with SIGABRT. A certain log line takes precedence.
 _ABORT = "abort"
 _CRASHES = frozenset({_ABORT, "segfault", "fpe"})
+_SIGNALS = frozenset(cause.reason for cause in signals.CAUSES)
 # Reported beside any cause, never as the verdict.
 _NOTES = frozenset({"log-lost"})
 # Used only where no other cause matches.
@@ -184,9 +185,16 @@ def _is_specific(finding: Finding) -> bool:
 def _can_be_first(case: Case, finding: Finding) -> bool:
     if finding.reason in _NOTES:
         return False
+    if finding.confidence == "low" and finding.reason in _SIGNALS:
+        return False
     if finding.reason not in _FROM_THE_LOG:
-        return True
+        is_history = finding.confidence == "low" and _is_running(case)
+        return finding.reason in _OUTCOMES or not is_history
     return finding.confidence != "low" and (case.has_ended or case.was_never_started)
+
+
+def _is_running(case: Case) -> bool:
+    return not (case.has_ended or case.was_never_started)
 
 
 def _choose(findings: list[Finding]) -> Finding:

@@ -133,7 +133,7 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
                 speaks_for=(f"Log line {index + 1} of {len(case.lines)} is {quote(line)}.",),
             )
             if after > _MOST_STEPS_AFTER_NOTICE or is_resumed_after:
-                return match.cap("low", _describe_steps(after))
+                return match.cap("low", describe_steps(after))
             if not case.has_ended:
                 return match.cap("medium", f"{case.subject.capitalize()} has not ended.")
             return match if case.exit_code != 0 else match.cap("low", _OF_A_PIPE)
@@ -217,13 +217,14 @@ def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
         )
     steps, rest = _count_rest(log, index)
     if steps > _FEW_STEPS:
-        return match.cap("low", _describe_steps(steps))
+        return match.cap("low", describe_steps(steps))
     if rest > _SOON_LINES:
         return match.cap("medium", _describe_rest(rest))
     return match
 
 
-def _describe_steps(steps: int) -> str:
+def describe_steps(steps: int) -> str:
+    """Return the sentence about training progress after a line."""
     return f"Training continued after it: {steps} log lines of training progress follow."
 
 
@@ -258,6 +259,8 @@ def _describe_end(log: ParsedLog) -> str:
     root, fatal = log.root_cause, log.fatal
     if root is not None and root.exit_code is not None and root.exit_code < 0:
         return f"{name_signal(-root.exit_code)} had already ended rank {root.rank}."
+    if fatal is not None and _count_rest(log, fatal.end)[0] > _FEW_STEPS:
+        return f"The log goes on after its last traceback, {quote(fatal.errors[-1].headline)}."
     if fatal is not None:
         return f"The program ended with {quote(fatal.errors[-1].headline)}."
     return "This traceback did not end the program."
@@ -279,7 +282,7 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
             f"{_describe_rest(rest)[:-1]}; it may be buffered standard output that Python wrote at exit.",
         )
     if steps > _FEW_STEPS:
-        return match.cap("low", _describe_steps(steps))
+        return match.cap("low", describe_steps(steps))
     return match.cap("medium", _describe_rest(rest))
 
 

@@ -8,8 +8,7 @@ from trainvitals.sources.containers.evidence import Evidence, Settings
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun, format_duration
 from trainvitals.verdicts.causes.case import Case, open_case
-from trainvitals.verdicts.causes.handled import find_success, find_suspicious, goes_on
-from trainvitals.verdicts.causes.lines import clean
+from trainvitals.verdicts.causes.handled import find_suspicious
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _LOOP_SECONDS = 600.0
@@ -110,7 +109,7 @@ def _is_restarted(evidence: Evidence) -> bool:
 
 
 def _detect_finished(case: Case) -> Finding | None:
-    if case.evidence.is_unobserved:
+    if case.is_end_unexplained:
         return _detect_success(case)
     if not case.has_ended or case.exit_code != 0:
         return None
@@ -139,9 +138,8 @@ def _detect_finished(case: Case) -> Finding | None:
 def _detect_success(case: Case) -> Finding | None:
     """Return the finding of a log that ends with the report of a success, where nothing else is known."""
     evidence = case.evidence
-    lines = clean(evidence.log or ())
-    success = find_success(lines) if goes_on(lines) else ""
-    if not success or evidence.xids or evidence.oom_kills or evidence.kernel_lines or evidence.pod:
+    success = case.success
+    if not success or evidence.xids or evidence.oom_kills or evidence.pod:
         return None
     return Finding(
         "finished",
@@ -170,12 +168,19 @@ def _detect_running(case: Case) -> Finding | None:
         "running",
         f"{case.subject.capitalize()} runs, and the evidence shows no fault.{status}",
         "high" if state is not None else "medium",
-        ("No end is recorded.",),
+        (_describe_earlier(case.evidence),),
         (),
         (f"Read its latest output: `{case.program} logs --tail 50 {case.evidence.name}`.",)
         if case.is_container
         else (),
     )
+
+
+def _describe_earlier(evidence: Evidence) -> str:
+    if evidence.pod is None or not evidence.earlier_deaths:
+        return "No end is recorded."
+    before = (evidence.started or 0.0) - evidence.earlier_deaths[-1]
+    return f"It was started again {format_duration(max(0.0, before))} after its last end."
 
 
 def _detect_unknown(case: Case) -> Finding | None:
@@ -203,6 +208,8 @@ def _describe_code(case: Case) -> str:
 def _describe_last(case: Case) -> tuple[str, ...]:
     if case.signal in _SIGNALS:
         return (_SIGNALS[case.signal],)
+    if case.success:
+        return _describe_doubt(case, case.success)
     lines = open_case(case.evidence).lines
     suspicious = find_suspicious(lines)
     if suspicious:
@@ -216,6 +223,18 @@ def _describe_last(case: Case) -> tuple[str, ...]:
     if not last:
         return ("The log is empty.",)
     return ("The log ends with: " + " / ".join(f"`{line[:_MOST_OUTPUT]}`" for line in last) + ".",)
+
+
+def _describe_doubt(case: Case, success: str) -> tuple[str, ...]:
+    """Return why a log that reports a success does not show a regular end."""
+    evidence = case.evidence
+    against = [
+        f"an OOM kill of `{kill.task}` (PID {kill.pid})" for kill in evidence.oom_kills or ()
+    ]
+    against += [f"Xid {xid.code} of GPU {xid.bus_id}" for xid in evidence.xids or ()]
+    where = "the kernel log has " + ", ".join(against[-_MOST_LINES:])
+    where = where if against else "the pod's state is not known"
+    return (f"The log reports `{success[:_MOST_OUTPUT]}`, but {where}.",)
 
 
 def _wants_log(case: Case) -> bool:

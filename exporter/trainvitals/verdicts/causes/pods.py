@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import (
@@ -65,14 +65,16 @@ _DESCRIBE = (
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """A line of the pod's description or of the kubelet, and its confidence."""
+    """A line of the pod's description or of the kubelet, its confidence and what speaks against it."""
 
     line: str
     confidence: Confidence
+    doubt: str = ""
 
     def conclude(self, reason: str, summary: str, *steps: str) -> Finding:
         speaks_for = (f"Kubernetes reports {quote(self.line)}.",)
-        return Finding(reason, summary, self.confidence, speaks_for, (), (*steps, _DESCRIBE))
+        against = (self.doubt,) if self.doubt else ()
+        return Finding(reason, summary, self.confidence, speaks_for, against, (*steps, _DESCRIBE))
 
 
 def _find(case: Case, sign: Sign) -> _Report | None:
@@ -104,8 +106,13 @@ def _has(case: Case, sign: Sign) -> bool:
 def detect_oom(case: Case) -> Finding | None:
     """Detect a container of a pod that the kernel killed at its memory limit."""
     found = _find(case, _OOM)
-    if found is None or _runs(case):
+    if found is None:
         return None
+    state = case.evidence.state
+    if _runs(case) and (state is None or state.status != "running"):
+        return None
+    if _runs(case):
+        found = replace(found, confidence="low", doubt="It was started again since and runs.")
     limit = next((each[1] for line in case.evidence.pod or () if (each := _MEMORY.match(line))), "")
     return found.conclude(
         "oom-cgroup",

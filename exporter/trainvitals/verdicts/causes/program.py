@@ -242,10 +242,11 @@ def detect_exception(case: Case) -> Finding | None:
     match = weigh_end(case, match) or match
     first = fatal.errors[0]
     sentences = (f"It was raised after {quote(first.headline)}.",) if first is not error else ()
+    verb = "raised" if match.confidence == "low" else "ended with"
     who = f"Rank {fatal.rank}" if fatal.rank is not None else case.subject.capitalize()
     return match.conclude(
         "exception",
-        f"{who} ended with {quote(error.headline)}{_describe_place(case)}.",
+        f"{who} {verb} {quote(error.headline)}{_describe_place(case)}.",
         _advise_exception(case, fatal),
         speaks_for=(*sentences, *_find_text(_MEANINGS, error.name)),
     )

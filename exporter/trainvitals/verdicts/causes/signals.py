@@ -9,6 +9,7 @@ from trainvitals.sources.signals import name_signal
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_fewer_workers, format_option
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.crashes import weigh_crash
 from trainvitals.verdicts.causes.distributed import PEER_LOST
 from trainvitals.verdicts.causes.requests import read_request
 from trainvitals.verdicts.causes.signs import Sign, matches
@@ -330,7 +331,7 @@ CAUSES: tuple[Cause, ...] = (
             "Reduce the data loader workers: `num_workers`.",
         ),
         "high",
-        _detect_bus,
+        weigh_crash(_detect_bus, _SIGBUS, _BUS),
     ),
     Cause(
         "illegal-instr",
@@ -339,7 +340,7 @@ CAUSES: tuple[Cause, ...] = (
         "A binary needs AVX2, AVX-512 or a similar extension that this CPU lacks.",
         ("List the CPU's extensions with `lscpu`, and install a matching build.",),
         "high",
-        _detect_illegal,
+        weigh_crash(_detect_illegal, _SIGILL, _ILLEGAL),
     ),
     Cause(
         "abort",
@@ -353,7 +354,7 @@ CAUSES: tuple[Cause, ...] = (
             "Use `docker run --init` to get the original exit code.",
         ),
         "high",
-        _detect_abort,
+        weigh_crash(_detect_abort, _SIGABRT, _ABORT),
     ),
     Cause(
         "segfault",
@@ -366,7 +367,7 @@ CAUSES: tuple[Cause, ...] = (
             "Check that builds match: `python -m torch.utils.collect_env`, `pip check`.",
         ),
         "medium",
-        _detect_segfault,
+        weigh_crash(_detect_segfault, _SIGSEGV, _SEGFAULT),
     ),
     Cause(
         "fpe",
@@ -375,6 +376,6 @@ CAUSES: tuple[Cause, ...] = (
         "An integer division by zero in native code.",
         ("Set `PYTHONFAULTHANDLER=1` and check the shapes in the reported line.",),
         "medium",
-        _detect_fpe,
+        weigh_crash(_detect_fpe, _SIGFPE, _FPE),
     ),
 )

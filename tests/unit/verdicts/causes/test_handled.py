@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainvitals.sources.containers.evidence import Evidence
+from trainvitals.sources.containers.evidence import Evidence, OomKill, XidError
 from trainvitals.verdicts.causes.handled import drop_handled, goes_on
 from trainvitals.verdicts.causes.judge import judge
 
@@ -180,3 +180,77 @@ def test_what_is_counted_is_no_value():
     log = tuple(line.format(number) for number in range(10, 14))
     assert judge_log(("gpu3 NCCL WARN Connect failed, retrying", *log)).reason == "unknown"
     assert judge_log((*log, " iteration 14 | lm loss: nan | grad norm: nan |")).reason == "nan-loss"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (*STEPS, "Segmentation fault (core dumped)", *STEPS, *STEPS, "Training completed"),
+        (*STEPS, "raylet: 2 workers killed due to memory pressure (OOM)", *STEPS, "training done"),
+        (*STEPS, "train_runtime 3.1", "[W] resolving logs.example.org: no such host"),
+    ],
+    ids=["a worker's crash", "retried tasks", "a complaint at exit"],
+)
+def test_the_users_report_of_an_end_makes_no_success_a_failure(lines):
+    """A log that is finished by itself is finished where it has ended."""
+    alone, ended = judge_log(lines), judge_log(lines, is_ended=True)
+    assert (ended.reason, ended.confidence) == (alone.reason, alone.confidence)
+    assert ended.reason == "finished"
+    assert judge_log(lines, is_ended=False).reason == "running"
+
+
+@pytest.mark.parametrize(
+    "crash",
+    ["Segmentation fault (core dumped)", "double free or corruption (out)", "Bus error"],
+)
+def test_a_crash_that_training_went_on_after_is_not_the_end(crash):
+    """Without a success the end is unknown; at the end of the log it is the crash."""
+    verdict = judge_log((crash, *STEPS, *STEPS, "bye"), is_ended=True)
+    assert verdict.reason == "unknown"
+    assert {each.confidence for each in verdict.contributing} <= {"low"}
+    assert judge_log((*STEPS, *STEPS, crash), is_ended=True).reason != "unknown"
+
+
+def test_what_follows_a_success_with_exit_code_0_is_of_no_weight():
+    """What fails while the program exits contributes at most."""
+    lines = (*STEPS, "Training completed", "cannot open /scratch/a: Permission denied")
+    verdict = judge_log(lines, exit_code=0)
+    assert (verdict.reason, verdict.confidence) == ("finished", "high")
+    assert all(each.confidence == "low" for each in verdict.contributing)
+    assert not verdict.finding.speaks_against
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (
+            {"oom_kills": (OomKill(1.0, "CONSTRAINT_NONE", None, "/a", "sh", 7),)},
+            "OOM kill of `sh`",
+        ),
+        ({"xids": (XidError(1.0, "0000:3b:00", 43),)}, "Xid 43 of GPU 0000:3b:00"),
+    ],
+)
+def test_the_report_says_why_a_success_is_not_certain(more, why):
+    """The kernel log has what may be about the program."""
+    verdict = judge_log((*STEPS, "Training completed"), cgroup="/b", **more)
+    assert verdict.reason == "unknown"
+    assert "`Training completed`" in verdict.finding.speaks_for[0]
+    assert why in verdict.finding.speaks_for[0]
+
+
+def test_disk_noise_of_the_host_leaves_a_success_as_it_is():
+    """The log's own words are about its program, the kernel's need not be."""
+    noise = ("I/O error, dev sdd, sector 0", "nfs: server n1 not responding, still trying")
+    verdict = judge_log((*STEPS, "Training completed"), kernel_lines=noise)
+    assert verdict.reason == "finished"
+
+
+def test_a_traceback_that_the_log_goes_on_after_did_not_end_the_process():
+    """The sentence of the exception says only what is known."""
+    lines = ("NCCL WARN Call to connect failed", *OOM[:-1], "KeyError: 'a'", *STEPS, "bye")
+    verdict = judge_log(lines, is_ended=True)
+    said = " ".join(
+        " ".join((each.summary, *each.speaks_against))
+        for each in (verdict.finding, *verdict.contributing)
+    )
+    assert "ended with `KeyError" not in said

@@ -103,3 +103,41 @@ def test_another_text_is_no_pod():
     assert not is_pod("Name: resnet\nepoch 1 loss 2.3\n")
     with pytest.raises(ValueError, match="kubectl describe pod"):
         parse_pod("step 1 loss 2.3\n")
+
+
+RUNS_AGAIN = """\
+    State:          Running
+      Started:      Sat, 16 Sep 2023 08:00:00 +0200
+    Last State:     Terminated
+      Reason:       {reason}
+      Exit Code:    {code}
+      Started:      Fri, 15 Sep 2023 09:56:14 +0200
+      Finished:     Sat, 16 Sep 2023 07:59:58 +0200
+    Ready:          {ready}
+"""
+STARTED = "  Normal   Started    {age}   kubelet   Started container fit\n"
+
+
+@pytest.mark.parametrize(("reason", "code"), [("OOMKilled", 137), ("Error", 1), ("Completed", 0)])
+def test_the_last_state_of_a_container_that_runs_and_is_ready_is_history(reason, code):
+    """A kill at the limit still contributes."""
+    text = write_pod(RUNS_AGAIN.format(reason=reason, code=code, ready="True"), restarts=1)
+    verdict = judge(parse_pod(text))
+    assert (verdict.reason, verdict.confidence) == ("running", "high")
+    told = {each.reason: each.confidence for each in verdict.contributing}
+    assert told == ({"oom-cgroup": "low"} if reason == "OOMKilled" else {})
+    assert verdict.finding.speaks_for == ("It was started again 2.0s after its last end.",)
+
+
+@pytest.mark.parametrize(
+    ("ready", "events"),
+    [("False", ""), ("True", STARTED.format(age="2m5s (x2 over 32m)"))],
+    ids=["not ready", "restarted minutes ago"],
+)
+def test_the_last_state_counts_until_a_restart_is_over(ready, events):
+    """Events are kept for an hour."""
+    text = write_pod(RUNS_AGAIN.format(reason="OOMKilled", code=137, ready=ready), events)
+    assert judge(parse_pod(text)).reason == "oom-cgroup"
+    old = STARTED.format(age="4d2h (x2 over 5d)")
+    ready_now = RUNS_AGAIN.format(reason="OOMKilled", code=137, ready="True")
+    assert judge(parse_pod(write_pod(ready_now, old))).reason == "running"

@@ -1,0 +1,223 @@
+"""The subject of a log, by which kernel and host lines are recognised as its own or another's.
+
+A log beside a kernel log names neither a container nor a control group. Its times, the PIDs and GPUs
+that it names and the names of programs in it are then all that ties a line of the host to it.
+"""
+
+from __future__ import annotations
+
+import re
+import time as clocks
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainvitals.sources.containers.cgrouppaths import identify
+from trainvitals.sources.host.kernel_lines import DatedLine, OomKill, XidError
+from trainvitals.sources.timestamps import parse_time
+
+# Processes of which a log beside a kernel log may be.
+_TRAINER = re.compile(
+    r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|julia|R$|train|ipython|jupyter",
+    re.IGNORECASE,
+)
+_OF_JAVA = r"(?:java|jvm|scala|spark|hadoop)\w{0,40}"
+_LEAST_NAME = 4
+_STAMP = re.compile(
+    r"[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+)
+_PID = re.compile(r"\bpid\W{1,3}([0-9]{2,10})\b", re.IGNORECASE)
+_BUS = re.compile(r"\b0([0-9a-f]{3,7}):([0-9a-f]{2}):([0-9a-f]{2})\b", re.IGNORECASE)
+_ABOUT_GPU = re.compile(r"gpu|cuda|nvidia|nvrm", re.IGNORECASE)
+_SEVERAL = re.compile(r"\brank\W{0,2}[1-9]|\bworld.?size\W{1,3}(?:[2-9]|[1-9][0-9])", re.IGNORECASE)
+# Errors of the program that they name, not of the GPU.
+_OF_PROGRAMS = frozenset({13, 31, 32, 43, 45, 69, 94})
+_NAME = re.compile(r"\bname=([^,<]{1,40})")
+_CRASHED = re.compile(
+    r"(?:traps: )?([^\[\]]{1,15})\[[0-9]{1,10}\]:? (?:segfault|trap|general prot)"
+)
+_GUARD = re.compile(r"systemd-oomd|earlyoom|nohang")
+_VICTIM = re.compile(
+    r"(?:SIG[A-Z]{3,5} to|[Kk]ill(?:ing|ed)) process [0-9]{1,10} (?:uid [0-9]{1,10} )?[\"(]([^\")]{1,64})"
+    r"|: Killed (/\S{1,400})"
+)
+_KILLED_UNIT = ": systemd-oomd killed"
+# Units of one program of a desktop or of a service, and those that hold what a user starts.
+_UNIT = re.compile(r"(?:^|/)(?:app-\S{1,200}\.(?:scope|service)|[\w.\\-]{1,100}\.service)$")
+_HOLDS_JOBS = re.compile(
+    r"term|konsole|tilix|kitty|alacritty|tmux|screen|code|pycharm|jupyter|python|torch|train|run-|docker"
+    r"|containerd|slurm|ssh|cron",
+    re.IGNORECASE,
+)
+_BEFORE_SECONDS, _AFTER_SECONDS = 60.0, 3600.0
+# The clocks of a container and of its host may differ by a time zone, which is whole half hours.
+_ZONE_STEP_SECONDS, _MOST_ZONE_SECONDS = 1800.0, 14 * 3600.0
+_AT_END_SECONDS = 120.0
+# A PID of a container's own namespace is small, and that of a child is near its parent's.
+_LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
+
+
+def find_times(lines: Iterable[DatedLine | str]) -> tuple[float, float] | None:
+    """Return the first and the last time of a log, Unix seconds; None where it has none."""
+    times = [time for line in lines if (time := _read_time(line)) is not None]
+    return (min(times[0], times[-1]), max(times[0], times[-1])) if times else None
+
+
+def _read_time(line: DatedLine | str) -> float | None:
+    """Return the time at which a line was written: the collector's, or else the program's own."""
+    if not isinstance(line, str) and line.time is not None:
+        return line.time
+    return read_stamp(line if isinstance(line, str) else line.text)
+
+
+def read_stamp(text: str) -> float | None:
+    """Return the time that a text begins with, Unix seconds; of this machine's zone where it has none."""
+    found = _STAMP.match(text)
+    if found is None:
+        return None
+    year, month, day, clock, zone = found.groups()
+    if zone is not None:
+        zone = zone if zone == "Z" or ":" in zone else f"{zone[:3]}:{zone[3:]}"
+        return parse_time(f"{year}-{month}-{day}T{clock}{zone}")
+    try:
+        parsed = clocks.strptime(f"{year}-{month}-{day} {clock}", "%Y-%m-%d %H:%M:%S")
+        return clocks.mktime(parsed)
+    except (ValueError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LogOwner:
+    """The subject of a log.
+
+    Attributes:
+        text: The log; None for none, and then everything may be about the subject.
+        times: The first and the last time in it; None where it or the kernel log has no dates.
+        pids: The PIDs that it names.
+        buses: The PCI addresses of GPUs that it names; empty where it is of several ranks, of which
+            each has its own.
+    """
+
+    text: str | None
+    times: tuple[float, float] | None = None
+    pids: frozenset[int] = frozenset()
+    buses: frozenset[str] = frozenset()
+
+    @property
+    def has_log(self) -> bool:
+        """Whether there is a log."""
+        return self.text is not None
+
+    def may_own_kill(self, kill: OomKill) -> bool:
+        """Return whether a log may be that of a killed process: by its name, PID or container, and time."""
+        if self.text is None:
+            return True
+        id_ = identify(kill.task_memcg)
+        if kill.pid in self.pids or (id_ is not None and id_[:12] in self.text):
+            return True
+        return self.may_be_at(kill.time) and self._may_name(kill.task)
+
+    def select_xids(self, xids: Sequence[XidError]) -> tuple[XidError, ...]:
+        """Return the errors of GPUs that the log's program may have met: by GPU, process and time."""
+        if self.text is None:
+            return tuple(xids)
+        near = [xid for xid in xids if xid.pid in self.pids or self._may_be_on(xid)]
+        own = [xid for xid in near if self._may_own_xid(xid)]
+        # An error that names no process is of the one that the others of its GPU name.
+        others = {xid.bus_id for xid in near} - {
+            xid.bus_id for xid in own if _NAME.search(xid.text)
+        }
+        others &= {xid.bus_id for xid in near if xid not in own}
+        return tuple(xid for xid in own if xid.bus_id not in others)
+
+    def _may_be_on(self, xid: XidError) -> bool:
+        is_named = not self.buses or _shorten_bus(xid.bus_id) in self.buses
+        return is_named and self.may_be_at(xid.time)
+
+    def _may_own_xid(self, xid: XidError) -> bool:
+        if xid.code not in _OF_PROGRAMS or xid.pid in self.pids:
+            return True
+        name = _NAME.search(xid.text)
+        is_named = name is None or self._may_name(name[1].strip("'"))
+        return is_named and not self._is_foreign_pid(xid.pid)
+
+    def select(self, lines: Sequence[DatedLine]) -> tuple[DatedLine, ...]:
+        """Return the lines of the host that may be about the log's program."""
+        if self.text is None:
+            return tuple(lines)
+        near = [line for line in lines if line.time is None or self.may_be_at(line.time)]
+        own = [line for line in near if self._may_own_line(line.text)]
+        was_other = len(own) < len(near) and not any(_names_victim(line.text) for line in own)
+        # What a guard considered belongs to what it killed.
+        return tuple(line for line in own if not (was_other and _GUARD.search(line.text)))
+
+    def _may_own_line(self, text: str) -> bool:
+        crashed = _CRASHED.match(text)
+        if crashed is not None:
+            return self._may_name(crashed[1])
+        victim = _VICTIM.search(text)
+        if victim is not None and victim[1] is not None:
+            return self._may_name(victim[1])
+        unit = text.partition(_KILLED_UNIT)[0].rpartition(" ")[2] if victim is None else victim[2]
+        unit = unit.replace("\\x2d", "-")
+        is_other = _UNIT.search(unit) is not None and not _HOLDS_JOBS.search(
+            unit.rpartition("/")[2]
+        )
+        return not (_names_victim(text) and is_other)
+
+    def may_be_at(self, time: float) -> bool:
+        """Return whether a time may be in the log's: in them, or in those of another time zone."""
+        if self.times is None:
+            return True
+        first, last = self.times
+        if first - _BEFORE_SECONDS <= time <= last + _AFTER_SECONDS:
+            return True
+        apart = time - last
+        shift = round(apart / _ZONE_STEP_SECONDS) * _ZONE_STEP_SECONDS
+        return abs(shift) <= _MOST_ZONE_SECONDS and abs(apart - shift) <= _AT_END_SECONDS
+
+    def _may_name(self, task: str) -> bool:
+        if _TRAINER.match(task):
+            return True
+        name = _OF_JAVA if task == "java" else re.escape(task)
+        named = re.compile(rf"\b(?:{name})\b", re.IGNORECASE)
+        return len(task) >= _LEAST_NAME and named.search(self.text or "") is not None
+
+    def _is_foreign_pid(self, pid: int | None) -> bool:
+        if pid is None or not self.pids or min(self.pids) < _LEAST_HOST_PID:
+            return False
+        return not any(0 <= pid - own <= _MOST_CHILDREN for own in self.pids)
+
+
+def _names_victim(text: str) -> bool:
+    return _KILLED_UNIT in text or _VICTIM.search(text) is not None
+
+
+def read_owner(log: Sequence[DatedLine | str] | None, *, is_dated: bool = True) -> LogOwner:
+    """Return the subject of a log.
+
+    Args:
+        log: The log's lines; None for none.
+        is_dated: Whether the kernel log beside it has dates, to compare with the log's.
+    """
+    if log is None:
+        return LogOwner(None)
+    texts = [line if isinstance(line, str) else line.text for line in log]
+    text = "\n".join(texts)
+    buses = {
+        _shorten_bus(found[0])
+        for line in texts
+        if _ABOUT_GPU.search(line)
+        for found in _BUS.finditer(line)
+    }
+    return LogOwner(
+        text=text,
+        times=find_times(log) if is_dated else None,
+        pids=frozenset(int(found[1]) for found in _PID.finditer(text)),
+        buses=frozenset() if _SEVERAL.search(text) else frozenset(buses),
+    )
+
+
+def _shorten_bus(bus: str) -> str:
+    """Return a PCI address in lower case, without its function and the domain's leading zeros."""
+    return bus.lower().partition(".")[0].lstrip("0")

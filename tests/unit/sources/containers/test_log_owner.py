@@ -1,0 +1,172 @@
+"""Which lines of a host may be about the program of a log: by time, container, PID, GPU and name."""
+
+import datetime as dt
+
+import pytest
+
+from trainvitals.sources.containers.evidence_files import read_files
+from trainvitals.sources.containers.log_owner import find_times, read_owner
+from trainvitals.sources.host.kernel_lines import DatedLine, OomKill, XidError
+
+ID = "9c1e" * 16
+SCOPE = f"/system.slice/docker-{ID}.scope"
+NOON = dt.datetime(2025, 3, 4, 12, tzinfo=dt.timezone.utc).timestamp()
+HOUR, DAY = 3600.0, 86_400.0
+
+
+def write_log(*more, zone="Z"):
+    """Return a log from noon to ten past, whose program writes the times."""
+    return (
+        f"2025-03-04T12:00:00{zone} fit: pid 21934 on cuda:0, gpu pci 0000:3B:00",
+        *more,
+        f"2025-03-04T12:10:00{zone} fit: step 90 loss 1.2",
+    )
+
+
+def kill(task="python3", *, time=NOON + 600, pid=31001, group=SCOPE):
+    """Return a kill of a process of a container."""
+    return OomKill(time, "CONSTRAINT_MEMCG", group, group, task, pid)
+
+
+def xid(code=31, text=", name=python3, Ch 2", *, time=NOON + 300, bus="0000:3b:00", pid=21934):
+    """Return an error of a GPU."""
+    return XidError(time, bus, code, f"pid={pid}{text}", pid)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_own"),
+    [
+        (kill(), True),
+        (kill(time=NOON + 610), True),
+        (kill(time=NOON + 600 - 5 * HOUR), True),  # a container in UTC, a host elsewhere
+        (kill("pt_data_worker"), True),
+        (kill(pid=21934, task="sh"), True),
+        (kill("java"), False),
+        (kill("mysqld"), False),
+        (kill(time=NOON - 3 * DAY), False),
+        (kill(time=NOON - 2.2 * HOUR), False),
+        (kill(time=NOON + 9.3 * HOUR), False),
+    ],
+)
+def test_a_kill_is_of_the_log_by_name_and_time_or_pid(other, is_own):
+    """A scope of a container by itself ties nothing to a log."""
+    assert read_owner(write_log()).may_own_kill(other) is is_own
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"host {ID[:12]}: ready", "at org.acme.Main.run(Main.java:7)", "INFO SparkContext: Running"],
+)
+def test_a_log_that_names_the_container_or_the_language_is_tied_to_the_kill(line):
+    """The default name of a container's host is its ID."""
+    task = "solver" if "host" in line else "java"
+    assert read_owner(write_log(line)).may_own_kill(kill(task))
+
+
+@pytest.mark.parametrize(
+    ("other", "is_own"),
+    [
+        (xid(), True),
+        (xid(79, ", name=<unknown>, GPU has fallen off the bus."), True),
+        (xid(pid=21990), True),  # a child
+        (xid(119, ", name=NvmlTask, Timeout", pid=88_000), True),  # of the GPU, whoever met it
+        (xid(bus="0000:af:00", pid=88_000), False),
+        (xid(pid=88_000), False),
+        (xid(text=", name=blender, Ch 2", pid=21990), False),
+        (xid(time=NOON - 4 * DAY, pid=21990), False),
+    ],
+)
+def test_an_xid_is_of_the_log_by_gpu_process_and_time(other, is_own):
+    """The log names its PID and its GPU."""
+    assert bool(read_owner(write_log()).select_xids((other,))) is is_own
+
+
+def test_an_xid_without_a_process_is_of_the_one_that_the_others_name():
+    """The remapping of a row follows the error of another program."""
+    log = ("2025-03-04 12:00:00 start, pid=21934", "2025-03-04 12:10:00 step 9")
+    remap = XidError(NOON + 301, "0000:af:00", 63, "pid='<unknown>', name=<unknown>, Row Remapper")
+    assert not read_owner(log).select_xids((xid(bus="0000:af:00", pid=88_000), remap))
+    assert read_owner(log).select_xids((remap,))
+
+
+def test_a_log_of_several_ranks_names_the_gpu_of_one():
+    """The errors of the others are theirs as well."""
+    assert read_owner(write_log("[rank1]: ready")).select_xids((xid(bus="0000:af:00", pid=21940),))
+
+
+OOMD = "systemd-oomd[71]: Considered 12 cgroups for killing, top candidates were:"
+APP = "/user.slice/user-7.slice/user@7.service/app.slice/app-gnome-{}-99.scope"
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_own"),
+    [
+        ((OOMD, f"systemd-oomd[71]: Killed {APP.format('signal')} due to memory used"), False),
+        ((OOMD, f"systemd-oomd[71]: Killed {APP.format('terminal')} due to memory used"), True),
+        ((OOMD, "systemd-oomd[71]: Killed /user.slice/user-7.slice/session-3.scope due to"), True),
+        (("mariadb.service: systemd-oomd killed 3 process(es) in this unit.",), False),
+        (('earlyoom[9]: sending SIGTERM to process 77 uid 7 "slack": badness 300',), False),
+        (('earlyoom[9]: sending SIGTERM to process 77 uid 7 "python3": badness 900',), True),
+        (("traps: Xorg[812] trap int3 ip:7f sp:7f error:0",), False),
+        (("python3[812]: segfault at 0 ip 7f sp 7f error 4",), True),
+        (("reboot: Restarting system",), True),
+    ],
+)
+def test_a_guards_victim_and_a_crash_name_whom_they_are_about(lines, is_own):
+    """What a guard considered belongs to what it killed."""
+    dated = tuple(DatedLine(NOON + 60, line) for line in lines)
+    assert read_owner(write_log()).select(dated) == (dated if is_own else ())
+
+
+def test_the_times_of_a_log_are_those_of_its_collector_or_its_own():
+    """Logs without times may be of any time."""
+    assert find_times((DatedLine(5.0, "a"), DatedLine(9.0, "2025-03-04 12:00:00 b"))) == (5.0, 9.0)
+    assert find_times(("[2025-03-04 12:00:00,123] [INFO] a", "2025-03-04 12:99:00 b"))
+    assert find_times(("step 1", "I0304 12:00:00 step 2")) is None
+    assert find_times(write_log(zone="+0100")) == (NOON - HOUR, NOON - HOUR + 600)
+    assert read_owner(("step 1",)).may_own_kill(kill(time=1.0))
+
+
+def read(tmp_path, log, kernel):
+    """Return the evidence of a log and a kernel log."""
+    paths = tmp_path / "fit.log", tmp_path / "kernel.log"
+    for path, lines in zip(paths, (log, kernel), strict=True):
+        path.write_text("\n".join(lines) + "\n")
+    return read_files(*paths)
+
+
+DOWN = "Mar  2 01:00:00 node7 systemd-logind[5]: System is powering down."
+BOOT = "Mar  2 07:00:00 node7 kernel: Linux version 6.1.0-20-amd64 (debian@lists)"
+
+
+def test_a_shutdown_days_before_the_log_is_not_of_it(tmp_path):
+    """A date without a year is that of the log."""
+    assert not read(tmp_path, write_log(), (DOWN, BOOT)).kernel_lines
+    near = DOWN.replace("Mar  2 01:00:00", "Mar  4 12:10:20")
+    assert read(tmp_path, write_log(), (near,)).kernel_lines
+
+
+def test_of_a_log_without_times_the_last_boot_is_its_machine(tmp_path):
+    """A kernel log that counts from boot has no dates to compare either."""
+    log = ("step 1 loss 2.0", "step 2 loss 1.9")
+    assert not read(tmp_path, log, (DOWN, BOOT)).kernel_lines
+    assert read(tmp_path, log, (BOOT, DOWN)).kernel_lines
+    since_boot = (
+        "[   90.000001] reboot: Restarting system",
+        "[    0.000000] Linux version 6.1.0-20",
+    )
+    assert not read(tmp_path, write_log(), since_boot).kernel_lines
+
+
+def test_a_kill_of_another_is_told_and_not_taken(tmp_path):
+    """It is in the report, and no kill of the log's program."""
+    line = (
+        "[ 4711.000001] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+        f"oom_memcg={SCOPE},task_memcg={SCOPE},task=java,pid=31001,uid=0"
+    )
+    evidence = read(tmp_path, write_log(), (line, line.replace("oom-kill:", "then: ")))
+    assert evidence.oom_kills == ()
+    assert not evidence.id
+    assert evidence.kernel_lines[-1].startswith(
+        f"OOM killer: java (pid 31001) in container {ID[:12]}"
+    )
