@@ -108,6 +108,12 @@ def find_match(case: Case, sign: Sign) -> LogMatch | None:
     return None if match is None else weigh_end(case, match)
 
 
+def find_surest(case: Case, *signs: Sign) -> LogMatch | None:
+    """Return the match of the sign that indicates a cause with the highest confidence."""
+    found = [match for sign in signs if (match := find_match(case, sign)) is not None]
+    return max(found, key=lambda match: _ORDER.index(match.confidence), default=None)
+
+
 def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> LogMatch | None:
     """Return the last line in which a scheduler or a service reports that it ended the program.
 
@@ -159,9 +165,15 @@ def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
     fatal = log.fatal
     if fatal is None:
         return None
-    for error in fatal.errors:
-        if any(sign(line) for line in error.text.split("\n")):
-            return weigh_fatal(case, error)
+    error = _find_error(fatal, sign)
+    return None if error is None else weigh_fatal(case, error)
+
+
+def _find_error(traceback: Traceback, sign: Sign) -> Error | None:
+    """Return the first exception of a traceback whose message indicates a cause; None for none."""
+    for error in traceback.errors:
+        if any(map(sign, (*error.text.split("\n"), error.headline))):
+            return error
     return None
 
 
@@ -210,7 +222,9 @@ def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
     fatal = log.fatal
     is_error = fatal is not None and not (fatal.is_launcher or fatal.is_consequence)
     if fatal is not None and is_error and index < fatal.start:
-        near = fatal.start - index <= _BESIDE_LINES
+        steps, between = _count_between(log, index, fatal.start)
+        is_soon = steps <= _FEW_STEPS and between < _BESIDE_LINES
+        near = is_soon or fatal.start - index <= _BESIDE_LINES
         return match.cap(
             "medium" if near else "low",
             f"The traceback that follows it ends with {quote(fatal.errors[-1].headline)}.",
@@ -234,24 +248,39 @@ def _describe_rest(rest: int) -> str:
 def _find_in_others(log: ParsedLog, sign: Sign) -> LogMatch | None:
     """Return a match in a traceback that did not end the program, or in a launcher's report."""
     for traceback in reversed(log.tracebacks):
-        for error in traceback.errors:
-            if any(sign(line) for line in error.text.split("\n")):
-                rank = "" if traceback.rank is None else f" of rank {traceback.rank}"
-                is_near = log.fatal is not None and _leads_to(traceback, log.fatal)
-                match = LogMatch(
-                    line=error.line,
-                    text=error.text,
-                    confidence="medium" if is_near else "low",
-                    rank=traceback.rank,
-                    speaks_for=(f"A traceback{rank} contains {quote(error.headline)}.",),
-                )
-                return match.cap(match.confidence, _describe_end(log))
+        error = _find_error(traceback, sign)
+        if error is None:
+            continue
+        rank = "" if traceback.rank is None else f" of rank {traceback.rank}"
+        match = LogMatch(
+            line=error.line,
+            text=error.text,
+            confidence="medium" if _leads_to_end(log, traceback) else "low",
+            rank=traceback.rank,
+            speaks_for=(f"A traceback{rank} contains {quote(error.headline)}.",),
+        )
+        return match.cap(match.confidence, _describe_end(log))
     return None
 
 
-def _leads_to(traceback: Traceback, fatal: Traceback) -> bool:
-    """Return whether the last traceback only reports a lost connection soon after another one."""
-    return fatal.is_consequence and 0 <= fatal.start - traceback.end <= _SOON_LINES
+def find_before_fatal(log: ParsedLog) -> Traceback | None:
+    """Return another traceback of the same process that the last one may be a consequence of."""
+    fatal = log.fatal
+    earlier = (
+        each
+        for each in reversed(log.tracebacks)
+        if fatal is not None and each.rank == fatal.rank and each.errors[-1].text != fatal.errors[-1].text
+    )
+    return next((each for each in earlier if _leads_to_end(log, each)), None)
+
+
+def _leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
+    """Return whether a traceback is soon followed by the last one, without training in between."""
+    fatal = log.fatal
+    if fatal is None or traceback.is_aside or fatal.start <= traceback.end:
+        return False
+    steps, between = _count_between(log, traceback.end, fatal.start)
+    return steps <= _FEW_STEPS and between <= _SOON_LINES
 
 
 def _describe_end(log: ParsedLog) -> str:
@@ -285,9 +314,15 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
 
 def _count_rest(log: ParsedLog, end: int) -> tuple[int, int]:
     """Count the progress lines and all lines after a line, without tracebacks and reports."""
+    return _count_between(log, end, len(log.lines))
+
+
+def _count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
+    """Count the progress lines and all lines between two lines, as `_count_rest`."""
+    inside = slice(end + 1, start)
     rest = [
         line
-        for line, reported in zip(log.lines[end + 1 :], log.reported[end + 1 :], strict=True)
+        for line, reported in zip(log.lines[inside], log.reported[inside], strict=True)
         if line.strip() and not reported
     ]
     return sum(map(is_progress, rest)), len(rest)

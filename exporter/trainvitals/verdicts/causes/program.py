@@ -8,6 +8,7 @@ from trainvitals.verdicts.causes.advice import is_in_engine
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
+    find_before_fatal,
     find_match,
     quote,
     weigh_end,
@@ -240,6 +241,9 @@ def detect_exception(case: Case) -> Finding | None:
         return None
     match = weigh_fatal(case, error)
     match = weigh_end(case, match) or match
+    before = find_before_fatal(log)
+    if before is not None:
+        match = match.cap("medium", f"{quote(before.errors[-1].headline)} was raised before it.")
     first = fatal.errors[0]
     sentences = (f"It was raised after {quote(first.headline)}.",) if first is not error else ()
     who = f"Rank {fatal.rank}" if fatal.rank is not None else case.subject.capitalize()

@@ -60,6 +60,13 @@ _CONSEQUENCES = (
     "See stack trace for root cause",
     "See stack trace (above) for the root cause",
     "see the root cause above",
+    "No trials are completed yet",
+)
+# The report of a program on others that it had started, without their error.
+_OF_OTHERS = re.compile(
+    r"\b(?:trials?|workers?|tasks?|jobs?|actors?|subprocess(?:es)?|child(?:ren| process(?:es)?)?)\b"
+    r"[^:\n]{0,24}\b(?:did not complete|failed|crashed|errored)\b(?! ?:)",
+    re.IGNORECASE,
 )
 
 
@@ -114,7 +121,10 @@ class Traceback:
     @property
     def is_consequence(self) -> bool:
         """Whether it only reports the loss of another rank."""
-        return any(text in self.errors[-1].text for text in _CONSEQUENCES)
+        text = self.errors[-1].text
+        return any(each in text for each in _CONSEQUENCES) or bool(
+            _OF_OTHERS.search(self.errors[-1].headline)
+        )
 
 
 def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
