@@ -34,12 +34,11 @@ _OUT = re.compile(
     r"|Not enough memory\. Please try .{0,40}mem.fraction|BFCArena.{0,200}Failed to allocate memory"
     r"|smaller than requested bytes of [0-9]"
 )
-# Words of exhaustion, beside words of a device. What a program writes that may happen, has not.
+# Words of exhaustion, beside words of a device.
 _EXHAUSTED = re.compile(
-    r"(?<!run )(?<!running )(?<!avoid )(?<!prevent )(?<!if )(?<!when )"
-    r"(?:out[ _]of[ _](?:(?:gpu|video|device)[ _])?(?:memory|resources)|outofmemory"
-    r"|\bfailed to (?:\w{1,8} )?[mc]?alloc\w{0,6}|\b(?:cuda|cu|hip)?(?:[mc]alloc|mem_?alloc)\w{0,8}(?: retry)? failed"
-    r"|\ballocation (?:has )?failed|\b(?:insufficient|not enough) (?:\w{1,8} )?memory|\bmemory\b.{0,16}\bexhausted)",
+    r"out[ _]of[ _](?:(?:gpu|video|device)[ _])?(?:memory|resources)(?! (?:problem|issue))|outofmemory"
+    r"|failed to (?:\w{1,8} )?[mc]?alloc|alloc\w{0,8}(?: (?:retry|has))? failed"
+    r"|(?:insufficient|not enough) (?:\w{1,8} )?memory|memory on (?:the )?\w{1,8} is exhausted",
     re.IGNORECASE,
 )
 _DEVICE = re.compile(
@@ -62,10 +61,21 @@ _NOT_A_DEVICE = (
     "HostAlloc",
     "MallocHost",
     "static TLS",
-    "/dev/shm",
+    "shared memory",
+    "dev/shm",
+)
+# What a hint says may happen, has not.
+_NOT_YET = (
+    "run out of",
+    "running out of",
+    "avoid out of",
+    "prevent out of",
+    "get out of",
+    "if out of",
+    "when out of",
 )
 _CUDA_OOM = Sign(_OUT, without=_NOT_A_DEVICE[:5])
-_NEAR_A_DEVICE = Sign(_EXHAUSTED, without=_NOT_A_DEVICE, near=_DEVICE)
+_NEAR_A_DEVICE = Sign(_EXHAUSTED, without=(*_NOT_A_DEVICE, *_NOT_YET), near=_DEVICE)
 _OF_LIBRARY = contains("_STATUS_ALLOC_FAILED")
 _OF_MEMORY = contains("out of memory", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "free,")
 # Above both, memory that PyTorch reserved and does not use is reported as fragmentation.
@@ -190,7 +200,8 @@ def _advise_cuda(case: Case, report: MemoryReport, text: str) -> tuple[str, ...]
     framework = find_framework(case, text)
     if framework == "torch":
         steps += _advise_fragments(case, report)
-    return (*steps, advise_smaller_batch(case), *_ADVICE[framework])
+    smaller = advise_smaller_batch(case) if framework in _ACCUMULATE else _SMALLER
+    return (*steps, smaller, *_ADVICE.get(framework, ()))
 
 
 def _advise_fragments(case: Case, report: MemoryReport) -> tuple[str, ...]:
@@ -206,6 +217,8 @@ def _advise_fragments(case: Case, report: MemoryReport) -> tuple[str, ...]:
     )
 
 
+_ACCUMULATE = frozenset({"torch", "jax", "xpu"})
+_SMALLER = "Reduce the batch size, or the size of the inputs."
 _ADVICE: dict[Framework, tuple[str, ...]] = {
     "torch": (
         (
@@ -241,6 +254,24 @@ _ADVICE: dict[Framework, tuple[str, ...]] = {
             " `FLAGS_allocator_strategy=auto_growth`."
         ),
         "Save memory at the same batch size: `paddle.amp.auto_cast()`, recomputation.",
+    ),
+    "mxnet": (
+        "Take less for the pool: `MXNET_GPU_MEM_POOL_RESERVE=10`, `MXNET_GPU_MEM_POOL_TYPE=Round`.",
+        "Save memory at the same batch size: `mxnet.contrib.amp`, `MXNET_BACKWARD_DO_MIRROR=1`.",
+    ),
+    "chainer": (
+        (
+            "Free what the pool holds before a larger step:"
+            " `cupy.get_default_memory_pool().free_all_blocks()`; `used_bytes()` shows what is in use."
+        ),
+        "Save memory at the same batch size: `chainer.global_config.dtype = chainer.mixed16`, `F.forget`.",
+    ),
+    "native": (
+        "With Darknet raise `subdivisions` in the `.cfg`; with LightGBM and XGBoost lower `max_bin`.",
+    ),
+    "xpu": (
+        "Save memory at the same batch size: `bf16`, gradient checkpointing, shorter sequences.",
+        "To find what uses it: `torch.xpu.memory_summary()`, `xpu-smi stats -d 0`.",
     ),
 }
 

@@ -8,17 +8,17 @@ from trainvitals.verdicts.causes.advice import is_in_engine
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
-    find_before_fatal,
     find_match,
     quote,
     weigh_end,
     weigh_fatal,
 )
 from trainvitals.verdicts.causes.network import LOCAL_MODEL
-from trainvitals.verdicts.causes.parsed_log import parse_log
+from trainvitals.verdicts.causes.parsed_log import find_before_fatal, parse_log
 from trainvitals.verdicts.causes.paths import find_place
+from trainvitals.verdicts.causes.remedies import quote_remedy
 from trainvitals.verdicts.causes.signs import Sign, contains, matches
-from trainvitals.verdicts.causes.tracebacks import Traceback
+from trainvitals.verdicts.causes.tracebacks import Traceback, find_script
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _SHAPES = contains(
@@ -285,12 +285,14 @@ def _advise_exception(case: Case, fatal: Traceback | None) -> tuple[str, ...]:
     )
     place = f"Check {fatal.place}. " if fatal is not None and fatal.place else ""
     name = fatal.errors[-1].name if fatal is not None else ""
+    script = find_script(case.lines[fatal.start : fatal.end + 1]) if fatal is not None else ""
     return (
+        *quote_remedy(case, fatal),
         f"{place}{read}",
         *_find_text(_STEPS, name),
         (
-            "Reproduce it with one process and a debugger: `python -m pdb -c continue train.py`, with"
-            " `num_workers=0`."
+            "Reproduce it with one process and a debugger: `python -m pdb -c continue"
+            f" {script or 'train.py'}`, with `num_workers=0`."
         ),
     )
 

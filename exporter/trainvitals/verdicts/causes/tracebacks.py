@@ -141,6 +141,16 @@ def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
     return tuple(sorted(found, key=lambda traceback: traceback.start))
 
 
+def find_script(lines: Sequence[str]) -> str:
+    """Return the program of a traceback, the first file that is run outside of libraries; empty for none."""
+    frames = [found for line in lines if (found := _FRAME.search(line[:700])) is not None]
+    names = (found[1] for found in frames if found[3] == "<module>")
+    return next(
+        (name for name in names if name.endswith(".py") and not any(map(name.count, _LIBRARIES))),
+        "",
+    )
+
+
 def _strip_records(stream: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Yield the lines without what a logger wrote before each line of a traceback."""
     prefix = ""
@@ -290,14 +300,15 @@ class _Reader:
         while self._at < len(self._stream) and len(message) < _LONGEST_MESSAGE:
             text = self._stream[self._at][1]
             blanks += not text.strip()
-            if blanks > 1 or (blanks and len(message) > 2) or _ends_message(text):  # noqa: PLR2004
+            if blanks > 1 or (blanks and len(message) > 2) or ends_message(text):  # noqa: PLR2004
                 break
             message.append(text.strip())
             self._at += 1
         return Error(name[0] if name else "", "\n".join(message).rstrip(), line)
 
 
-def _ends_message(text: str) -> bool:
+def ends_message(text: str) -> bool:
+    """Return whether a line after an exception is not part of its message."""
     stripped = text.strip()
     return (
         _START in text[:_LONGEST_HEAD]
