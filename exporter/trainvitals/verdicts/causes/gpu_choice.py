@@ -49,7 +49,7 @@ CAUSES: tuple[Cause, ...] = (
             r"|exceeds the number of visible GPUs|Invalid device argument|than total desired GPUs|than the number of available GPUs"
             r"|Attempting to deserialize object on CUDA device|device >= 0 && device < num_gpus"
             r"|There are not enough slots available in the system|No slot '"
-            r"|[Rr]equested (?:[0-9]{1,5} )?(?:gpu|GPU|device)s?\b.{0,80}\b(?:but|only)\b|MisconfigurationException: You requested (?:gpu|GPU|device)"
+            r"|(?:requested|Requested) (?:[0-9]{1,5} )?(?:gpu|GPU|device)s?\b.{0,80}\b(?:but|only)\b|MisconfigurationException: You requested (?:gpu|GPU|device)"
             r"|[Bb]ut (?:your|the|this) (?:machine|node|host|cluster|system) (?:only )?has:? .{0,40}(?:\[|GPU)"
             r"|(?:No available node types can fulfill|Insufficient cluster resources|[Rr]esources? demands? .{0,20}infeasible).{0,160}GPU"
         ),

@@ -33,7 +33,7 @@ _HANDLED = re.compile(
     re.IGNORECASE,
 )
 _NOW = re.compile(
-    r"\W{0,3}(?:skipp|ignor|continu|retry|fall|recover|resum|proceed|reduc|restart)ing\b",
+    r"\W{0,3}(?:skipping|ignoring|continuing|retrying|falling|recovering|resuming|proceeding|reducing|restarting)\b",
     re.IGNORECASE,
 )
 # What cannot be done, and a gradient scaler's search, which may never end.
