@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.signs import contains
 
 _BATCH = re.compile(
     r"(?<![\w-])(--?)?((?:per[_-]device[_-])?(?:(?:train|micro|mini|global|local)[_-]?)*"
@@ -19,6 +20,7 @@ _WORKERS = re.compile(
     r"(?<![\w-])(--?)?((?:dataloader[_-])?num[_-]workers)[\"']?\s*(?:[=:]\s*|\s)(\d{1,4})(?![\w.])",
     re.IGNORECASE,
 )
+_SLURM = contains("srun: ", "slurmstepd: ", "SLURM_JOB_ID")
 _BIG_SHM_BYTES = 256 * 1024**2
 _STREAM = (
     "Stream or map the data instead of loading it whole (`streaming=True`,"
@@ -58,6 +60,12 @@ def is_in_engine(case: Case) -> bool:
     return case.is_container and (
         evidence.state is not None or bool(evidence.id or evidence.events)
     )
+
+
+def is_in_slurm(case: Case) -> bool:
+    """Return whether Slurm started it, by its control group, its kills or its log."""
+    groups = (case.evidence.cgroup, *(kill.task_memcg for kill in case.evidence.oom_kills or ()))
+    return any("slurm" in group for group in groups) or case.search(_SLURM) is not None
 
 
 def find_batch_size(case: Case) -> Hint | None:
@@ -123,6 +131,12 @@ def name_limit(case: Case) -> str:
 def advise_higher_limit(case: Case) -> str:
     """Return the step that raises the memory limit, as a command with its figures."""
     limit, host = case.memory_limit_bytes, case.evidence.host
+    if is_in_slurm(case):
+        option = format_option(suggest_limit(limit)) if limit else "64g"
+        return (
+            f"Request more memory for the job: `sbatch --mem={option.upper()}`; `sacct -j JOB -o MaxRSS`"
+            " shows what it used."
+        )
     if not limit:
         return "Raise the memory limit (`--memory`, `mem_limit`, `MemoryMax=`)."
     wanted = suggest_limit(max(limit, case.peak_memory_bytes or 0))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainvitals.units import format_bytes, format_duration
 from trainvitals.verdicts.causes.advice import format_option
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import (
-    find_match,
-)
+from trainvitals.verdicts.causes.log_matches import find_match, quote
 from trainvitals.verdicts.causes.ranks import split_rank
+from trainvitals.verdicts.causes.rendezvous import find_not_connected
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
@@ -39,6 +38,7 @@ _TIMED_OUT = contains(
     "due to a collective timeout",
     "due to collective timeout",
 )
+_HCCL = matches(r"\bHCCL|\bHccl[A-Z]|torch_npu|\bhcom ")
 _WORK = re.compile(r"SeqNum=(\d{1,12}), OpType=(\w{1,40})")
 _RANK = re.compile(r"\[(?:PG [^\]\n]{1,60} )?[Rr]ank ?(\d{1,6})\]")
 _TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,12})")
@@ -131,7 +131,7 @@ def list_waits(lines: Sequence[str]) -> tuple[Wait, ...]:
 
 def detect_nccl_timeout(case: Case) -> Finding | None:
     """Detect ranks that NCCL's watchdog ended because a collective operation timed out."""
-    match = find_match(case, _TIMED_OUT)
+    match = find_match(case, _TIMED_OUT) or find_not_connected(case)
     if match is None:
         return None
     waits = list_waits(case.lines)
@@ -141,7 +141,7 @@ def detect_nccl_timeout(case: Case) -> Finding | None:
         "The ranks are out of step: they waited for different collective operations until the timeout."
         if not missing and _are_apart(waits)
         else _summarize_waits(waits),
-        _advise_timeout(missing),
+        _advise_hccl(case) or _advise_timeout(missing),
         speaks_for=_describe_waits(waits, missing),
     )
 
@@ -175,6 +175,25 @@ def _advise_timeout(missing: Sequence[int]) -> tuple[str, ...]:
             " `init_process_group(timeout=timedelta(hours=1))`."
         ),
     )
+
+
+def _advise_hccl(case: Case) -> tuple[str, ...]:
+    """Return the steps for Ascend's library; empty for another one."""
+    return () if case.search(_HCCL) is None else _HCCL_STEPS
+
+
+_HCCL_STEPS = (
+    (
+        "Find the rank that stopped first, in the logs of all ranks: `~/ascend/log/run/plog`, or where"
+        " `ASCEND_PROCESS_LOG_PATH` points; `npu-smi info` shows the state of its card."
+    ),
+    _SAME_STEPS,
+    (
+        "Raise the time limits only if a rank is expected to be slow: `HCCL_EXEC_TIMEOUT=3600` for an"
+        " operation, `HCCL_CONNECT_TIMEOUT=1200` for its connections."
+    ),
+    "Choose the interface between hosts: `HCCL_SOCKET_IFNAME=eth0`.",
+)
 
 
 def _list_missing(case: Case, waits: Sequence[Wait]) -> list[int]:
@@ -247,6 +266,9 @@ def detect_nccl_system(case: Case) -> Finding | None:
     if match is None:
         return None
     warned = [line.strip() for line in case.lines if "NCCL WARN" in line]
+    if warned:
+        first = f"NCCL first logged {quote(warned[0])}."
+        match = replace(match, speaks_for=(first, *match.speaks_for))
     return match.cap("medium").conclude(
         "nccl-system",
         "NCCL failed; the network or the loss of another rank may be the cause.",
@@ -260,7 +282,6 @@ def detect_nccl_system(case: Case) -> Finding | None:
             "Check whether another rank died first, which the remaining ranks report as `ncclRemoteError`.",
             _advise_shm(case),
         ),
-        speaks_for=(f"NCCL logged `{warned[0][:240]}`.",) if warned else (),
     )
 
 

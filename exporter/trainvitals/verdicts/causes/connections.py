@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.log_matches import find_match
+from trainvitals.verdicts.causes.network import find_host
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
-from trainvitals.verdicts.causes.verdict import Cause
+from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _UNREACHED = matches(
     r"Max retries exceeded with url|NewConnectionError|ConnectTimeoutError|ConnectTimeout\b|ProxyError"
@@ -16,7 +19,7 @@ _UNREACHED = matches(
     r"|HTTPS?ConnectionPool\(.{1,200}(?:[Tt]imed out|refused)|(?:Connect|Read)TimeoutError"
     r"|requests\.exceptions\.(?:Connection|Connect|Read)[A-Za-z]{0,20}(?:Error|Timeout)"
     r"|aiohttp\.client_exceptions\.ClientConnect|EndpointConnectionError|Could not connect to the endpoint URL"
-    r"|wandb\.errors\.[\w.]{0,30}CommError|503 Server Error|502 Server Error|504 Server Error"
+    r"|wandb\.errors\.[\w.]{0,30}CommError(?!.{0,80}[Pp]ermission)|503 Server Error|502 Server Error|504 Server Error"
     r"|curl: \(\d{1,2}\) (?:Failed to connect|Connection timed out|Could not connect)"
     r"|cannot find the requested files in the (?:local|disk) cache|LocalEntryNotFoundError|ReadTimeout(?:Error)?: "
     r"|HTTP Error 50[0234]: |socket\.timeout: |APIConnectionError|Server(?:Selection)?TimeoutError|Error 111 connecting to"
@@ -33,12 +36,63 @@ _NO_CREDENTIALS = matches(
     r"api_key not configured|NoCredentialsError|Unable to locate credentials|DefaultCredentialsError",
     r"Could not find kaggle\.json|PartialCredentialsError|ExpiredToken(?:Exception)?\b|InvalidAccessKeyId",
     r"SignatureDoesNotMatch|could not automatically determine credentials|AuthenticationFailed\b.{0,80}storage",
-    r"wandb: ERROR .{0,60}(?:permission|login|API key)|CommError: .{0,80}(?:permission denied|403|401)",
+    r"wandb: ERROR .{0,60}(?:permission|login|API key)|CommError: .{0,80}(?:[Pp]ermission|\b40[13]\b)",
     r"[Aa]pi[ _]?[Kk]ey (?:is )?(?:not (?:set|found|configured|provided)|missing|invalid)|Invalid API key",
     r"Access ?Denied\b.{0,80}(?:operation|bucket|s3|PutObject|GetObject)|when calling the \w{1,40} operation: (?:Access Denied|Forbidden)",
     r"(?<!Client)AuthenticationError: |ClientAuthenticationError|[Ii]ncorrect API key|InvalidAPIKey|Missing(?:Api|API)(?:Token|Key)",
     r"auth\.exceptions\.\w{1,40}Error|invalid_grant|API key (?:is missing|must have)|InvalidClientTokenId|AuthorizationHeaderMalformed",
     r"does not have storage\.\w{1,40}\.\w{1,20} access|Permission denied \(publickey",
+)
+
+_OFFLINE = contains(
+    "OfflineModeIsEnabled",
+    "the client is offline",
+    "outgoing traffic has been disabled",
+    "offline mode is enabled",
+)
+_OFFLINE_STEPS = (
+    (
+        "Fill the cache on a machine with a way out: `hf download ORG/NAME` (`--repo-type dataset`), and point"
+        " `HF_HOME` to it, which needs to be the same directory in the job."
+    ),
+    (
+        "Or let it download: unset `HF_HUB_OFFLINE`, `HF_DATASETS_OFFLINE` and `TRANSFORMERS_OFFLINE`"
+        " (`env | grep OFFLINE`)."
+    ),
+)
+
+
+def detect_net_connect(case: Case) -> Finding | None:
+    """Detect a server that could not be reached, or offline mode without what it asks for."""
+    match = find_match(case, _UNREACHED)
+    if match is None:
+        return None
+    if any(map(_OFFLINE, match.text.split("\n"))):
+        summary = "Offline mode is set, and what the program asks for is not in the cache."
+        return match.conclude("net-connect", summary, _OFFLINE_STEPS)
+    return match.conclude("net-connect", _UNREACHED_SUMMARY, _advise_connect(match.text))
+
+
+def _advise_connect(text: str) -> tuple[str, ...]:
+    is_tracker = "wandb" in text
+    known = "api.wandb.ai" if is_tracker else "huggingface.co" if _HUB(text) else "HOST"
+    host = find_host(text)
+    host = known if not host or host.startswith("wandb.me") else host
+    steps = (
+        f"Try it from the same machine: `curl -sSI https://{host}`; behind a proxy set `HTTPS_PROXY`.",
+    )
+    if is_tracker:
+        return (*steps, "Or work offline: `WANDB_MODE=offline`, and `wandb sync` later.")
+    return (*steps, _DOWNLOAD) if host == "huggingface.co" or _HUB(text) else steps
+
+
+_HUB = contains("huggingface", " Hub", "hf.co", "transformers", "datasets")
+_UNREACHED_SUMMARY = (
+    "A server could not be reached: no route, refused, timed out, or a proxy that refuses."
+)
+_DOWNLOAD = (
+    "Download on a machine with a way out, and work offline: `hf download ORG/NAME`, then"
+    " `HF_HUB_OFFLINE=1`, `HF_DATASETS_OFFLINE=1`."
 )
 
 CAUSES: tuple[Cause, ...] = (
@@ -92,13 +146,13 @@ CAUSES: tuple[Cause, ...] = (
             "SSLCertVerificationError",
         ),
     ),
-    text_cause(
+    Cause(
         "net-connect",
         "A server could not be reached",
         "The log contains `Network is unreachable`, `Max retries exceeded with url`, `Tunnel connection"
         " failed` or `We couldn't connect to`.",
-        "The machine has no way to the Internet, as compute nodes of clusters; a proxy refuses; or the"
-        " server is down.",
+        "The machine has no way to the Internet, as compute nodes of clusters; a proxy refuses; the server"
+        " is down; or offline mode is set.",
         (
             (
                 "Try it from the same machine: `curl -sSI https://huggingface.co`; behind a proxy set"
@@ -109,7 +163,7 @@ CAUSES: tuple[Cause, ...] = (
                 " `HF_HUB_OFFLINE=1`, `HF_DATASETS_OFFLINE=1`, `WANDB_MODE=offline`."
             ),
         ),
-        summary="A server could not be reached: no route, refused, timed out, or a proxy that refuses.",
-        lines=_UNREACHED,
+        "high",
+        detect_net_connect,
     ),
 )

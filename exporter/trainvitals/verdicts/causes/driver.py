@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.frameworks import Framework, find_framework, is_rocm
+from trainvitals.verdicts.causes.frameworks import Framework, find_framework, is_cdna, is_rocm
 from trainvitals.verdicts.causes.log_matches import (
     find_kernel_line,
     find_match,
@@ -160,9 +160,8 @@ def detect_cuda_no_kernel(case: Case) -> Finding | None:
     text = "\n".join(case.lines)
     architecture, built = _ARCHITECTURE.search(text), _BUILT_FOR.search(text)
     if is_rocm(case):
-        return match.conclude(
-            "cuda-no-kernel", "The program was not built for this GPU.", _ROCM_STEPS
-        )
+        steps = (_ROCM_STEPS[0], *_ROCM_STEPS[2:]) if is_cdna(case) else _ROCM_STEPS
+        return match.conclude("cuda-no-kernel", "The program was not built for this GPU.", steps)
     name = (architecture[1] or architecture[2]) if architecture else ""
     sentences = (f"PyTorch was built for {built[1].strip()}.",) if built else ()
     number = name.removeprefix("sm_")
@@ -203,7 +202,8 @@ _ROCM_STEPS = (
     ),
     (
         "Install a PyTorch for a newer ROCm: `pip install torch --index-url"
-        " https://download.pytorch.org/whl/rocm6.2`; build extensions with `PYTORCH_ROCM_ARCH=gfx1030`."
+        " https://download.pytorch.org/whl/rocm6.2`; build extensions with `PYTORCH_ROCM_ARCH` set to the"
+        " card's architecture."
     ),
 )
 

@@ -7,10 +7,21 @@ from typing import Literal
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.signs import Sign, matches
 
-Framework = Literal["torch", "jax", "tensorflow", "paddle"]
+Framework = Literal["torch", "jax", "tensorflow", "paddle", "mxnet", "chainer", "xpu", "native"]
 
 _JAX = matches(r"\bjax(?:lib)?[._/]|XlaRuntimeError|\bxla_bridge\b|XLA_PYTHON_CLIENT")
-_TENSORFLOW = matches(r"\btensorflow[._/]|\bkeras[._/]|ResourceExhaustedError|bfc_allocator")
+_TENSORFLOW = matches(
+    r"\btensorflow[._/]|\bkeras[._/]|ResourceExhaustedError|bfc_allocator"
+    r"|Batch [0-9]{1,9}: Invalid loss, terminating training|[0-9]{1,7}/[0-9]{1,7} \[[=>. ]{10,40}\] - "
+)
+_MXNET = matches(r"\bmxnet[._/]|MXNetError|\bpooled_storage_manager")
+_CHAINER = matches(r"\bchainer[._/]|\bcupy[._/]")
+_XPU = matches(r"\bXPU\b|\bxpu:[0-9]|UR_RESULT_|level_zero|\bsycl\b")
+# Programs in C and C++ with no framework in Python.
+_NATIVE = matches(
+    r"\bdarknet\b|\bcaffe\b|syncedmem|\[LightGBM\]|\bxgboost\b|\bC[Uu][Dd][Aa] (?:Error: out|malloc failed)"
+)
+_CDNA = matches(r"\bgfx9(?:08|0a|4[0-9a]|50)\b|\bMI(?:100|2[0-9]{2}X?|3[0-9]{2}[AX]?)\b")
 _PADDLE = matches(r"\bpaddle[._/]|ppdet\.|FLAGS_fraction_of_gpu_memory")
 _TORCH = matches(r"\btorch[._/]|PyTorch")
 _ROCM = matches(
@@ -36,9 +47,18 @@ def is_rocm(case: Case) -> bool:
     return case.search(_ROCM) is not None
 
 
+def is_cdna(case: Case) -> bool:
+    """Return whether the log names one of AMD's cards for data centres, which pass for no other card."""
+    return case.search(_CDNA) is not None
+
+
 _NAMES: tuple[tuple[Framework, Sign], ...] = (
     ("jax", _JAX),
     ("paddle", _PADDLE),
+    ("mxnet", _MXNET),
+    ("chainer", _CHAINER),
+    ("xpu", _XPU),
     ("torch", _TORCH),
     ("tensorflow", _TENSORFLOW),
+    ("native", _NATIVE),
 )

@@ -7,9 +7,7 @@ import re
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_smaller_batch
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import (
-    find_match,
-)
+from trainvitals.verdicts.causes.log_matches import describe_kernel, find_match
 from trainvitals.verdicts.causes.signs import contains
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
@@ -17,6 +15,19 @@ _HPU = re.compile(r"Allocation failed for size::(\d{1,20})")
 
 _HPU_OOM = contains("PT_DEVMEM Allocation failed", "synDeviceMalloc failed", "HPU out of memory")
 _HPU_ACQUIRE = contains("Device acquire failed")
+_NOT_USABLE = contains("Device is NOT usable", "CPU-CP timeout", "failed to initialize the H/W")
+_RELOAD = (
+    (
+        "Reload the driver on the host, without a program on the cards:"
+        " `sudo modprobe -r habanalabs && sudo modprobe habanalabs`, then `hl-smi`."
+    ),
+    (
+        "If the kernel logs it again, turn the host off and on; a warm restart does not reset the card's"
+        " own processor."
+    ),
+    "Compare the releases of driver and firmware: `hl-smi -L`, `hl-fw-loader`; they need to be the same.",
+    "Until then run on the cards that are left: set `HABANA_VISIBLE_DEVICES`.",
+)
 _HPU_COMPILE = contains("Graph compile failed", "synNodeCreateWithId failed")
 
 
@@ -47,6 +58,14 @@ def detect_hpu_acquire(case: Case) -> Finding | None:
     if match is None:
         return None
     is_taken = "already acquired" in match.text
+    faults = describe_kernel(case, _NOT_USABLE)
+    if faults:
+        return match.conclude(
+            "hpu-acquire",
+            "A Gaudi card cannot be used: the driver could not initialize it.",
+            _RELOAD,
+            speaks_for=faults,
+        )
     return match.conclude(
         "hpu-acquire",
         "The Gaudi card is in use by another process."

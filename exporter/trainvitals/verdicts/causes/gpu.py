@@ -7,9 +7,10 @@ from dataclasses import replace
 from trainvitals.sources.containers.evidence import XidError
 from trainvitals.units import format_duration
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.frameworks import is_rocm
+from trainvitals.verdicts.causes.frameworks import is_cdna, is_rocm
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
+    describe_kernel,
     find_match,
 )
 from trainvitals.verdicts.causes.signs import contains, matches
@@ -31,6 +32,9 @@ _ILLEGAL = matches(
     r"|cudaErrorMisalignedAddress|\bWarp (?:Illegal|Misaligned|Out-of-range|Hardware) ",
     r"Memory access fault by GPU node|HSA_STATUS_ERROR_(?:MEMORY_FAULT|EXCEPTION|MEMORY_APERTURE_VIOLATION)",
     r"cuda runtime error \((?:77|700|4|719)\)|(?:cuda|hip)Success \((?:77|700|4|719) vs\. 0\)|operation not supported on global/shared address space",
+)
+_PAGE_FAULT = matches(
+    r"amdgpu\b.{0,80}(?:page fault|VM_L2_PROTECTION_FAULT|for process)", ignore_case=True
 )
 ANY_GPU_ERROR = contains(
     "CUDA error",
@@ -229,9 +233,13 @@ def detect_cuda_illegal(case: Case) -> Finding | None:
     xids = list_xids(case, _XID_PROGRAM)
     sentences = _describe_xids(case, xids)
     if match is not None:
-        steps = _advise_illegal(is_amd="by GPU node" in match.text or is_rocm(case))
+        steps = _advise_illegal(
+            is_amd="by GPU node" in match.text or is_rocm(case), is_cdna=is_cdna(case)
+        )
         summary = "A kernel of the program accessed invalid GPU memory."
-        return match.cap("medium").conclude("cuda-illegal", summary, steps, speaks_for=sentences)
+        faults = describe_kernel(case, _PAGE_FAULT)
+        match = match if faults else match.cap("medium")
+        return match.conclude("cuda-illegal", summary, steps, speaks_for=(*sentences, *faults))
     if not xids:
         return None
     summary = f"A kernel of the program accessed invalid memory of GPU {xids[-1].bus_id}."
@@ -240,7 +248,7 @@ def detect_cuda_illegal(case: Case) -> Finding | None:
     return finding if is_silent else _conclude_xids(case, finding, xids)
 
 
-def _advise_illegal(*, is_amd: bool) -> tuple[str, ...]:
+def _advise_illegal(*, is_amd: bool, is_cdna: bool = False) -> tuple[str, ...]:
     back = (
         "Return to the last working versions, first of extensions with custom kernels"
         " (flash-attn, xformers, apex, Triton): compare `pip list` with the old image's."
@@ -249,10 +257,8 @@ def _advise_illegal(*, is_amd: bool) -> tuple[str, ...]:
         return (
             "Find the kernel: run it with `AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1`.",
             back,
-            (
-                "Check that the build supports the card: `rocminfo | grep gfx`; a wrong"
-                " `HSA_OVERRIDE_GFX_VERSION` has this effect too."
-            ),
+            "Check that the build supports the card: `rocminfo | grep gfx`"
+            + ("." if is_cdna else "; a wrong `HSA_OVERRIDE_GFX_VERSION` has this effect too."),
         )
     return (
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.verdicts.causes.signs import contains
+from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause
 
@@ -32,7 +32,7 @@ CAUSES: tuple[Cause, ...] = (
     text_cause(
         "cuda-ordinal",
         "A GPU with this number does not exist",
-        "The log contains `invalid device ordinal` or `Invalid device id`.",
+        "The log contains `invalid device ordinal`, `Invalid device id` or `your machine only has`.",
         "More ranks than visible GPUs, or a fixed number such as `cuda:1` on a machine with one GPU.",
         (
             "Compare the ranks with the GPUs: `nvidia-smi -L | wc -l`, `echo $CUDA_VISIBLE_DEVICES`.",
@@ -44,22 +44,14 @@ CAUSES: tuple[Cause, ...] = (
         ),
         summary="A rank asks for a GPU by a number that does not exist, mostly because there are more"
         " ranks than visible GPUs.",
-        lines=contains(
-            "invalid device ordinal",
-            "CUDA_ERROR_INVALID_DEVICE",
-            "hipErrorInvalidDevice",
-            "Invalid device id",
-            "Invalid CUDA 'device=",
-            "MisconfigurationException: You requested gpu: [",
-            "exceeds the number of visible GPUs",
-            "Invalid device argument",
-            "than total desired GPUs",
-            "than the number of available GPUs",
-            "Attempting to deserialize object on CUDA device",
-            "device >= 0 && device < num_gpus",
-            "your machine only has: [",
-            "There are not enough slots available in the system",
-            "No slot '",
+        lines=matches(
+            r"invalid device ordinal|CUDA_ERROR_INVALID_DEVICE|hipErrorInvalidDevice|Invalid device id|Invalid CUDA 'device="
+            r"|exceeds the number of visible GPUs|Invalid device argument|than total desired GPUs|than the number of available GPUs"
+            r"|Attempting to deserialize object on CUDA device|device >= 0 && device < num_gpus"
+            r"|There are not enough slots available in the system|No slot '"
+            r"|(?:requested|Requested) (?:[0-9]{1,5} )?(?:gpu|GPU|device)s?\b.{0,80}\b(?:but|only)\b|MisconfigurationException: You requested (?:gpu|GPU|device)"
+            r"|[Bb]ut (?:your|the|this) (?:machine|node|host|cluster|system) (?:only )?has:? .{0,40}(?:\[|GPU)"
+            r"|(?:No available node types can fulfill|Insufficient cluster resources|[Rr]esources? demands? .{0,20}infeasible).{0,160}GPU"
         ),
     ),
 )

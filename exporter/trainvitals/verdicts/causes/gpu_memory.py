@@ -9,9 +9,7 @@ from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_smaller_batch
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import Framework, find_framework, is_rocm
-from trainvitals.verdicts.causes.log_matches import (
-    find_match,
-)
+from trainvitals.verdicts.causes.log_matches import find_surest
 from trainvitals.verdicts.causes.signs import Sign, contains
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
@@ -27,32 +25,57 @@ _OWN = re.compile(rf"this process has {_SIZE} memory in use")
 _PROCESS = re.compile(rf"Process (\d{{1,10}}) has {_SIZE} memory in use")
 _UNITS = {"bytes": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _OUT = re.compile(
-    r"(?:CUDA|HIP|cuda|MPS backend|XPU|NPU) (?:error: |driver error: )?out of memory"
-    r"|(?:CUDA|HIP) error: out of memory|cuda runtime error \(2\)|error=2 : out of memory"
-    r"|(?<!exceptions\.)(?<!lang\.)\bOutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory"
+    r"cuda runtime error \(2\)|error=2 : out of memory|(?<!exceptions\.)(?<!lang\.)\bOutOfMemoryError"
     r"|cudaErrorMemoryAllocation|CU(?:BLAS|DNN|SOLVER|SPARSE|FFT)_STATUS_ALLOC_FAILED"
-    r"|OOM when allocating tensor|ResourceExhaustedError: failed to allocate memory|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate|OOM)"
-    r"|Out of memory (?:allocating|while trying to allocate)|cuda[Mm]alloc\w{0,8}(?: retry)? failed: out of memory"
-    r"|Dst tensor is not initialized|Out of memory error on GPU|No available memory for the cache blocks"
+    r"|OOM when allocating tensor|Out of memory (?:allocating|while trying to allocate)"
+    r"|Dst tensor is not initialized|No available memory for the cache blocks|enforce allocating <= available failed"
     r"|Free memory on device .{1,80}is less than desired GPU memory utilization|[Ee]rror out of memory at line"
     r"|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)"
-    r"|Not enough memory\. Please try .{0,40}mem.fraction|UR_RESULT_ERROR_OUT_OF_(?:DEVICE|RESOURCES)"
-    r"|BFCArena.{0,200}Failed to allocate memory|smaller than requested bytes of [0-9]|CUDA_OUT_OF_MEMORY"
-    r"|failed to allocate (?:[0-9.]{1,12} ?[KMGT]?i?B .{0,40}from device|CUDA\w{0,10} buffer)|Insufficient GPU memory"
-    r"|(?:GPU|VRAM) (?:is )?out of memory|out of (?:GPU|video|device) memory|memory on (?:the )?GPU is exhausted"
-    r"|not enough (?:GPU|CUDA|VRAM|device|video) memory|cuMem\w{1,20} failed.{0,40}out of memory"
+    r"|Not enough memory\. Please try .{0,40}mem.fraction|BFCArena.{0,200}Failed to allocate memory"
+    r"|smaller than requested bytes of [0-9]"
+)
+# Words of exhaustion, beside words of a device.
+_EXHAUSTED = re.compile(
+    r"out[ _]of[ _](?:(?:gpu|video|device)[ _])?(?:memory|resources)(?! (?:problem|issue))|outofmemory"
+    r"|failed to (?:\w{1,8} )?[mc]?alloc|alloc\w{0,8}(?: (?:retry|has))? failed"
+    r"|(?:insufficient|not enough) (?:\w{1,8} )?memory|memory on (?:the )?\w{1,8} is exhausted",
+    re.IGNORECASE,
+)
+_DEVICE = re.compile(
+    r"cuda|hip(?:error|malloc)|\b(?:gpus?|hip|mps|xpu|npu|vram|cumem\w{1,20})\b|\bur_result_"
+    r"|\bdevice (?:ordinal|memory|[0-9])|from device|resource_?[ ]?exhausted|pooled_storage_manager",
+    re.IGNORECASE,
 )
 # XLA and TensorFlow warn of an allocation that they try in another way.
-_CUDA_OOM = Sign(
-    _OUT,
-    without=(
-        "The caller indicates that this is not a failure",
-        "memory space hbm",
-        "on TPU",
-        "Insufficient memory)",
-        "java.lang.",
-    ),
+_NOT_A_DEVICE = (
+    "The caller indicates that this is not a failure",
+    "memory space hbm",
+    "on TPU",
+    "Insufficient memory)",
+    "java.lang.",
+    "ray.exceptions",
+    "device:CPU",
+    "DefaultCPUAllocator",
+    "host alloc",
+    "ost memory",
+    "HostAlloc",
+    "MallocHost",
+    "static TLS",
+    "shared memory",
+    "dev/shm",
 )
+# What a hint says may happen, has not.
+_NOT_YET = (
+    "run out of",
+    "running out of",
+    "avoid out of",
+    "prevent out of",
+    "get out of",
+    "if out of",
+    "when out of",
+)
+_CUDA_OOM = Sign(_OUT, without=_NOT_A_DEVICE[:5])
+_NEAR_A_DEVICE = Sign(_EXHAUSTED, without=(*_NOT_A_DEVICE, *_NOT_YET), near=_DEVICE)
 _OF_LIBRARY = contains("_STATUS_ALLOC_FAILED")
 _OF_MEMORY = contains("out of memory", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "free,")
 # Above both, memory that PyTorch reserved and does not use is reported as fragmentation.
@@ -130,7 +153,7 @@ def _read_others(
 
 def detect_cuda_oom(case: Case) -> Finding | None:
     """Detect a GPU that ran out of memory, with the processes that held it."""
-    match = find_match(case, _CUDA_OOM)
+    match = find_surest(case, _CUDA_OOM, _NEAR_A_DEVICE)
     if match is None:
         return None
     if _OF_LIBRARY(match.text) and not _OF_MEMORY(match.text):
@@ -177,7 +200,8 @@ def _advise_cuda(case: Case, report: MemoryReport, text: str) -> tuple[str, ...]
     framework = find_framework(case, text)
     if framework == "torch":
         steps += _advise_fragments(case, report)
-    return (*steps, advise_smaller_batch(case), *_ADVICE[framework])
+    smaller = advise_smaller_batch(case) if framework in _ACCUMULATE else _SMALLER
+    return (*steps, smaller, *_ADVICE.get(framework, ()))
 
 
 def _advise_fragments(case: Case, report: MemoryReport) -> tuple[str, ...]:
@@ -193,6 +217,8 @@ def _advise_fragments(case: Case, report: MemoryReport) -> tuple[str, ...]:
     )
 
 
+_ACCUMULATE = frozenset({"torch", "jax", "xpu"})
+_SMALLER = "Reduce the batch size, or the size of the inputs."
 _ADVICE: dict[Framework, tuple[str, ...]] = {
     "torch": (
         (
@@ -228,6 +254,24 @@ _ADVICE: dict[Framework, tuple[str, ...]] = {
             " `FLAGS_allocator_strategy=auto_growth`."
         ),
         "Save memory at the same batch size: `paddle.amp.auto_cast()`, recomputation.",
+    ),
+    "mxnet": (
+        "Take less for the pool: `MXNET_GPU_MEM_POOL_RESERVE=10`, `MXNET_GPU_MEM_POOL_TYPE=Round`.",
+        "Save memory at the same batch size: `mxnet.contrib.amp`, `MXNET_BACKWARD_DO_MIRROR=1`.",
+    ),
+    "chainer": (
+        (
+            "Free what the pool holds before a larger step:"
+            " `cupy.get_default_memory_pool().free_all_blocks()`; `used_bytes()` shows what is in use."
+        ),
+        "Save memory at the same batch size: `chainer.global_config.dtype = chainer.mixed16`, `F.forget`.",
+    ),
+    "native": (
+        "With Darknet raise `subdivisions` in the `.cfg`; with LightGBM and XGBoost lower `max_bin`.",
+    ),
+    "xpu": (
+        "Save memory at the same batch size: `bf16`, gradient checkpointing, shorter sequences.",
+        "To find what uses it: `torch.xpu.memory_summary()`, `xpu-smi stats -d 0`.",
     ),
 }
 

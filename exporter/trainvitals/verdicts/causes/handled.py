@@ -10,7 +10,7 @@ from itertools import pairwise
 from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.signs import read_log
 from trainvitals.verdicts.causes.success import FINISHED
-from trainvitals.verdicts.causes.tracebacks import read_tracebacks
+from trainvitals.verdicts.causes.tracebacks import Traceback, read_tracebacks
 from trainvitals.verdicts.causes.words import (
     KILLED,
     NOT_COUNTED,
@@ -31,6 +31,10 @@ _HANDLED = re.compile(
     r"|succeeded after|sleeping|waiting [0-9]|offline mode|cached (?:copy|version|file)"
     r"|attempt [0-9]+(?: of |/)[0-9]+|next attempt|non-critical|best[ -]effort|try later|(?:un|not )affected"
     r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b",
+    re.IGNORECASE,
+)
+_NOW = re.compile(
+    r"\W{0,3}(?:skipping|ignoring|continuing|retrying|falling|recovering|resuming|proceeding|reducing|restarting)\b",
     re.IGNORECASE,
 )
 # What cannot be done, and a gradient scaler's search, which may never end.
@@ -74,7 +78,7 @@ _NO_TROUBLE = re.compile(
 _REPORT = re.compile(
     r"death signal|closing signal|\b(?:kubelet|default-scheduler|job-controller)\b|is going down|instructions, but these|assertion `"
     r"|\b(?:job)?state ?[:=] ?(?:out_of_memory|node_fail|boot_fail|preempted|cancelled|timeout|deadline)|double free|\bexit status: -[1-9]"
-    r"|\bterm_(?:owner|preempt|memlimit|runlimit)|cancelled at|error response from daemon|nodes are available: "
+    r"|terminating training|\bterm_(?:owner|preempt|memlimit|runlimit)|cancelled at|error response from daemon|nodes are available: "
 )
 # What a launcher writes about a rank that failed, so that a traceback before it was not handled.
 _FAILED = re.compile(
@@ -147,9 +151,17 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
         after = _find_text(lines, range(traceback.end + 1, len(lines)), _NEXT_LINES)
         inside = range(traceback.start, traceback.end + 1)
         dropped.difference_update(inside)
+        if _goes_on_in_message(lines, traceback):
+            after.append(traceback.end)
         if marked.intersection(before) or marked.intersection(after):
             dropped.update(inside)
     return tuple("" if index in dropped else line for index, line in enumerate(lines))
+
+
+def _goes_on_in_message(lines: Sequence[str], traceback: Traceback) -> bool:
+    """Return whether a print right behind an exception, which looks like its message, says so."""
+    is_behind = traceback.end > traceback.errors[-1].line
+    return is_behind and _NOW.match(split_rank(lines[traceback.end])[1]) is not None
 
 
 @lru_cache(maxsize=4096)  # the lines of a log repeat, except for their numbers

@@ -35,6 +35,7 @@ _MISMATCH = matches(
     r"|numpy\.core\.multiarray failed to import|RuntimeError: Numpy is not available|is newer than and incompatible with|Unsupported \.version [0-9.]{1,8}; current version is|Failed to import \S{1,120} because of the following error"
     r"|\bABI\b.{0,60}(?:mismatch|incompatib)|compiled against (?:a different|an older|another) version|invalid ELF header"
     r"|PyTorch and torchvision (?:were|was) compiled with different CUDA|operator torchvision::nms does not exist"
+    r"|CUDA S(?:etup|ETUP).{0,12} [Ff]ailed|Could not (?:find the bitsandbytes CUDA binary|load bitsandbytes native library)"
     r"|[Cc]ouldn't load custom C\+\+ ops|undefined symbol|DLL load failed|Symbol not found: "
     r"|[Mm]odel type `\w{1,60}` but Transformers does not recognize|does not recognize this architecture|KeyError: '(?:llama|qwen\w{0,12}|gemma\w{0,8}|mistral\w{0,8}|phi\w{0,8}|mixtral)'$"
 )
@@ -219,6 +220,9 @@ def detect_library_mismatch(case: Case) -> Finding | None:
     needs, symbol = _NEEDS.search(match.text), _SYMBOL.search(match.text)
     if needs is not None:
         return _conclude_needs(case, match, needs[1], needs[2])
+    if "bitsandbytes" in match.text or "CUDA S" in match.text:
+        summary = f"bitsandbytes could not load its library for CUDA: {quote(_pick(match))}."
+        return match.conclude("library-mismatch", summary, _BITSANDBYTES)
     which = f"`{symbol[1].rpartition('/')[2]}`" if symbol else "A library"
     return match.conclude(
         "library-mismatch",
@@ -265,6 +269,12 @@ def _conclude_needs(case: Case, match: LogMatch, version: str, path: str) -> Fin
     )
 
 
+_BITSANDBYTES = (
+    "Install a release that has a binary for this CUDA: `pip install --upgrade bitsandbytes`.",
+    "Read what it searches: `python -m bitsandbytes`; name another CUDA with `BNB_CUDA_VERSION=124`.",
+)
+
+
 def _pick(match: LogMatch) -> str:
     return next((line for line in match.text.split("\n") if _MISMATCH.search(line)), match.text)
 
@@ -292,6 +302,8 @@ def detect_missing_module(case: Case) -> Finding | None:
 
 def _conclude_library(case: Case, match: LogMatch, library: str) -> Finding:
     summary = f"{_name_environment(case)} lacks the library {library}."
+    if library.startswith("libbitsandbytes"):
+        return match.conclude("missing-module", summary, _BITSANDBYTES)
     if _OF_NVIDIA.match(library):
         steps = (
             (

@@ -40,7 +40,12 @@ def clean(log: Iterable[str]) -> tuple[str, ...]:
     Args:
         log: The lines as written, with or without line ends.
     """
-    return _strip_prefixes(tuple(piece for line in log for piece in _split(line)))
+    return _strip_prefixes(redraw(log))
+
+
+def redraw(log: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines as `clean`, with the prefixes of a collector of logs."""
+    return tuple(piece for line in log for piece in _split(line))
 
 
 def simplify(text: str) -> str:

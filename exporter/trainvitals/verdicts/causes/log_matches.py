@@ -15,21 +15,26 @@ from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.handled import is_resumed, precedes_output
-from trainvitals.verdicts.causes.parsed_log import ParsedLog, parse_log
+from trainvitals.verdicts.causes.parsed_log import (
+    FEW_STEPS,
+    SOON_LINES,
+    ParsedLog,
+    count_between,
+    leads_to_end,
+    parse_log,
+)
 from trainvitals.verdicts.causes.ranks import RootCause, is_launcher_line
 from trainvitals.verdicts.causes.signs import Sign, read_log
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback
 from trainvitals.verdicts.causes.verdict import Confidence, Finding
-from trainvitals.verdicts.causes.words import is_progress
 
 _ORDER: tuple[Confidence, ...] = ("low", "medium", "high")
 # Python buffers this much of standard output in a pipe and flushes it at exit, after the traceback
 # on standard error, which is not block-buffered.
 _STDOUT_BUFFER_BYTES = 8192
-_SOON_LINES = 60
 _BESIDE_LINES = 6
-_FEW_STEPS = 2
 _LONGEST_QUOTE = 240
+_MOST_KERNEL_LINES = 3
 _MOST_STEPS_AFTER_NOTICE = 10
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT)
 _OF_A_PIPE = (
@@ -108,6 +113,12 @@ def find_match(case: Case, sign: Sign) -> LogMatch | None:
     return None if match is None else weigh_end(case, match)
 
 
+def find_surest(case: Case, *signs: Sign) -> LogMatch | None:
+    """Return the match of the sign that indicates a cause with the highest confidence."""
+    found = [match for sign in signs if (match := find_match(case, sign)) is not None]
+    return max(found, key=lambda match: _ORDER.index(match.confidence), default=None)
+
+
 def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> LogMatch | None:
     """Return the last line in which a scheduler or a service reports that it ended the program.
 
@@ -144,6 +155,12 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
     return None
 
 
+def describe_kernel(case: Case, sign: Sign) -> tuple[str, ...]:
+    """Return a sentence on the last three lines of the kernel log with a sign."""
+    lines = tuple(dict.fromkeys(line for line in case.evidence.kernel_lines if sign(line)))
+    return tuple(f"The kernel logged {quote(line)}." for line in lines[-_MOST_KERNEL_LINES:])
+
+
 def find_kernel_line(case: Case, sign: Sign) -> LogMatch | None:
     """Return the last line of the kernel log that indicates a cause, where no other log exists."""
     if case.evidence.log is not None or not case.has_ended:
@@ -159,10 +176,24 @@ def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
     fatal = log.fatal
     if fatal is None:
         return None
-    for error in fatal.errors:
-        if any(sign(line) for line in error.text.split("\n")):
-            return weigh_fatal(case, error)
-    return None
+    error = _find_error(fatal, sign)
+    if error is None:
+        return None
+    match, line = weigh_fatal(case, error), _find_line(error, sign)
+    if line in error.headline:
+        return match
+    sentence = f"Its message contains {quote(line)}."
+    return replace(match, speaks_for=(*match.speaks_for, sentence))
+
+
+def _find_error(traceback: Traceback, sign: Sign) -> Error | None:
+    """Return the first exception of a traceback whose message indicates a cause; None for none."""
+    return next((error for error in traceback.errors if _find_line(error, sign)), None)
+
+
+def _find_line(error: Error, sign: Sign) -> str:
+    """Return the line of an exception's message that indicates a cause; empty for none."""
+    return next(filter(sign, (*error.text.split("\n"), error.headline)), "")
 
 
 def weigh_fatal(case: Case, error: Error) -> LogMatch:
@@ -210,15 +241,17 @@ def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
     fatal = log.fatal
     is_error = fatal is not None and not (fatal.is_launcher or fatal.is_consequence)
     if fatal is not None and is_error and index < fatal.start:
-        near = fatal.start - index <= _BESIDE_LINES
+        steps, between = count_between(log, index, fatal.start)
+        is_soon = steps <= FEW_STEPS and between < _BESIDE_LINES
+        near = is_soon or fatal.start - index <= _BESIDE_LINES
         return match.cap(
             "medium" if near else "low",
             f"The traceback that follows it ends with {quote(fatal.errors[-1].headline)}.",
         )
     steps, rest = _count_rest(log, index)
-    if steps > _FEW_STEPS:
+    if steps > FEW_STEPS:
         return match.cap("low", describe_steps(steps))
-    if rest > _SOON_LINES:
+    if rest > SOON_LINES:
         return match.cap("medium", _describe_rest(rest))
     return match
 
@@ -235,31 +268,26 @@ def _describe_rest(rest: int) -> str:
 def _find_in_others(log: ParsedLog, sign: Sign) -> LogMatch | None:
     """Return a match in a traceback that did not end the program, or in a launcher's report."""
     for traceback in reversed(log.tracebacks):
-        for error in traceback.errors:
-            if any(sign(line) for line in error.text.split("\n")):
-                rank = "" if traceback.rank is None else f" of rank {traceback.rank}"
-                is_near = log.fatal is not None and _leads_to(traceback, log.fatal)
-                match = LogMatch(
-                    line=error.line,
-                    text=error.text,
-                    confidence="medium" if is_near else "low",
-                    rank=traceback.rank,
-                    speaks_for=(f"A traceback{rank} contains {quote(error.headline)}.",),
-                )
-                return match.cap(match.confidence, _describe_end(log))
+        error = _find_error(traceback, sign)
+        if error is None:
+            continue
+        rank = "" if traceback.rank is None else f" of rank {traceback.rank}"
+        match = LogMatch(
+            line=error.line,
+            text=error.text,
+            confidence="medium" if leads_to_end(log, traceback) else "low",
+            rank=traceback.rank,
+            speaks_for=(f"A traceback{rank} contains {quote(error.headline)}.",),
+        )
+        return match.cap(match.confidence, _describe_end(log))
     return None
-
-
-def _leads_to(traceback: Traceback, fatal: Traceback) -> bool:
-    """Return whether the last traceback only reports a lost connection soon after another one."""
-    return fatal.is_consequence and 0 <= fatal.start - traceback.end <= _SOON_LINES
 
 
 def _describe_end(log: ParsedLog) -> str:
     root, fatal = log.root_cause, log.fatal
     if root is not None and root.exit_code is not None and root.exit_code < 0:
         return f"{name_signal(-root.exit_code)} had already ended rank {root.rank}."
-    if fatal is not None and _count_rest(log, fatal.end)[0] > _FEW_STEPS:
+    if fatal is not None and _count_rest(log, fatal.end)[0] > FEW_STEPS:
         return f"The log goes on after its last traceback, {quote(fatal.errors[-1].headline)}."
     if fatal is not None:
         return f"The program ended with {quote(fatal.errors[-1].headline)}."
@@ -269,7 +297,7 @@ def _describe_end(log: ParsedLog) -> str:
 def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMatch:
     """Return the match weighed by the lines after a traceback: more training, or flushed output."""
     steps, rest = _count_rest(log, end)
-    if steps <= _FEW_STEPS and rest <= _SOON_LINES:
+    if steps <= FEW_STEPS and rest <= SOON_LINES:
         return match
     settings = case.evidence.settings
     bytes_after = sum(len(line) + 1 for line in log.lines[end + 1 :])
@@ -281,19 +309,14 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
             "medium" if settings is None else "high",
             f"{_describe_rest(rest)[:-1]}; it may be buffered standard output that Python wrote at exit.",
         )
-    if steps > _FEW_STEPS:
+    if steps > FEW_STEPS:
         return match.cap("low", describe_steps(steps))
     return match.cap("medium", _describe_rest(rest))
 
 
 def _count_rest(log: ParsedLog, end: int) -> tuple[int, int]:
     """Count the progress lines and all lines after a line, without tracebacks and reports."""
-    rest = [
-        line
-        for line, reported in zip(log.lines[end + 1 :], log.reported[end + 1 :], strict=True)
-        if line.strip() and not reported
-    ]
-    return sum(map(is_progress, rest)), len(rest)
+    return count_between(log, end, len(log.lines))
 
 
 def weigh_report(case: Case, match: LogMatch) -> LogMatch | None:

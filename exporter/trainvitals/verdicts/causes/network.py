@@ -229,13 +229,18 @@ def _read_context(case: Case, match: LogMatch) -> str:
     return "\n".join(case.lines[max(0, match.line - 4) : match.line + 8])
 
 
+def find_host(text: str) -> str:
+    """Return the host that an error names; empty for none."""
+    found = _HOST.search(text)
+    return next((group for group in found.groups() if group), "") if found else ""
+
+
 def detect_net_dns(case: Case) -> Finding | None:
     """Detect a name that could not be resolved."""
     match = find_match(case, _NET_DNS)
     if match is None:
         return None
-    found = _HOST.search(match.text)
-    host = next((group for group in found.groups() if group), "") if found else ""
+    host = find_host(match.text)
     settings = case.evidence.settings
     has_none = settings is not None and settings.network_mode == "none"
     lookup = host or "huggingface.co"

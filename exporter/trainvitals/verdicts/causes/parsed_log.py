@@ -9,8 +9,10 @@ from functools import lru_cache
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.ranks import RootCause, is_launcher_line, read_root_cause
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback, read_tracebacks
+from trainvitals.verdicts.causes.words import is_progress
 
-_SOON_LINES = 60
+SOON_LINES = 60
+FEW_STEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,39 @@ class ParsedLog:
 def parse_log(case: Case) -> ParsedLog:
     """Return the log of a case with its tracebacks."""
     return _parse_log(case.lines, bool(case.evidence.exception))
+
+
+def find_before_fatal(log: ParsedLog) -> Traceback | None:
+    """Return another traceback of the same process that the last one may be a consequence of."""
+    fatal = log.fatal
+    earlier = (
+        each
+        for each in reversed(log.tracebacks)
+        if fatal is not None
+        and each.rank == fatal.rank
+        and each.errors[-1].text != fatal.errors[-1].text
+    )
+    return next((each for each in earlier if leads_to_end(log, each)), None)
+
+
+def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
+    """Return whether a traceback is soon followed by the last one, without training in between."""
+    fatal = log.fatal
+    if fatal is None or traceback.is_aside or fatal.start <= traceback.end:
+        return False
+    steps, between = count_between(log, traceback.end, fatal.start)
+    return steps <= FEW_STEPS and between <= SOON_LINES
+
+
+def count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
+    """Count the progress lines and all lines between two lines, without tracebacks and reports."""
+    inside = slice(end + 1, start)
+    rest = [
+        line
+        for line, reported in zip(log.lines[inside], log.reported[inside], strict=True)
+        if line.strip() and not reported
+    ]
+    return sum(map(is_progress, rest)), len(rest)
 
 
 @lru_cache(maxsize=4)  # about fifty causes need the same log one after the other
@@ -102,7 +137,7 @@ def _find_origin(own: Sequence[Traceback], last: Traceback) -> Traceback:
         for each in reversed(own)
         if each.rank == last.rank
         and not each.is_consequence
-        and 0 <= last.start - each.end <= _SOON_LINES
+        and 0 <= last.start - each.end <= SOON_LINES
     )
     return next(before, last)
 

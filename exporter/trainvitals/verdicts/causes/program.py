@@ -14,10 +14,11 @@ from trainvitals.verdicts.causes.log_matches import (
     weigh_fatal,
 )
 from trainvitals.verdicts.causes.network import LOCAL_MODEL
-from trainvitals.verdicts.causes.parsed_log import parse_log
+from trainvitals.verdicts.causes.parsed_log import find_before_fatal, parse_log
 from trainvitals.verdicts.causes.paths import find_place
+from trainvitals.verdicts.causes.remedies import quote_remedy
 from trainvitals.verdicts.causes.signs import Sign, contains, matches
-from trainvitals.verdicts.causes.tracebacks import Traceback
+from trainvitals.verdicts.causes.tracebacks import Traceback, find_script
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _SHAPES = contains(
@@ -240,6 +241,9 @@ def detect_exception(case: Case) -> Finding | None:
         return None
     match = weigh_fatal(case, error)
     match = weigh_end(case, match) or match
+    before = find_before_fatal(log)
+    if before is not None:
+        match = match.cap("medium", f"{quote(before.errors[-1].headline)} was raised before it.")
     first = fatal.errors[0]
     sentences = (f"It was raised after {quote(first.headline)}.",) if first is not error else ()
     verb = "raised" if match.confidence == "low" else "ended with"
@@ -282,12 +286,14 @@ def _advise_exception(case: Case, fatal: Traceback | None) -> tuple[str, ...]:
     )
     place = f"Check {fatal.place}. " if fatal is not None and fatal.place else ""
     name = fatal.errors[-1].name if fatal is not None else ""
+    script = find_script(case.lines[fatal.start : fatal.end + 1]) if fatal is not None else ""
     return (
+        *quote_remedy(case, fatal),
         f"{place}{read}",
         *_find_text(_STEPS, name),
         (
-            "Reproduce it with one process and a debugger: `python -m pdb -c continue train.py`, with"
-            " `num_workers=0`."
+            "Reproduce it with one process and a debugger: `python -m pdb -c continue"
+            f" {script or 'train.py'}`, with `num_workers=0`."
         ),
     )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.frameworks import find_framework
 from trainvitals.verdicts.causes.log_matches import LogMatch, find_match, weigh_end, weigh_fatal
 from trainvitals.verdicts.causes.parsed_log import parse_log
-from trainvitals.verdicts.causes.signs import matches
+from trainvitals.verdicts.causes.signs import matches, read_log
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _NOT_MET = matches(
@@ -17,7 +20,7 @@ _NOT_MET = matches(
     r"|timed out (?:while|in) joining the rendezvous|Gloo connectFullMesh failed"
     r"|^ *_store_based_barrier\(rank, store|RuntimeError: Socket Timeout|got error: Socket Timeout|DistStoreError|DistNetworkError: (?:The client|Failed to (?:connect|recv))"
     r"|connection to the C10d store has failed|(?:client socket has failed to connect to any network address)"
-    r"|Getting socket times out|ORTE was unable to reliably start one or more daemons|CCOM WARN Timeout waiting for (?:incoming|RX)"
+    r"|ORTE was unable to reliably start one or more daemons|CCOM WARN Timeout waiting for (?:incoming|RX)"
     r"|[Ff]ailed to connect to (?:the )?coordination service|coordination service.{0,80}DEADLINE_EXCEEDED"
     r"|DEADLINE_EXCEEDED: Barrier timed out|Barrier timed out.{0,40}PjRT|[Bb]arrier timed out. .{0,20}Id:"
     r"|Horovod.{0,60}timed? ?out waiting|Timed out waiting for tasks to start"
@@ -26,6 +29,11 @@ _NOT_MET = matches(
     r"|The server socket has failed to listen on any local network address(?!.{0,200}(?:in use|EADDRINUSE))",
     without=("Failed to disconnect",),  # of a program that is leaving
 )
+
+# Collective libraries connect two ranks when they first exchange data.
+_NOT_CONNECTED = matches(r"Getting socket times out")
+_FAILED_BY_TIME = matches(r"\bHccl\w{1,40}, error code is [69]\b")
+_FEW_STEPS = 2
 
 # The frames of a program that still waits for the others, and its errors if one of them is gone.
 _MEETING = matches(
@@ -37,7 +45,23 @@ _GONE = matches(r"Connection reset by peer|Broken pipe|Connection closed|Connect
 
 def find_not_met(case: Case) -> LogMatch | None:
     """Return the line by which the ranks did not all meet; None for none."""
-    return find_match(case, _NOT_MET) or _find_gone(case)
+    match = find_match(case, _NOT_MET) or _find_gone(case)
+    return match if match or _has_trained(case) else _find_not_connected(case)
+
+
+def _has_trained(case: Case) -> bool:
+    """Return whether the log has some training, before which the ranks had all met."""
+    return sum(read_log(case.lines).steps) > _FEW_STEPS
+
+
+def find_not_connected(case: Case) -> LogMatch | None:
+    """Return the line by which a rank waited for another one while they trained; None for none."""
+    return _find_not_connected(case) if _has_trained(case) else None
+
+
+def _find_not_connected(case: Case) -> LogMatch | None:
+    match = find_match(case, _NOT_CONNECTED) or find_match(case, _FAILED_BY_TIME)
+    return match and match.cap("medium", "The other rank may have ended, or may only be slow.")
 
 
 def _find_gone(case: Case) -> LogMatch | None:
@@ -52,7 +76,16 @@ def _find_gone(case: Case) -> LogMatch | None:
 
 def _detect(case: Case) -> Finding | None:
     match = find_not_met(case)
-    return None if match is None else match.conclude("rendezvous-timeout", _SUMMARY, _STEPS)
+    if match is None:
+        return None
+    missing = tuple(dict.fromkeys(_TASK.findall(match.text)))
+    steps: tuple[str, ...] = _STEPS
+    if missing or find_framework(case, match.text) == "jax":
+        steps = (_ADDRESS_OF_JAX, *_STEPS[3:])
+    named = f"These tasks never came: {', '.join(missing[:_MOST_NAMED])}."
+    return match.conclude(
+        "rendezvous-timeout", _SUMMARY, steps, speaks_for=(named,) if missing else ()
+    )
 
 
 _SUMMARY = (
@@ -70,6 +103,14 @@ _STEPS = (
     "Choose the interface: `NCCL_SOCKET_IFNAME=eth0`, `GLOO_SOCKET_IFNAME=eth0`.",
     "Read the log of the rank that is missing, which may have failed before.",
 )
+
+_ADDRESS_OF_JAX = (
+    "Try the coordinator's port from each host: `nc -vz HOST PORT`; all need the same"
+    " `coordinator_address` and `num_processes`, and each its own `process_id`"
+    " (`jax.distributed.initialize`)."
+)
+_TASK = re.compile(r"/job:\w{1,40}/replica:[0-9]{1,6}/task:[0-9]{1,6}(?=\s|$)")
+_MOST_NAMED = 16
 
 CAUSES: tuple[Cause, ...] = (
     Cause(

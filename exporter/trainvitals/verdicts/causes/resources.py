@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_fewer_workers
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import (
+    describe_kernel,
     find_kernel_line,
     find_match,
 )
@@ -47,6 +49,7 @@ _THREADS = contains(
     "pthread_create failed",
     "pthread_create() failed",
     "hread creation failed",
+    ": Cannot fork",
     "unable to create new native thread",
     "unable to create native thread",
     "unable to start new thread",
@@ -138,17 +141,20 @@ def detect_pids_limit(case: Case) -> Finding | None:
     refused = sample.processes_refused if sample is not None else None
     match = find_match(case, _THREADS)
     match = match or find_kernel_line(case, _REFUSED_FORK)
+    logged = describe_kernel(case, _REFUSED_FORK)
     if match is None:
         again = find_match(case, _AGAIN)
         if again is None:
             return None
         match = (
             again
-            if refused
+            if refused or logged
             else again.cap("medium", "Calls other than the start of a thread have this error too.")
         )
     limit = sample.processes_limit if sample is not None else None
     limit = limit or (settings.pids_limit if settings is not None else None)
+    if logged and match.confidence == "medium" and case.evidence.log is not None and case.has_ended:
+        match = replace(match, confidence="high")  # two independent signs
     sentences = []
     if refused:
         sentences.append(f"Its control group refused {refused} processes or threads.")
@@ -168,7 +174,7 @@ def detect_pids_limit(case: Case) -> Finding | None:
             ),
             advise_fewer_workers(case),
         ),
-        speaks_for=sentences,
+        speaks_for=(*sentences, *logged) if case.evidence.log is not None else sentences,
     )
 
 

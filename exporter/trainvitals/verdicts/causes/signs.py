@@ -17,6 +17,7 @@ from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 
 # Shorter texts occur in nearly every log.
 _LEAST_LITERAL = 3
+_NEAR_LETTERS = 120
 
 _ATOM = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:P<\w+>|<?[=!]|[a-zA-Z]*[:)]|P=\w+\)))?|.", re.DOTALL
@@ -33,17 +34,20 @@ class Sign:
     Attributes:
         pattern: What the line has.
         without: Texts of which it has none.
+        near: What the line also has, at most 120 letters before or behind that; None for nothing.
     """
 
     pattern: re.Pattern[str]
     without: tuple[str, ...] = ()
+    near: re.Pattern[str] | None = None
 
     def search(self, line: str) -> re.Match[str] | None:
         """Return the match in a line; None where the line does not have the sign."""
         found = self.pattern.search(line)
         if found is None or any(text in line for text in self.without):
             return None
-        return found
+        around = max(0, found.start() - _NEAR_LETTERS), found.end() + _NEAR_LETTERS
+        return found if self.near is None or self.near.search(line, *around) else None
 
     def __call__(self, line: str) -> bool:
         """Return whether a line has the sign."""

@@ -60,6 +60,13 @@ _CONSEQUENCES = (
     "See stack trace for root cause",
     "See stack trace (above) for the root cause",
     "see the root cause above",
+    "No trials are completed yet",
+)
+# The report of a program on others that it had started, without their error.
+_OF_OTHERS = re.compile(
+    r"\b(?:trials?|workers?|tasks?|jobs?|actors?|subprocess(?:es)?|child(?:ren| process(?:es)?)?)\b"
+    r"[^:\n]{0,24}\b(?:did not complete|failed|crashed|errored)\b(?! ?:)",
+    re.IGNORECASE,
 )
 
 
@@ -114,7 +121,10 @@ class Traceback:
     @property
     def is_consequence(self) -> bool:
         """Whether it only reports the loss of another rank."""
-        return any(text in self.errors[-1].text for text in _CONSEQUENCES)
+        text = self.errors[-1].text
+        return any(each in text for each in _CONSEQUENCES) or bool(
+            _OF_OTHERS.search(self.errors[-1].headline)
+        )
 
 
 def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
@@ -129,6 +139,16 @@ def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
         for traceback in _join(_Reader(tuple(_strip_records(stream)), rank).read())
     ]
     return tuple(sorted(found, key=lambda traceback: traceback.start))
+
+
+def find_script(lines: Sequence[str]) -> str:
+    """Return the program of a traceback, the first file that is run outside of libraries; empty for none."""
+    frames = [found for line in lines if (found := _FRAME.search(line[:700])) is not None]
+    names = (found[1] for found in frames if found[3] == "<module>")
+    return next(
+        (name for name in names if name.endswith(".py") and not any(map(name.count, _LIBRARIES))),
+        "",
+    )
 
 
 def _strip_records(stream: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -280,14 +300,15 @@ class _Reader:
         while self._at < len(self._stream) and len(message) < _LONGEST_MESSAGE:
             text = self._stream[self._at][1]
             blanks += not text.strip()
-            if blanks > 1 or (blanks and len(message) > 2) or _ends_message(text):  # noqa: PLR2004
+            if blanks > 1 or (blanks and len(message) > 2) or ends_message(text):  # noqa: PLR2004
                 break
             message.append(text.strip())
             self._at += 1
         return Error(name[0] if name else "", "\n".join(message).rstrip(), line)
 
 
-def _ends_message(text: str) -> bool:
+def ends_message(text: str) -> bool:
+    """Return whether a line after an exception is not part of its message."""
     stripped = text.strip()
     return (
         _START in text[:_LONGEST_HEAD]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from trainvitals.sources.containers.evidence import Training
 from trainvitals.units import count_noun, format_bytes, format_duration
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.frameworks import Framework, find_framework
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
     find_match,
@@ -38,10 +39,10 @@ _STOPPED = matches(
     r"|[Nn]on-?finite (?:loss|grad)|[Ll]oss (?:is|was|became) (?:not finite|infinite|non-finite)|Tensor had NaN"
     r"|FloatingPointError: invalid value \(nan\)|[Nn]an in summary histogram|Unexpected result nan"
     r"|NaN (?:was )?(?:found|detected|encountered)|[Ll]oss (?:exploded|diverged)|nan or inf in (?:the )?loss"
-    r"|(?:NaN|[Ii]nfinite) loss encountered|encountered (?:a )?(?:nan|NaN|non-finite) (?:loss|gradient)",
+    r"|(?:[Nn]a[Nn]|NAN|[Ii]nf|[Ii]nfinite) loss encountered|encountered (?:a )?(?:nan|NaN|non-finite) (?:loss|gradient)",
     r"(?i:\b(?:loss|grad(?:ient)?(?:s| norm)?|logits|weights?|parameters?|activations?|outputs?|scores?)\b.{0,40}"
-    r"\b(?=[iawbcht])(?:is|are|was|were|became|becomes|contains?|has|have|went|turned)\b.{0,16}\b(?=[ni])(?:nan|inf(?:inite|inity)?|not finite)\b)",
-    r"(?i:\b(?:nan|inf|non-?finite)\b.{0,24}\b(?:in|of|for|as)\b.{0,16}\b(?:loss|grad(?:ient)?s?|logits|weights)\b.{0,32}\b(?=[saetdr])"
+    r"\b(?=[iawbcht])(?:is|are|was|were|become|became|becomes|contains?|has|have|went|turned)\b.{0,16}\b(?=[ni])(?:nan|inf(?:inite|inity)?|not finite)\b)",
+    r"(?i:\b(?:nan|inf|non-?finite)\b.{0,24}\b(?:in|of|for|as) (?:\w{1,12} ){0,2}(?:loss|grad(?:ient)?s?|logits|weights)\b.{0,32}\b(?=[saetdr])"
     r"(?:stop|abort|exit|terminat|diverg|rais))",
     r"[Tt]raining (?:has |is )?diverged|Monitored metric .{1,80} = nan is not finite|Encountered bad values in tensor",
     r"norm of order .{1,40} is non-finite|matrix contains invalid numeric entries|[Nn]on-?finite (?:values?|weights?|param)",
@@ -75,6 +76,29 @@ _DIVERGED_STEPS = (
         " steps before; examine that batch."
     ),
 )
+
+
+_DIVERGED_IN: dict[Framework, tuple[str, ...]] = {
+    "tensorflow": (
+        "Clip gradients: `Adam(clipnorm=1.0)`; with `mixed_float16` use a `LossScaleOptimizer`.",
+        "Find the first operation that returns NaN: `tf.debugging.enable_check_numerics()`.",
+    ),
+    "jax": (
+        "Clip gradients: `optax.clip_by_global_norm(1.0)`; train in `bfloat16`, not `float16`.",
+        "Find the first operation that returns NaN: `JAX_DEBUG_NANS=True`.",
+    ),
+    "paddle": (
+        "Clip gradients: `grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0)`.",
+        "Find the first operation that returns NaN: `FLAGS_check_nan_inf=1`.",
+    ),
+    "mxnet": (
+        "Clip gradients: `clip_gradient=1.0` of the optimizer, `gluon.utils.clip_global_norm`.",
+    ),
+    "chainer": (
+        "Clip gradients: `optimizer.add_hook(chainer.optimizer_hooks.GradientClipping(1.0))`.",
+        "Find the first operation that returns NaN: `chainer.set_debug(True)`.",
+    ),
+}
 
 
 def _has_diverged(training: Training) -> bool:
@@ -187,10 +211,11 @@ def _detect_nan_loss(case: Case) -> Finding | None:
     first = ""
     if _NAN_LOSS.may_be_in(case.lines):
         first = next((line.strip() for line in case.lines if _NAN_LOSS(line)), "")
+    steps = _DIVERGED_IN.get(find_framework(case, match.text), _DIVERGED_STEPS[1:])
     return match.conclude(
         "nan-loss",
         "Training diverged: the loss or a gradient is NaN or infinite.",
-        _DIVERGED_STEPS,
+        (_DIVERGED_STEPS[0], *steps),
         speaks_for=(
             *((f"The first log line with a NaN loss is `{first[:200]}`.",) if first else ()),
             *collapsed,

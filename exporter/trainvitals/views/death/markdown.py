@@ -9,7 +9,7 @@ from datetime import timezone
 from trainvitals.foreign_text import clean_text
 from trainvitals.masking import mask_text
 from trainvitals.verdicts.causes.diagnosis import Diagnosis
-from trainvitals.verdicts.causes.lines import clean
+from trainvitals.verdicts.causes.lines import redraw
 from trainvitals.views.death.report import (
     DEFAULT_LINES,
     describe_outcome,
@@ -87,7 +87,7 @@ def _write_table(rows: Iterable[Row]) -> str:
 
 def _fence(lines: Sequence[str]) -> str:
     """Return a log between code fences that are longer than any in it."""
-    shown = [clean_text(line) for line in clean(lines)]
+    shown = [clean_text(line) for line in redraw(lines)]
     longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}text", *shown, fence]) if shown else ""

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable
 
 from trainvitals.foreign_text import clean_text
-from trainvitals.verdicts.causes.lines import clean
+from trainvitals.verdicts.causes.lines import redraw
 
 NARROWEST, WIDEST = 60, 100
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -108,7 +108,7 @@ def list_quotes(texts: Iterable[str], width: int) -> list[str]:
 def list_log(lines: Iterable[str], width: int) -> list[str]:
     """Return log lines with their blanks, broken at the width."""
     shown = []
-    for line in clean(lines):
+    for line in redraw(lines):
         text = clean_text(line)
         room = width - len(_INDENT) * 2
         shown += [f"{_INDENT}| {text[at : at + room]}" for at in range(0, len(text) or 1, room)]

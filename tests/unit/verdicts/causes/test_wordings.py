@@ -66,7 +66,23 @@ PRINTED = (
         "nccl-timeout",
         "EI0002: The wait execution of the Notify register times out. Reason: no record from remote rank",
     ),
-    ("rendezvous-timeout", "EI0006: Getting socket times out. Reason: Remote Rank did not send"),
+    ("nccl-timeout", "EI0006: Getting socket times out. Reason: Remote Rank did not send"),
+    ("cuda-oom", "CUDA Error: out of memory"),
+    ("cuda-oom", "CUDA Error: out of memory: Resource temporarily unavailable"),
+    ("cuda-oom", "Cuda malloc failed"),
+    (
+        "cuda-oom",
+        "F0301 09:12:44.7 311 blob.cpp:90] Check failed: error == cudaSuccess (2 vs. 0)  out of memory",
+    ),
+    ("cuda-oom", "[LightGBM] [Fatal] [CUDA] out of memory /b/cuda_row_data.cu 77"),
+    ("cuda-oom", "n3:5:9 [1] include/alloc.h:99 NCCL WARN Cuda failure 2 'out of memory'"),
+    ("cuda-oom", "n3:5:9 [1] include/alloc.h:99 NCCL WARN Failed to CUDA calloc 4194304 bytes"),
+    ("cuda-oom", "enforce allocating <= available failed, 8589934592 > 1073741824"),
+    ("cuda-oom", "hipMalloc failed: not enough memory"),
+    ("nan-loss", "Batch 12: Invalid loss, terminating training"),
+    ("nan-loss", "mmengine - INFO - loss become infinite or NaN!"),
+    ("library-mismatch", "CUDA Setup failed despite GPU being available."),
+    ("pids-limit", "sh: 0: Cannot fork"),
     (
         "torchrun-child",
         "mpirun detected that one or more processes exited with non-zero status, thus causing",
@@ -162,6 +178,60 @@ PRINTED = (
 )
 # The program ends with the exception.
 RAISED = (
+    (
+        "cuda-oom",
+        "RuntimeError: Resource exhausted: Failed to allocate request for 1.00GiB on device ordinal 2",
+    ),
+    (
+        "cuda-oom",
+        "mxnet.base.MXNetError: src/storage/pooled_storage_manager.h:9: Memory allocation failed",
+    ),
+    (
+        "ckpt-mismatch",
+        "InvalidArgumentError: Restoring from checkpoint failed, due to a mismatch of the graphs",
+    ),
+    (
+        "ckpt-mismatch",
+        "InvalidArgumentError: Assign requires shapes of both tensors to match. lhs shape= [4] rhs shape= [9]",
+    ),
+    (
+        "ckpt-mismatch",
+        "ValueError: You are trying to load a weight file containing 9 layers into a model with 8 layers.",
+    ),
+    (
+        "ckpt-mismatch",
+        "ValueError: Layer 'head' expected 2 variables, but received 1 variables during loading.",
+    ),
+    (
+        "ckpt-mismatch",
+        "ValueError: Layer count mismatch when loading weights from file. Model expected 5 layers, found 4.",
+    ),
+    (
+        "ckpt-mismatch",
+        "ValueError: The target dict keys and state dict keys do not match at path ./params/head",
+    ),
+    (
+        "ckpt-mismatch",
+        "ValueError: User-provided restore item and on-disk value metadata tree structures do not match",
+    ),
+    (
+        "ckpt-mismatch",
+        "ZeRORuntimeException: The checkpoint being loaded used a DP world size of 16 but the current is 8.",
+    ),
+    ("nan-loss", "ValueError: nan loss encountered"),
+    ("nan-loss", "RuntimeError: NaN or Inf loss encountered at batch 5"),
+    (
+        "cuda-ordinal",
+        "MisconfigurationException: You requested 4 GPUs, but this node only has 2 GPUs.",
+    ),
+    (
+        "cuda-ordinal",
+        "TuneError: Insufficient cluster resources to launch trial: it requested 2 GPUs, of which there are 1.",
+    ),
+    (
+        "credentials",
+        "wandb.errors.CommError: You do not have permission to access this (Error 404: Not Found)",
+    ),
     (
         "gpu-nvlink",
         "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
@@ -376,6 +446,48 @@ def test_a_last_line_has_its_cause(reason, line):
 def test_an_exception_has_its_cause(reason, message):
     """Each stands for its kind."""
     assert judge_log(*raised(message)).reason == reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ImportError: libcudart.so.12: cannot allocate memory in static TLS block",
+        "Note: you may run out of memory on GPUs with less than 24 GB",
+        "If you still get out of memory on the GPU, lower the batch size",
+        "NCCL WARN Cuda host alloc failed: not enough memory on the host memory pool of GPU 0",
+        "OOM when allocating on /job:localhost/device:CPU:0: failed to allocate memory",
+        "DataLoader for cuda:0: shared memory allocation failed in /dev/shm",
+    ],
+)
+def test_memory_that_is_not_a_gpus_is_not_blamed(line):
+    """A word of a device may stand beside the memory of the host."""
+    assert judge_log(*STEPS, line, exit_code=1).reason != "cuda-oom"
+
+
+def test_a_warning_of_weights_left_out_is_not_the_cause():
+    """Libraries print it, and training starts."""
+    warned = (
+        "The model and the loaded state dict do not match exactly",
+        "unexpected key: head.bias",
+    )
+    lines = raised("KeyError: 'image'")
+    assert judge_log(*STEPS, *warned, *lines[len(STEPS) :], exit_code=1).reason == "exception"
+
+
+def test_training_that_is_terminated_may_print_some_more():
+    """What is printed after it are the steps that were under way."""
+    end = ("Batch 12: Invalid loss, terminating training", "13/90 [=>......] - loss: nan")
+    assert judge_log(*STEPS, *end, "exporting nothing").reason == "nan-loss"
+
+
+def test_ranks_that_had_trained_had_met():
+    """Before that, a connection that is not made is a rendezvous."""
+    late = "RuntimeError: HcclAllGather, error code is 9"
+    verdict = judge_log(*raised(late, "EI0006: Getting socket times out."), exit_code=1)
+    assert (verdict.reason, verdict.confidence) == ("nccl-timeout", "medium")
+    assert "HCCL_EXEC_TIMEOUT" in " ".join(verdict.finding.steps)
+    early = judge_log(*raised(late)[len(STEPS) :], exit_code=1)
+    assert (early.reason, early.confidence) == ("rendezvous-timeout", "medium")
 
 
 def test_a_traceback_that_a_logger_wrote_is_read():

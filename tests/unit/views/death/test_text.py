@@ -62,3 +62,8 @@ def test_a_long_line_of_a_log_goes_on_below():
         f"  | {'y' * 56}",
         f"  | {'y' * 14}",
     ]
+
+
+def test_a_log_is_shown_with_the_prefixes_of_its_lines():
+    """`srun --label` writes the number of the task; the causes read it as a rank."""
+    assert list_log(("0: epoch 1", "1: epoch 1"), 60) == ["  | 0: epoch 1", "  | 1: epoch 1"]

@@ -1,0 +1,82 @@
+"""A definite cause, and the tracebacks that follow from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.verdicts.causes.test_words import STEPS, judge_log
+
+_HEAD = ("Traceback (most recent call last):", '  File "/srv/b/fit.py", line 31, in <module>')
+_STATUS = ("== Status ==", "Memory usage on this node: 40.1/503.6 GiB")
+
+
+def fail(*message):
+    """Return the lines of a traceback."""
+    return (*_HEAD, "    run()", *message)
+
+
+_DEFINITE = (
+    ("cuda-oom", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB"),
+    ("cuda-ordinal", "RuntimeError: CUDA error: invalid device ordinal"),
+    ("missing-module", "OSError: libnpp.so.12: cannot open shared object file: No such file"),
+    ("ckpt-mismatch", "RuntimeError: Missing key(s) in state_dict: 'head.bias'"),
+)
+_WRAPPERS = (
+    "ray.tune.error.TuneError: ('Trials did not complete', [fit_1_00000])",
+    "RuntimeError: 1 of 4 workers failed",
+    "ValueError: No trials are completed yet.",
+)
+_LATER = (
+    "AttributeError: 'NoneType' object has no attribute 'close'",
+    "RuntimeError: cannot schedule new futures after shutdown",
+)
+
+
+@pytest.mark.parametrize(("reason", "message"), _DEFINITE)
+@pytest.mark.parametrize("later", _WRAPPERS)
+def test_a_report_on_others_keeps_the_cause(reason, message, later):
+    """The traceback before it is the cause, also with lines in between."""
+    for between in ((), _STATUS):
+        verdict = judge_log(*STEPS, *fail(message), *between, *fail(later), exit_code=1)
+        assert (verdict.reason, verdict.confidence) == (reason, "high")
+
+
+@pytest.mark.parametrize(("reason", "message"), _DEFINITE)
+@pytest.mark.parametrize("later", _LATER)
+def test_a_later_traceback_does_not_displace_a_definite_cause(reason, message, later):
+    """It may follow from it, or not, so that the cause is not certain."""
+    verdict = judge_log(*STEPS, *fail(message), *_STATUS, *fail(later), exit_code=1)
+    assert (verdict.reason, verdict.confidence) == (reason, "medium")
+    assert "exception" not in {each.reason for each in verdict.contributing}
+
+
+@pytest.mark.parametrize(("reason", "message"), _DEFINITE)
+def test_an_error_that_training_went_on_after_accuses_no_more(reason, message):
+    """The last traceback ended it."""
+    verdict = judge_log(*fail(message), *STEPS, *fail(_LATER[0]), exit_code=1)
+    assert (verdict.reason, verdict.confidence) == ("exception", "high")
+    assert reason not in {each.reason for each in verdict.contributing if each.confidence != "low"}
+
+
+def test_a_handled_error_right_before_does_not_accuse():
+    """The program says that it goes on."""
+    lines = (*fail(_DEFINITE[0][1]), "skipping this batch", *fail(_LATER[0]))
+    assert judge_log(*STEPS, *lines, exit_code=1).reason == "exception"
+
+
+def test_an_exception_after_another_is_less_certain():
+    """Both are named."""
+    first = fail("KeyError: 'labels'")
+    verdict = judge_log(*STEPS, *first, *fail(_LATER[0]), exit_code=1)
+    assert (verdict.reason, verdict.confidence) == ("exception", "medium")
+    assert "KeyError: 'labels'" in " ".join(verdict.finding.speaks_against)
+    assert judge_log(*STEPS, *first, *first, exit_code=1).confidence == "high"
+
+
+def test_the_line_of_a_message_that_names_the_cause_is_shown():
+    """The headline of a wrapper does not name it."""
+    lines = fail(
+        "ray.exceptions.RayTaskError(RuntimeError): ray::fit() (pid=7)", "CUDA out of memory"
+    )
+    finding = judge_log(*STEPS, *lines, exit_code=1).finding
+    assert "Its message contains `CUDA out of memory`." in finding.speaks_for
