@@ -206,16 +206,16 @@ def choose_kills(kills: Sequence[OomKill], evidence: Evidence) -> tuple[OomKill,
     pid = None if evidence.training is None else evidence.training.pid
     if pid is not None:
         return tuple(kill for kill in of_now if kill.pid == pid)
-    likely = [kill for kill in of_now if _may_be_of_log(kill, evidence.log)]
+    likely = [kill for kill in of_now if may_be_of_log(kill.task, kill.pid, evidence.log)]
     return tuple(kill for kill in likely if kill.task_memcg == likely[-1].task_memcg)
 
 
-def _may_be_of_log(kill: OomKill, log: Sequence[str] | None) -> bool:
+def may_be_of_log(task: str, pid: int, log: Sequence[str] | None) -> bool:
     """Return whether a log may be that of a killed process: by its name, or where it names the process."""
-    if log is None or _TRAINER.match(kill.task):
+    if log is None or _TRAINER.match(task):
         return True
-    named = re.compile(rf"\b(?:pid\W{{1,4}}{kill.pid}|{re.escape(kill.task)})\b", re.IGNORECASE)
-    return len(kill.task) >= _LEAST_NAME and any(named.search(line) for line in log)
+    named = re.compile(rf"\b(?:pid\W{{1,4}}{pid}|{re.escape(task)})\b", re.IGNORECASE)
+    return len(task) >= _LEAST_NAME and any(named.search(line) for line in log)
 
 
 def _add_kernel(evidence: Evidence, pieces: Pieces) -> Evidence:

@@ -30,6 +30,7 @@ _SOON_LINES = 60
 _BESIDE_LINES = 6
 _FEW_STEPS = 2
 _LONGEST_QUOTE = 240
+_BEFORE = 60
 _MOST_STEPS_AFTER_NOTICE = 10
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT)
 _OF_A_PIPE = (
@@ -155,14 +156,33 @@ def find_kernel_line(case: Case, sign: Sign) -> LogMatch | None:
     return LogMatch(0, line, "medium", speaks_for=speaks_for)
 
 
+def add_kernel_line(case: Case, match: LogMatch, sign: Sign) -> LogMatch:
+    """Return a match of the log with the last line of the kernel log that has a sign, where one does."""
+    line = next((line for line in reversed(case.evidence.kernel_lines) if sign(line)), None)
+    if line is None:
+        return match
+    return replace(match, speaks_for=(*match.speaks_for, f"The kernel logged {quote(line)}."))
+
+
 def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
     fatal = log.fatal
     if fatal is None:
         return None
     for error in fatal.errors:
         if any(sign(line) for line in error.text.split("\n")):
-            return weigh_fatal(case, error)
+            return _add_decisive(weigh_fatal(case, error), error, sign)
     return None
+
+
+def _add_decisive(match: LogMatch, error: Error, sign: Sign) -> LogMatch:
+    """Return the match of an error with the text that has the sign, where its start has not."""
+    if sign(quote(error.headline)):
+        return match
+    line = next(line for line in error.text.split("\n") if sign(line))
+    found = sign.search(line)
+    start = 0 if found is None or found.end() <= _LONGEST_QUOTE else found.start() - _BEFORE
+    text = f"{'…' * bool(start)}{line[start:]}"
+    return replace(match, speaks_for=(*match.speaks_for, f"Its message contains {quote(text)}."))
 
 
 def weigh_fatal(case: Case, error: Error) -> LogMatch:
@@ -245,7 +265,7 @@ def _find_in_others(log: ParsedLog, sign: Sign) -> LogMatch | None:
                     rank=traceback.rank,
                     speaks_for=(f"A traceback{rank} contains {quote(error.headline)}.",),
                 )
-                return match.cap(match.confidence, _describe_end(log))
+                return _add_decisive(match, error, sign).cap(match.confidence, _describe_end(log))
     return None
 
 
