@@ -29,7 +29,7 @@ COMPUTED = {
         ("sources/runs/discovery.py", "_expand"),
     },
     "without a repeat of more than a few characters": {
-        ("sources/containers/assembly.py", "_may_be_of_log"),
+        ("sources/containers/assembly.py", "may_be_of_log"),
     },
     "for what a person configured or drew": {
         ("alerting/variables.py", "parse"),
