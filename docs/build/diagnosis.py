@@ -8,6 +8,7 @@ from pathlib import Path
 
 from trainvitals.verdicts.causes import (
     guards,
+    hardware,
     memory,
     outcomes,
     outside,
@@ -90,8 +91,8 @@ GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
     ),
     (
         "The host ended it",
-        "Determined by lines of the host's services in the kernel log or the journal.",
-        guards.CAUSES,
+        "Determined by lines of the kernel and of the host's services in the kernel log or the journal.",
+        (*guards.CAUSES, *hardware.CAUSES),
     ),
     (
         "It was ended from outside, or its end was not observed",

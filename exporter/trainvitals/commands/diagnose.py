@@ -20,6 +20,7 @@ from trainvitals.commands.parsing import (
     say,
 )
 from trainvitals.errors import ConfigurationError, SourceError
+from trainvitals.sources.signals import HIGHEST_CODE, LOWEST_CODE
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
@@ -47,6 +48,7 @@ or that of a file shows neither a fault nor an end.
 """
 _DEFAULT_SINCE = "24h"
 _DEFAULT_LINES = 50
+_LEAST_OF_PBS = 256  # of a signal 0, which ends nothing
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _WEEK = _UNITS["w"]
@@ -87,9 +89,8 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
     fate.add_argument(
         "--exit-code",
         metavar="N",
-        type=int,
-        choices=range(256),
-        help="it ended with this exit code",
+        type=_parse_exit_code,
+        help="it ended with this exit code; also 256 and a signal, as of PBS, or minus a signal",
     )
     parser.add_argument(
         "--since",
@@ -113,6 +114,23 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
     add_journal(parser)
     add_run_dir(parser)
     parser.set_defaults(run=_diagnose)
+
+
+def _parse_exit_code(text: str) -> int:
+    """Return an exit code of a shell, of PBS or of Python's `subprocess`.
+
+    Raises:
+        ArgumentTypeError: It is not an exit code.
+    """
+    from argparse import ArgumentTypeError  # noqa: PLC0415 - loaded when arguments are parsed
+
+    number = int(text)
+    is_known = LOWEST_CODE <= number <= HIGHEST_CODE and number != _LEAST_OF_PBS
+    if not is_known:
+        raise ArgumentTypeError(
+            f"{number} is not an exit code; write 0 to 255, 256 + a signal as of PBS, or minus a signal"
+        )
+    return number
 
 
 def parse_duration(text: str) -> float:

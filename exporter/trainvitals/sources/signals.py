@@ -4,6 +4,24 @@ from __future__ import annotations
 
 import signal
 
+_FROM_SHELL, _FROM_PBS, _MOST_SIGNALS = 128, 256, 64
+LOWEST_CODE, HIGHEST_CODE = -_MOST_SIGNALS, _FROM_PBS + _MOST_SIGNALS
+
+
+def read_signal(code: int) -> int | None:
+    """Return the signal in an exit code: 128, or of PBS 256, and its number, or minus it; None for none."""
+    number = -code if code < 0 else code - (_FROM_PBS if code > _FROM_PBS else _FROM_SHELL)
+    return number if 0 < number <= _MOST_SIGNALS else None
+
+
+def describe_code(code: int) -> str:
+    """Return an exit code with its signal: `137 is SIGKILL (128 + 9)`; empty where it has none."""
+    number = read_signal(code)
+    if number is None:
+        return ""
+    base = f"{code - number} + " if code > 0 else "minus "
+    return f"{code} is {name_signal(number)} ({base}{number})"
+
 
 def name_signal(number: int) -> str:
     """Return the name of a signal: `SIGKILL`; `signal 40` where it has no name."""

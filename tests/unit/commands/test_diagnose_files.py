@@ -70,6 +70,18 @@ def test_a_kernel_log_may_be_alone_or_beside_a_log(diagnose):
     assert diagnose("-", "--kernel-log", "-")[0] == 2
 
 
+def test_an_exit_code_may_have_its_signal_in_another_way(diagnose, capsys):
+    """PBS adds 256 to it, Python negates it, and what is neither is refused in one line."""
+    found = diagnose("a.log", "--exit-code", "271", a_log=STEPS)
+    assert (*found[:2], found[2]["exit_code"]) == (1, "term-outside", 271)
+    assert "Exit code 271 is SIGTERM (256 + 15)." in found[2]["speaks_for"]
+    assert diagnose("a.log", "--exit-code", "-9")[:2] == (1, "kill-outside")
+    for wrong in ("256", "400", "-70", "nine"):
+        with pytest.raises(SystemExit):
+            diagnose("a.log", "--exit-code", wrong)
+        assert len(capsys.readouterr().err.splitlines()[-1]) < 160
+
+
 def test_what_the_user_knows_decides_between_running_and_dead(diagnose):
     """Nothing is called running without a sign of it."""
     found = diagnose("a.log", a_log=STEPS)

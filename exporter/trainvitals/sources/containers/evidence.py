@@ -3,7 +3,8 @@
 Likely secrets are masked before (see `trainvitals.masking`): command lines and log lines are text
 for people, and of the environment only the names are kept.
 
-Times are seconds since 1970 by the engine's or the kernel's clock, sizes bytes. None is unknown; an
+Times are seconds since 1970 by the engine's or the kernel's clock, or since a boot of unknown date
+(see `trainvitals.sources.host.kernel_text`), sizes bytes. None is unknown; an
 empty tuple means that the source was read and had nothing.
 """
 
@@ -14,11 +15,9 @@ from typing import Literal
 
 from trainvitals.sources.host.kernel_lines import OomKill as OomKill  # noqa: PLC0414 - part of it
 from trainvitals.sources.host.kernel_lines import XidError as XidError  # noqa: PLC0414
+from trainvitals.sources.signals import read_signal
 
 Subject = Literal["container", "process", "run"]
-
-_SIGNALS_FROM = 128
-_MOST_SIGNALS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +277,7 @@ class Evidence:
         started: When it was last started.
         ended: When it ended; None if it runs.
         exit_code: The exit code from the event `die`, else from the state; None if it runs or the
-            code is unknown.
+            code is unknown. One that a user reports may be 256 and a signal, or minus a signal.
         is_exit_code_witnessed: Whether the exit code is that of the event.
         signal: The signal that ended a plain process or rank; None for containers, whose exit
             code has it.
@@ -377,8 +376,7 @@ class Evidence:
 
     @property
     def last_signal(self) -> int | None:
-        """The signal that ended it, also from an exit code of 128 and more; None if there is none."""
+        """The signal that ended it, also from an exit code; None if there is none."""
         if self.signal is not None:
             return self.signal
-        number = (self.last_exit_code or 0) - _SIGNALS_FROM
-        return number if 0 < number <= _MOST_SIGNALS else None
+        return read_signal(self.last_exit_code or 0)

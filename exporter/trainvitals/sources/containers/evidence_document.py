@@ -12,7 +12,7 @@ Texts are JSON strings, numbers JSON numbers, and booleans `true` or `false`. A 
 which is the same. An empty list means that the source was read and had nothing; leaving out a list
 that can be None means that it was not read. Unknown members are ignored.
 
-Times are seconds since 1970, sizes bytes. Everything that could be a secret was masked before.
+Times are seconds since 1970, of a kernel log without dates since the boot, sizes bytes. Everything that could be a secret was masked before.
 """
 
 from __future__ import annotations

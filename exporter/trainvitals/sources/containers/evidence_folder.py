@@ -243,11 +243,14 @@ def add_kernel(
 def _guess_boot_time(text: str, pieces: Pieces, now: float) -> float:
     """Return the boot time of the machine, from which the kernel log counts seconds.
 
-    The last kill of this very container was at its last event `oom`, else at its death.
+    The last kill of this very container was at its last event `oom`, else at its death. Without a
+    start and an end there is nothing to date it by, and it is 0.
     """
     evidence = assemble(pieces)
     ooms = [event.time for event in evidence.events or () if event.action == "oom"]
     end = ooms[-1] if ooms else evidence.ended
+    if end is None and evidence.started is None:
+        return 0.0
     last = now if end is None else end
     from_zero = parse_kernel_text(text, now=now, boot_time=0.0)
     kills = [

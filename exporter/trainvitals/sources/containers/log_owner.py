@@ -117,6 +117,10 @@ class LogOwner:
             return True
         return self.may_be_at(kill.time) and self._may_name(kill.task)
 
+    def may_own_process(self, task: str, pid: int) -> bool:
+        """Return whether a process may be the log's: by its PID or its name."""
+        return self.text is None or pid in self.pids or self._may_name(task)
+
     def select_xids(self, xids: Sequence[XidError]) -> tuple[XidError, ...]:
         """Return the errors of GPUs that the log's program may have met: by GPU, process and time."""
         if self.text is None:

@@ -1,9 +1,12 @@
-"""The output of `kubectl describe pod`."""
+"""The output of `kubectl describe pod`.
+
+A message of several lines goes on at the start of a line, or wherever its text is indented.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
@@ -13,7 +16,19 @@ from trainvitals.sources.containers.evidence import Evidence, Settings, State
 
 _KEY = re.compile(r"( *)([^:\s][^:]{0,60}):(?:\s+(\S.*)?)?$")
 _SECTIONS = frozenset({"Init Containers", "Containers", "Ephemeral Containers"})
+# What follows a message in `kubectl describe`; all else belongs to it.
+_AFTER_MESSAGE = re.compile(
+    r" *(?:Exit Code|Signal|Started|Finished|Ready|Restart Count|State|Last State): "
+    r"|(?:SeccompProfile|IPs?|Controlled By|Created By|NominatedNodeName|(?:Init |Ephemeral )?Containers"
+    r"|Conditions|Volumes|QoS Class|Node-Selectors|Tolerations|Events):(?:\s|$)"
+)
+_MESSAGE = re.compile(r" *Message: ")
+_EVENT = re.compile(
+    r" {2}(?:-{3,}|(?:Type|FirstSeen|Normal|Warning)\s|\S{1,12}\s.*\s(?:Normal|Warning)\s)"
+)
+_PENDING = re.compile(r"Status: +Pending$")
 _NUMBER = re.compile(r"[0-9]{1,10}")
+_LONG_AGO = re.compile(r"(?<![+-])\b0[0-9]{3}\b")
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|[kKMGTP]i?)?$")
 _MOST_CHARACTERS = 1 << 20
 _UNITS = {"m": 1e-3, "": 1.0, "K": 1000.0}
@@ -69,7 +84,7 @@ def parse_pod(text: str) -> Evidence:
     """
     if not is_pod(text):
         raise ValueError("it is no output of `kubectl describe pod`")
-    lines = mask_text(text[:_MOST_CHARACTERS]).split("\n")
+    lines = list(_join(mask_text(text[:_MOST_CHARACTERS]).split("\n")))
     heads, containers = _read_heads(lines)
     chosen = _choose(containers)
     ending = chosen.ending
@@ -90,8 +105,33 @@ def parse_pod(text: str) -> Evidence:
         restarts=_read_number(chosen.get("Restart Count")),
         earlier_deaths=() if before is None else (before,),
         is_ended=True if is_lost else None,
-        pod=tuple(line.rstrip() for line in lines),
+        pod=tuple(lines),
     )
+
+
+def is_pending(evidence: Evidence) -> bool:
+    """Return whether it is a pod whose containers have not started yet."""
+    return any(_PENDING.match(line) for line in evidence.pod or ())
+
+
+def _join(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines, with those on which a message or an event goes on joined to its first."""
+    held, is_open, has_events = "", False, False
+    for line in map(str.rstrip, lines):
+        if has_events:
+            goes_on = bool(line) and _EVENT.match(line) is None and not line.startswith("Name:")
+        else:
+            goes_on = is_open and _AFTER_MESSAGE.match(line) is None
+        if goes_on and held:
+            held = f"{held} {line.strip()}".rstrip()
+            continue
+        if held:
+            yield held
+        is_open = _MESSAGE.match(line) is not None
+        has_events = line.startswith("Events:") or (has_events and not line.startswith("Name:"))
+        held = line
+    if held:
+        yield held
 
 
 def parse_quantity(text: str) -> int | None:
@@ -156,6 +196,8 @@ def _read_number(text: str) -> int | None:
 
 def _parse_time(text: str) -> float | None:
     """Return a time, Unix seconds; None for any other text, or for the year 1 (never)."""
+    if _LONG_AGO.search(text):  # of four digits the parser takes two for a year of this century
+        return None
     try:
         time = parsedate_to_datetime(text).timestamp()
     except (ValueError, TypeError, OverflowError):

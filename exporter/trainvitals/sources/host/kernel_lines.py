@@ -24,9 +24,12 @@ _SAME_FALL_SECONDS = 60.0
 # console seconds.
 _GROUP_SECONDS = 1.0
 _OLD_SECONDS = 5.0
+# Of about 50 lines, which a slow console delays.
+_REPORT_SECONDS = 30.0
 _MOST_REMEMBERED = 64
 _LIMIT, _HOST = "CONSTRAINT_MEMCG", "CONSTRAINT_NONE"
 _BYTES_PER_KB = 1024
+_NO_LIMIT_BYTES = 1 << 60
 
 _CODE = r"(?P<code>[0-9]{1,6})"
 _BUS = r"(?P<bus>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
@@ -34,6 +37,7 @@ _XID = re.compile(rf"^NVRM: Xid \((?:PCI:)?{_BUS}[^)]{{0,60}}\): {_CODE}(?:, (?P
 _XID_PID = re.compile(r"pid=(?:'?)([0-9]{1,10})\b")
 _GPU_NAMED = re.compile(rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?{_BUS}")
 _FELL_OFF = re.compile(r"^NVRM: .{0,200}fallen off the bus")
+_NVIDIA = "NVRM:"
 
 # A name is cut to 15 characters, of which any can be any, and the kernel escapes some as `\x0a`.
 _NAME = r"(?:\\x[0-9a-f]{2}|.){0,15}"
@@ -57,6 +61,7 @@ _TASKS_IN = re.compile(
 )
 _ANON_RSS = re.compile(r"anon-rss:([0-9]{1,15})kB")
 _SHMEM_RSS = re.compile(r"shmem-rss:([0-9]{1,15})kB")
+_USAGE = re.compile(r"memory: usage [0-9]{1,16}kB, limit ([0-9]{1,16})kB")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 # Other lines that explain a death or a stalled run.
@@ -66,13 +71,14 @@ _TELLING = re.compile(
     r"|segfault at |traps: |invalid opcode|general protection"
     r"|NVRM:|nvidia-modeset: ERROR|nvidia-nvlink|habanalabs .{0,200}(?:[Ee]rror|[Ff]ail|[Rr]eset)"
     r"|mce: |\[Hardware Error\]|EDAC .{0,100}[CU]E |PCIe Bus Error"
+    r"|Memory failure: |hardware memory corruption|nvidia: probe of "
     r"|soft lockup|hard LOCKUP|blocked for more than|rcu.{0,100} stall"
     r"|thermal.{0,100}(?:throttl|shutdown|critical)|temperature above threshold"
     r"|nfs: server .{1,200} not responding|Killed process|page allocation failure"
     r"|No space left|fork rejected by pids controller"
     r"|(?:systemd-oomd|earlyoom|nohang)(?:\[|: )|systemd-oomd killed|Power key pressed|Powering Off"
     r"|amdgpu.{0,200}(?:GPU reset|timeout|unrecoverable|VRAM is lost|page fault|GPU recovery)|GPU HANG|VRAM is lost"
-    r"|nvme .{0,100}(?:timeout|controller is down|I/O .{0,60} QID)|LustreError|ceph: .{0,100}(?:hung|denied|lost)"
+    r"|nvme .{0,100}(?:timeout|controller is down|I/O .{0,60} QID|Removing after probe|latency_us=)|LustreError|ceph: .{0,100}(?:hung|denied|lost)"
     r"|System is (?:powering|rebooting)|systemd-shutdown\[|reboot: (?:Restarting|Power down)"
 )
 _GREETING = re.compile(
@@ -94,6 +100,7 @@ class OomKill:
         pid: Its PID on the host.
         anon_rss_bytes: The anonymous memory it held; None if the kernel did not log it.
         shmem_rss_bytes: The shared memory it held.
+        limit_bytes: The limit that was hit; None if the kernel did not log one.
     """
 
     time: float
@@ -104,6 +111,7 @@ class OomKill:
     pid: int
     anon_rss_bytes: int | None = None
     shmem_rss_bytes: int | None = None
+    limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +202,7 @@ class KernelLines:
         self._group: _Group | None = None
         self._killed: deque[tuple[int, float]] = deque(maxlen=_MOST_REMEMBERED)
         self._gpu = ("", -math.inf)
+        self._limit = (0, -math.inf)
         self._falls: dict[str, tuple[float, bool]] = {}
 
     def take(self, time: float, text: str) -> None:
@@ -204,8 +213,10 @@ class KernelLines:
             text: The line after the kernel's own time.
         """
         text = text[:_LONGEST_RECORD]
-        # The driver writes several lines at once.
-        for line in text.split("\\x0a") if text.startswith("NVRM:") else (text,):
+        # The driver writes several lines at once, and indents all but the first.
+        is_nvidia = text.lstrip().startswith(_NVIDIA)
+        lines = (line.lstrip() for line in text.split("\\x0a")) if is_nvidia else (text,)
+        for line in lines:
             self._take_line(time, _UNPRINTABLE.sub("?", line))
 
     def collect(self, *, lost: int = 0, ends: bool = True) -> KernelNews:
@@ -225,10 +236,12 @@ class KernelLines:
         return news
 
     def _take_line(self, time: float, line: str) -> None:
-        if line.startswith("NVRM:") and self._take_nvidia(time, line):
+        if line.startswith(_NVIDIA) and self._take_nvidia(time, line):
             return
         if ("kill" in line or "Kill" in line) and self._take_oom(time, line):
             return
+        if match := _USAGE.match(line):
+            self._limit = int(match[1]) * _BYTES_PER_KB, time
         if self._lines.maxlen and _TELLING.search(line) and not _GREETING.search(line):
             self._lines.append(DatedLine(time, clean(line)))
 
@@ -274,7 +287,13 @@ class KernelLines:
             task_memcg=match["task_memcg"],
             task=match["task"],
             pid=int(match["pid"]),
+            limit_bytes=self._find_limit(time, match["constraint"]),
         )
+
+    def _find_limit(self, time: float, constraint: str) -> int | None:
+        limit, then = self._limit
+        is_of_kill = constraint == _LIMIT and time - then <= _REPORT_SECONDS
+        return limit if is_of_kill and limit < _NO_LIMIT_BYTES else None
 
     def _kill(self, time: float, match: re.Match[str]) -> bool:
         pid = int(match["pid"])
@@ -299,6 +318,7 @@ class KernelLines:
                 pid=pid,
                 anon_rss_bytes=anon,
                 shmem_rss_bytes=shmem,
+                limit_bytes=self._find_limit(time, group.constraint),
             )
         )
         return True
@@ -334,7 +354,7 @@ class KernelLines:
         if match := _GPU_NAMED.match(line):
             self._gpu = match["bus"], time
         bus, named = self._gpu
-        if not _FELL_OFF.match(line) or abs(time - named) > _GROUP_SECONDS:
+        if not _FELL_OFF.match(line) or abs(time - named) > _OLD_SECONDS:
             return False
         if self._falls_anew(time, bus, has_number=False):
             text = clean(line.removeprefix("NVRM: "))

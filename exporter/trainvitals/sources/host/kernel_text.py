@@ -1,7 +1,7 @@
 """A saved kernel log, in any of the formats that common commands write.
 
 `dmesg`, `dmesg -T`, `dmesg --time-format iso`, `/var/log/kern.log` and syslog, `journalctl -k` in
-its short forms, and the records of `/dev/kmsg` as they are.
+its short forms, and the records of `/dev/kmsg` as they are. Names of months may be in any language.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time as clocks
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Mapping
 
 from trainvitals.foreign_text import strip_escape_codes
 from trainvitals.sources.host.kernel_lines import KernelLines, KernelNews
@@ -17,6 +18,21 @@ from trainvitals.sources.host.kernel_lines import KernelLines, KernelNews
 _Read = Callable[[re.Match[str]], float]
 _EPOCH = dt.date(1970, 1, 1)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# The starts of their names in other languages, which `strftime` writes by `LC_TIME`.
+_FOREIGN = (
+    ("янв", "jan", "ene", "gen", "sty", "led", "oca", "січ"),
+    ("фев", "feb", "fév", "fev", "lut", "úno", "şub", "лют", "helmi"),
+    ("мар", "mar", "mär", "mrt", "bře", "бер", "maalis"),  # noqa: RUF001
+    ("апр", "apr", "avr", "abr", "kwi", "dub", "nis", "кві", "huhti"),
+    ("мая", "май", "mai", "may", "maj", "mag", "mei", "kvě", "тра", "touko"),
+    ("июн", "jun", "juin", "giu", "cze", "čer", "haz", "чер", "kesä"),
+    ("июл", "jul", "juil", "lug", "lip", "čvc", "červenec", "tem", "лип", "heinä"),
+    ("авг", "aug", "aoû", "ago", "sie", "srp", "ağu", "сер", "elo"),  # noqa: RUF001
+    ("сен", "sep", "set", "wrz", "zář", "eyl", "вер", "syys"),
+    ("окт", "oct", "okt", "out", "ott", "paź", "říj", "eki", "жов", "loka"),
+    ("ноя", "nov", "lis", "kas", "лис", "marras"),
+    ("дек", "dec", "dez", "des", "dic", "déc", "gru", "pro", "ara", "гру", "joulu"),  # noqa: RUF001
+)
 _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
 _CLOCK = (
     r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})(?P<fraction>[.,][0-9]{1,9})?"
@@ -32,11 +48,18 @@ _SINCE_BOOT = re.compile(rf"{_UPTIME} {_HOST}?(?P<text>.*)")
 _CTIME = re.compile(
     rf"\[?[A-Z][a-z]{{2}} {_MONTH} +(?P<day>[0-9]{{1,2}}) {_CLOCK} (?P<year>[0-9]{{4}})\]? (?P<text>.*)"
 )
-_ISO = re.compile(rf"(?:[A-Z][a-z]{{2}} )?{_DATE}[T ]{_CLOCK} ?{_ZONE}? {_HOST}?(?P<text>.*)")
+_ISO = re.compile(rf"(?:[^\s0-9]{{1,6}} )?{_DATE}[T ]{_CLOCK} ?{_ZONE}? {_HOST}?(?P<text>.*)")
 _SYSLOG = re.compile(rf"{_MONTH} +(?P<day>[0-9]{{1,2}}) {_CLOCK} {_HOST}(?P<text>.*)")
 _OTHER_SYSLOG = re.compile(
     rf"(?P<text>{_MONTH} +(?P<day>[0-9]{{1,2}}) {_CLOCK} [^ ]{{1,255}} [^ ]{{1,80}}: .*)"
 )
+# Month and day in any order and language: `28. Apr`, `апр 28`, `4月 28`.
+_DAY_OF_MONTH = r"(?P<date>[^\s:\[\]]{1,12} {1,2}[^\s:\[\]]{1,12}) {1,2}"
+_FOREIGN_SYSLOG = re.compile(rf"{_DAY_OF_MONTH}{_CLOCK} {_HOST}(?P<text>.*)")
+_FOREIGN_CTIME = re.compile(
+    rf"\[[^\s\[\]]{{1,12}} {{1,2}}{_DAY_OF_MONTH}{_CLOCK} (?P<year>[0-9]{{4}})\] (?P<text>.*)"
+)
+_NUMBER = re.compile(r"[0-9]{1,2}")
 _UNIX = re.compile(rf"(?P<unix>[0-9]{{9,10}}\.[0-9]{{1,9}}) {_HOST}(?P<text>.*)")
 _ANY_UPTIME = re.compile(rf"^{_UPTIME} ")
 
@@ -44,6 +67,7 @@ _MOST_CHARACTERS = 8 << 20
 _MOST_LINES = 200_000
 _MICROSECONDS = 1_000_000
 _BOOT = "Linux version "
+_EARLIEST_DATE = 946_684_800.0  # 2000-01-01; no kernel runs for 30 years
 _DAY_SECONDS, _HOUR_SECONDS, _MINUTE_SECONDS = 86_400, 3_600, 60
 
 
@@ -58,14 +82,15 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
         now: When it was saved, seconds since 1970, or a later time of the same year: a date without
             a year is the last such date before it.
         boot_time: When the machine booted, seconds since 1970, for times since boot; None to assume
-            that the last line was written at `now`.
+            that the last line was written at `now`; 0 where that is unknown, so that its times count
+            from the boot, and lines without one have 0 (`is_since_boot`).
     """
     # Not at other characters that end a line, for a process may have them in its name.
     end = text[-_MOST_CHARACTERS:].rsplit("\n", _MOST_LINES)[-_MOST_LINES:]
     lines = [line.rstrip("\r") for line in end]
     understood = KernelLines()
     stamps = _Stamps(now, _find_boot_time(lines, now) if boot_time is None else boot_time)
-    time = now
+    time = stamps.last
     for line in lines:
         if line.startswith(" ") and not line.lstrip().startswith("NVRM:"):
             continue  # what `/dev/kmsg` adds about a device
@@ -87,19 +112,30 @@ def drop_earlier_boots(text: str) -> str:
     return text if at < 0 else text[text.rfind("\n", 0, at) + 1 :]
 
 
+def is_since_boot(time: float) -> bool:
+    """Return whether a time of a kernel log counts from a boot of unknown date, not from 1970."""
+    return time < _EARLIEST_DATE
+
+
 class _Stamps:
-    """Parses the time at the start of a line."""
+    """Parses the time at the start of a line.
+
+    Attributes:
+        last: The time of the last line that had one; before it 0 or the present.
+    """
 
     def __init__(self, now: float, boot_time: float) -> None:
         self._now = now
-        self._boot_time = boot_time
+        self.last = 0.0 if boot_time == 0.0 else now
         self._kinds: tuple[tuple[re.Pattern[str], _Read], ...] = (
             (_RECORD, lambda found: boot_time + int(found["micros"]) / _MICROSECONDS),
             (_SINCE_BOOT, lambda found: boot_time + float(found["uptime"])),
-            (_CTIME, lambda found: _read_date(found, int(found["year"]))),
-            (_ISO, lambda found: _read_date(found, int(found["year"]))),
+            (_CTIME, lambda found: _read_date(found.groupdict(), int(found["year"]))),
+            (_ISO, lambda found: _read_date(found.groupdict(), int(found["year"]))),
             (_SYSLOG, self._guess_year),
             (_OTHER_SYSLOG, self._guess_year),
+            (_FOREIGN_CTIME, self._guess_month),
+            (_FOREIGN_SYSLOG, self._guess_month),
             (_UNIX, lambda found: float(found["unix"])),
         )
 
@@ -113,17 +149,46 @@ class _Stamps:
                 time = read(found)
             except (ValueError, OverflowError):  # no such day
                 return None
+            self.last = time
             return time, _ANY_UPTIME.sub("", found["text"], count=1)
         return None
 
     def _guess_year(self, found: re.Match[str]) -> float:
+        return self._choose_year(found.groupdict())
+
+    def _guess_month(self, found: re.Match[str]) -> float:
+        parts = found.groupdict()
+        month, day = parts["date"].split()
+        if not _NUMBER.match(day):  # `28. Apr`
+            month, day = day, month
+        number, of_month = _read_month(month), _NUMBER.match(day)
+        if number is None or of_month is None:  # a language that is not known here
+            return self.last
+        return self._choose_year({**parts, "number": str(number), "day": of_month[0]})
+
+    def _choose_year(self, parts: Mapping[str, str]) -> float:
+        if "year" in parts:
+            return _read_date(parts, int(parts["year"]))
         year = clocks.localtime(self._now).tm_year
-        time = _read_date(found, year)
-        return time if time <= self._now + _DAY_SECONDS else _read_date(found, year - 1)
+        time = _read_date(parts, year)
+        return time if time <= self._now + _DAY_SECONDS else _read_date(parts, year - 1)
 
 
-def _read_date(found: re.Match[str], year: int) -> float:
-    parts = found.groupdict()
+def _read_month(name: str) -> int | None:
+    """Return the number of a month by its name in some language; None where it is not known."""
+    if number := _NUMBER.match(name):  # `4月`
+        return int(number[0])
+    lower = unicodedata.normalize("NFC", name).lower()
+    named = [
+        (len(start), at)
+        for at, starts in enumerate(_FOREIGN, 1)
+        for start in starts
+        if lower.startswith(start)
+    ]
+    return max(named)[1] if named else None
+
+
+def _read_date(parts: Mapping[str, str], year: int) -> float:
     month = int(parts["number"]) if "number" in parts else 1 + _MONTHS.index(parts["month"])
     day, hour, minute, second = (int(parts[name]) for name in ("day", "hour", "minute", "second"))
     fraction = float("0." + (parts["fraction"] or ".0")[1:])

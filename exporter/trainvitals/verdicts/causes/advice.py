@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.signs import contains
+from trainvitals.verdicts.causes.signs import contains, matches
 
 _BATCH = re.compile(
     r"(?<![\w-])(--?)?((?:per[_-]device[_-])?(?:(?:train|micro|mini|global|local)[_-]?)*"
@@ -25,6 +25,15 @@ _BIG_SHM_BYTES = 256 * 1024**2
 _STREAM = (
     "Stream or map the data instead of loading it whole (`streaming=True`,"
     " `numpy.load(…, mmap_mode='r')`)."
+)
+_OFFLOADED = matches(
+    r"Adam Optimizer #[0-9]{1,4} is created with|Parameter Offload: Total|offload_(?:optimizer|param)\b"
+    r"|DeepSpeedCPUAdam|\bcpu_offload\b|ZeRO-Offload"
+)
+_OFFLOAD_LESS = (
+    "DeepSpeed's CPU offload keeps the optimizer's states in host memory, about 16 bytes for each"
+    " parameter: give the job that much, or offload less in its configuration (`offload_param`,"
+    " `offload_optimizer`; `device: nvme`)."
 )
 _MIB, _GIB = 1024.0**2, 1024.0**3
 _STEP_BELOW_GIB = 64
@@ -162,8 +171,9 @@ def _write_step(case: Case, start: str, option: str) -> str:
     options = f"--memory {option} --memory-swap {option}"
     if evidence.settings is not None and evidence.settings.is_removed_at_end:
         return f"{start} in the next start: `{case.program} run {options} …`."
+    name = evidence.name if evidence.state is not None or evidence.events else evidence.id[:12]
     return (
-        f"{start}: `{case.program} update {options} {evidence.name}`, then restart the container."
+        f"{start}: `{case.program} update {options} {name or 'NAME'}`, then restart the container."
     )
 
 
@@ -171,7 +181,8 @@ def advise_less_memory(case: Case) -> tuple[str, ...]:
     """Return the steps that reduce the host memory that the job needs."""
     settings = case.evidence.settings
     shm = settings.shm_size_bytes if settings is not None else None
-    steps = (advise_fewer_workers(case), advise_smaller_batch(case), _STREAM)
+    offload = (_OFFLOAD_LESS,) if case.search(_OFFLOADED) is not None else ()
+    steps = (*offload, advise_fewer_workers(case), advise_smaller_batch(case), _STREAM)
     if shm is None or shm < _BIG_SHM_BYTES:
         return steps
     more = (

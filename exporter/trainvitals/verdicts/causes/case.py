@@ -96,11 +96,14 @@ class Case:
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """Its memory limit, from the control group or else its settings; None for none or unknown."""
+        """Its memory limit, from the control group, its settings or a kill; None for none or unknown."""
         sample, settings = self.evidence.sample, self.evidence.settings
         if sample is not None and sample.memory_limit_bytes is not None:
             return sample.memory_limit_bytes
-        return settings.memory_limit_bytes if settings is not None else None
+        if settings is not None and settings.memory_limit_bytes is not None:
+            return settings.memory_limit_bytes
+        own = (kill for kill in reversed(self.list_own_kills()) if self.is_by_own_limit(kill))
+        return next((kill.limit_bytes for kill in own), None)
 
     @property
     def is_unlimited(self) -> bool:

@@ -80,8 +80,6 @@ _SYSTEM = contains(
     "unhandled cuda error",
     "HorovodInternalError",
     "RCCL error",
-    "ORTE has lost communication",
-    "A process or daemon was unable to complete a TCP connection",
 )
 _RANKS = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d{1,4})\b")
 _MOST_NAMED = 8

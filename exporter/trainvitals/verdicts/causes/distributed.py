@@ -40,7 +40,7 @@ _TORCHRUN_CHILD = contains("ChildFailedError", "ProcessExitedException")
 PEER_LOST = matches(
     r"heartbeat timeout\. This indicates that the remote task has failed|detected missing heartbeats"
     r"|Terminating process because the (?:coordinator|JAX distributed service) detected"
-    r"|mpirun detected that one or more processes exited with non-zero status"
+    r"|ORTE has lost communication|mpirun detected that one or more processes exited with non-zero status"
     r"|Horovod has been shut ?down\b.{0,40}(?:caused by|due to)|HorovodInternalError\b.{0,120}shut ?down"
 )
 _PORT_IN_USE = contains(*_TAKEN, "[Errno 98]")

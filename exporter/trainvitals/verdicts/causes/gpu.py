@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from trainvitals.sources.containers.evidence import XidError
@@ -10,7 +11,9 @@ from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import is_cdna, is_rocm
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
+    add_kernel_line,
     describe_kernel,
+    find_kernel_line,
     find_match,
 )
 from trainvitals.verdicts.causes.signs import contains, matches
@@ -22,6 +25,7 @@ _XID_PROGRAM = frozenset({13, 31, 32, 43, 69})
 # The kernel log has seconds since boot and the engine wall-clock time, and either may be late.
 _XID_LATE_SECONDS = 5.0
 _XID_NEAR_SECONDS = 120.0
+_MOST_QUOTED = 3
 _ILLEGAL = matches(
     r"illegal memory access was encountered|misaligned address|unspecified launch failure",
     r"an illegal instruction was encountered|(?:CUDA|cuda|hip)_?(?:ERROR|Error)_?(?:ILLEGAL|Illegal)_?"
@@ -50,6 +54,22 @@ ANY_GPU_ERROR = contains(
     "hipError",
     "HSA_STATUS",
 )
+_NO_GPU = contains(
+    "No CUDA GPUs are available",
+    "no CUDA-capable device is detected",
+    "CUDA_ERROR_NO_DEVICE",
+    "cudaErrorNoDevice",
+    "Found no NVIDIA driver",
+    "No visible GPU devices",
+    "communicate with the NVIDIA driver",
+    "No devices were found",
+)
+_PROBE_FAILED = matches(r"NVRM: The NVIDIA probe routine failed for")
+# The driver refuses the card, or another driver or module holds it.
+_UNSUPPORTED = matches(
+    r"NVRM: .{0,200}(?:not supported|[Ll]egacy|API mismatch)|NVRM: .{0,80}already"
+)
+_PROBED = re.compile(r"nvidia: probe of ([0-9a-fA-F:.]{7,16}) failed")
 _LOST = contains(
     "fallen off the bus",
     "Unable to determine the device handle",
@@ -95,7 +115,7 @@ _ECC = matches(
 
 def _describe_xids(case: Case, xids: tuple[XidError, ...]) -> tuple[str, ...]:
     sentences = []
-    for xid in xids[-3:]:
+    for xid in _select(xids):
         before = case.seconds_before_end(xid.time)
         when = "" if before is None else f" {format_duration(before)} before the end"
         text = f": `{xid.text[:160]}`" if xid.text else ""
@@ -103,13 +123,25 @@ def _describe_xids(case: Case, xids: tuple[XidError, ...]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+def _select(xids: tuple[XidError, ...]) -> list[XidError]:
+    """Return at most three errors to quote: the first with each number, else the last ones."""
+    first = {xid.code: xid for xid in reversed(xids)}
+    if len(first) == 1:
+        return list(xids[-_MOST_QUOTED:])
+    return sorted(first.values(), key=lambda xid: xid.time)[:_MOST_QUOTED]
+
+
 def detect_gpu_lost(case: Case) -> Finding | None:
     """Detect a GPU that fell off the bus, by Xid 79 or by the errors of programs."""
     xids = list_xids(case, _XID_LOST)
     match = find_match(case, _LOST)
+    bus = xids[-1].bus_id if xids else ""
+    summary = "fell off the bus: the host can no longer access it."
+    if match is None and not xids:
+        match, bus = _find_failed_probe(case)
+        summary = "does not answer: the driver could not take it into use."
     if match is None and not xids:
         return None
-    bus = xids[-1].bus_id if xids else ""
     which = f"GPU {bus}" if bus else "A GPU"
     steps = (
         "Stop using this GPU and restart the host, because a reset rarely recovers it: `sudo reboot`.",
@@ -122,8 +154,25 @@ def detect_gpu_lost(case: Case) -> Finding | None:
             f" `nvidia-smi -i {bus or 'GPU'} -pl WATTS`."
         ),
     )
-    summary = f"{which} fell off the bus: the host can no longer access it."
-    return conclude_hardware(case, "gpu-lost", summary, xids, match, steps)
+    return conclude_hardware(case, "gpu-lost", f"{which} {summary}", xids, match, steps)
+
+
+def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
+    """Return the match of a GPU that the driver could not take into use, and its PCI address.
+
+    The kernel log says so, alone or beside a log by which there is no GPU.
+    """
+    lines = case.evidence.kernel_lines
+    if not any(map(_PROBE_FAILED, lines)) or any(map(_UNSUPPORTED, lines)):
+        return None, ""
+    named = next((found for line in lines if (found := _PROBED.search(line))), None)
+    match = find_match(case, _NO_GPU)
+    match = (
+        find_kernel_line(case, _PROBE_FAILED)
+        if match is None
+        else add_kernel_line(case, match, _PROBE_FAILED)
+    )
+    return match, named[1] if named else ""
 
 
 def detect_gpu_ecc(case: Case) -> Finding | None:

@@ -32,6 +32,7 @@ _FIRMWARE_LINE = matches(
 _NVLINK_LINE = matches(
     rf"uncorrectable NVLink error|cudaErrorNvlinkUncorrectable|CUDA_ERROR_NVLINK_UNCORRECTABLE|{quotes_xid(_NVLINK)}"
 )
+_NVLS = matches(r"NVLS|nvls\.cc|NVLink SHARP|[Mm]ulticast")
 _NOT_READY = matches(
     r"nvls\.cc:[0-9]{1,6} NCCL WARN|Failed to bind NVLink SHARP"
     r"|NVLS.{0,80}(?:Cuda failure|failed to|error)|multicast.{0,60}system not yet initialized"
@@ -134,6 +135,12 @@ _RESTART_FABRIC = (
     "To work without it for now: `NCCL_NVLS_ENABLE=0`.",
 )
 
+
+def _advise_fabric(case: Case) -> tuple[str, ...]:
+    """Return the steps; that of NCCL only where it is NCCL that failed, not CUDA itself."""
+    return _RESTART_FABRIC if case.search(_NVLS) is not None else _RESTART_FABRIC[:-1]
+
+
 CAUSES: tuple[Cause, ...] = (
     Cause(
         "gpu-firmware",
@@ -183,5 +190,6 @@ CAUSES: tuple[Cause, ...] = (
         summary="The fabric of NVSwitches is not set up: the Fabric Manager does not run, or was"
         " restarted without a reset of the GPUs.",
         lines=_NOT_READY,
+        advise=_advise_fabric,
     ),
 )

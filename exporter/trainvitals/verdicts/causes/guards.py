@@ -25,7 +25,8 @@ _SHUTDOWN = matches(
     r"|[Ss]pot (?:instance )?(?:has been|was|is being) (?:interrupted|reclaimed|terminated)"
     r"|\b(?:VM|[Ii]nstance|[Nn]ode|TPU|[Cc]luster|[Ww]orker|[Mm]achine|[Jj]ob)\b.{0,60}\b(?:was|been|being|is|got) preempted"
     r"|\b(?:state|status)\W{1,4}PREEMPTED\b|instance-action|SpotInstanceInterruption|lost communication with the server"
-    r"|reboot: System halted|Reached target .{0,20}(?:Shutdown|Power-Off|Reboot)"
+    r"|reboot: System halted|Reached target .{0,20}(?:Shutdown|Power-Off|Reboot)",
+    without=("submitit ",),  # of the job, not of the machine
 )
 
 _LAST_LINES = 100

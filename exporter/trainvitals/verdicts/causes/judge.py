@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trainvitals.sources.containers.evidence import Evidence
 from trainvitals.verdicts.causes import (
+    access,
     builds,
     checkpoints,
     collectives,
@@ -20,6 +21,7 @@ from trainvitals.verdicts.causes import (
     gpu_fabric,
     gpu_memory,
     guards,
+    hardware,
     launchers,
     libraries,
     memory,
@@ -51,6 +53,7 @@ BY_LOG: tuple[Cause, ...] = (
     *ray.CAUSES,
     *launchers.CAUSES,
     *storage.CAUSES,
+    *access.CAUSES,
     *checkpoints.CAUSES,
     *data.CAUSES,
     *tpu.CAUSES,
@@ -84,6 +87,7 @@ CAUSES: tuple[Cause, ...] = (
     *memory.CAUSES,
     *workers.CAUSES,
     *guards.CAUSES,
+    *hardware.CAUSES,
     *outside.CAUSES,
     outcomes.FINISHED,
     *signals.CAUSES,

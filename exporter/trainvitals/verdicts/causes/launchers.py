@@ -27,10 +27,16 @@ def _received(number: int) -> Sign:
     return matches(
         rf"Received (?:{number}|(?:Signals\.)?{name}) death signal|got signal: {number}\b"
         rf"|{got} (?:signal )?{name}\b(?! handler)|{got} signal {number}\b|\*\*\* {name} received"
-        rf"|{_WORDS[number]}"
+        rf"|\bsignal {number} received\b|{_WORDS[number]}",
+        without=("submitit ",),  # which says why Slurm sent it
     )
 
 
+# A program that handles the signal says what it does; a scheduler sends it too.
+_HANDLED_HUP = re.compile(
+    r"\b(?:preempt|timed[- ]out|requeu|checkpoint|sav(?:e|ing)\b|reload|re-?read|rotat|ignor|bypass|handl)",
+    re.IGNORECASE,
+)
 _TERM, _HUP = _received(_SIGTERM), _received(_SIGHUP)
 
 _KILLED_WORD = rf"(?:{'|'.join(KILLED)})"
@@ -77,6 +83,8 @@ def detect_term(case: Case) -> Finding | None:
 
 def _detect_hangup(case: Case) -> Finding | None:
     match = find_notice(case, _HUP)
+    if match is not None and _HANDLED_HUP.search(match.text):
+        match = None
     if case.signal == _SIGHUP and case.has_ended:
         match = match or LogMatch(0, "", "high", speaks_for=("Signal 1 (SIGHUP) ended it.",))
     if match is None:

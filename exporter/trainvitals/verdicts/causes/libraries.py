@@ -46,7 +46,7 @@ _NAMED = contains(
     "Unable to load any of {libcudnn",
     "Could not load library libcudnn",
     "PackageNotFoundError: No package metadata",
-    without=("libcuda.so", "Could not load dynamic library", "dso_loader"),
+    without=("libcuda.so", "libtpu.so", "Could not load dynamic library", "dso_loader"),
 )
 _PACKAGES = {
     "cv2": "opencv-python-headless",

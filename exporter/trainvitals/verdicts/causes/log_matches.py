@@ -35,6 +35,7 @@ _STDOUT_BUFFER_BYTES = 8192
 _BESIDE_LINES = 6
 _LONGEST_QUOTE = 240
 _MOST_KERNEL_LINES = 3
+_BEFORE = 60
 _MOST_STEPS_AFTER_NOTICE = 10
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT)
 _OF_A_PIPE = (
@@ -172,18 +173,17 @@ def find_kernel_line(case: Case, sign: Sign) -> LogMatch | None:
     return LogMatch(0, line, "medium", speaks_for=speaks_for)
 
 
+def add_kernel_line(case: Case, match: LogMatch, sign: Sign) -> LogMatch:
+    """Return a match of the log with the lines of the kernel log that have a sign."""
+    return replace(match, speaks_for=(*match.speaks_for, *describe_kernel(case, sign)))
+
+
 def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
     fatal = log.fatal
     if fatal is None:
         return None
     error = _find_error(fatal, sign)
-    if error is None:
-        return None
-    match, line = weigh_fatal(case, error), _find_line(error, sign)
-    if line in error.headline:
-        return match
-    sentence = f"Its message contains {quote(line)}."
-    return replace(match, speaks_for=(*match.speaks_for, sentence))
+    return None if error is None else _add_decisive(weigh_fatal(case, error), error, sign)
 
 
 def _find_error(traceback: Traceback, sign: Sign) -> Error | None:
@@ -194,6 +194,17 @@ def _find_error(traceback: Traceback, sign: Sign) -> Error | None:
 def _find_line(error: Error, sign: Sign) -> str:
     """Return the line of an exception's message that indicates a cause; empty for none."""
     return next(filter(sign, (*error.text.split("\n"), error.headline)), "")
+
+
+def _add_decisive(match: LogMatch, error: Error, sign: Sign) -> LogMatch:
+    """Return the match of an error with the text that has the sign, where its start has not."""
+    if sign(quote(error.headline)):
+        return match
+    line = _find_line(error, sign)
+    found = sign.search(line)
+    start = 0 if found is None or found.end() <= _LONGEST_QUOTE else found.start() - _BEFORE
+    text = f"{'…' * bool(start)}{line[start:]}"
+    return replace(match, speaks_for=(*match.speaks_for, f"Its message contains {quote(text)}."))
 
 
 def weigh_fatal(case: Case, error: Error) -> LogMatch:
@@ -279,7 +290,7 @@ def _find_in_others(log: ParsedLog, sign: Sign) -> LogMatch | None:
             rank=traceback.rank,
             speaks_for=(f"A traceback{rank} contains {quote(error.headline)}.",),
         )
-        return match.cap(match.confidence, _describe_end(log))
+        return _add_decisive(match, error, sign).cap(match.confidence, _describe_end(log))
     return None
 
 

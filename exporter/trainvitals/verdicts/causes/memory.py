@@ -172,7 +172,9 @@ def _write_missed(case: Case, confidence: Confidence) -> Finding:
         )
     return Finding(
         "oom-missed",
-        f"The kernel killed {case.subject} at {name_limit(case)}; the engine did not report it.",
+        f"SIGKILL ended {case.subject}, probably by the kernel at {name_limit(case)}."
+        if confidence == "low"
+        else f"The kernel killed {case.subject} at {name_limit(case)}; the engine did not report it.",
         confidence,
         tuple(sentences),
         tuple(against),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.sources.signals import describe_code
 from trainvitals.units import count_noun, format_duration
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.launchers import detect_term, find_reported_kill
@@ -12,7 +13,7 @@ from trainvitals.verdicts.causes.memory import was_oom_killed
 from trainvitals.verdicts.causes.oom_evidence import collect_oom_evidence
 from trainvitals.verdicts.causes.requests import read_request
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
-from trainvitals.verdicts.causes.workers import find_killed_worker
+from trainvitals.verdicts.causes.workers import find_killed_worker, is_of_program
 
 _SIGKILL, _SIGTERM = 9, 15
 # Docker records 255 for a container that it finds dead when it starts (moby/moby#45800).
@@ -48,8 +49,14 @@ def _detect_killed_worker(case: Case) -> Finding | None:
     oom = collect_oom_evidence(case)
     evidence = case.evidence
     is_watched = case.has_die_event or (evidence.oom_kills, evidence.state) != (None, None)
-    if log_line is None or not is_watched or oom.may_be_child:
+    if log_line is None or oom.may_be_child:
         return None
+    if not is_watched:
+        return (
+            _conclude_unseen(case, f"The log contains `{log_line}`.")
+            if is_of_program(log_line)
+            else None
+        )
     return Finding(
         "kill-outside",
         f"SIGKILL ended a worker of {case.subject}; its sender is unknown, and there is no evidence of"
@@ -61,25 +68,30 @@ def _detect_killed_worker(case: Case) -> Finding | None:
     )
 
 
-def _detect_reported_kill(case: Case) -> Finding | None:
-    """Return the finding of a shell or a scheduler that reports SIGKILL at the end of a log."""
-    line = find_reported_kill(case)
-    if line is None or case.exit_code is not None:
-        return None
+def _conclude_unseen(case: Case, sentence: str) -> Finding:
+    """Return the finding of a report of SIGKILL, where nothing shows who sent it."""
     return Finding(
         "kill-outside",
         f"SIGKILL ended {case.subject}; its sender is unknown, most often the OOM killer.",
         "low",
-        (f"The log ends with {quote(line)}.",),
+        (sentence,),
         _describe_doubts(case),
         _advise_outside(case),
     )
 
 
+def _detect_reported_kill(case: Case) -> Finding | None:
+    """Return the finding of a shell or a scheduler that reports SIGKILL at the end of a log."""
+    line = find_reported_kill(case)
+    if line is None or case.exit_code is not None:
+        return None
+    return _conclude_unseen(case, f"The log ends with {quote(line)}.")
+
+
 def _describe_killed(case: Case) -> tuple[str, ...]:
     if case.evidence.signal == _SIGKILL:
         return ("Signal 9 (SIGKILL) ended it.",)
-    return ("Exit code 137 is SIGKILL (128 + 9).",)
+    return (f"Exit code {describe_code(case.exit_code or 0)}.",)
 
 
 def _describe_no_memory(case: Case) -> tuple[str, ...]:
@@ -149,9 +161,8 @@ def _detect_term(case: Case) -> Finding | None:
     if not case.has_ended or case.signal != _SIGTERM or read_request(case) is not None:
         return None
     is_sure = case.has_die_event or not case.is_container
-    sentences = [
-        "Exit code 143 is SIGTERM (128 + 15)." if case.is_container else "Signal 15 is SIGTERM."
-    ]
+    code = describe_code(case.exit_code or 0)
+    sentences = [f"Exit code {code}." if code else "Signal 15 (SIGTERM) ended it."]
     if case.has_die_event:
         sentences.append("The engine reported the event `die`, but no `kill` or `stop` before it.")
     doubts = (

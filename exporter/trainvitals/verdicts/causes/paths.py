@@ -11,6 +11,8 @@ from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.parsed_log import parse_log
 
 _OF_ERROR = re.compile(r": '([^'\n]{1,300})'(?: -> '([^'\n]{1,300})')?")
+# TensorFlow writes the path before the words of the errno.
+_OF_TENSORFLOW = re.compile(r": (/[^;:\n]{1,300}); ")
 _SAVED = re.compile(
     r"(?:[Ss]aving|[Ww]riting|[Ss]ave) [^\n/]{0,60}?([\w.-]{0,60}/[\w./=+-]{1,200})"
 )
@@ -71,7 +73,10 @@ def find_host_path(case: Case, path: str) -> str | None:
 
 def _find_path(text: str) -> str:
     found = _OF_ERROR.search(text)
-    return "" if found is None else found[2] or found[1]
+    if found is not None:
+        return found[2] or found[1]
+    found = _OF_TENSORFLOW.search(text)
+    return "" if found is None else found[1]
 
 
 def _search_back(case: Case, pattern: re.Pattern[str], line: int) -> str:
@@ -81,7 +86,7 @@ def _search_back(case: Case, pattern: re.Pattern[str], line: int) -> str:
             continue
         found = pattern.search(case.lines[index])
         if found is not None:
-            return found[1]
+            return found[1].rstrip(".")  # the end of a sentence
     return ""
 
 

@@ -25,6 +25,11 @@ _IMAGE = matches(
     r"|failed to resolve reference|unauthorized: (?:authentication|access|incorrect)"
     r"|Error response from daemon: (?:Get|Head) \"?https?://\S{1,200}/v2/"
 )
+_NODE_FULL = matches(
+    r"no space left on device|FreeDiskSpaceFailed|NodeHasDiskPressure", ignore_case=True
+)
+# The line that says why, of several.
+_WHY_NOT_PULLED = matches(r"Failed to pull image .{1,300}: \S|Error response from daemon: ")
 _CONFIG = matches(
     r"\bCreateContainerConfigError\b|(?:secrets?|configmaps?|serviceaccounts?) \"[^\"]{1,200}\" not found"
     r"|couldn't find key .{1,100} in (?:Secret|ConfigMap)"
@@ -134,6 +139,8 @@ def _detect_evicted(case: Case) -> Finding | None:
     short = next(
         (word for word in ("ephemeral-storage", "memory", "inodes", "pids") if word in texts), ""
     )
+    if (volume := _EMPTY_DIR.search(found.line)) is not None:
+        return _conclude_volume(found, *volume.groups())
     return found.conclude(
         "pod-evicted",
         f"The pod was evicted{f': its node was short of {short}' if short else ''}.",
@@ -141,6 +148,23 @@ def _detect_evicted(case: Case) -> Finding | None:
         " `resources.requests.memory`, `resources.requests.ephemeral-storage`.",
         "Write checkpoints and caches to a volume, not into the container: `HF_HOME`, `TMPDIR`.",
     )
+
+
+def _conclude_volume(found: _Report, name: str, limit: str) -> Finding:
+    """Return the finding of a pod whose volume grew above its size limit."""
+    return found.conclude(
+        "pod-evicted",
+        f"The pod was evicted: its volume `{name}` grew above its size limit of {limit}.",
+        f"Raise `emptyDir.sizeLimit` of the volume `{name}` above {limit}; with `medium: Memory` its files"
+        " count towards the memory limit of the containers too.",
+        "Write less into it: fewer data loader workers (`num_workers`) where it is /dev/shm, else caches"
+        " and checkpoints on a volume of their own (`HF_HOME`, `TMPDIR`).",
+    )
+
+
+_EMPTY_DIR = re.compile(
+    r"Usage of EmptyDir volume \W?([\w.-]{1,100})\W{1,3}exceeds the limit \W?(\w{1,20})"
+)
 
 
 def _detect_refused(case: Case) -> Finding | None:
@@ -188,7 +212,16 @@ def _detect_image(case: Case) -> Finding | None:
     found = _find(case, _IMAGE)
     if found is None or _ran(case):
         return None
-    return found.conclude(
+    full = _find(case, _NODE_FULL)
+    if full is not None:
+        return full.conclude(
+            "image-pull",
+            "The image could not be pulled: the disk of the node is full.",
+            "Free room on the node: `df -h /var/lib/containerd`, `crictl rmi --prune`, old logs and"
+            " `emptyDir` volumes; or give it a bigger disk.",
+            "Use a smaller image, or another node: `kubectl cordon NODE`, then delete the pod.",
+        )
+    return (_find(case, _WHY_NOT_PULLED) or found).conclude(
         "image-pull",
         "The image could not be pulled: wrong name or tag, no credentials, or no way to the registry.",
         "Pull it by hand: `docker pull IMAGE`; an image that was only built on one machine must be"

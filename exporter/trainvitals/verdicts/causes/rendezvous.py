@@ -20,7 +20,7 @@ _NOT_MET = matches(
     r"|timed out (?:while|in) joining the rendezvous|Gloo connectFullMesh failed"
     r"|^ *_store_based_barrier\(rank, store|RuntimeError: Socket Timeout|got error: Socket Timeout|DistStoreError|DistNetworkError: (?:The client|Failed to (?:connect|recv))"
     r"|connection to the C10d store has failed|(?:client socket has failed to connect to any network address)"
-    r"|ORTE was unable to reliably start one or more daemons|CCOM WARN Timeout waiting for (?:incoming|RX)"
+    r"|ORTE was unable to reliably start one or more daemons|A process or daemon was unable to complete a TCP connection|CCOM WARN Timeout waiting for (?:incoming|RX)"
     r"|[Ff]ailed to connect to (?:the )?coordination service|coordination service.{0,80}DEADLINE_EXCEEDED"
     r"|DEADLINE_EXCEEDED: Barrier timed out|Barrier timed out.{0,40}PjRT|[Bb]arrier timed out. .{0,20}Id:"
     r"|Horovod.{0,60}timed? ?out waiting|Timed out waiting for tasks to start"

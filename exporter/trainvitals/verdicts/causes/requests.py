@@ -17,7 +17,6 @@ _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM = 2, 3, 9, 15
 # Another signal, such as SIGUSR1 for a checkpoint, requests an end only where it is the image's
 # STOPSIGNAL, and then the engine reports `stop` as well.
 _STOP_SIGNALS = frozenset({None, _SIGINT, _SIGQUIT, _SIGTERM})
-_KILLED = 137
 # An earlier SIGTERM did not cause the end: no grace period is this long.
 _LONGEST_GRACE_SECONDS = 3600.0
 # Docker may report `stop` after `die`.
@@ -59,8 +58,8 @@ def read_request(case: Case) -> Request | None:
         return None
     kills = [event for event in case.list_events("kill") if _is_before_end(case, event)]
     stops = case.list_events("stop")
-    if case.exit_code in {_KILLED, None}:
-        return _read_kill(kills, stops, is_sure=case.exit_code == _KILLED)
+    if case.exit_code is None or case.signal == _SIGKILL:
+        return _read_kill(kills, stops, is_sure=case.exit_code is not None)
     return _read_stop(case, kills, stops)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_fewer_workers
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.frameworks import find_framework
 from trainvitals.verdicts.causes.log_matches import (
     describe_kernel,
     find_kernel_line,
@@ -66,9 +67,9 @@ _OPEN_FILES = contains(
     "[Errno 24]",
     "received 0 items of ancdata",
     "EMFILE",
-    "too many open files",
     "(os error 24)",
     "error code: 24",
+    ignore_case=True,
 )
 _FORBIDDEN = matches(
     r"(?:pthread_create|blas_thread_init|clone3?|start (?:a )?new thread).{0,80}Operation not permitted"
@@ -119,20 +120,32 @@ def detect_fd_limit(case: Case) -> Finding | None:
         "fd-limit",
         "The limit of open files (`nofile`) was reached.",
         (
-            (
-                "Raise the limit: `docker run --ulimit nofile=1048576:1048576`, in Compose `ulimits:"
-                " {nofile: 1048576}`."
-            ),
-            (
-                "Share tensors between workers by file name instead of file descriptor:"
-                " `torch.multiprocessing.set_sharing_strategy('file_system')`."
-            ),
+            _advise_nofile(case),
+            *((_SHARE_BY_NAME,) if find_framework(case, match.text) == "torch" else ()),
             (
                 "Close files that `Dataset.__getitem__` opens (`with open(...)`), and count the open ones"
                 " while it runs: `ls /proc/PID/fd | wc -l`."
             ),
         ),
     )
+
+
+def _advise_nofile(case: Case) -> str:
+    if not case.is_container:
+        return (
+            "Raise the limit before the start: `ulimit -n 65536`; `ulimit -Hn` shows the highest that is"
+            " permitted (`LimitNOFILE=` of a unit)."
+        )
+    return (
+        "Raise the limit: `docker run --ulimit nofile=1048576:1048576`, in Compose `ulimits:"
+        " {nofile: 1048576}`."
+    )
+
+
+_SHARE_BY_NAME = (
+    "Share tensors between workers by file name instead of file descriptor:"
+    " `torch.multiprocessing.set_sharing_strategy('file_system')`."
+)
 
 
 def detect_pids_limit(case: Case) -> Finding | None:
@@ -212,8 +225,8 @@ CAUSES: tuple[Cause, ...] = (
         signs="The log contains `Too many open files` (`Errno 24`) or `received 0 items of ancdata`.",
         meaning="The limit `nofile` is low, or files are opened and not closed.",
         steps=(
-            "Raise the limit: `--ulimit nofile=1048576:1048576`.",
-            "Use `torch.multiprocessing.set_sharing_strategy('file_system')`.",
+            "Raise the limit: `ulimit -n 65536`, `--ulimit nofile=1048576:1048576` of a container.",
+            "With PyTorch use `torch.multiprocessing.set_sharing_strategy('file_system')`.",
         ),
         confidence="high",
         detect=detect_fd_limit,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import find_notice
+from trainvitals.verdicts.causes.requested import advise_more_memory, advise_more_time
 from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.text_causes import notice_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
@@ -27,12 +28,49 @@ def detect_oom(case: Case) -> Finding | None:
         "oom-cgroup",
         "The job or its machine ran out of memory, and a process of it was killed.",
         (
-            "Request more: `#PBS -l mem=64gb`, `#BSUB -M 64G`, `MemoryMax=64G` of the unit.",
+            f"{advise_more_memory(case, _name_memory_option(match.text))}.",
             "Reduce the data loader workers (`num_workers`) and `prefetch_factor`.",
             "Stream or map the data instead of loading it whole (`numpy.load(…, mmap_mode='r')`).",
         ),
     )
 
+
+def _name_memory_option(text: str) -> str:
+    """Return the option of the scheduler that wrote a line, with a place for the size."""
+    named = (option for words, option in _MEMORY_OPTIONS if any(word in text for word in words))
+    return next(named, "MemoryMax={}")
+
+
+def _advise_time(case: Case) -> tuple[str, ...]:
+    text = "\n".join(line for line in case.lines if _TIME(line))
+    named = (option for words, option in _TIME_OPTIONS if any(word in text for word in words))
+    first = advise_more_time(case, next(named, ""))
+    return (f"{first}.", "Save checkpoints regularly and resume from the last one.")
+
+
+_MEMORY_OPTIONS = (
+    (("PBS",), "#PBS -l mem={}"),
+    (("LSF", "TERM_"), "#BSUB -M {}"),
+    (("h_vmem", "maxvmem"), "#$ -l h_vmem={}"),
+    (("request_memory",), "request_memory={}"),
+)
+_TIME_OPTIONS = (
+    (("PBS", "wall"), "#PBS -l walltime={}"),
+    (("LSF", "TERM_"), "#BSUB -W {}"),
+    (("h_rt", "h_cpu"), "#$ -l h_rt={}"),
+    (("DeadlineExceeded", "deadline"), "activeDeadlineSeconds: {}"),
+    (("MaxRuntime",), "max_runtime_in_seconds={}"),
+    (("timeout:",), "timeout {}"),
+)
+_TIME = matches(
+    r"hard limit h_(?:rt|cpu) exceeded|PBS: job killed: (?:walltime|cput)|TERM_RUNLIMIT|job killed after reaching LSF run time limit|TERM_CPULIMIT",
+    r"\bDeadlineExceeded\b.{0,80}(?:[Jj]ob|[Pp]od|active)|active on the node longer than the specified deadline",
+    r"active longer than specified deadline|MaxRuntimeExceeded|[Mm]ax(?:imum)? (?:run ?time|wall ?time|job duration) (?:limit )?(?:was |has been )?(?:exceeded|reached)",
+    r"timeout: sending signal \w{1,8} to command|exceeded the maximum execution time|[Ww]all-?[Tt]ime limit (?:exceeded|reached)",
+    r"[Jj]ob (?:has )?exceeded (?:its |the )?wall(?: ?-?clock|time) (?:time )?limit",
+    r"has exceeded (?:its|the) (?:time|walltime|runtime) limit|hard[ _](?:cpu|run|wallclock) ?time(?: limit)?\b|DUE TO TIME LIMIT",
+    without=("slurmstepd",),  # a cause of its own
+)
 
 CAUSES: tuple[Cause, ...] = (
     notice_cause(
@@ -42,19 +80,13 @@ CAUSES: tuple[Cause, ...] = (
         "The job ran longer than the limit of its queue, of `activeDeadlineSeconds` or of the service.",
         (
             (
-                "Request more: `#PBS -l walltime=48:00:00`, `#BSUB -W 48:00`, `activeDeadlineSeconds`,"
+                "Request more: `#PBS -l walltime=HH:MM:SS`, `#BSUB -W HH:MM`, `activeDeadlineSeconds`,"
                 " `max_runtime_in_seconds`."
             ),
             "Save checkpoints regularly and resume from the last one.",
         ),
         summary="The scheduler ended the job at its time limit.",
-        lines=matches(
-            r"hard limit h_(?:rt|cpu) exceeded|PBS: job killed: (?:walltime|cput)|TERM_RUNLIMIT|job killed after reaching LSF run time limit|TERM_CPULIMIT",
-            r"\bDeadlineExceeded\b.{0,80}(?:[Jj]ob|[Pp]od|active)|active on the node longer than the specified deadline",
-            r"active longer than specified deadline|MaxRuntimeExceeded|[Mm]ax(?:imum)? (?:run ?time|wall ?time|job duration) (?:limit )?(?:was |has been )?(?:exceeded|reached)",
-            r"timeout: sending signal \w{1,8} to command|exceeded the maximum execution time|[Ww]all-?[Tt]ime limit (?:exceeded|reached)",
-            r"[Jj]ob (?:has )?exceeded (?:its |the )?wall(?: ?-?clock|time) (?:time )?limit",
-            r"has exceeded (?:its|the) (?:time|walltime|runtime) limit|hard[ _](?:cpu|run|wallclock) ?time(?: limit)?\b|DUE TO TIME LIMIT",
-        ),
+        lines=_TIME,
+        advise=_advise_time,
     ),
 )

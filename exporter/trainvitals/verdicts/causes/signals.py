@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trainvitals.sources.signals import name_signal
+from trainvitals.sources.signals import describe_code, name_signal
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_fewer_workers, format_option
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.crashes import weigh_crash
 from trainvitals.verdicts.causes.distributed import PEER_LOST
+from trainvitals.verdicts.causes.hardware import list_memory_errors
 from trainvitals.verdicts.causes.requests import read_request
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
@@ -165,7 +166,7 @@ def _describe(case: Case, crash: _Crash, number: int) -> tuple[str, ...]:
 def _describe_code(case: Case, number: int) -> str:
     if case.evidence.signal is not None:
         return f"Signal {number} ({name_signal(number)}) ended it."
-    return f"Exit code {128 + number} is {name_signal(number)} (128 + {number})."
+    return f"Exit code {describe_code(case.exit_code or 0)}."
 
 
 def _detect_abort(case: Case) -> Finding | None:
@@ -239,6 +240,8 @@ def _detect_segfault(case: Case) -> Finding | None:
 
 
 def _detect_bus(case: Case) -> Finding | None:
+    if list_memory_errors(case):  # a cause of its own
+        return None
     crash = _read_crash(case, _SIGBUS, _BUS)
     # A storage cannot be opened either where the process has no file descriptor left for it.
     if crash is None or (not crash.is_by_code and _find(case, _NO_FILES) is not None):

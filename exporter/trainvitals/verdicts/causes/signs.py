@@ -61,9 +61,9 @@ class Sign:
         return not literals or any(literal in digest for literal in literals)
 
 
-def contains(*texts: str, without: Sequence[str] = ()) -> Sign:
+def contains(*texts: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:
     """Return the sign of lines that contain one of the texts and none of `without`."""
-    return Sign(re.compile("|".join(map(re.escape, texts))), tuple(without))
+    return matches(*map(re.escape, texts), without=without, ignore_case=ignore_case)
 
 
 def matches(*patterns: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:

@@ -13,6 +13,7 @@ from trainvitals.verdicts.causes.log_matches import (
     find_notice,
 )
 from trainvitals.verdicts.causes.parsed_log import parse_log
+from trainvitals.verdicts.causes.requested import advise_more_memory, advise_more_time
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.text_causes import notice_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
@@ -43,9 +44,17 @@ _STATES = {
 }
 
 
+# Of submitit, which handles the signals that Slurm sends before.
+_SUBMITIT = {
+    "TIME LIMIT": r"submitit .{0,80}Job has timed out\b|this job is timed-out",
+    "PREEMPTION": r"this job is preempted",
+    "JOB REQUEUE": r"submitit .{0,80}Requeued job [0-9]",
+}
+
+
 def _due_to(why: str) -> Sign:
     return matches(
-        rf"CANCELLED AT \S{{1,40}} DUE TO {why}|JOB .{{1,80}} DUE TO {why}|(?:Job)?State ?[:=] ?(?:{_STATES[why]})\b"
+        rf"{_SUBMITIT[why]}|CANCELLED AT \S{{1,40}} DUE TO {why}|JOB .{{1,80}} DUE TO {why}|(?:Job)?State ?[:=] ?(?:{_STATES[why]})\b"
     )
 
 
@@ -64,8 +73,8 @@ def detect_oom(case: Case) -> Finding | None:
         "The Slurm job reached its memory limit, and the kernel killed a process of it.",
         (
             (
-                "Request more: `#SBATCH --mem=64G`, or `--mem-per-cpu`; `sacct -j JOB --format=JobID,State,"
-                "ReqMem,MaxRSS` shows what it used."
+                f"{advise_more_memory(case, '#SBATCH --mem={}')}, or `--mem-per-cpu`; `sacct -j JOB"
+                " --format=JobID,State,ReqMem,MaxRSS` shows what it used."
             ),
             "Reduce the data loader workers (`num_workers`) and `prefetch_factor`.",
             "Stream or map the data instead of loading it whole (`numpy.load(…, mmap_mode='r')`).",
@@ -133,33 +142,21 @@ CAUSES: tuple[Cause, ...] = (
     notice_cause(
         "slurm-time-limit",
         "Slurm's time limit",
-        "The log contains `CANCELLED AT … DUE TO TIME LIMIT`.",
+        "The log contains `CANCELLED AT … DUE TO TIME LIMIT`, or submitit's `this job is timed-out`.",
         "The job ran longer than its `--time`, or than its partition allows.",
-        (
-            "Request more time: `#SBATCH --time=2-00:00:00`; `sinfo -o '%P %l'` shows the partitions' limits.",
+        ("Request more time: `#SBATCH --time=D-HH:MM:SS`.", _RESUME),
+        summary="Slurm ended the job at its time limit.",
+        advise=lambda case: (
+            f"{advise_more_time(case, '#SBATCH --time={}')}; `sinfo -o '%P %l'` shows the partitions' limits.",
             _RESUME,
         ),
-        summary="Slurm ended the job at its time limit.",
         lines=_due_to("TIME LIMIT"),
-        leave_out=_OWN,
-    ),
-    notice_cause(
-        "slurm-requeued",
-        "Slurm put the job back into the queue",
-        "The log contains `CANCELLED AT … DUE TO JOB REQUEUE`.",
-        "`scontrol requeue`, a launcher such as submitit, or Slurm itself after a failure of the node.",
-        (
-            "It starts again by itself: `squeue -j JOB`; it should resume from the last checkpoint.",
-            "To prevent it: `#SBATCH --no-requeue`.",
-        ),
-        summary="The Slurm job was put back into the queue while it ran.",
-        lines=_due_to("JOB REQUEUE"),
         leave_out=_OWN,
     ),
     notice_cause(
         "slurm-preempted",
         "Preempted by Slurm",
-        "The log contains `CANCELLED AT … DUE TO PREEMPTION`.",
+        "The log contains `CANCELLED AT … DUE TO PREEMPTION`, or submitit's `this job is preempted`.",
         "A job of higher priority, or the owner of the node, took its place.",
         (
             "Let it be queued again: `#SBATCH --requeue`, and resume from the last checkpoint.",
@@ -167,6 +164,19 @@ CAUSES: tuple[Cause, ...] = (
         ),
         summary="Slurm ended the job for another one of higher priority.",
         lines=_due_to("PREEMPTION"),
+        leave_out=_OWN,
+    ),
+    notice_cause(
+        "slurm-requeued",
+        "Slurm put the job back into the queue",
+        "The log contains `CANCELLED AT … DUE TO JOB REQUEUE`, or submitit's `Requeued job`.",
+        "`scontrol requeue`, a launcher such as submitit, or Slurm itself after a failure of the node.",
+        (
+            "It starts again by itself: `squeue -j JOB`; it should resume from the last checkpoint.",
+            "To prevent it: `#SBATCH --no-requeue`.",
+        ),
+        summary="The Slurm job was put back into the queue while it ran.",
+        lines=_due_to("JOB REQUEUE"),
         leave_out=_OWN,
     ),
     notice_cause(

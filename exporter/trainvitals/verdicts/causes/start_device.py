@@ -22,6 +22,7 @@ _NVIDIA = re.compile(
 _HOOK = re.compile(
     r"nvidia-container-cli: (?:ldcache error|mount error|container error)|ldconfig\.real: no such file"
 )
+_IN_IMAGE = re.compile(r"file creation failed: .{1,300}(?:nvidia|cuda).{1,80}: file exists")
 _GPU_DEVICE = re.compile(
     r"nvidia-container-cli: device error|unresolvable CDI devices? ([\w./=-]+)"
 )
@@ -70,6 +71,17 @@ def _detect_nvidia(case: Case) -> Finding | None:
 
 
 def _detect_hook(case: Case) -> Finding | None:
+    if _IN_IMAGE.search(read_start_error(case)):
+        return conclude_error(
+            case,
+            "start-nvidia-hook",
+            _HOOK,
+            "The image has the NVIDIA driver's libraries already, so that the toolkit cannot mount the host's.",
+            "Remove them in the Dockerfile: `RUN rm -f /usr/lib/x86_64-linux-gnu/libnvidia-*.so*"
+            " /usr/lib/x86_64-linux-gnu/libcuda.so*`.",
+            "Or build the image again without `nvidia` as the default runtime of the engine, and without"
+            " the driver's packages; `docker commit` of a container with GPUs keeps them too.",
+        )
     return conclude_error(
         case,
         "start-nvidia-hook",

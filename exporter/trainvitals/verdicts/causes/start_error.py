@@ -61,10 +61,17 @@ def conclude_start(
     """Return a finding about a failed start, with the engine's error and further evidence."""
     error = read_start_error(case)
     code = case.evidence.state.exit_code if case.evidence.state is not None else None
-    sentences = [f"The engine reported the error `{error[:LONGEST_QUOTE]}`."] if error else []
+    sentences = [f"The engine reported the error `{_shorten(error)}`."] if error else []
     if case.was_never_started:
         sentences.append(f"Its state is `created` with exit code {code}, so it never ran.")
     return Finding(reason, summary, confidence, (*sentences, *evidence), (), steps)
+
+
+def _shorten(error: str) -> str:
+    """Return an error cut in its middle: the runtimes name the cause at its end."""
+    if len(error) <= LONGEST_QUOTE:
+        return error
+    return f"{error[: LONGEST_QUOTE // 4]}…{error[-3 * LONGEST_QUOTE // 4 :]}"
 
 
 def find_last(case: Case, pattern: re.Pattern[str]) -> re.Match[str] | None:

@@ -1,7 +1,8 @@
-"""Deaths by file systems: full, read-only or not permitted; and broken checkpoints."""
+"""Deaths by file systems without room: no bytes, no quota or no inodes are left."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from trainvitals.units import format_bytes
@@ -13,7 +14,6 @@ from trainvitals.verdicts.causes.log_matches import (
 from trainvitals.verdicts.causes.parsed_log import parse_log
 from trainvitals.verdicts.causes.paths import Place, find_place
 from trainvitals.verdicts.causes.signs import contains, matches
-from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.tracebacks import Traceback
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
@@ -21,7 +21,6 @@ _FULL_BELOW_RATIO = 0.05
 _FEW_INODES = 1000
 _NO_ROOM = contains(
     "No space left on device",
-    "no space left on device",
     "not enough space on the disk",
     "Disk quota exceeded",
     "iostream error",
@@ -53,6 +52,7 @@ _NO_ROOM = contains(
         "NCCL WARN",
         "inotify",
     ),
+    ignore_case=True,  # TensorFlow writes the words of an errno in lower case
 )
 _UNEXPECTED_END = matches(r"unexpected pos \d{1,20} vs \d{1,20}")
 _SHARED_MEMORY = (
@@ -60,28 +60,6 @@ _SHARED_MEMORY = (
     "multiprocessing/heap.py",
     "multiprocessing/shared_memory.py",
     "multiprocessing/reductions.py",
-)
-_IO_ERROR = matches(
-    r"\[Errno (?:5|6|19|61|70|74|107|108|112|116|117|121|123)\]|Input/output error|[Ss]tale (?:NFS )?file handle|Remote I/O error"
-    r"|Transport endpoint is not connected|Cannot send after transport endpoint shutdown|\(os error (?:5|107|116)\)"
-    r"|Software caused connection abort: '/|Structure needs cleaning|errno ?= ?(?:5|116|121),|No such device or address: '/"
-    r"|[Cc]ommunication error on send: '/|Host is down: '/|\[Errno 110\] Connection timed out: '/"
-    r"|Bad (?:file descriptor|address): '/|mdb_\w{1,20}: Input/output"
-)
-_DISK_ERRORS = ("EXT4-fs error", "XFS (", "I/O error", "emounting filesystem read-only")
-_KERNEL_DISK = matches(
-    r"EXT4-fs error|XFS \(|I/O error|emounting filesystem read-only|critical (?:medium|target) error",
-    r"nfs: server \S{1,200} not responding|nvme\S{0,20} .{0,40}(?:timeout|controller is down)|LustreError",
-    r"BTRFS (?:error|critical)|ceph: .{0,80}(?:hung|lost)",
-)
-_READ_ONLY = contains("Read-only file system", "[Errno 30]", "(os error 30)", "errno = 30")
-_DENIED = contains(
-    "Permission denied",
-    "[Errno 13]",
-    "[Errno 1] Operation not permitted",
-    "PermissionError: ",
-    "(os error 13)",
-    without=("(publickey", "storage.objects"),
 )
 
 
@@ -106,7 +84,7 @@ def detect_disk_full(case: Case) -> Finding | None:
     return match.conclude(
         "disk-full",
         f"The disk is full: {subject} could not be written.",
-        (*_advise_df(place), *_advise_room(place)),
+        (*_advise_quota(match.text), *_advise_df(place), *_advise_room(case, place)),
         speaks_for=sentences,
     )
 
@@ -206,99 +184,30 @@ def _advise_df(place: Place) -> tuple[str, ...]:
     return (step,)
 
 
-def _advise_room(place: Place) -> Sequence[str]:
+def _advise_quota(text: str) -> tuple[str, ...]:
+    is_quota = _QUOTA.search(text) is not None
+    return (_QUOTA_STEP,) if is_quota else ()
+
+
+_QUOTA = re.compile(r"quota|Errno 122|os error 122", re.IGNORECASE)
+_QUOTA_STEP = (
+    "Read your quota, which is used up though the disk has room: `quota -s`; `lfs quota -hu $USER PATH`"
+    " on Lustre."
+)
+_PRUNE = (
+    "Delete unused images and build caches: `docker image prune -a` and `docker builder prune`."
+    " Avoid `docker system prune -af`: it also deletes dead containers and thereby the evidence."
+)
+
+
+def _advise_room(case: Case, place: Place) -> Sequence[str]:
     return (
         (
             "Keep fewer checkpoints: `save_total_limit=3` (Transformers), `save_top_k=3` (Lightning),"
             f" and delete old ones{f' in `{place.folder}`' if place.host_path else ''}."
         ),
-        (
-            "Delete unused images and build caches: `docker image prune -a` and `docker builder prune`."
-            " Avoid `docker system prune -af`: it also deletes dead containers and thereby the evidence."
-        ),
+        *((_PRUNE,) if case.is_container else ()),
         "Check that the newest checkpoint can be loaded before you resume from it; it may be truncated.",
-    )
-
-
-def detect_read_only(case: Case) -> Finding | None:
-    """Detect a write to a file system that is mounted read-only."""
-    match = find_match(case, _READ_ONLY)
-    if match is None:
-        return None
-    place = find_place(case, match.text, match.line)
-    named = f"`{place.path}`" if place.path else "A file"
-    errors = [
-        line for line in case.evidence.kernel_lines if any(text in line for text in _DISK_ERRORS)
-    ]
-    if errors:
-        return match.conclude(
-            "read-only",
-            f"{named} could not be written: the kernel remounted the file system read-only after disk"
-            " errors.",
-            (
-                (
-                    f"Check the disk: `dmesg | grep -iE 'I/O error|EXT4-fs|XFS'` and `smartctl -a`;"
-                    f" `findmnt -T {place.folder}` names it."
-                ),
-                "Save its data, unmount it and run `fsck` before it is written to again.",
-            ),
-            speaks_for=(f"The kernel logged `{errors[-1].strip()[:200]}`.",),
-        )
-    settings = case.evidence.settings
-    is_root = settings is not None and settings.is_read_only and place.host_path is None
-    where = "the container's root file system" if is_root else "its file system"
-    return match.conclude(
-        "read-only",
-        f"{named} could not be written: {where} is mounted read-only.",
-        _advise_writable(place, is_root=is_root),
-        speaks_for=("The container runs with a read-only root file system.",) * is_root,
-    )
-
-
-def _advise_writable(place: Place, *, is_root: bool) -> Sequence[str]:
-    return (
-        (
-            "Mount a volume for the output: `-v /data/out:/out`, or `--tmpfs /tmp` for temporary files."
-        ),
-        (
-            "Or run it without `--read-only` (`read_only: true` in Compose)."
-            if is_root
-            else "If the mount should be writable, check its options for `:ro` and run"
-            f" `findmnt -T {place.folder}` on the host."
-        ),
-        (
-            "Set the cache directories to a writable mount: `HF_HOME`, `TORCH_HOME`,"
-            " `TRITON_CACHE_DIR`, `MPLCONFIGDIR`."
-        ),
-    )
-
-
-def detect_permission(case: Case) -> Finding | None:
-    """Detect a file that the container's user may not access."""
-    match = find_match(case, _DENIED)
-    if match is None or (case.was_never_started and not case.lines):
-        return None
-    place = find_place(case, match.text, match.line)
-    settings = case.evidence.settings
-    user = "unknown" if settings is None else settings.user or "root"
-    named = f"`{place.path}`" if place.path else "a file"
-    steps = [
-        (
-            f"Compare the owner, `ls -ln {place.host_path or place.path or 'PATH'}`"
-            f"{' on the host' if place.host_path else ''}, with the container's user ({user})."
-        )
-    ]
-    if place.host_path is not None and settings is not None and settings.user:
-        owner = settings.user if ":" in settings.user else f"{settings.user}:"
-        steps.append(f"Make that user its owner: `sudo chown -R {owner} {place.host_path}`.")
-    steps.append(
-        "Or run the container as the owner: `--user $(id -u):$(id -g)` (`user:` in Compose);"
-        " with SELinux add `:z` to the mount."
-    )
-    return match.conclude(
-        "permission",
-        f"Access to {named} was denied" + (f" for the user {user}." if settings else "."),
-        steps,
     )
 
 
@@ -333,54 +242,5 @@ CAUSES: tuple[Cause, ...] = (
         ),
         confidence="high",
         detect=detect_inodes_full,
-    ),
-    Cause(
-        reason="read-only",
-        title="The file system is read-only",
-        signs="The log contains `Read-only file system` (`Errno 30`).",
-        meaning="The container runs with `--read-only`, a mount has `:ro`, or the kernel remounted the"
-        " file system read-only after disk errors.",
-        steps=(
-            "Mount a volume or a `--tmpfs` for its output.",
-            (
-                "Check `dmesg` for `EXT4-fs error` and `I/O error`; if there are any, save the data and"
-                " check the disk with `smartctl -a`."
-            ),
-        ),
-        confidence="high",
-        detect=detect_read_only,
-    ),
-    Cause(
-        reason="permission",
-        title="Permission denied",
-        signs="The log contains `Permission denied` (`Errno 13`).",
-        meaning="The container's user may not access a mounted file or directory.",
-        steps=(
-            "Compare `ls -ln` on the host with the container's user.",
-            "Run it with `--user $(id -u):$(id -g)`, or `chown` the directory.",
-        ),
-        confidence="high",
-        detect=detect_permission,
-    ),
-    text_cause(
-        "io-error",
-        "Storage failed",
-        "The log contains `Input/output error` (`Errno 5`) or `Stale file handle` (`Errno 116`).",
-        "The disk fails, a network file system lost its server, or a file on it was replaced by another"
-        " machine.",
-        (
-            (
-                "Read the kernel log: `sudo dmesg -T | grep -iE 'I/O error|nfs|nvme|ata[0-9]'`; check a disk"
-                " with `sudo smartctl -a /dev/DISK`."
-            ),
-            (
-                "Check the mount: `findmnt -T PATH`, `stat PATH`; mount a stale NFS again: `sudo umount -l"
-                " PATH && sudo mount PATH`."
-            ),
-            "Give each node its own cache on a local disk: `HF_HOME`, `HF_DATASETS_CACHE`.",
-        ),
-        summary="Storage failed beneath the program: an input/output error, or a stale file handle.",
-        lines=_IO_ERROR,
-        kernel_lines=_KERNEL_DISK,
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
+    add_kernel_line,
     find_kernel_line,
     find_match,
     find_notice,
@@ -26,6 +27,7 @@ def text_cause(
     lines: Sign,
     kernel_lines: Sign | None = None,
     confidence: Confidence = "high",
+    advise: Callable[[Case], tuple[str, ...]] | None = None,
 ) -> Cause:
     """Return a cause that a line of the program identifies, weighed by the lines after it.
 
@@ -37,15 +39,19 @@ def text_cause(
         steps: Likewise.
         summary: The sentence of its findings.
         lines: Returns whether a line indicates it.
-        kernel_lines: Returns whether a line of the kernel log alone indicates it; None for no such.
+        kernel_lines: Returns whether a line of the kernel log indicates it, alone or beside the log;
+            None for no such.
         confidence: The highest confidence of its findings.
+        advise: Returns the steps for a case; None where they are the general ones.
     """
 
     def find(case: Case) -> LogMatch | None:
         match = find_match(case, lines)
-        if match is None and kernel_lines is not None:
-            match = find_kernel_line(case, kernel_lines)
-        return match
+        if kernel_lines is None:
+            return match
+        if match is None:
+            return find_kernel_line(case, kernel_lines)
+        return add_kernel_line(case, match, kernel_lines)
 
     return Cause(
         reason,
@@ -54,7 +60,7 @@ def text_cause(
         meaning,
         steps,
         confidence,
-        _detect_by(find, reason, summary, steps, confidence),
+        _detect_by(find, reason, summary, advise or (lambda _: steps), confidence),
     )
 
 
@@ -68,6 +74,7 @@ def notice_cause(
     summary: str,
     lines: Sign,
     leave_out: tuple[str, ...] = (),
+    advise: Callable[[Case], tuple[str, ...]] | None = None,
 ) -> Cause:
     """Return a cause that a scheduler or a service reports in the log; as `text_cause`.
 
@@ -80,6 +87,7 @@ def notice_cause(
         summary: The sentence of its findings.
         lines: Returns whether a line reports it.
         leave_out: Starts of lines that are no progress of the training.
+        advise: Returns the steps for a case; None where they are the general ones.
     """
 
     def find(case: Case) -> LogMatch | None:
@@ -92,7 +100,7 @@ def notice_cause(
         meaning,
         steps,
         "high",
-        _detect_by(find, reason, summary, steps, "high"),
+        _detect_by(find, reason, summary, advise or (lambda _: steps), "high"),
     )
 
 
@@ -100,11 +108,11 @@ def _detect_by(
     find: Callable[[Case], LogMatch | None],
     reason: str,
     summary: str,
-    steps: tuple[str, ...],
+    advise: Callable[[Case], tuple[str, ...]],
     most: Confidence,
 ) -> Callable[[Case], Finding | None]:
     def detect(case: Case) -> Finding | None:
         match = find(case)
-        return None if match is None else match.cap(most).conclude(reason, summary, steps)
+        return None if match is None else match.cap(most).conclude(reason, summary, advise(case))
 
     return detect

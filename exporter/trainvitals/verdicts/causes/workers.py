@@ -25,6 +25,8 @@ _WORKER_KILLED = matches(
     r"|exited on signal 9 \(Killed\)|workers are \{?\[?SIGKILL\(-9\)|exit ?code:? -9\b"
     r"|process \d{1,9} (?:was )?killed by signal 9\b"
 )
+# A launcher reports its whole program, of which the OOM killer is not the likeliest end.
+_PROGRAM_KILLED = matches(r"died with <Signals\.SIGKILL: 9>|exited on signal 9 \(Killed\)")
 _WORKER_GONE = matches(
     r"DataLoader worker .{1,200}exited unexpectedly|terminated abruptly while the future was running"
     r"|A process in the process pool was terminated abruptly|TerminatedWorkerError: |worker process managed by the executor was unexpectedly"
@@ -36,6 +38,11 @@ def find_killed_worker(case: Case) -> str | None:
     """Return the text in the log about a worker that SIGKILL ended; None where there is none."""
     match = case.search(_WORKER_KILLED)
     return match[0] if match is not None else None
+
+
+def is_of_program(text: str) -> bool:
+    """Return whether the text of a killed worker is a launcher's about its whole program."""
+    return _PROGRAM_KILLED(text)
 
 
 def _find_lost_worker(case: Case) -> str | None:
@@ -53,6 +60,8 @@ def _detect_worker(case: Case) -> Finding | None:
     if oom.may_be_child:
         return _write_worker(case, log_line, _grade_by_time(case, log_line))
     if log_line is None or not _could_be_unseen(case):
+        return None
+    if is_of_program(log_line) and not case.evidence.host_oom_kills:
         return None
     return _write_worker(case, log_line, "medium" if case.evidence.host_oom_kills else "low")
 
@@ -88,11 +97,15 @@ def _write_worker(case: Case, log_line: str | None, confidence: Confidence) -> F
         against.append("The kill was long before the end, which may have another cause.")
     return Finding(
         "oom-worker",
-        f"The OOM killer killed a child process of {case.subject}{when}.",
+        f"SIGKILL ended a child process of {case.subject}; by whom is unknown, probably the OOM killer."
+        if confidence == "low"
+        else f"The OOM killer killed a child process of {case.subject}{when}.",
         confidence,
         (*sentences, *describe_memory_use(case)),
         tuple(against),
-        (*advise_less_memory(case), advise_higher_limit(case)),
+        (advise_higher_limit(case), *advise_less_memory(case))
+        if case.memory_limit_bytes
+        else (*advise_less_memory(case), advise_higher_limit(case)),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import tzinfo
 
 from trainvitals.foreign_text import clean_text
 from trainvitals.sources.containers.evidence import Host
+from trainvitals.sources.containers.pod import is_pending
 from trainvitals.units import count_noun, format_clock, format_duration, format_time
 from trainvitals.verdicts.causes.diagnosis import Death, Diagnosis
 from trainvitals.verdicts.causes.verdict import Finding
@@ -113,6 +114,8 @@ def describe_outcome(diagnosis: Diagnosis, zone: tzinfo | None) -> str:
         return f"{what} {words}{since}{fault}."
     if state is not None and state.status == "created":
         words = "could not be started" if state.error else "was never started"
+    elif is_pending(evidence):
+        return f"Pod {clean_text(evidence.name)} does not start."
     elif diagnosis.is_inconclusive:
         return f"{what}: nothing shows whether it has ended."
     else:

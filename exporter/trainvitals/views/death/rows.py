@@ -16,7 +16,8 @@ from trainvitals.sources.containers.evidence import (
     Sample,
     Settings,
 )
-from trainvitals.sources.signals import describe_signal, name_signal
+from trainvitals.sources.host.kernel_text import is_since_boot
+from trainvitals.sources.signals import describe_code, describe_signal, name_signal
 from trainvitals.units import (
     format_bytes,
     format_clock,
@@ -189,10 +190,9 @@ def _write_kill(kill: OomKill, evidence: Evidence) -> str:
 
 def _write_exit(evidence: Evidence) -> str:
     code = evidence.exit_code or 0
-    number = code - 128
-    signal = f", which is 128 + {number} ({name_signal(number)})" if 0 < number <= 64 else ""  # noqa: PLR2004 - signals
+    shown = describe_code(code) or str(code)
     source = "" if evidence.is_exit_code_witnessed or evidence.state is None else ", by its state"
-    return f"{code}{signal}{source}"
+    return f"{shown}{source}"
 
 
 def _list_state(evidence: Evidence) -> Iterator[Row]:
@@ -238,6 +238,8 @@ def _write_share(amount: int, limit: int | None) -> str:
 
 def _write_moment(time: float, near: float | None, zone: tzinfo | None) -> str:
     """Return the time of day with milliseconds, which show the order of events."""
+    if is_since_boot(time):
+        return f"{format_duration(time)} after boot" if time else "time unknown"
     when, other = read_time(time, zone), read_time(near, zone)
     if when is None or (other is not None and when.date() != other.date()):
         return format_clock(time, near, zone)

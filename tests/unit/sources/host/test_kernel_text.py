@@ -110,6 +110,7 @@ def test_an_old_kernel_says_it_in_other_words():
             pid=12101,
             anon_rss_bytes=532_262_912,
             shmem_rss_bytes=0,
+            limit_bytes=536_870_912,
         ),
         OomKill(
             time=7799.100009,

@@ -152,7 +152,7 @@ PRINTED = (
         "W0102 10:20:30.400000 81 torch/distributed/elastic/agent/server/api.py:704] Received Signals.SIGHUP death signal, shutting down workers",
     ),
     (
-        "oom-worker",
+        "kill-outside",
         "mpirun noticed that process rank 3 with PID 812 on node n7 exited on signal 9 (Killed).",
     ),
     (
@@ -523,7 +523,7 @@ RAISED = (
         "RuntimeError: Graph compile failed. synStatus=synStatus 26 [Generic failure].",
     ),
     (
-        "oom-worker",
+        "kill-outside",
         "subprocess.CalledProcessError: Command '['/usr/bin/python', 'a.py']' died with <Signals.SIGKILL: 9>.",
     ),
     (
