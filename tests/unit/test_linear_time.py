@@ -20,7 +20,6 @@ from trainvitals.sources.runs.backtracking import count_steps
 COMPUTED = {
     "into a value of a module, where it is found": {
         ("sources/runs/profiles.py", "_write"),
-        ("verdicts/causes/signs.py", "contains"),
         ("verdicts/causes/signs.py", "matches"),
     },
     "of a user's file, and judged by its structure": {("sources/runs/patterns.py", "_compile")},
@@ -29,7 +28,7 @@ COMPUTED = {
         ("sources/runs/discovery.py", "_expand"),
     },
     "without a repeat of more than a few characters": {
-        ("sources/containers/assembly.py", "_may_be_of_log"),
+        ("sources/containers/assembly.py", "may_be_of_log"),
     },
     "for what a person configured or drew": {
         ("alerting/variables.py", "parse"),

@@ -26,8 +26,7 @@ _IMAGE = matches(
     r"|Error response from daemon: (?:Get|Head) \"?https?://\S{1,200}/v2/"
 )
 _NODE_FULL = matches(
-    r"(?:pull|extract|unpack|regist).{0,1000}no space left on device|FreeDiskSpaceFailed|NodeHasDiskPressure",
-    ignore_case=True,
+    r"no space left on device|FreeDiskSpaceFailed|NodeHasDiskPressure", ignore_case=True
 )
 # The line that says why, of several.
 _WHY_NOT_PULLED = matches(r"Failed to pull image .{1,300}: \S|Error response from daemon: ")
