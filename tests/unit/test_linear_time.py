@@ -20,7 +20,6 @@ from trainvitals.sources.runs.backtracking import count_steps
 COMPUTED = {
     "into a value of a module, where it is found": {
         ("sources/runs/profiles.py", "_write"),
-        ("verdicts/causes/signs.py", "contains"),
         ("verdicts/causes/signs.py", "matches"),
     },
     "of a user's file, and judged by its structure": {("sources/runs/patterns.py", "_compile")},
