@@ -125,6 +125,7 @@ OF_OTHERS = (
     Check("L8-metric", homes.check_named, "ask what the rule asks, or name it elsewhere"),
     Check("L8-limit", homes.check_limits, "draw a step at limit(…) of the alert"),
     Check("L8-colour", homes.check_limit_colours, "red for critical, orange for a warning"),
+    Check("L10-folders", provisioning.check_folders, "add the folder with a YAML file"),
     Check("L10-keys", provisioning.check_keys, "see Grafana's page on provisioning"),
     Check("L10-sources", provisioning.check_sources, "mend grafana/provisioning/datasources"),
     Check("L10-providers", provisioning.check_providers, "mend grafana/provisioning/dashboards"),

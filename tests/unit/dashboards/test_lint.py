@@ -331,6 +331,24 @@ def test_the_lint_notices_settings(sample, id_, file, path, value, says):
     assert any(f"grafana/provisioning/{file}" in one and says in one for one in found), found
 
 
+FOLDERS = [
+    ("L10-folders", "plugins/none.yml", None, "grafana/provisioning/plugins: is missing"),
+    ("L10-folders", "alerting/none.yml", None, "grafana/provisioning/alerting: is missing"),
+    ("L10-folders", "notifiers/none.yml", "notifiers/README.md", "README.md: has a suffix that"),
+]
+
+
+@pytest.mark.parametrize(("id_", "name", "renamed", "says"), FOLDERS)
+def test_the_lint_notices_folders(sample, id_, name, renamed, says):
+    """A folder that Grafana looks for is missing, or has nothing that it reads."""
+    settings = copy_settings(sample)
+    document = settings.pop(name)
+    settings |= {renamed: document} if renamed else {}
+    (check,) = (one for one in lint.CHECKS if one.id == id_)
+    found = list(map(str, lint.find(check, dataclasses.replace(sample, settings=settings))))
+    assert any(says in one for one in found), found
+
+
 def copy_settings(view):
     """Return Grafana's files, to be changed."""
     return copy.deepcopy(dict(view.settings))
@@ -338,7 +356,7 @@ def copy_settings(view):
 
 def test_every_check_is_seen_to_fail():
     """Each stands in one of the lists above."""
-    assert {check.id for check in lint.CHECKS} == {row[0] for row in (*BROKEN, *SETTINGS)}
+    assert {check.id for check in lint.CHECKS} == {row[0] for row in (*BROKEN, *SETTINGS, *FOLDERS)}
 
 
 def test_a_change_that_is_meant_is_excluded(sample):
