@@ -183,6 +183,7 @@ def _show_rules() -> tuple[Panel, Panel]:
             unit=RATIO,
             least=0,
             most=1,
+            is_open=True,
             empty="Prometheus does not scrape itself",
         ),
     )

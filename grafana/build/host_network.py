@@ -90,6 +90,7 @@ def _draw_share() -> Panel:
         unit=RATIO,
         least=0,
         most=1,
+        is_open=True,
         empty="No link here reports its speed, as in most virtual machines",
         width=12,
     )

@@ -224,6 +224,7 @@ def _draw_use() -> Panel:
         steps=((None, OK), (_MEMORY_LIMIT, WARNING)),
         least=0,
         most=1,
+        is_open=True,
         empty="The host does not answer: run `trainvitals doctor` there, or see docs/deployment.md",
     )
 

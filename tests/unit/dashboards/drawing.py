@@ -19,7 +19,6 @@ from tests.unit.dashboards.units import is_unit
 Faults = Iterator[Fault]
 
 KINDS = ("stat", "timeseries", "state-timeline", "table", "bargauge", "heatmap")
-_GRAPHS = ("timeseries", "bargauge")
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _STATES = re.compile(r"_(state|phase|health|up|active|responding|readonly|straggler|stalled)$")
 _COLOURS = frozenset(
@@ -164,15 +163,6 @@ def check_empties(view: View) -> Faults:
         said = str(panel.defaults.get("noValue", ""))
         if len(said.split()) < 2:
             yield Fault(panel.place, f"noValue is {said!r}")
-
-
-def check_ratios(view: View) -> Faults:
-    """A ratio is drawn from 0 to 1."""
-    for _, panel in view.panels:
-        ends = (panel.defaults.get("min"), panel.defaults.get("max"))
-        is_ratio = panel.defaults.get("unit") == "percentunit"
-        if panel.kind in _GRAPHS and is_ratio and ends != (0, 1):
-            yield Fault(panel.place, f"a ratio is drawn from {ends[0]} to {ends[1]}")
 
 
 def check_states(view: View) -> Faults:

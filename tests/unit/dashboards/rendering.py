@@ -129,16 +129,6 @@ def check_fills(view: View) -> Faults:
                 yield Fault(panel.place, f"fills the areas under {count} lines")
 
 
-def check_soft_axes(view: View) -> Faults:
-    """An axis from 0 up has a soft end, or values that are all 0 stand below 100 or 10,000 %."""
-    for _, panel in view.panels:
-        custom = panel.defaults.get("custom") or {}
-        is_linear = custom.get("scaleDistribution", {}).get("type") == "linear"
-        is_open = panel.defaults.get("min") == 0 and panel.defaults.get("max") is None
-        if panel.kind == "timeseries" and is_linear and is_open and not custom.get("axisSoftMax"):
-            yield Fault(panel.place, "its axis ends at 100 while all values are 0")
-
-
 def check_figures(view: View) -> Faults:
     """A figure is one value in its colour, on the panel's own ground, with a name if that tells."""
     for _, panel in view.panels:

@@ -100,6 +100,21 @@ BROKEN = [
         "Fullest: nothing is green",
     ),
     ("fills", put("Headroom", *CUSTOM, "fillOpacity", 8), "Headroom: fills the areas under 8 lines"),
+    ("soft-ends", put("Errors", *CUSTOM, "axisSoftMax", 5), "Errors: flattens short below its soft end at 5"),
+    (
+        "soft-ends",
+        put("Errors", "fieldConfig", "overrides", [{
+            "matcher": {"id": "byName", "options": "errors"},
+            "properties": [{"id": "unit", "value": "sci"}],
+        }]),
+        "Errors: flattens sci below its soft end at 1",
+    ),
+    ("hard-ends", put("Throttled", "fieldConfig", "defaults", "unit", "s"), "Throttled: cuts s at the top"),
+    (
+        "hard-ends",
+        expr("Throttled", "max by (", "accelerator_up / accelerator_power_watts + max by ("),
+        "Throttled, query A: may exceed 1, a multiple of accelerator_power_watts",
+    ),
     ("soft-axes", put("Errors", *CUSTOM, "axisSoftMax", None), "Errors: its axis ends at 100"),
     ("figures", put("Fullest", "options", "colorMode", "background"), "colours its background"),
     ("figures", put("Fullest", "options", "graphMode", "area"), "with area behind the text"),

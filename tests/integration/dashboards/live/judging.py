@@ -83,6 +83,7 @@ def judge(answers: Sequence[Answer], bounds: Bounds) -> Iterator[Fault]:
     for found in group_by_panel(answers):
         yield from _judge_names(found)
         yield from _judge_count(found, bounds)
+        yield from _judge_axis(found)
         if not found.has_data and not found.panel.defaults.get("noValue"):
             yield Fault(found.panel.place, "no-word", "it is empty and does not say why")
 
@@ -213,6 +214,25 @@ def _judge_count(found: PanelAnswers, bounds: Bounds) -> Iterator[Fault]:
         parts = ((answer.question.place.query, len(answer.series)) for answer in found.answers)
         letters = ", ".join(f"{letter}: {number}" for letter, number in parts)
         yield Fault(found.panel.place, "many", f"{count} series, at most {most:g} ({letters})")
+
+
+def _judge_axis(found: PanelAnswers) -> Iterator[Fault]:
+    """An axis without lines of alerts does not end above all values; shares of a whole may be small."""
+    custom = found.panel.defaults.get("custom") or {}
+    end, unit = custom.get("axisSoftMax"), found.panel.defaults.get("unit")
+    has_lines = custom.get("thresholdsStyle", {}).get("mode", "off") != "off"
+    if end is None or has_lines or (unit, end) == ("percentunit", 1):
+        return
+    values = [
+        value
+        for answer in found.answers
+        for series in answer.series
+        for _, value in series.samples
+        if find_unit(answer, series) == unit and not math.isnan(value)
+    ]
+    if 0 < (highest := max(values, default=0)) < end:
+        says = f"an axis to {end:g} flattens values of {highest:g} at most"
+        yield Fault(found.panel.place, "flat", says)
 
 
 def _find_states(panel: Panel) -> set[float]:
