@@ -65,7 +65,7 @@ LOOKS: Final = f"0 * max({_LOOKED})"
 # and asks no engine hears of no death.
 WATCHED: Final = f"0 * max({_LOOKED} unless on (job, instance) {STEP} == 0 or {STEP} > 0)"
 _INFO: Final = "container_last_death_info{@container}"
-_MOST_BANDS: Final = 20
+_MOST_BANDS: Final = 12
 
 DEATHS: Final = Annotation(
     "Container deaths",
@@ -145,7 +145,7 @@ def draw_states() -> Panel:
             f'{seen} or on () label_replace({none}, "name", "containers", "", "")', "{{name}}"
         ),
         states=(*STATES, _NONE_HERE),
-        empty="The host does not answer, or looks for no container",
+        empty="unknown",
         width=8,
         height=8,
     )
@@ -173,7 +173,7 @@ def draw_deaths() -> Panel:
             colour_series(f"^({_NO_FAULT})$", UNKNOWN),
             colour_series("^processes killed$", SERIES[1]),
         ),
-        empty="The host does not answer",
+        empty="unknown",
         height=8,
     )
 

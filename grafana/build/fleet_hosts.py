@@ -21,7 +21,7 @@ DEVICES: Final = 'instance:accelerators_busy:bucket{@host, le="+Inf"}'
 _UP, _DOWN = State(0, "up", OK), State(1, "down", CRITICAL)
 _NO_ALERT, _WARNS = State(0, "no alert", OK), State(1, "warning", WARNING)
 _CRITICAL, _HOST_DOWN = State(2, "critical", CRITICAL), State(3, "down", CRITICAL)
-_MOST_BANDS: Final = 20
+_MOST_BANDS: Final = 12
 
 
 def draw_hosts() -> Panel:

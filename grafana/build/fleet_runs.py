@@ -32,7 +32,7 @@ from grafana.build.tables import Column, Key, table
 # How long a run is shown after its last sample: as long as the exporter keeps runs that ended.
 _MEMORY: Final = "15m"
 _MOST_RUNS: Final = 100
-_MOST_BANDS: Final = 20
+_MOST_BANDS: Final = 12
 
 _RANK = "on (job, instance, run, rank)"
 _PROGRESS = f"last_over_time(training_last_progress_timestamp_seconds{{@host}}[{_MEMORY}])"

@@ -23,6 +23,8 @@ from grafana.build.fields import (
 from grafana.build.palette import (
     BYTES,
     BYTES_PER_SECOND,
+    CALM,
+    CALM_BAND,
     CELSIUS,
     COUNT,
     HERTZ,
@@ -142,8 +144,8 @@ def stat(
     steps: Steps = ((None, OK),),
     states: Sequence[State] = (),
     empty: str,
-    width: int = 3,
-    height: int = 4,
+    width: int = 4,
+    height: int = 3,
     decimals: int | None = None,
     link: Json | None = None,
     text_mode: str = "value",
@@ -237,7 +239,7 @@ def state_timeline(
     With a colour mode that looks at thresholds, Grafana merges values by threshold and never reads
     the mappings: every state would have one colour and one text.
     """
-    defaults = write_defaults(COUNT, ((None, OK),), states, empty)
+    defaults = write_defaults(COUNT, ((None, CALM),), calm_states(states, CALM_BAND), empty)
     defaults["color"] = {"fixedColor": UNKNOWN, "mode": "fixed"}
     defaults["custom"] = {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False}
     defaults |= {} if link is None else {"links": [link]}
@@ -251,36 +253,6 @@ def state_timeline(
     }
     fields = (SAY_NOTHING,)
     return Panel("state-timeline", title, about, queries, width, height, defaults, options, fields)
-
-
-def bar_gauge(
-    title: str,
-    about: About,
-    *queries: Query,
-    unit: str,
-    steps: Steps,
-    empty: str,
-    most: float = 1.0,
-    width: int = 8,
-    height: int = 8,
-) -> Panel:
-    """Return a bar for each object that shows how full it is."""
-    defaults = write_defaults(unit, steps, (), empty)
-    defaults |= {"color": {"mode": "thresholds"}, "min": 0, "max": most}
-    options = {
-        "displayMode": "basic",
-        "legend": _NO_LEGEND,
-        "maxVizHeight": 300,
-        "minVizHeight": 16,
-        "minVizWidth": 8,
-        "namePlacement": "auto",
-        "orientation": "horizontal",
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "showUnfilled": True,
-        "sizing": "auto",
-        "valueMode": "color",
-    }
-    return Panel("bargauge", title, about, queries, width, height, defaults, options)
 
 
 def heatmap(

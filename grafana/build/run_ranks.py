@@ -26,6 +26,7 @@ from grafana.build.tables import Column, Key, table
 # What ranks do on their own; in the backward pass all wait for the slowest.
 _OWN: Final = "data_wait|h2d|forward|optimizer"
 _MOST_RANKS: Final = 10
+_MOST_HOSTS: Final = 19  # as many bands as the panel shows
 
 ON_HOST: Final = Key(
     "instance", "Host", write_address(HOST, instance="${__data.fields.Host}"), "Open the host"
@@ -110,7 +111,7 @@ def _list_ranks_in_trouble() -> Panel:
         sort_by="For",
         empty="No rank is dead, gone, stalled or slow",
         width=12,
-        height=7,
+        height=11,
     )
 
 
@@ -170,7 +171,7 @@ def _list_ranks() -> Panel:
         ),
         sort_by="Slowdown",
         empty="No rank is there now",
-        height=9,
+        height=11,
     )
 
 
@@ -178,16 +179,16 @@ def _show_hosts() -> Panel:
     return state_timeline(
         "State by machine",
         About(
-            "The worst state of the run's ranks on each machine.",
+            "The worst state of the run's ranks on each machine, at each time the 19 in the worst.",
             "training on all at once.",
             "the machine that changed first is where to look.",
             ("TrainingRunVanished",),
         ),
-        over_time(tell_state(by="job, instance"), "{{instance}}"),
+        over_time(f"topk({_MOST_HOSTS}, {tell_state(by='job, instance')})", "{{instance}}"),
         states=STATES,
         empty="No run in this range",
         width=12,
-        height=7,
+        height=11,
     )
 
 

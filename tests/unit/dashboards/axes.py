@@ -45,7 +45,7 @@ def check_ratios(view: View) -> Faults:
         most = panel.defaults.get("max", custom.get("axisSoftMax"))
         ends = (panel.defaults.get("min"), most)
         is_ratio = panel.defaults.get("unit") == "percentunit"
-        if panel.kind in ("timeseries", "bargauge") and is_ratio and ends != (0, 1):
+        if panel.kind == "timeseries" and is_ratio and ends != (0, 1):
             yield Fault(panel.place, f"a ratio is drawn from {ends[0]} to {ends[1]}")
 
 

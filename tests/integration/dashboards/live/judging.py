@@ -20,8 +20,7 @@ from tests.integration.dashboards.live.showing import (
 from tests.unit.dashboards.boards import Panel, Place
 
 _EXAMPLES = 3
-_OF_NOW = ("stat", "bargauge")  # kinds of panel that show one value of a series: the last
-_OLD = "last known"  # what such a panel calls the value of a run that ended
+_OLD = "last known"  # what a figure calls the value of a run that ended
 _INFINITE_SECONDS = 1e9  # what is longer is a moment, not a duration
 _DAY_OF_2001, _DAY_OF_2096 = 1e12, 4e12  # in milliseconds
 # What values can be, by unit; of any other unit nothing is known.
@@ -120,7 +119,7 @@ def _judge_values(answer: Answer) -> Iterator[Fault]:
     assert panel is not None
     if panel.kind == "state-timeline":
         yield from _judge_states(answer, panel)
-    if panel.kind in _OF_NOW:
+    if panel.kind == "stat":
         yield from _judge_age(answer)
     if panel.kind != "table":
         yield from _judge_labels(answer)
