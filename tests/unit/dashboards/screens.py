@@ -149,6 +149,8 @@ def _count_bands(question: Question, board: Board) -> int | None:
 def _count_series(node: Node) -> int | None:
     if isinstance(node, AggregateExpr) and str(node.op) in ("topk", "bottomk"):
         return int(children(node)[0].val) if node.modifier is None else None
+    if isinstance(node, BinaryExpr) and str(node.op) == "and":
+        return _count_series(children(node)[1])
     if isinstance(node, BinaryExpr) and str(node.op) == "or":
         counts = [_count_series(child) for child in children(node)]
         return None if None in counts else max(filter(None, counts))
