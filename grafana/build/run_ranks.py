@@ -9,7 +9,7 @@ from grafana.build.limits import limit
 from grafana.build.palette import OK, RATIO, SECONDS, TIMES, WARNING, WHOLE
 from grafana.build.panels import About, Panel, state_timeline, timeseries
 from grafana.build.parts import ACCELERATORS, HOST
-from grafana.build.queries import over_time
+from grafana.build.queries import keep_worst, over_time
 from grafana.build.run_verdict import (
     RANK,
     SLOW,
@@ -179,12 +179,13 @@ def _show_hosts() -> Panel:
     return state_timeline(
         "State by machine",
         About(
-            "The worst state of the run's ranks on each machine, at each time the 19 in the worst.",
+            "The worst state of the run's ranks on each machine, the "
+            f"{_MOST_HOSTS} that were in the worst.",
             "training on all at once.",
             "the machine that changed first is where to look.",
             ("TrainingRunVanished",),
         ),
-        over_time(f"topk({_MOST_HOSTS}, {tell_state(by='job, instance')})", "{{instance}}"),
+        over_time(keep_worst(_MOST_HOSTS, tell_state(by="job, instance")), "{{instance}}"),
         states=STATES,
         empty="No run in this range",
         width=12,
