@@ -20,11 +20,10 @@ from grafana.build.accelerators_panels import (
     HEADROOM,
     HEAT,
     LEGEND,
+    LOOKED,
     MEMORY,
-    NONE,
     ONE_IS_BAD,
     SLOWED_BY_HEAT,
-    UNTOLD,
     WARM,
 )
 from grafana.build.accelerators_power import write_power
@@ -95,11 +94,12 @@ def _count_missing() -> Panel:
           or on ({by}) sum by ({by}) (
             (accelerator_up{{@device}} == bool 0)
               unless on (job, instance, uuid) accelerator_state{{@device, state="unsupported"}})
-        )
+        ) or {LOOKED}
     )"""
-    whole = f"sum(max by ({by}) ({expected}) or count by ({by}) (accelerator_up{{@device}}))"
+    known = f"max by ({by}) ({expected}) or count by ({by}) (accelerator_up{{@device}})"
+    whole = f"(sum({known}) or {LOOKED})"
     return stat(
-        "Lost or missing",
+        "Devices lost",
         About(
             "Devices that were seen and do not answer, or that this machine should have and has not, "
             "of all that there should be.",
@@ -110,10 +110,8 @@ def _count_missing() -> Panel:
         now(tell_of(lost, whole), "of {{all}}"),
         steps=ONE_IS_BAD,
         text_mode="value_and_name",
-        empty=NONE,
+        empty="unknown",
         decimals=0,
-        width=4,
-        height=3,
     )
 
 
@@ -133,13 +131,11 @@ def _count_faulty() -> Panel:
               or max by ({BY}) (increase(accelerator_ecc_uncorrected_errors_total{{@device}}[24h]) > 0)
               or max by ({BY}) (accelerator_row_remap_failed{{@device}} == 1)
               or max by ({BY}) (accelerator_recovery_action{{@device}} > 0)
-            ) or 0 * count(accelerator_up{{@device}})
+            ) or {LOOKED}
         """),
         steps=ONE_IS_BAD,
-        empty=NONE,
+        empty="unknown",
         decimals=0,
-        width=4,
-        height=3,
     )
 
 
@@ -156,16 +152,14 @@ def _show_headroom() -> Panel:
         unit=CELSIUS,
         steps=HEADROOM,
         text_mode="value_and_name",
-        empty=NONE,
+        empty="none",
         decimals=0,
-        width=4,
-        height=3,
     )
 
 
 def _show_heat() -> Panel:
     return stat(
-        "Slowed by heat",
+        "Slow by heat",
         About(
             "Share of the time for which heat slowed down the device that suffers most from it.",
             "0 %.",
@@ -175,16 +169,14 @@ def _show_heat() -> Panel:
         unit=RATIO,
         steps=HEAT,
         text_mode="value_and_name",
-        empty=UNTOLD,
+        empty="not reported",
         decimals=0,
-        width=4,
-        height=3,
     )
 
 
 def _show_memory() -> Panel:
     return stat(
-        "Fullest memory",
+        "Fullest card",
         About(
             "Share of memory that is needed on the device with the least left; what an allocator "
             "holds in reserve does not count.",
@@ -195,10 +187,8 @@ def _show_memory() -> Panel:
         unit=RATIO,
         steps=MEMORY,
         text_mode="value_and_name",
-        empty=NONE,
+        empty="none",
         decimals=0,
-        width=4,
-        height=3,
     )
 
 
@@ -212,8 +202,6 @@ def _show_busy() -> Panel:
         ),
         now(f"avg({BUSY})"),
         unit=RATIO,
-        empty=NONE,
+        empty="none",
         decimals=0,
-        width=4,
-        height=3,
     )

@@ -124,7 +124,7 @@ def list_devices() -> Panel:
         ),
         sort_by=("Fires", "Condition"),
         empty=f"{NONE}: `trainvitals doctor` on this machine says why, if there should be one",
-        height=9,
+        height=11,
     )
 
 
@@ -191,7 +191,7 @@ def _list_processes() -> Panel:
         ),
         sort_by="Memory",
         empty=_NO_PROCESS,
-        height=9,
+        height=11,
     )
 
 
@@ -233,7 +233,7 @@ def _list_idle() -> Panel:
         ),
         sort_by="Memory held",
         empty="No device is held and idle",
-        height=7,
+        height=11,
     )
 
 
@@ -272,4 +272,5 @@ def _list_cards() -> Panel:
         ),
         sort_by="State",
         empty=NONE,
+        height=11,
     )

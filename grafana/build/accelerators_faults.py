@@ -131,6 +131,7 @@ def _list_xids() -> Panel:
         sort_by="When",
         empty="No GPU reported an Xid",
         width=12,
+        height=11,
     )
     return replace(panel, overrides=(*panel.overrides, _explain_codes("Xid")))
 
@@ -244,4 +245,5 @@ def _list_kernel() -> Panel:
         sort_by="Last",
         empty="No Xid in the kernel's log, or no right to read it",
         width=12,
+        height=11,
     )

@@ -51,6 +51,7 @@ def _list_links() -> Panel:
             Column(title, f"max by ({rows}) ({metric}{{@device}})", decimals=0)
             for title, metric in metrics.items()
         ),
+        height=11,
         empty=NONE,
     )
 

@@ -40,7 +40,9 @@ def show_conditions() -> Panel:
         ),
         CONDITION,
         CONDITIONS,
+        empty="none",
         width=10,
+        height=6,
     )
     return replace(drawn, extra={"maxDataPoints": 120})  # a band is no line
 
@@ -58,8 +60,9 @@ def draw_busy() -> Panel:
         BUSY,
         unit=RATIO,
         most=1,
+        empty="none",
         width=7,
-        height=7,
+        height=6,
     )
 
 
@@ -80,8 +83,9 @@ def draw_headroom() -> Panel:
         steps=((None, OK), (HOT, CRITICAL), (WARM, WARNING)),
         least=None,
         extreme="min",
+        empty="none",
         width=7,
-        height=7,
+        height=6,
     )
 
 

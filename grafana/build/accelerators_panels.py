@@ -27,8 +27,8 @@ from grafana.build.queries import Query, encode, over_time
 
 BY: Final = "job, instance, kind, device, uuid"
 LEGEND: Final = "{{kind}} {{device}}"
-NONE: Final = "No accelerator here"
-UNTOLD: Final = "No accelerator here reports it"
+NONE: Final = "No accelerator here, or no answer"
+UNTOLD: Final = "No accelerator reports it"
 
 _RANK: Final = "job, instance, run, rank"
 
@@ -40,6 +40,8 @@ WARM: Final = limit("accelerator_temperature_near_limit:headroom_celsius")
 HEADROOM: Final[Steps] = ((None, CRITICAL), (HOT, WARNING), (WARM, OK))
 MEMORY: Final[Steps] = ((None, OK), (limit("high_memory_usage:ratio"), WARNING))
 HEAT: Final[Steps] = ((None, OK), (limit("accelerator_thermal_throttling:ratio"), WARNING))
+# 0 of a machine whose accelerators are looked for, with none as the answer.
+LOOKED: Final = '0 * max(trainvitals_collector_success{@host, collector="accelerator"} == 1)'
 ONE_IS_BAD: Final[Steps] = ((None, OK), (1, CRITICAL))
 
 STATE: Final = encode("accelerator_state{@device", "state", DEVICE_STATES, BY)

@@ -24,7 +24,7 @@ from grafana.build.palette import (
 )
 from grafana.build.panels import About, Panel, colour_series, state_timeline, timeseries
 from grafana.build.parts import CONTAINERS, list_alerts
-from grafana.build.queries import encode, find_rise, over_time
+from grafana.build.queries import encode, find_rise, keep_worst, over_time
 from grafana.build.tables import Column, Key, table
 
 # Reasons of docs/diagnosis.md.
@@ -65,7 +65,7 @@ LOOKS: Final = f"0 * max({_LOOKED})"
 # and asks no engine hears of no death.
 WATCHED: Final = f"0 * max({_LOOKED} unless on (job, instance) {STEP} == 0 or {STEP} > 0)"
 _INFO: Final = "container_last_death_info{@container}"
-_MOST_BANDS: Final = 20
+_MOST_BANDS: Final = 12
 
 DEATHS: Final = Annotation(
     "Container deaths",
@@ -130,12 +130,12 @@ def write_deaths() -> Row:
 def draw_states() -> Panel:
     """Return the picture of what each container was."""
     unknown = f"{_UNKNOWN.number} * group by (name) (container_info{{@container}})"
-    seen = f"topk({_MOST_BANDS}, {tell_state('name')} or {unknown})"
+    seen = keep_worst(_MOST_BANDS, f"{tell_state('name')} or {unknown}")
     none = f"{_NONE_HERE.number} + {LOOKS}"
     return state_timeline(
         "State of each container",
         About(
-            f"What each container is; at each time the {_MOST_BANDS} in the worst state, or that there is "
+            f"What each container is; the {_MOST_BANDS} that were in the worst state, or that there is "
             "none; without an engine states are unknown.",
             "running, or exited when its work is done.",
             "`trainvitals diagnose NAME` shows why one died or is unhealthy.",
@@ -145,7 +145,7 @@ def draw_states() -> Panel:
             f'{seen} or on () label_replace({none}, "name", "containers", "", "")', "{{name}}"
         ),
         states=(*STATES, _NONE_HERE),
-        empty="The host does not answer, or looks for no container",
+        empty="unknown",
         width=8,
         height=8,
     )
@@ -173,7 +173,7 @@ def draw_deaths() -> Panel:
             colour_series(f"^({_NO_FAULT})$", UNKNOWN),
             colour_series("^processes killed$", SERIES[1]),
         ),
-        empty="The host does not answer",
+        empty="unknown",
         height=8,
     )
 

@@ -13,7 +13,7 @@ from grafana.build.queries import over_time
 from grafana.build.tables import Column, Key, table
 
 _DEVICES: Final = "container_accelerator_info{@container}"
-_NONE: Final = "No container holds an accelerator: `docker run --gpus` gives it some"
+_NONE: Final = "No container is seen to hold an accelerator: `docker run --gpus` gives it some"
 
 
 def write_accelerators() -> Row:
@@ -96,6 +96,7 @@ def _list_devices() -> Panel:
             Column("Power", f"max by ({by}) ({_join(power)})", WATTS),
         ),
         empty=_NONE,
+        height=11,
     )
 
 

@@ -49,7 +49,7 @@ _SOURCES: Final = (
     State(1, "no kernel log", INFORMATION),
     State(2, "everything", OK),
 )
-_NO_ENGINE: Final = "No engine is asked"
+_UNKNOWN: Final = "unknown"
 
 
 def write_now() -> Row:
@@ -81,9 +81,7 @@ def _count_running() -> Panel:
         ),
         now(tell_of(running, f"(count(container_info{{@container}}) or {LOOKS})"), "of {{all}}"),
         text_mode="value_and_name",
-        empty="Not looked for: docs/containers.md",
-        width=4,
-        height=3,
+        empty="not asked",
     )
 
 
@@ -97,9 +95,7 @@ def _count_troubled() -> Panel:
         ),
         now(f"count({tell_state('job, instance, name')} >= {TROUBLE}) or {WATCHED}"),
         steps=((None, OK), (1, WARNING)),
-        empty=_NO_ENGINE,
-        width=4,
-        height=3,
+        empty=_UNKNOWN,
     )
 
 
@@ -113,9 +109,7 @@ def _count_restarts() -> Panel:
         ),
         now(f"sum(round(increase(container_restarts_total{{@container}}[1h]))) or {WATCHED}"),
         steps=((None, OK), (1, WARNING)),
-        empty=_NO_ENGINE,
-        width=4,
-        height=3,
+        empty=_UNKNOWN,
     )
 
 
@@ -138,9 +132,7 @@ def _count_kills() -> Panel:
         ),
         steps=((None, OK), (1, CRITICAL)),
         text_mode="value_and_name",
-        empty=_NO_ENGINE,
-        width=4,
-        height=3,
+        empty=_UNKNOWN,
     )
 
 
@@ -162,9 +154,7 @@ def _show_nearest() -> Panel:
         steps=_NEAR,
         decimals=0,
         text_mode="value_and_name",
-        empty="The host does not answer",
-        width=4,
-        height=3,
+        empty=_UNKNOWN,
     )
 
 
@@ -181,9 +171,7 @@ def _tell_sources() -> Panel:
             f" or max({STEP}) or {LOOKS} - 2"
         ),
         states=_SOURCES,
-        empty="Not looked for: docs/containers.md",
-        width=4,
-        height=3,
+        empty="not asked",
     )
 
 
@@ -248,6 +236,6 @@ def _list_containers() -> Panel:
             Column("Restarts, 24 h", f"max by (name) ({restarts})", width=115),
         ),
         sort_by=("Fires", "State"),
-        empty="No container here: with `docker run`, or as docs/containers.md says, they are seen",
+        empty="No container is seen here: docs/containers.md says how they are",
         height=8,
     )

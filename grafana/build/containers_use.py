@@ -25,7 +25,7 @@ from grafana.build.queries import over_time
 _NAME: Final = "on (job, instance, name)"
 _USED: Final = "container_memory_working_set_bytes{@container}"
 _LIMIT: Final = "container_spec_memory_limit_bytes{@container}"
-_NOTHING: Final = "No container runs: docs/containers.md has which are seen"
+_NOTHING: Final = "No container is seen to run: docs/containers.md has which are seen"
 SHARE: Final = f"{_USED} / ({_LIMIT} > 0)"
 
 
@@ -50,7 +50,7 @@ def draw_limits() -> Panel:
         most=1,
         height=8,
         overrides=(dash_series("^this machine$", UNKNOWN),),
-        empty="The host does not answer",
+        empty="unknown",
     )
 
 
@@ -113,7 +113,7 @@ def write_use() -> Row:
                 "What comes in and goes out over containers' own networks.",
                 "what ranks and datasets need.",
                 "compare it with the speed of the machine's link.",
-                empty="No container has its own network: the machine's is on its own board",
+                empty="No container is seen to have its own network: the machine's is on its own board",
             ),
         ),
         is_collapsed=True,
@@ -143,7 +143,7 @@ def _draw_nearest() -> Panel:
             colour_series("cannot be dropped$", SERIES[1]),
             dash_series("limit$", CRITICAL),
         ),
-        empty="No container has a memory limit",
+        empty="No container is seen that has a memory limit",
     )
 
 
@@ -164,7 +164,7 @@ def _draw_waits() -> Panel:
         least=0,
         most=1,
         width=8,
-        empty="No container runs, or the kernel counts no pressure",
+        empty="No container is seen to run, or the kernel counts no pressure",
     )
 
 
@@ -186,7 +186,7 @@ def _draw_without_limit() -> Panel:
         least=0,
         most=1,
         width=8,
-        empty="Every container has a memory limit",
+        empty="No container is seen that has no memory limit",
     )
 
 

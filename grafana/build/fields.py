@@ -59,11 +59,11 @@ def write_mappings(states: Sequence[State]) -> list[Json]:
     return [{"options": options, "type": "value"}]
 
 
-def calm_steps(steps: Steps) -> Steps:
-    """Return steps whose OK is the colour of text: figures have a colour where something is wrong."""
-    return tuple((value, CALM if colour == OK else colour) for value, colour in steps)
+def calm_steps(steps: Steps, calm: str = CALM) -> Steps:
+    """Return steps whose OK is a colour that nobody looks at: there is one where something is wrong."""
+    return tuple((value, calm if colour == OK else colour) for value, colour in steps)
 
 
-def calm_states(states: Sequence[State]) -> tuple[State, ...]:
-    """Return states whose OK is the colour of text."""
-    return tuple(replace(one, colour=CALM) if one.colour == OK else one for one in states)
+def calm_states(states: Sequence[State], calm: str = CALM) -> tuple[State, ...]:
+    """Return states whose OK is a colour that nobody looks at."""
+    return tuple(replace(one, colour=calm) if one.colour == OK else one for one in states)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from grafana.build.accelerators_panels import LOOKED
 from grafana.build.fields import Steps
 from grafana.build.fleet_hosts import BUSY, DEVICES, TARGETS, draw_hosts, write_hosts
 from grafana.build.fleet_pipeline import write_pipeline
@@ -122,8 +123,7 @@ def _write_now() -> Row:
                 now(tell_of(f"sum({TARGETS} == bool 0)", f"count({TARGETS})"), "of {{all}}"),
                 steps=_ANY,
                 text_mode="value_and_name",
-                empty="No machine is scraped",
-                width=4,
+                empty="none scraped",
             ),
             stat(
                 "Devices lost",
@@ -135,11 +135,10 @@ def _write_now() -> Row:
                 now(_count_lost_devices(), "of {{all}}"),
                 steps=_ANY,
                 text_mode="value_and_name",
-                empty="No accelerator",
-                width=4,
+                empty="unknown",
             ),
             stat(
-                "Runs in trouble",
+                "Troubled runs",
                 About(
                     "Runs that are stalled, and those that died or vanished and were not started again,"
                     " of all that have not ended; what SIGTERM ended does not count.",
@@ -149,8 +148,7 @@ def _write_now() -> Row:
                 now(tell_of(f"({count_troubled()})", f"({count_open()})"), "of {{all}}"),
                 steps=_ANY,
                 text_mode="value_and_name",
-                empty="No exporter looks for runs",
-                width=4,
+                empty="unknown",
             ),
             stat(
                 "Devices busy",
@@ -162,8 +160,7 @@ def _write_now() -> Row:
                 over_time(f"sum({BUSY}) / (sum({DEVICES}) > 0)", "busy"),
                 unit=RATIO,
                 decimals=0,
-                empty="No accelerator",
-                width=4,
+                empty="none",
             ),
             stat(
                 "OOM kills, 24 h",
@@ -174,8 +171,7 @@ def _write_now() -> Row:
                 ),
                 now("sum(round(increase(host_oom_kills_total{@host}[24h])))"),
                 steps=((None, OK), (1, WARNING)),
-                empty="No kernel counts them",
-                width=4,
+                empty="unknown",
             ),
             list_alerts(_ALERTS),
             draw_hosts(),
@@ -204,8 +200,7 @@ def _judge_monitoring() -> Panel:
             ' * max(absent(ALERTS{alertname="Watchdog", alertstate="firing"}))'
         ),
         states=(_WORKS, _HALF_BLIND, _BROKEN, _SILENT),
-        empty="Prometheus does not answer",
-        width=4,
+        empty="unknown",
     )
 
 
@@ -218,9 +213,10 @@ def _count_lost_devices() -> str:
           sum by ({by}) ({expected} > {answer}) - sum by ({by}) ({answer})
           or count by ({by}) ({_LOST})
         )
-        or 0 * count(accelerator_up{{@host}})
+        or {LOOKED}
     )"""
-    whole = f"sum(max by ({by}) ({expected}) or count by ({by}) (accelerator_up{{@host}}))"
+    known = f"max by ({by}) ({expected}) or count by ({by}) (accelerator_up{{@host}})"
+    whole = f"(sum({known}) or {LOOKED})"
     return tell_of(lost, whole)
 
 
@@ -293,7 +289,7 @@ def _list_worst_devices() -> Panel:
             Column("Last Xid", f"topk(8, 1000 * ({xid} > time() - $__range_s))", SINCE),
         ),
         sort_by="State",
-        empty="No accelerator",
+        empty="No accelerator is known",
         width=14,
-        height=9,
+        height=11,
     )

@@ -10,7 +10,7 @@ from grafana.build.limits import limit
 from grafana.build.palette import CRITICAL, OK, RATIO, WARNING, WATTS, State
 from grafana.build.panels import About, Panel, state_timeline
 from grafana.build.parts import HOST
-from grafana.build.queries import over_time
+from grafana.build.queries import keep_worst, over_time
 from grafana.build.tables import Column, Key, table
 
 TARGETS: Final = 'up{@host, job!~"prometheus|alertmanager"}'
@@ -21,7 +21,7 @@ DEVICES: Final = 'instance:accelerators_busy:bucket{@host, le="+Inf"}'
 _UP, _DOWN = State(0, "up", OK), State(1, "down", CRITICAL)
 _NO_ALERT, _WARNS = State(0, "no alert", OK), State(1, "warning", WARNING)
 _CRITICAL, _HOST_DOWN = State(2, "critical", CRITICAL), State(3, "down", CRITICAL)
-_MOST_BANDS: Final = 20
+_MOST_BANDS: Final = 12
 
 
 def draw_hosts() -> Panel:
@@ -32,12 +32,12 @@ def draw_hosts() -> Panel:
     drawn = state_timeline(
         "Hosts by their worst alert",
         About(
-            f"The worst that fires on each machine; at each time the {_MOST_BANDS} in the worst state.",
+            f"The worst that fires on each machine; the {_MOST_BANDS} that were in the worst.",
             "no alert.",
             "click the machine that changed first; the table above names the alerts of now.",
         ),
         over_time(
-            f"topk({_MOST_BANDS}, max by (instance) ({' or '.join((down, *by_severity))}))",
+            keep_worst(_MOST_BANDS, f"max by (instance) ({' or '.join((down, *by_severity))})"),
             "{{instance}}",
         ),
         states=(_HOST_DOWN, _CRITICAL, _WARNS, _NO_ALERT),

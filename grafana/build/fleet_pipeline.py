@@ -183,6 +183,7 @@ def _show_rules() -> tuple[Panel, Panel]:
             unit=RATIO,
             least=0,
             most=1,
+            is_open=True,
             empty="Prometheus does not scrape itself",
         ),
     )
@@ -246,8 +247,12 @@ def _show_reloads() -> Panel:
             " names the error. Thresholds: load `prometheus/rules/thresholds.yml` once.",
             alerts=("ConfigReloadFailed", "ThresholdsMissing"),
         ),
-        over_time("prometheus_config_last_reload_successful{}", "Prometheus {{instance}}"),
-        over_time("alertmanager_config_last_reload_successful{}", "Alertmanager {{instance}}"),
+        over_time(
+            "bottomk(5, prometheus_config_last_reload_successful{})", "Prometheus {{instance}}"
+        ),
+        over_time(
+            "bottomk(5, alertmanager_config_last_reload_successful{})", "Alertmanager {{instance}}"
+        ),
         over_time(thresholds, "thresholds"),
         states=(_MISSING, _TWICE, _REFUSED, _LOADED),
         empty="Neither is scraped",

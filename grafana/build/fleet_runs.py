@@ -24,7 +24,7 @@ from grafana.build.palette import (
 )
 from grafana.build.panels import About, Panel, state_timeline
 from grafana.build.parts import HOST, RUN
-from grafana.build.queries import over_time
+from grafana.build.queries import keep_worst, over_time
 from grafana.build.run_selection import cut_out
 from grafana.build.run_verdict import STATES, recall_state, tell_state
 from grafana.build.tables import Column, Key, table
@@ -32,7 +32,7 @@ from grafana.build.tables import Column, Key, table
 # How long a run is shown after its last sample: as long as the exporter keeps runs that ended.
 _MEMORY: Final = "15m"
 _MOST_RUNS: Final = 100
-_MOST_BANDS: Final = 20
+_MOST_BANDS: Final = 12
 
 _RANK = "on (job, instance, run, rank)"
 _PROGRESS = f"last_over_time(training_last_progress_timestamp_seconds{{@host}}[{_MEMORY}])"
@@ -80,11 +80,11 @@ def draw_phases() -> Panel:
     drawn = state_timeline(
         "Phase of each run",
         About(
-            f"What each run does, by its worst rank; at each time the {_MOST_BANDS} in the worst state.",
+            f"What each run does, by its worst rank; the {_MOST_BANDS} that were in the worst.",
             "training, with short validations and checkpoints.",
             "click a run that stalled, died or is gone.",
         ),
-        over_time(f"topk({_MOST_BANDS}, {tell_state('run', '@host')})", "{{run}}"),
+        over_time(keep_worst(_MOST_BANDS, tell_state("run", "@host")), "{{run}}"),
         states=STATES,
         empty="No run in this time range: see docs/training.md for how one reports itself",
         width=8,

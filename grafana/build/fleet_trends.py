@@ -23,7 +23,7 @@ def draw_busy() -> Panel:
         ),
         in_buckets("sum by (le) (instance:accelerators_busy:bucket{@host})"),
         unit=RATIO,
-        empty="No accelerator: `trainvitals doctor` on its machine says why, if there should be one",
+        empty="No accelerator is known: `trainvitals doctor` on its machine says why, if there should be one",
     )
     return replace(drawn, extra={"interval": "1m"})  # a finer one shows no more
 
@@ -46,7 +46,7 @@ def draw_least_busy() -> Panel:
         most=1,
         empty="No accelerator is in use",
         width=10,
-        height=9,
+        height=11,
         link=link_to(HOST, "Open the host", instance="${__field.labels.instance}"),
     )
     return replace(drawn, extra={"interval": "1m"})

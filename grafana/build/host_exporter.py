@@ -54,11 +54,11 @@ def _show_up() -> Panel:
             "try to reach the machine; if it answers, check whether the exporter runs there.",
             alerts=("ExporterDown",),
         ),
-        over_time("up{@host}", "{{job}}"),
+        over_time("bottomk(5, up{@host})", "{{job}}"),
         states=(State(1, "yes", OK), State(0, "no", CRITICAL)),
         empty="Prometheus does not know this machine",
         width=12,
-        height=4,
+        height=5,
     )
 
 
@@ -77,6 +77,7 @@ def _count_unreadable() -> Panel:
         steps=((None, OK), (1, WARNING)),
         empty="No run directory is read",
         width=6,
+        height=5,
     )
 
 
@@ -93,6 +94,7 @@ def _count_omitted() -> Panel:
         steps=((None, OK), (1, WARNING)),
         empty="No run directory is read",
         width=6,
+        height=5,
     )
 
 
@@ -105,7 +107,7 @@ def _show_collectors() -> Panel:
             "the table has the reason; what is missing raises no alert.",
             alerts=("ExporterCollectorFailed",),
         ),
-        over_time("trainvitals_collector_success{@host}", "{{collector}}"),
+        over_time("bottomk(17, trainvitals_collector_success{@host})", "{{collector}}"),
         states=(State(1, "whole", OK), State(0, "not whole", WARNING)),
         empty=_GONE,
         width=12,

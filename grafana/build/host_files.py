@@ -18,7 +18,7 @@ TURNED: Final = State(3, "turned read-only", CRITICAL)
 HANGS: Final = State(4, "does not answer", CRITICAL)
 
 _PLACE: Final = "job, instance, mountpoint"
-_NO_DISK: Final = "No disk that runs can fill"
+_NO_DISK: Final = "No disk that runs can fill, or no answer"
 _FULL: Final[Steps] = ((None, OK), (1 - limit("host_disk_space_low:avail_ratio"), WARNING))
 _FEW_INODES: Final[Steps] = ((None, OK), (1 - limit("host_inodes_low:free_ratio"), WARNING))
 
@@ -105,7 +105,7 @@ def _list_file_systems() -> Panel:
         ),
         sort_by="Used",
         empty="The host does not answer, or its file systems cannot be asked",
-        height=9,
+        height=11,
     )
 
 
@@ -124,7 +124,7 @@ def draw_used() -> Panel:
         steps=_FULL,
         least=0,
         most=1,
-        empty=_NO_DISK,
+        empty="unknown",
     )
 
 
@@ -206,6 +206,6 @@ def _show_states() -> Panel:
             "{{mountpoint}}",
         ),
         states=(WRITABLE, READ_ONLY, HANGS),
-        empty="No file system can be asked",
-        height=9,
+        empty="No file system answers",
+        height=11,
     )

@@ -99,7 +99,7 @@ def _draw_containers(title: str, shows: str, expr: str, unit: str) -> Panel:
         over_time(f"topk(10, {expr})", "{{name}}"),
         unit=unit,
         least=0,
-        empty="No container runs here: docs/containers.md has which are seen",
+        empty="No container is seen to run: docs/containers.md has which are seen",
         width=12,
         link=link_to(
             CONTAINERS,

@@ -90,6 +90,7 @@ def _draw_share() -> Panel:
         unit=RATIO,
         least=0,
         most=1,
+        is_open=True,
         empty="No link here reports its speed, as in most virtual machines",
         width=12,
     )
@@ -99,11 +100,11 @@ def _show_links() -> Panel:
     return state_timeline(
         "Interfaces",
         About(
-            "Whether each interface can carry packets; those that cannot come first, 20 at most.",
+            "Whether each interface can carry packets; those that cannot come first, 12 at most.",
             "the same all the time.",
             "one that goes up and down is a cable, a transceiver or a switch port.",
         ),
-        over_time("bottomk(20, host_network_up{@host})", "{{device}}"),
+        over_time("bottomk(12, host_network_up{@host})", "{{device}}"),
         states=(State(1, "up", OK), State(0, "down", UNKNOWN)),
         empty=_NO_LINK,
         width=12,

@@ -24,7 +24,7 @@ from grafana.build.panels import About, Panel, stat, timeseries
 from grafana.build.parts import CONTAINERS, list_alerts
 from grafana.build.queries import name_series, now, over_time
 
-_GONE: Final = "The host does not answer"
+_UNKNOWN: Final = "unknown"  # a host that does not answer
 _SILENT: Final = State(-1, "no answer", CRITICAL)
 
 _FULL: Final = 1 - limit("host_disk_space_low:avail_ratio")
@@ -96,8 +96,9 @@ def _show_uptime() -> Panel:
         unit=SECONDS,
         steps=((None, INFORMATION), (booted, OK)),
         states=(_SILENT,),
-        empty="No exporter is known here",
+        empty=_UNKNOWN,
         decimals=1,
+        width=3,
     )
 
 
@@ -111,9 +112,8 @@ def _show_cpu() -> Panel:
         ),
         now(_USED["cores"]),
         unit=RATIO,
-        empty=_GONE,
+        empty=_UNKNOWN,
         decimals=0,
-        width=4,
     )
 
 
@@ -128,9 +128,8 @@ def _show_memory() -> Panel:
         now(_USED["memory"]),
         unit=RATIO,
         steps=((None, OK), (_MEMORY_LIMIT, WARNING)),
-        empty=_GONE,
+        empty=_UNKNOWN,
         decimals=0,
-        width=4,
     )
 
 
@@ -154,9 +153,8 @@ def _show_stalls() -> Panel:
         ),
         unit=RATIO,
         steps=((None, OK), (_DISK_WAITS, WARNING)),
-        empty=_GONE,
+        empty=_UNKNOWN,
         decimals=0,
-        width=4,
         text_mode="value_and_name",
     )
     steps = write_steps(((None, CALM), (_MEMORY_WAITS, CRITICAL)))
@@ -179,7 +177,7 @@ def _count_oom_kills() -> Panel:
         now("sum(increase(host_oom_kills_total{@host}[24h]))"),
         unit=COUNT,
         steps=((None, OK), (0.5, CRITICAL)),
-        empty=_GONE,
+        empty=_UNKNOWN,
         decimals=0,
         width=5,
         link=link_to(CONTAINERS, "Open Containers & OOM", instance="${instance}"),
@@ -202,9 +200,8 @@ def _show_fullest_disk() -> Panel:
         ),
         unit=RATIO,
         steps=((None, OK), (_FULL, WARNING)),
-        empty="No disk that runs can fill",
+        empty=_UNKNOWN,
         decimals=0,
-        width=4,
         text_mode="value_and_name",
     )
 
@@ -224,6 +221,7 @@ def _draw_use() -> Panel:
         steps=((None, OK), (_MEMORY_LIMIT, WARNING)),
         least=0,
         most=1,
+        is_open=True,
         empty="The host does not answer: run `trainvitals doctor` there, or see docs/deployment.md",
     )
 
@@ -244,5 +242,5 @@ def _draw_waits() -> Panel:
         steps=((None, OK), (_MEMORY_WAITS, CRITICAL), (_DISK_WAITS, WARNING)),
         least=0,
         most=1,
-        empty=_GONE,
+        empty=_UNKNOWN,
     )

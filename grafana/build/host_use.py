@@ -178,7 +178,7 @@ def _draw_swap() -> Panel:
         least=0,
         calcs=("lastNotNull", "max"),
         overrides=(put_right("in use", BYTES),),
-        empty="No swap here, and none is needed; `mkswap` and `swapon` add some",
+        empty="No swap here, or no answer; none is needed, `mkswap` and `swapon` add some",
         width=12,
     )
 
@@ -204,7 +204,7 @@ def _draw_shared() -> Panel:
         steps=((None, OK), (1 - limit("host_shared_memory_low:avail_ratio"), WARNING)),
         least=0,
         most=1,
-        empty="No /dev/shm here: mount a tmpfs there for data loader workers",
+        empty="No /dev/shm here, or no answer: mount a tmpfs there for data loader workers",
         width=12,
     )
 

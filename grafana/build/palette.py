@@ -9,9 +9,9 @@ from types import MappingProxyType
 # One meaning each.
 OK, WARNING, CRITICAL, INFORMATION, UNKNOWN = "green", "orange", "red", "blue", "#808080"
 
-# Of figures and words that are in order: only trouble is coloured there. Timelines, whose bands
-# need a colour, have OK.
-CALM = "text"
+# Of what is in order, for only trouble is coloured: figures and words are like any text, and bands
+# and gauges, which need a colour, are slate.
+CALM, CALM_BAND = "text", "#4F6475"
 
 # Okabe and Ito's colours, which colour-blind people can distinguish; black and yellow,
 # which a dark or a light page swallows, are grey and ochre.

@@ -23,13 +23,20 @@ from grafana.build.fields import (
 from grafana.build.palette import (
     BYTES,
     BYTES_PER_SECOND,
+    CALM,
+    CALM_BAND,
+    CELSIUS,
     COUNT,
+    HERTZ,
+    JOULES,
     OK,
     RATIO,
     SCIENTIFIC,
     SECONDS,
     SERIES,
     UNKNOWN,
+    WATTS,
+    WHOLE,
     State,
 )
 from grafana.build.queries import Query, count_series, find_metrics
@@ -42,13 +49,21 @@ _COLUMNS: Final[Mapping[str, str]] = {"lastNotNull": "Last *", "max": "Max", "su
 _TOOLTIP: Final[Json] = {"mode": "multi", "sort": "desc"}
 # Of units that Grafana writes with all their digits otherwise.
 _DECIMALS: Final[Mapping[str, int]] = {SCIENTIFIC: 2}
-# Where an axis ends while all values are 0; Grafana's own choice is 100, 10,000 % for a ratio.
+# Where an axis ends while all values are 0; Grafana's own choice is 100, 10,000 % for a ratio. It is
+# below whatever is worth a look, for an axis that ends above its values flattens them.
 _SOFT_MOST: Final[Mapping[str, float]] = {
-    BYTES: 2**20,
-    BYTES_PER_SECOND: 1000,
-    RATIO: 0.01,
-    SECONDS: 0.001,
+    BYTES: 1024,
+    BYTES_PER_SECOND: 10,
+    CELSIUS: 1,
+    HERTZ: 1e6,
+    JOULES: 1,
+    RATIO: 0.001,
+    SCIENTIFIC: 1e-12,
+    SECONDS: 1e-6,
+    WATTS: 0.1,
+    WHOLE: 1,
 }
+_OTHERS_MOST: Final = 0.001
 # Panels of fewer columns have no room for a legend beside the graph, or for one value in it.
 _BESIDE, _ALL_VALUES = 8, 12
 _NO_LEGEND: Final[Json] = {
@@ -129,8 +144,8 @@ def stat(
     steps: Steps = ((None, OK),),
     states: Sequence[State] = (),
     empty: str,
-    width: int = 3,
-    height: int = 4,
+    width: int = 4,
+    height: int = 3,
     decimals: int | None = None,
     link: Json | None = None,
     text_mode: str = "value",
@@ -171,6 +186,7 @@ def timeseries(
     is_stacked: bool = False,
     is_logarithmic: bool = False,
     is_bars: bool = False,
+    is_open: bool = False,
     calcs: Sequence[str] = (),
     overrides: Sequence[Json] = (),
     decimals: int | None = None,
@@ -178,6 +194,7 @@ def timeseries(
 ) -> Panel:
     """Return a graph over time with a legend of all its series, as a table where there is room.
 
+    The axis ends at `most`, and later for greater values if it `is_open`: what is no part of a whole.
     Where `steps` are given, each but the first is drawn as a dashed line. Bars show how much
     something rose in each step (see `queries.find_rise`), and their legend the sum; without `calcs`,
     that of lines has the last value, the mean and the maximum.
@@ -194,10 +211,12 @@ def timeseries(
         has_steps=bool(steps),
         is_alone=count == 1,
     )
-    if least == 0 and most is None and not is_logarithmic:
-        defaults["custom"]["axisSoftMax"] = _find_soft_most(unit, steps)
+    if is_open:
+        defaults["custom"]["axisSoftMax"] = most
+    elif least == 0 and most is None and not is_logarithmic:
+        defaults["custom"]["axisSoftMax"] = _find_soft_most(unit, steps, decimals)
     defaults |= {} if least is None else {"min": least}
-    defaults |= {} if most is None else {"max": most}
+    defaults |= {} if most is None or is_open else {"max": most}
     defaults |= {} if link is None else {"links": [link]}
     calcs = calcs or (("sum",) if is_bars else ("lastNotNull", "mean", "max"))
     options = {"legend": _write_legend(calcs, count, width, height), "tooltip": _TOOLTIP}
@@ -220,7 +239,7 @@ def state_timeline(
     With a colour mode that looks at thresholds, Grafana merges values by threshold and never reads
     the mappings: every state would have one colour and one text.
     """
-    defaults = write_defaults(COUNT, ((None, OK),), states, empty)
+    defaults = write_defaults(COUNT, ((None, CALM),), calm_states(states, CALM_BAND), empty)
     defaults["color"] = {"fixedColor": UNKNOWN, "mode": "fixed"}
     defaults["custom"] = {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False}
     defaults |= {} if link is None else {"links": [link]}
@@ -234,36 +253,6 @@ def state_timeline(
     }
     fields = (SAY_NOTHING,)
     return Panel("state-timeline", title, about, queries, width, height, defaults, options, fields)
-
-
-def bar_gauge(
-    title: str,
-    about: About,
-    *queries: Query,
-    unit: str,
-    steps: Steps,
-    empty: str,
-    most: float = 1.0,
-    width: int = 8,
-    height: int = 8,
-) -> Panel:
-    """Return a bar for each object that shows how full it is."""
-    defaults = write_defaults(unit, steps, (), empty)
-    defaults |= {"color": {"mode": "thresholds"}, "min": 0, "max": most}
-    options = {
-        "displayMode": "basic",
-        "legend": _NO_LEGEND,
-        "maxVizHeight": 300,
-        "minVizHeight": 16,
-        "minVizWidth": 8,
-        "namePlacement": "auto",
-        "orientation": "horizontal",
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "showUnfilled": True,
-        "sizing": "auto",
-        "valueMode": "color",
-    }
-    return Panel("bargauge", title, about, queries, width, height, defaults, options)
 
 
 def heatmap(
@@ -336,15 +325,18 @@ def put_right(name: str, unit: str) -> Json:
         "matcher": {"id": "byName", "options": name},
         "properties": [
             {"id": "custom.axisPlacement", "value": "right"},
+            {"id": "custom.axisSoftMax", "value": _find_soft_most(unit)},
             {"id": "unit", "value": unit},
         ],
     }
 
 
-def _find_soft_most(unit: str, steps: Steps) -> float:
-    """Return where an axis ends unless values are greater: above all dashed lines."""
+def _find_soft_most(unit: str, steps: Steps = (), decimals: int | None = None) -> float:
+    """Return where an axis ends unless values are greater: above all dashed lines, else near 0."""
     lines = [value for value, _ in steps if value is not None]
-    return 1.2 * max(lines) if lines else _SOFT_MOST.get(unit, 1)
+    if lines:
+        return 1.2 * max(lines)
+    return 1 if unit == COUNT and decimals == 0 else _SOFT_MOST.get(unit, _OTHERS_MOST)
 
 
 def _write_legend(calcs: Sequence[str], count: int, width: int, height: int) -> Json:

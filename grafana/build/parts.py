@@ -147,7 +147,7 @@ def list_alerts(
     among: str = "",
     of_a_run: bool = False,
     width: int = 24,
-    height: int = 7,
+    height: int = 8,
 ) -> Panel:
     """Return the table of alerts that fire now, the worst first, and of these the newest.
 
@@ -209,12 +209,15 @@ def list_alerts(
 
 
 def _count_left_out(age: str) -> str:
-    """Return a query for a row for each severity that has more: how many, and the age of the oldest."""
+    """Return a query for a row for each severity that has more: how many, and the age of the oldest.
+
+    The text is in a column without a link, for it names no alert whose rule could be opened.
+    """
     more = f"count by (severity) ({age}) - {_MOST_ALERTS} > 0"
     return (
-        f'label_replace(count_values by (severity) ("alertname", {more})'
+        f'label_replace(count_values by (severity) ("name", {more})'
         f" * on (severity) group_left () max by (severity) ({age}),"
-        ' "alertname", "and $1 older ones", "alertname", "(.+)")'
+        ' "name", "and $1 older ones", "name", "(.+)")'
     )
 
 

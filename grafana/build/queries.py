@@ -137,6 +137,15 @@ def find_rise(counter: str, *, since: str = "") -> str:
     )
 
 
+def keep_worst(most: int, expr: str) -> str:
+    """Return a query for those series alone that were the greatest in the time range.
+
+    `topk` alone chooses anew at each time, and a timeline would have a band for each that it ever
+    chose.
+    """
+    return f"({expr}) and topk({most}, max_over_time(({expr})[$__range:$__interval] @ end()))"
+
+
 def tell_of(part: str, whole: str) -> str:
     """Return a query for a count whose label `all` has the total, for a legend `of {{all}}`."""
     return f'{part} * on () group_left (all) count_values("all", {whole})'

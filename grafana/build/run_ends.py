@@ -62,6 +62,7 @@ def _list_ends() -> Panel:
         is_sorted_up=True,
         empty="No rank ended in this range",
         width=14,
+        height=11,
     )
 
 
@@ -93,6 +94,7 @@ def _list_shortages() -> Panel:
         sort_by="When",
         empty="Memory never ran out in this range",
         width=10,
+        height=11,
     )
 
 

@@ -112,7 +112,7 @@ def _show_alerts() -> Panel:
             "its console and CSV have the figures.",
             ("TrainingMonitorAlert",),
         ),
-        over_time("max by (alert) (training_alert_active{@rank})", "{{alert}}"),
+        over_time("topk(8, max by (alert) (training_alert_active{@rank}))", "{{alert}}"),
         states=(_QUIET, _RAISED),
         empty="No alert was ever raised",
         height=6,

@@ -55,7 +55,7 @@ def draw_loss() -> Panel:
         ),
         over_time("avg(training_loss{@rank})", "train"),
         over_time("avg(validation_loss{@rank})", "validation"),
-        empty="No loss reported",
+        empty="none reported",
         calcs=("lastNotNull", "min", "max"),
         overrides=_LOSS_COLOURS,
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from grafana.build.layout import Row
+from grafana.build.layout import Row, link_to
 from grafana.build.palette import SAMPLES_PER_SECOND, SECONDS, SINCE, WHOLE
 from grafana.build.panels import About, Panel, stat, state_timeline
-from grafana.build.parts import list_alerts
+from grafana.build.parts import HOST, list_alerts
 from grafana.build.queries import now, over_time
 from grafana.build.run_learning import draw_loss
 from grafana.build.run_verdict import (
@@ -58,20 +58,21 @@ def _show_state() -> Panel:
     return stat(
         "State",
         About(
-            "The worst state of the run's ranks, or how the run ended in this time range; not seen"
+            "The worst state of the run's ranks and its machine, or how the run ended in this time range; not seen"
             " where it did not end and is not reported now.",
             "training, with validation and checkpoint now and then.",
             "look under Ranks for the one that died, is gone or is stalled, and run"
-            " `trainvitals postmortem` on its machine.",
+            " `trainvitals postmortem` on its machine, whose board a click opens.",
             (
                 *("TrainingStalled", "TrainingRunLost", "TrainingRunVanished"),
                 *("TrainingRunFailed", "TrainingRunTerminated"),
             ),
         ),
-        now(recall_state("$__range"), "state"),
+        now(f"topk(1, {recall_state('$__range', 'instance')})", "on {{instance}}"),
         states=STATES,
-        empty="No run in this range",
-        width=4,
+        text_mode="value_and_name",
+        link=link_to(HOST, "Open the host", instance="${__field.labels.instance}"),
+        empty="none",
     )
 
 
@@ -88,8 +89,7 @@ def _show_verdict() -> Panel:
         ),
         now(recall_verdict("$__range"), "verdict"),
         states=VERDICTS,
-        empty="No run in this range",
-        width=4,
+        empty="none",
     )
 
 
@@ -106,9 +106,8 @@ def _show_last_progress() -> Panel:
             "time() - max(last_over_time(training_last_progress_timestamp_seconds{@run}[$__range]))"
         ),
         unit=SECONDS,
-        empty="No progress yet",
+        empty="none",
         decimals=0,
-        width=4,
     )
 
 
@@ -129,9 +128,8 @@ def _show_step() -> Panel:
         ),
         now(f"{step} * on () group_left (share) {share}", "{{share}}"),
         unit=WHOLE,
-        empty="No step yet",
+        empty="none",
         decimals=0,
-        width=4,
         text_mode="value_and_name",
     )
 
@@ -147,8 +145,7 @@ def _show_end() -> Panel:
         ),
         now(f"1000 * max(training_eta_timestamp_seconds{{@run}} {_ENDED})", "end"),
         unit=SINCE,
-        empty="No total reported, or past it",
-        width=4,
+        empty="unknown",
     )
 
 
@@ -167,8 +164,7 @@ def _show_pace() -> Panel:
             "all ranks",
         ),
         unit=SAMPLES_PER_SECOND,
-        empty="No rank lives, or no batch size reported",
-        width=4,
+        empty="unknown",
     )
 
 

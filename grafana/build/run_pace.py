@@ -168,6 +168,7 @@ def _list_memory() -> Panel:
             Column("Of", sum_held("accelerator_memory_total_bytes{@host}"), BYTES),
         ),
         sort_by="Peak",
+        height=11,
         empty="No batch size, and no accelerator of a rank, is known",
     )
 

@@ -9,7 +9,7 @@ from grafana.build.limits import limit
 from grafana.build.palette import OK, RATIO, SECONDS, TIMES, WARNING, WHOLE
 from grafana.build.panels import About, Panel, state_timeline, timeseries
 from grafana.build.parts import ACCELERATORS, HOST
-from grafana.build.queries import over_time
+from grafana.build.queries import keep_worst, over_time
 from grafana.build.run_verdict import (
     RANK,
     SLOW,
@@ -26,6 +26,7 @@ from grafana.build.tables import Column, Key, table
 # What ranks do on their own; in the backward pass all wait for the slowest.
 _OWN: Final = "data_wait|h2d|forward|optimizer"
 _MOST_RANKS: Final = 10
+_MOST_HOSTS: Final = 19  # as many bands as the panel shows
 
 ON_HOST: Final = Key(
     "instance", "Host", write_address(HOST, instance="${__data.fields.Host}"), "Open the host"
@@ -110,7 +111,7 @@ def _list_ranks_in_trouble() -> Panel:
         sort_by="For",
         empty="No rank is dead, gone, stalled or slow",
         width=12,
-        height=7,
+        height=11,
     )
 
 
@@ -170,7 +171,7 @@ def _list_ranks() -> Panel:
         ),
         sort_by="Slowdown",
         empty="No rank is there now",
-        height=9,
+        height=11,
     )
 
 
@@ -178,16 +179,17 @@ def _show_hosts() -> Panel:
     return state_timeline(
         "State by machine",
         About(
-            "The worst state of the run's ranks on each machine.",
+            "The worst state of the run's ranks on each machine, the "
+            f"{_MOST_HOSTS} that were in the worst.",
             "training on all at once.",
             "the machine that changed first is where to look.",
             ("TrainingRunVanished",),
         ),
-        over_time(tell_state(by="job, instance"), "{{instance}}"),
+        over_time(keep_worst(_MOST_HOSTS, tell_state(by="job, instance")), "{{instance}}"),
         states=STATES,
         empty="No run in this range",
         width=12,
-        height=7,
+        height=11,
     )
 
 

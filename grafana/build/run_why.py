@@ -92,7 +92,7 @@ def draw_phases() -> Panel:
             "{{phase}}",
         ),
         unit=RATIO,
-        empty="No phases reported",
+        empty="none reported",
         least=0,
         most=1,
         is_stacked=True,

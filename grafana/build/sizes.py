@@ -25,6 +25,8 @@ _CELL_PADDING, _SORT_ICON = 12, 22
 _TABLE_HEAD, _TABLE_ROW = 98, 36  # title and head together
 _GRAPH_HEAD, _LEGEND_ROW = 40, 25
 _LEGEND_SHARE: Final = 0.35  # of the panel at most, where it lies below the graph
+_BAND, _BAND_EXTRAS = 16, 90  # of a timeline; its title, its axis and its legend
+_FIGURE_PADDING: Final = 16
 
 
 def measure_text(text: str) -> float:
@@ -50,6 +52,16 @@ def measure_column(title: str, *, is_sorted: bool = False) -> int:
 def count_table_rows(height: int) -> float:
     """Return how many rows of a table a panel shows; the fraction is of the last one."""
     return (height * _UNIT - _GAP - _TABLE_HEAD) / _TABLE_ROW
+
+
+def count_bands(height: int) -> int:
+    """Return how many bands of a timeline a panel shows."""
+    return int((height * _UNIT - _GAP - _BAND_EXTRAS) / _BAND)
+
+
+def measure_figure(text: str, columns: int) -> float:
+    """Return how high the letters of a figure's text are that fills its panel."""
+    return _FONT * (measure_panel(columns) - _FIGURE_PADDING) / measure_text(text)
 
 
 def count_legend_rows(height: int, *, is_beside: bool) -> int:

@@ -17,7 +17,7 @@ from grafana.build.fields import (
     write_mappings,
     write_steps,
 )
-from grafana.build.palette import COUNT, TEXT, UNKNOWN, State
+from grafana.build.palette import CALM, CALM_BAND, COUNT, TEXT, UNKNOWN, State
 from grafana.build.panels import About, Panel
 from grafana.build.queries import Query, fill
 from grafana.build.sizes import measure_column
@@ -181,7 +181,7 @@ def _write_column(column: Column, *, is_sorted: bool) -> Json:
         _write_width(column.title, column.width, is_sorted=is_sorted),
     ]
     if column.steps:
-        steps = calm_steps(column.steps) if is_word else column.steps
+        steps = calm_steps(column.steps, CALM if is_word else CALM_BAND)
         properties.append({"id": "thresholds", "value": write_steps(steps)})
     states = calm_states(column.states) if is_word else column.states
     mappings = write_mappings(states)

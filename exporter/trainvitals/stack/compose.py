@@ -8,14 +8,17 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from trainvitals.errors import StackError
 from trainvitals.sources.external_program import Version, parse_version
 from trainvitals.stack.configuration import (
+    configures_retention,
     ensure_admin_password,
     load_destinations,
     name_machine,
+    read_retention,
     report_destinations,
     save_destinations,
     write_alertmanager_config,
@@ -23,6 +26,7 @@ from trainvitals.stack.configuration import (
 from trainvitals.stack.container_files import (
     share_alertmanager_config,
     share_password,
+    share_prometheus_config,
     share_targets,
 )
 from trainvitals.stack.engine import (
@@ -65,6 +69,8 @@ Report = Callable[[str], None]
 _HEALTH_SECONDS = 600.0
 _SETTLE_SECONDS = 90.0
 _RESTARTS_SEEN = 3
+# In place of the flags of the retention, for which Compose has a default while there is nothing.
+_DEFAULT_FLAG = "--log.level=info"
 _CULPRIT = re.compile(r"container (\S{1,200}) (?:is unhealthy|exited)")
 _HEALTHY = re.compile(r"Container (\S{1,200}) {1,40}Healthy$")
 # Of a container's name, such as `trainvitals-node-exporter-1`.
@@ -108,7 +114,7 @@ def bring_up_compose(
             report(f"no accelerator will be monitored: {missing}")
         with ExitStack() as undo:
             undo.callback(_undo, project, report)
-            _prepare(project, settings, report)
+            project = _prepare(project, settings, report)
             save_project(settings.state_dir, project)
             save_programs(settings.state_dir, programs)
             _start(project, report)
@@ -152,13 +158,14 @@ def _require_free_ports(
     require_free_ports(wanted, bind_address)
 
 
-def _prepare(project: Project, settings: Settings, report: Report) -> None:
-    """Prepare the images, the configuration and the password for the containers."""
+def _prepare(project: Project, settings: Settings, report: Report) -> Project:
+    """Prepare the images, the configuration and the password; return the project to be started."""
     images = list_images(project)
     pull_images(project, images, report)
     build_images(project, report)
     state_dir = settings.state_dir
     share_targets(state_dir, machine=name_machine(settings.variables))
+    project = _configure_prometheus(project, settings, images["prometheus"].name)
     rendered = write_alertmanager_config(
         settings,
         shipped=project.directory / "alertmanager",
@@ -170,10 +177,24 @@ def _prepare(project: Project, settings: Settings, report: Report) -> None:
     save_destinations(state_dir, rendered.destinations.describe())
     share_alertmanager_config(state_dir, rendered.path)
     share_password(ensure_admin_password(state_dir, settings.variables, report=report))
+    return project
+
+
+def _configure_prometheus(project: Project, settings: Settings, image: str) -> Project:
+    """Write Prometheus' configuration, and return the project without flags that it makes needless."""
+    retention = read_retention(settings.variables)
+    is_in_file = share_prometheus_config(
+        settings.state_dir,
+        shipped=project.directory / "prometheus/prometheus.yml",
+        retention=retention if configures_retention(_read_version(project, image)) else None,
+    )
+    flags = _DEFAULT_FLAG if is_in_file else " ".join(retention.flags)
+    variables = {**project.environment, "PROMETHEUS_RETENTION_FLAGS": flags}
+    return replace(project, environment=variables)
 
 
 def _read_version(project: Project, image: str) -> Version | None:
-    """Return the version of Alertmanager in the image, which decides on the supported receivers."""
+    """Return the version of the program in an image, which decides what its configuration has."""
     result = project.docker.call("run", "--rm", "--network", "none", image, "--version")
     return parse_version(result.output + result.error) if not result.code else None
 

@@ -33,6 +33,7 @@ _HEADER = """\
 """
 # In 3.10 the time in the file counted a million times as long.
 _CONFIGURES_RETENTION: Version = (3, 11)
+_RETENTION_TIME, _RETENTION_SIZE = "15d", "8GB"
 _RETENTION_HEADER = """\
 # Written by `trainvitals up`, which writes it again: the shipped file with the retention at the end.
 # To use your own instead, write it here without this line.
@@ -70,6 +71,19 @@ class Retention:
         return f"storage: {json.dumps({'tsdb': {'retention': fields}})}\n"
 
 
+def read_retention(variables: Mapping[str, str]) -> Retention:
+    """Return the retention that variables set."""
+    return Retention(
+        variables.get("PROMETHEUS_RETENTION_TIME") or _RETENTION_TIME,
+        variables.get("PROMETHEUS_RETENTION_SIZE") or _RETENTION_SIZE,
+    )
+
+
+def add_retention(config: str, retention: Retention) -> str:
+    """Return the shipped `prometheus.yml` with the retention."""
+    return f"{_RETENTION_HEADER}{config}\n{retention.section}"
+
+
 def name_machine(variables: Mapping[str, str]) -> str:
     """Return the label `instance` of this machine: `HOST_NAME`, else the host name."""
     return variables.get("HOST_NAME") or socket.gethostname()
@@ -104,7 +118,7 @@ def write_prometheus_config(
     config = directory / "prometheus.yml"
     if retention is not None and config.is_symlink():
         text = config.read_text(encoding="utf-8")
-        write_private(config, f"{_RETENTION_HEADER}{text}\n{retention.section}")
+        write_private(config, add_retention(text, retention))
     return config
 
 

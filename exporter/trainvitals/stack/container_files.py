@@ -8,12 +8,14 @@ reads them through a mount below that directory.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
-from trainvitals.stack.configuration import write_targets
-from trainvitals.stack.writing import as_stack_errors, make_private
+from trainvitals.stack.configuration import Retention, add_retention, write_targets
+from trainvitals.stack.writing import as_stack_errors, make_private, write_private
 
 FOLDER = "config/compose"
+_STORAGE = re.compile(r"^storage:", re.MULTILINE)
 _ALERTMANAGER = (65534, 65534)
 _GRAFANA = (472, 0)
 _ADDRESSES = {
@@ -40,6 +42,34 @@ def share_targets(state_dir: Path, *, machine: str) -> None:
         directory.chmod(0o755)
         for path in directory.glob("*.yml"):
             path.chmod(0o644)
+
+
+def share_prometheus_config(state_dir: Path, *, shipped: Path, retention: Retention | None) -> bool:
+    """Write Prometheus' configuration, which is not secret; return whether it has the retention.
+
+    Its rules and targets are mounted into the directory.
+
+    Args:
+        state_dir: The state directory.
+        shipped: The shipped `prometheus.yml`, which a user may have given a section `storage`.
+        retention: What is added to it; None for flags that have the retention.
+
+    Raises:
+        StackError: The file cannot be read or written.
+    """
+    directory = _make_folder(state_dir) / "prometheus"
+    make_private(directory)
+    with as_stack_errors(directory):
+        for name in ("rules", "targets"):
+            (directory / name).mkdir(exist_ok=True)
+            (directory / name).chmod(0o755)
+        text = shipped.read_text(encoding="utf-8")
+        is_added = retention is not None and not _STORAGE.search(text)
+        path = directory / "prometheus.yml"
+        write_private(path, add_retention(text, retention) if retention and is_added else text)
+        path.chmod(0o644)
+        directory.chmod(0o755)
+    return is_added
 
 
 def share_alertmanager_config(state_dir: Path, config: Path) -> None:

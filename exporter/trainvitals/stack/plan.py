@@ -31,6 +31,7 @@ from trainvitals.stack.configuration import (
     find_amtool,
     has_our_retention,
     name_machine,
+    read_retention,
     save_destinations,
     write_alertmanager_config,
     write_prometheus_config,
@@ -55,7 +56,6 @@ _PASSED_ON = (
     LOGIN_FILE_VARIABLE,
     TOKEN_FILE_VARIABLE,
 )
-_RETENTION_TIME, _RETENTION_SIZE = "15d", "8GB"
 # The longest repeat_interval: after a shorter retention Alertmanager would send again too early.
 _NOTIFICATIONS_KEPT = "120h"
 
@@ -94,7 +94,7 @@ def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
     scraped = {"trainvitals": exporter, "prometheus": _locate(settings, "prometheus")}
     if alertmanager:
         scraped["alertmanager"] = alertmanager
-    retention = _read_retention(settings)
+    retention = read_retention(settings.variables)
     config = write_prometheus_config(
         settings.state_dir / "config/prometheus",
         shipped=supply.shipped("prometheus"),
@@ -140,13 +140,6 @@ def _plan_exporter(settings: Settings, prometheus: Program | None = None) -> Pro
         "/-/healthy",
         find_host(settings.bind_address),
         environment,
-    )
-
-
-def _read_retention(settings: Settings) -> Retention:
-    return Retention(
-        settings.variables.get("PROMETHEUS_RETENTION_TIME") or _RETENTION_TIME,
-        settings.variables.get("PROMETHEUS_RETENTION_SIZE") or _RETENTION_SIZE,
     )
 
 

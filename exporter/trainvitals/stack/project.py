@@ -197,6 +197,7 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
         "PROMETHEUS_PORT": str(settings.prometheus_port),
         "ALERTMANAGER_PORT": str(settings.alertmanager_port),
         "GRAFANA_PORT": str(settings.grafana_port),
+        "PROMETHEUS_CONFIG_DIR": str(config / "prometheus"),
         "TARGETS_DIR": str(config / "targets"),
         "ALERTMANAGER_CONFIG_DIR": str(config / "alertmanager"),
         "SECRETS_DIR": str(settings.state_dir / "secrets"),

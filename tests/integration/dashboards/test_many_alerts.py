@@ -20,7 +20,7 @@ def write_series():
 
 
 def test_the_newest_of_each_severity_are_shown_and_the_others_are_counted(promtool, tmp_path):
-    """All of three, 50 of 62, and a row that tells of the other twelve and how old the oldest is."""
+    """All of three, 50 of 62, and a row without an alert to open that counts the other twelve."""
     (query,) = list_alerts().queries
     look = Look(end=240, seconds=3600, choices={"job": EVERYTHING, "instance": EVERYTHING})
     expr = write_query(query.expr, look, 60.0, 3600)
@@ -35,7 +35,7 @@ def test_the_newest_of_each_severity_are_shown_and_the_others_are_counted(promto
     }
     expected = [{"labels": labels, "value": 240 - at} for (_, at), labels in shown.items()]
     left_out = {
-        "labels": '{alertname="and 12 older ones",severity="2 warning"}',
+        "labels": '{name="and 12 older ones",severity="2 warning"}',
         "value": 240 - CRITICALS,
     }
     document = {

@@ -82,7 +82,8 @@ def override(title, *properties, at=1):
     return break_it
 
 
-CUSTOM = ("fieldConfig", "defaults", "custom")
+DEFAULTS = ("fieldConfig", "defaults")
+CUSTOM = (*DEFAULTS, "custom")
 STATED = [
     {
         "type": "value",
@@ -92,6 +93,6 @@ STATED = [
         },
     }
 ]
-STEPS = ("fieldConfig", "defaults", "thresholds", "steps")
+STEPS = (*DEFAULTS, "thresholds", "steps")
 
 COLOURED = {"id": "custom.cellOptions", "value": {"type": "color-text"}}

@@ -14,9 +14,8 @@ from tests.unit.dashboards.series import count_lines
 
 Faults = Iterator[Fault]
 
-# These show one value for the whole panel, where the text belongs.
-_SAYS_WHY = ("stat", "bargauge")
 _JUDGEMENTS = frozenset({OK, WARNING, CRITICAL})
+_JUDGES, _JUDGING = ("stat", "state-timeline"), ("color-text", "gauge")
 _PLAIN = ("auto", None)
 _TEXT_MODES = ("value", "value_and_name")
 _RANKS = {CRITICAL: 0, WARNING: 1}
@@ -63,23 +62,34 @@ def check_timelines(view: View) -> Faults:
             yield Fault(panel.place, f"colours its states by {mode}")
 
 
+def check_nothing(view: View) -> Faults:
+    """A state that is not known has no text on a timeline: it would be an entry of the legend."""
+    for _, panel in view.panels:
+        for mapping in panel.defaults.get("mappings") or ():
+            text = (mapping.get("options", {}).get("result") or {}).get("text")
+            if panel.kind == "state-timeline" and mapping.get("type") == "special" and text:
+                yield Fault(panel.place, f"has {text!r} in its legend, for what is not known")
+
+
 def check_reach(view: View) -> Faults:
     """The text for a panel without data reaches no cell, link, axis or legend."""
     for _, panel in view.panels:
         columns = [title for title, _ in list_columns(panel)] or ["any"]
         said = {title: find_property(panel, title, "noValue") for title in columns}
         for title in [title for title, text in said.items() if text]:
-            if panel.kind not in _SAYS_WHY:
+            if panel.kind != "stat":  # which shows one value, where the text belongs
                 yield Fault(panel.place, f"writes {said[title]!r} where {title} has no value")
 
 
 def check_label_units(view: View) -> Faults:
-    """What comes from a label is a text: as a number 0013 is 13, and 1e3 is 1 K."""
+    """What comes from a label, and only that, is a text: as a number 0013 is 13, and 1e3 is 1 K."""
     for _, panel in view.panels:
         for title, is_value in list_columns(panel):
             unit = find_property(panel, title, "unit")
             if not is_value and unit != "string":
                 yield Fault(panel.place, f"reads column {title} as a number: unit {unit}")
+            if is_value and unit == "string":
+                yield Fault(panel.place, f"writes column {title} with all digits, as a text")
 
 
 def check_unknown(view: View) -> Faults:
@@ -129,16 +139,6 @@ def check_fills(view: View) -> Faults:
                 yield Fault(panel.place, f"fills the areas under {count} lines")
 
 
-def check_soft_axes(view: View) -> Faults:
-    """An axis from 0 up has a soft end, or values that are all 0 stand below 100 or 10,000 %."""
-    for _, panel in view.panels:
-        custom = panel.defaults.get("custom") or {}
-        is_linear = custom.get("scaleDistribution", {}).get("type") == "linear"
-        is_open = panel.defaults.get("min") == 0 and panel.defaults.get("max") is None
-        if panel.kind == "timeseries" and is_linear and is_open and not custom.get("axisSoftMax"):
-            yield Fault(panel.place, "its axis ends at 100 while all values are 0")
-
-
 def check_figures(view: View) -> Faults:
     """A figure is one value in its colour, on the panel's own ground, with a name if that tells."""
     for _, panel in view.panels:
@@ -156,11 +156,11 @@ def check_figures(view: View) -> Faults:
 
 
 def check_calm(view: View) -> Faults:
-    """What is in order has no colour in figures and words, so that trouble is seen at once."""
+    """What is in order has no colour in figures, words, gauges and bands: trouble is seen at once."""
     for _, panel in view.panels:
         titles = [title for title, _ in list_columns(panel)] if panel.kind == "table" else [""]
         for title in titles:
-            if panel.kind == "stat" or _get_look(panel, title) == "color-text":
+            if panel.kind in _JUDGES or _get_look(panel, title) in _JUDGING:
                 of = f" of {title}" if title else ""
                 if OK in _list_colours(panel, title):
                     yield Fault(panel.place, f"is {OK} where nothing is wrong{of}")
@@ -187,10 +187,19 @@ def _list_shown(panel: Panel, title: str) -> dict[str, Json]:
 
 
 def check_order(view: View) -> Faults:
-    """A table that is sorted by what is coloured has the worst first: red before orange before others."""
+    """A table that is sorted by what is coloured has the worst first: red before orange before others.
+
+    It is sorted by columns that it has, and by a label only where its texts are ranked.
+    """
     for _, panel in view.panels:
+        columns = dict(list_columns(panel))
         for by in panel.options.get("sortBy") or () if panel.kind == "table" else ():
-            shown = _list_shown(panel, str(by.get("displayName")))
+            title = str(by.get("displayName"))
+            shown = _list_shown(panel, title)
+            if title not in columns:
+                yield Fault(panel.place, f"is sorted by {title}, which is no column")
+            elif not columns[title] and not shown:
+                yield Fault(panel.place, f"is sorted by the words of {title}")
             is_number = all(_is_number(value) for value in shown)
             order = sorted(shown, key=float if is_number else str, reverse=bool(by.get("desc")))
             ranks = [_RANKS.get(str(shown[value].get("color")), len(_RANKS)) for value in order]

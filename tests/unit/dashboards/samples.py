@@ -11,8 +11,8 @@ from pathlib import Path
 from grafana.build import parts
 from grafana.build.layout import Board as Written
 from grafana.build.layout import Row, Variable, write_address, write_board
-from grafana.build.palette import CELSIUS, CRITICAL, OK, RATIO, WARNING, State
-from grafana.build.panels import About, Panel, bar_gauge, heatmap, stat, state_timeline, timeseries
+from grafana.build.palette import CELSIUS, CRITICAL, OK, RATIO, State
+from grafana.build.panels import About, Panel, heatmap, stat, state_timeline, timeseries
 from grafana.build.queries import encode, find_rise, in_buckets, now, over_time
 from grafana.build.tables import Column, Key, table
 from tests.support.rulebook import Rule, Rulebook
@@ -114,13 +114,11 @@ def _write_now() -> Row:
                 _about("CardFull"),
                 full,
                 unit=RATIO,
-                empty="No card here",
+                empty="none",
                 width=12,
                 height=3,
             ),
-            stat(
-                "Dead", _about("ContainerDied"), dead, empty="No container here", width=12, height=3
-            ),
+            stat("Dead", _about("ContainerDied"), dead, empty="none", width=12, height=3),
             alerts,
         ),
     )
@@ -160,14 +158,15 @@ def _write_cards() -> Row:
                 over_time(headroom, name),
                 unit=CELSIUS,
                 steps=((None, CRITICAL), (2, OK)),
-                empty="No card here",
+                empty="none",
             ),
-            bar_gauge(
+            timeseries(
                 "Memory",
                 _about(),
-                now(f"{used} / ({size} > 0)", name),
+                over_time(f"{used} / ({size} > 0)", name),
                 unit=RATIO,
-                steps=((None, OK), (0.9, WARNING)),
+                least=0,
+                most=1,
                 empty="No card here: `doctor` says why",
             ),
             timeseries(
@@ -177,7 +176,7 @@ def _write_cards() -> Row:
                 unit=RATIO,
                 least=0,
                 most=1,
-                empty="No card here",
+                empty="none",
             ),
         ),
     )
@@ -197,7 +196,7 @@ def _write_details() -> Row:
             state_timeline(
                 "States",
                 _about(),
-                over_time(states, "{{instance}} {{kind}} {{device}}"),
+                over_time(f"topk(8, {states})", "{{instance}} {{kind}} {{device}}"),
                 states=tuple(_STATES.values()),
                 empty="No card here",
                 width=12,

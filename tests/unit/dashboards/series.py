@@ -17,7 +17,7 @@ from tests.unit.dashboards.queries import list_questions, parse, parse_all
 
 Faults = Iterator[Fault]
 
-_NAMES_SERIES = ("timeseries", "state-timeline", "bargauge")
+_NAMES_SERIES = ("timeseries", "state-timeline")
 _OVER_TIME = ("timeseries", "state-timeline", "heatmap")
 # Of each group one, whichever tells something: no mean of a loss, no greatest share of phases.
 _CALCS_OF_LINES = (("lastNotNull",), ("mean", "max", "min"))

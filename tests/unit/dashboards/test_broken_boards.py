@@ -153,7 +153,8 @@ def break_bars(panel):
 
 
 def break_room(panel):
-    """Put a legend of eight devices below its graph."""
+    """Put a legend of several series below a low graph."""
+    panel["gridPos"]["h"] = 6
     names = [target["legendFormat"] for target in panel["targets"]]
     panel["options"].get("legend", {})["placement"] = "bottom"
     table = panel["options"].get("legend", {}).get("displayMode") == "table"

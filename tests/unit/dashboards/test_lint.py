@@ -10,6 +10,7 @@ from tests.unit.dashboards.breaking import (
     CARDS,
     COLOURED,
     CUSTOM,
+    DEFAULTS,
     HOST,
     RUN,
     STATED,
@@ -84,7 +85,7 @@ BROKEN = [
     ("L3", put("Headroom", *STEPS, 0, "value", 1), "Headroom: the first step has a value"),
     ("L3", put("Headroom", *STEPS, [{"value": v, "color": "red"} for v in (None, 5, 2)]), "[5, 2]"),
     ("colours", put("Headroom", *STEPS, 1, "color", "pink"), "Headroom: pink is no colour"),
-    ("noValue", put("Headroom", "fieldConfig", "defaults", "noValue", "-"), "Headroom: noValue is '-'"),
+    ("noValue", put("Errors", "fieldConfig", "defaults", "noValue", "-"), "Errors: noValue is '-'"),
     ("percentunit", put("Throttled", "fieldConfig", "defaults", "max", 100), "Throttled: a ratio is"),
     ("states", put("States", "fieldConfig", "defaults", "mappings", []), "States: its states have no"),
     ("states", expr("Headroom", "temperature_headroom_celsius", "up"), "Headroom, query A: draws a graph"),
@@ -100,6 +101,21 @@ BROKEN = [
         "Fullest: nothing is green",
     ),
     ("fills", put("Headroom", *CUSTOM, "fillOpacity", 8), "Headroom: fills the areas under 8 lines"),
+    ("soft-ends", put("Errors", *CUSTOM, "axisSoftMax", 5), "Errors: flattens short below its soft end at 5"),
+    (
+        "soft-ends",
+        put("Errors", "fieldConfig", "overrides", [{
+            "matcher": {"id": "byName", "options": "errors"},
+            "properties": [{"id": "unit", "value": "sci"}],
+        }]),
+        "Errors: flattens sci below its soft end at 1",
+    ),
+    ("hard-ends", put("Throttled", "fieldConfig", "defaults", "unit", "s"), "Throttled: cuts s at the top"),
+    (
+        "hard-ends",
+        expr("Throttled", "max by (", "accelerator_up / accelerator_power_watts + max by ("),
+        "Throttled, query A: may exceed 1, a multiple of accelerator_power_watts",
+    ),
     ("soft-axes", put("Errors", *CUSTOM, "axisSoftMax", None), "Errors: its axis ends at 100"),
     ("figures", put("Fullest", "options", "colorMode", "background"), "colours its background"),
     ("figures", put("Fullest", "options", "graphMode", "area"), "with area behind the text"),
@@ -264,6 +280,57 @@ BROKEN = [
         put("Memory", "fieldConfig", "defaults", "noValue", "No card here"),
         "Vitals / Fleet: has no line on how to have what is missing",
     ),
+    ("empty-words", put("Fullest", *DEFAULTS, "noValue", "No card here"), "Fullest: says 'No card here'"),
+    (
+        "figure-texts",
+        lambda boards: [
+            put("Fullest", *DEFAULTS, "noValue", "The host does not answer")(boards),
+            put("Fullest", "gridPos", "w", 3)(boards),
+        ],
+        "Fullest: writes 'The host does not answer' in letters of 11 pixels",
+    ),
+    (
+        "figure-texts",
+        lambda boards: [
+            put("Dead", *DEFAULTS, "mappings", STATED)(boards),
+            put("Dead", "gridPos", "w", 1)(boards),
+        ],
+        "Dead: writes 'killed' in letters of",
+    ),
+    (
+        "heads",
+        override("Runs", {"id": "custom.width", "value": 60}, at=-1),
+        "Runs: cuts the head Exit code: 60 of 75 pixels",
+    ),
+    ("bands", put("States", "gridPos", "h", 5), "States: has up to 8 bands where 5 can be read"),
+    ("bands", expr("States", "topk(8, ", "topk(13, "), "States: has up to 13 bands where 8 can be read"),
+    ("bands", expr("States", "topk(8, ", "clamp_min("), "States: may have any number of bands"),
+    (
+        "nothing",
+        put("States", *DEFAULTS, "mappings", 0, {
+            "type": "special",
+            "options": {"match": "null", "result": {"color": "#808080", "text": "no data"}},
+        }),
+        "States: has 'no data' in its legend",
+    ),
+    ("label-units", override("Runs", {"id": "unit", "value": "string"}, at=-1), "writes column Exit code with all"),
+    ("calm", put("States", *DEFAULTS, "mappings", 0, "options", "0", "color", "green"), "States: is green where"),
+    (
+        "order",
+        put("Firing alerts", "options", "sortBy", 0, "displayName", "Importance"),
+        "Firing alerts: is sorted by Importance, which is no column",
+    ),
+    (
+        "order",
+        put("Firing alerts", "options", "sortBy", 0, "displayName", "Host"),
+        "Firing alerts: is sorted by the words of Host",
+    ),
+    ("tables", put("Firing alerts", "gridPos", "h", 7), "Firing alerts: shows 4.4 rows, not 5"),
+    (
+        "tables",
+        put("Runs", "transformations", 1, "options", "renameByName", "rank", "Rank"),
+        "Runs: shows 5.5 rows, not 8",
+    ),
     ("titles", put("Headroom", "gridPos", "w", 3), "Headroom: has a title that is cut in 3 columns"),
     ("tables", put("Firing alerts", "gridPos", "h", 6), "Firing alerts: shows 3.4 rows"),
     ("tables", put("Firing alerts", "gridPos", "w", 12), "Firing alerts: has columns of"),
@@ -331,6 +398,24 @@ def test_the_lint_notices_settings(sample, id_, file, path, value, says):
     assert any(f"grafana/provisioning/{file}" in one and says in one for one in found), found
 
 
+FOLDERS = [
+    ("L10-folders", "plugins/none.yml", None, "grafana/provisioning/plugins: is missing"),
+    ("L10-folders", "alerting/none.yml", None, "grafana/provisioning/alerting: is missing"),
+    ("L10-folders", "notifiers/none.yml", "notifiers/README.md", "README.md: has a suffix that"),
+]
+
+
+@pytest.mark.parametrize(("id_", "name", "renamed", "says"), FOLDERS)
+def test_the_lint_notices_folders(sample, id_, name, renamed, says):
+    """A folder that Grafana looks for is missing, or has nothing that it reads."""
+    settings = copy_settings(sample)
+    document = settings.pop(name)
+    settings |= {renamed: document} if renamed else {}
+    (check,) = (one for one in lint.CHECKS if one.id == id_)
+    found = list(map(str, lint.find(check, dataclasses.replace(sample, settings=settings))))
+    assert any(says in one for one in found), found
+
+
 def copy_settings(view):
     """Return Grafana's files, to be changed."""
     return copy.deepcopy(dict(view.settings))
@@ -338,7 +423,7 @@ def copy_settings(view):
 
 def test_every_check_is_seen_to_fail():
     """Each stands in one of the lists above."""
-    assert {check.id for check in lint.CHECKS} == {row[0] for row in (*BROKEN, *SETTINGS)}
+    assert {check.id for check in lint.CHECKS} == {row[0] for row in (*BROKEN, *SETTINGS, *FOLDERS)}
 
 
 def test_a_change_that_is_meant_is_excluded(sample):

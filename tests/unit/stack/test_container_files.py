@@ -3,12 +3,15 @@
 import os
 
 import pytest
+import yaml
 
 from trainvitals.stack import container_files
+from trainvitals.stack.configuration import Retention
 from trainvitals.stack.container_files import (
     is_config_shared,
     share_alertmanager_config,
     share_password,
+    share_prometheus_config,
     share_targets,
 )
 
@@ -44,6 +47,27 @@ def test_targets_are_the_services_under_the_machines_name(tmp_path):
     share_targets(tmp_path, machine="ada-2")
     assert (folder / "trainvitals-others.yml").exists()
     assert mode(folder.parent) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("text", "retention", "is_in_file"),
+    [
+        ("global: {}\n", Retention("2d", "8GB"), True),
+        ("global: {}\n", None, False),
+        ("storage: {tsdb: {}}\n", Retention("2d", "8GB"), False),
+    ],
+)
+def test_prometheus_has_the_retention_in_one_place(tmp_path, text, retention, is_in_file):
+    """In the file where it is known there, and never beside a section that a person wrote."""
+    shipped = tmp_path / "prometheus.yml"
+    shipped.write_text(text)
+    assert share_prometheus_config(tmp_path, shipped=shipped, retention=retention) == is_in_file
+    folder = tmp_path / "config/compose/prometheus"
+    read = yaml.safe_load((folder / "prometheus.yml").read_text())
+    written = {"storage": {"tsdb": {"retention": {"time": "2d", "size": "8GB"}}}}
+    assert read == yaml.safe_load(text) | (written if is_in_file else {})
+    assert (mode(folder), mode(folder / "prometheus.yml")) == (0o755, 0o644)
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"rules", "targets"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.unit.stack.docker_stand_in import install_docker
 from trainvitals import __version__
 from trainvitals.errors import StackError
+from trainvitals.stack import compose
 from trainvitals.stack import project as module
 from trainvitals.stack.engine import Engine
 from trainvitals.stack.project import find_project, load_project, save_project
@@ -56,6 +58,7 @@ def test_the_files_get_ports_folders_and_addresses(settings):
         "PROMETHEUS_PORT": "19090",
         "ALERTMANAGER_PORT": "19093",
         "GRAFANA_PORT": "13000",
+        "PROMETHEUS_CONFIG_DIR": str(config / "prometheus"),
         "TARGETS_DIR": str(config / "targets"),
         "ALERTMANAGER_CONFIG_DIR": str(config / "alertmanager"),
         "SECRETS_DIR": str(settings.state_dir / "secrets"),
@@ -186,6 +189,31 @@ def test_an_installed_package_puts_a_project_together(tmp_path):
     assert thresholds.read_text() == edited
     assert (folder / "prometheus/rules").stat().st_ino == mounted
     assert not (folder / "prometheus/rules/old.yml").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "is_in_file"),
+    [
+        ("3.13.2", "--log.level=info", True),
+        ("2.53.0", "--storage.tsdb.retention.time=2d --storage.tsdb.retention.size=8GB", False),
+    ],
+)
+def test_the_retention_is_in_the_configuration_where_the_image_knows_it(
+    settings, tmp_path, version, flags, is_in_file
+):
+    """Flags that Prometheus 3 deprecates are for an older one, and Compose replaces its default."""
+    environ = install_docker(tmp_path, {"^run .*--version": f"prometheus, version {version}\n"})
+    changed = replace(settings, variables={"PROMETHEUS_RETENTION_TIME": "2d"})
+    project = find_project(changed, environ=environ)
+    configured = compose._configure_prometheus(project, changed, "prom/prometheus")
+    assert configured.environment["PROMETHEUS_RETENTION_FLAGS"] == flags
+    folder = Path(configured.environment["PROMETHEUS_CONFIG_DIR"])
+    assert ("storage" in yaml.safe_load((folder / "prometheus.yml").read_text())) == is_in_file
+    service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["prometheus"]
+    before, _, default = service["command"].partition("${PROMETHEUS_RETENTION_FLAGS:-")
+    assert "retention" not in before
+    assert default.endswith("${PROMETHEUS_RETENTION_SIZE:-8GB}}")
+    assert "${PROMETHEUS_CONFIG_DIR:-./prometheus}:/etc/prometheus:ro" in service["volumes"]
 
 
 def test_the_images_tag_is_the_version():

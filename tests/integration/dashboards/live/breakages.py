@@ -94,6 +94,11 @@ def _say_nothing(board: Json) -> None:
     del board["panels"][0]["fieldConfig"]["defaults"]["noValue"]
 
 
+def _end_the_axis_high(board: Json) -> None:
+    board["panels"][0]["fieldConfig"]["defaults"] |= {"custom": {"axisSoftMax": 50}, "unit": "s"}
+    _ask("up")(board)
+
+
 def _show_what_is_over(board: Json) -> None:
     board["panels"][0]["type"] = "stat"
     _ask('training_eta_timestamp_seconds{run="unet"} * 0')(board)
@@ -137,6 +142,7 @@ BREAKAGES: Mapping[str, tuple[str, str, Break]] = MappingProxyType(
         "per cent": ("unit", "percentunit of cpu-box:9200", _ask("10 + host_io_wait_ratio")),
         "seconds for milliseconds": ("unit", "no time", _forget_the_milliseconds),
         "too many": ("many", "series, at most 20", _ask('{__name__=~"(host|cpu|memory)_.*"}')),
+        "a flat curve": ("flat", "an axis to 50 flattens values of 1 at most", _end_the_axis_high),
         "no word": ("no-word", "does not say why", _say_nothing),
         "a value that is over": ("stale", "as if it were of now", _show_what_is_over),
         "a state without a text": ("state", "no text for [7.0]", _ask("7 * up", panel=2)),

@@ -26,6 +26,7 @@ class View:
         wanted: What is chosen for some variables.
         returns: What its panels return, if nothing else is said.
         before: Whether the time range lies before the recording.
+        empties: How many panels of its first screen may be empty.
     """
 
     board: str
@@ -33,6 +34,7 @@ class View:
     wanted: Mapping[str, str]
     returns: Return
     before: bool = False
+    empties: int = 0
 
     def __str__(self) -> str:
         """Name it for a test."""
@@ -173,6 +175,7 @@ def read_expectations(path: Path = FILE) -> Expectations:
             {key: str(value) for key, value in (view.get("choose") or {}).items()},
             view["returns"],
             before=bool(view.get("before")),
+            empties=int(view.get("empties", 0)),
         )
         for board, named in document["views"].items()
         for name, view in named.items()

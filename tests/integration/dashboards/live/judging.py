@@ -20,8 +20,7 @@ from tests.integration.dashboards.live.showing import (
 from tests.unit.dashboards.boards import Panel, Place
 
 _EXAMPLES = 3
-_OF_NOW = ("stat", "bargauge")  # kinds of panel that show one value of a series: the last
-_OLD = "last known"  # what such a panel calls the value of a run that ended
+_OLD = "last known"  # what a figure calls the value of a run that ended
 _INFINITE_SECONDS = 1e9  # what is longer is a moment, not a duration
 _DAY_OF_2001, _DAY_OF_2096 = 1e12, 4e12  # in milliseconds
 # What values can be, by unit; of any other unit nothing is known.
@@ -83,6 +82,7 @@ def judge(answers: Sequence[Answer], bounds: Bounds) -> Iterator[Fault]:
     for found in group_by_panel(answers):
         yield from _judge_names(found)
         yield from _judge_count(found, bounds)
+        yield from _judge_axis(found)
         if not found.has_data and not found.panel.defaults.get("noValue"):
             yield Fault(found.panel.place, "no-word", "it is empty and does not say why")
 
@@ -119,7 +119,7 @@ def _judge_values(answer: Answer) -> Iterator[Fault]:
     assert panel is not None
     if panel.kind == "state-timeline":
         yield from _judge_states(answer, panel)
-    if panel.kind in _OF_NOW:
+    if panel.kind == "stat":
         yield from _judge_age(answer)
     if panel.kind != "table":
         yield from _judge_labels(answer)
@@ -213,6 +213,25 @@ def _judge_count(found: PanelAnswers, bounds: Bounds) -> Iterator[Fault]:
         parts = ((answer.question.place.query, len(answer.series)) for answer in found.answers)
         letters = ", ".join(f"{letter}: {number}" for letter, number in parts)
         yield Fault(found.panel.place, "many", f"{count} series, at most {most:g} ({letters})")
+
+
+def _judge_axis(found: PanelAnswers) -> Iterator[Fault]:
+    """An axis without lines of alerts does not end above all values; shares of a whole may be small."""
+    custom = found.panel.defaults.get("custom") or {}
+    end, unit = custom.get("axisSoftMax"), found.panel.defaults.get("unit")
+    has_lines = custom.get("thresholdsStyle", {}).get("mode", "off") != "off"
+    if end is None or has_lines or (unit, end) == ("percentunit", 1):
+        return
+    values = [
+        value
+        for answer in found.answers
+        for series in answer.series
+        for _, value in series.samples
+        if find_unit(answer, series) == unit and not math.isnan(value)
+    ]
+    if 0 < (highest := max(values, default=0)) < end:
+        says = f"an axis to {end:g} flattens values of {highest:g} at most"
+        yield Fault(found.panel.place, "flat", says)
 
 
 def _find_states(panel: Panel) -> set[float]:

@@ -82,6 +82,12 @@ class Visits:
                 says = f'it is empty: "{word}"' if found == "empty" else "it is not empty"
                 yield f"{panel.place} on {view.name}: {says}"
 
+    def find_empties(self, view: View) -> Iterator[str]:
+        """Name the panels of the first screen that are empty, with what they say."""
+        for found in group_by_panel(self.visit(view)):
+            if not (found.panel.is_closed or found.has_data):
+                yield f"{found.panel.title}: {found.panel.defaults.get('noValue')}"
+
     def find_silent(self, uid: str) -> Iterator[str]:
         """Name the queries that no view gets an answer to, by row, panel and letter."""
         answered: set[str] = set()

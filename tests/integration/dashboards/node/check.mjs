@@ -3,6 +3,7 @@
 
 import path from 'node:path';
 
+import { checkAxes } from './axes.mjs';
 import { listQueries, readBoards } from './boards.mjs';
 import { checkDisplay, countDisplayed } from './display.mjs';
 import { ROOT, VERSIONS, areInstalled } from './packages.mjs';
@@ -25,7 +26,8 @@ function main(directory) {
       faults.set(line, [...(faults.get(line) ?? []), version.version]);
     }
   }
-  for (const { place, says } of boards.flatMap((board) => [...checkQueries(board)])) {
+  const others = (board) => [...checkQueries(board), ...checkAxes(board)];
+  for (const { place, says } of boards.flatMap(others)) {
     faults.set(`${place}: ${says}`, []);
   }
   for (const [line, of] of faults) {

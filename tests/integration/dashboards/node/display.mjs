@@ -8,8 +8,8 @@ const TEXTS = ['0', '0013', '1e3', '40961'];
 const NUMBERS = [0, 1, 40961, 1 / 3, 0.0003 / 7];
 const MOST_LETTERS = 14;
 const LABELS = { kind: 'gpu' }; // of series; others are 0
-// These show one value for the whole panel, and why there is none in its place.
-const SAYS_WHY = ['stat', 'bargauge'];
+// It shows one value for the whole panel, and why there is none in its place.
+const SAYS_WHY = ['stat'];
 const COLOURED = ['color-text', 'color-background', 'gauge'];
 const JUDGEMENTS = ['green', 'orange', 'red'];
 

@@ -28,8 +28,9 @@ export const areInstalled = () => existsSync(path.join(PACKAGES, '.installed'));
 /** Gives a package. */
 export function load(name) {
   if (name === '@grafana/data-least') {
-    // It looks for what the server leaves in `window`, in which the newer one expects a document.
+    // It looks for what the server leaves in `window`, in which others expect a document.
     fromPackages('@grafana/data');
+    fromPackages('uplot');
     globalThis.window ??= {};
   }
   return fromPackages(name);
