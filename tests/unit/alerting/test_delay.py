@@ -16,6 +16,7 @@ DELIVERY_SECONDS = 1.0
 UNITS = {"s": 1, "m": 60, "h": 3600}
 # What is no fault yet, or is about the path of the message itself.
 SLOWER = {
+    "HostDiskSpaceLow": "a checkpoint that replaces another takes its room for minutes",
     "HostDiskWillFill": "a prediction: files that come and go must not cause a page",
     "ThresholdsMissing": "at a start the recorded thresholds come after the first evaluation",
     "PrometheusRuleFailures": "one evaluation that fails is repaired by the next",
