@@ -169,9 +169,10 @@ class CircuitBreaker:
         """
         if self.state is CircuitState.OPEN:
             raise CircuitOpenError(f"Circuit breaker is OPEN (failures in a row: {self.failures})")
+        before = self.failures
         try:
             with self._counter:
                 return func(*args, **kwargs)
-        except Exception:
-            self.last_failure_time = time.time()
-            raise
+        finally:
+            if self.failures > before:
+                self.last_failure_time = time.time()
