@@ -58,6 +58,7 @@ _RECORDED: dict[str, tuple[dict[str, str], float]] = {
     "run:accelerator_held:bool": ({**_ON_RUN, "uuid": ""}, 1),
     "run:accelerator_fault:bool": (_ON_RUN, 1),
     "accelerator:fault:bool": ({"uuid": ""}, 1),
+    "accelerator:missing:count": ({"kind": "gpu"}, 7),
     "accelerator:busy:ratio5m": (_ON_DEVICE, 0.67),
     "accelerator:verdict:number": (_ON_DEVICE, _THROTTLED),
     "instance:accelerators_busy:sum": ({}, 5.3),

@@ -16,11 +16,14 @@ half_open   after that: one call is made, and closes it or opens it again
 
 from __future__ import annotations
 
+import inspect
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from trainvitals.errors import TrainvitalsError
 
@@ -45,12 +48,15 @@ def retry_with_backoff(
     Each failure that is followed by another call is printed, with the pause before that call.
 
     Args:
-        max_retries: The most calls, the first one included.
+        max_retries: The most calls, the first one included; with 0 the function is not called, and
+            the result is None.
         base_delay: The pause before the second call is this times `exponential_base`, in seconds,
             plus up to a tenth of it at random.
         max_delay: The longest pause without the random part, in seconds.
         exponential_base: The factor from one pause to the next.
     """
+    if max_retries < 1:
+        return _replace_by_nothing
     from tenacity import (  # noqa: PLC0415 - only where something is repeated
         retry,
         stop_after_attempt,
@@ -68,6 +74,19 @@ def retry_with_backoff(
         before_sleep=_print_failure,
         reraise=True,
     )
+
+
+def _replace_by_nothing(func: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    @wraps(func)
+    def skip(*_: Parameters.args, **__: Parameters.kwargs) -> None:
+        pass
+
+    @wraps(func)
+    async def skip_coroutine(*_: Parameters.args, **__: Parameters.kwargs) -> None:
+        pass
+
+    replacement = skip_coroutine if inspect.iscoroutinefunction(func) else skip
+    return cast("Callable[Parameters, Result]", replacement)
 
 
 def _print_failure(state: RetryCallState) -> None:
@@ -98,11 +117,19 @@ class CircuitBreaker:
     Args:
         failure_threshold: The number of failures in a row that open it.
         timeout: The time that it stays open, in seconds.
+
+    Attributes:
+        failure_threshold: As given.
+        timeout: As given.
+        last_failure_time: When the last failure was, seconds since 1970; None before the first.
     """
 
     def __init__(self, failure_threshold: int = 5, timeout: float = 60) -> None:
         from circuitbreaker import CircuitBreaker as Counter  # noqa: PLC0415 - only who needs it
 
+        self.failure_threshold = failure_threshold
+        self.timeout = timeout
+        self.last_failure_time: float | None = None
         self._counter = Counter(
             max(1, failure_threshold), recovery_timeout=max(_SHORTEST_SECONDS, timeout)
         )
@@ -116,6 +143,11 @@ class CircuitBreaker:
     def failures(self) -> int:
         """The number of failures in a row."""
         return int(self._counter.failure_count)
+
+    @property
+    def failure_count(self) -> int:
+        """The same, by the name that circuit breakers usually have for it."""
+        return self.failures
 
     @property
     def wait_seconds(self) -> float:
@@ -137,5 +169,10 @@ class CircuitBreaker:
         """
         if self.state is CircuitState.OPEN:
             raise CircuitOpenError(f"Circuit breaker is OPEN (failures in a row: {self.failures})")
-        with self._counter:
-            return func(*args, **kwargs)
+        before = self.failures
+        try:
+            with self._counter:
+                return func(*args, **kwargs)
+        finally:
+            if self.failures > before:
+                self.last_failure_time = time.time()

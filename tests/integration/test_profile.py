@@ -290,7 +290,8 @@ def test_without_a_folder_it_is_where_the_run_was_started(start):
 def test_a_run_without_pytorch(start):
     """The request is refused with the reason."""
     trainer = start("numpy")
-    said, _ = trainer.ask("traced", expect=1)
+    said, progress = trainer.ask("traced", expect=1)
+    assert "has not seen" not in progress
     assert "PyTorch is not loaded in this process" in said
 
 

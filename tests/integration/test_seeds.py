@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -17,15 +22,25 @@ from tests.fakes.machine import FakeMachine
 from tests.support.processes import ENDS_WITH_PARENT
 from tests.support.waiting import wait_until
 from tests.unit.record.snapshots import WHOLE
+from tests.unit.sources.runs import records
 from tests.unit.sources.runs.trainer import Trainer
-from tests.unit.test_seeds import NAMES, find_script
+from tests.unit.test_seeds import (
+    CALLBACK,
+    CALLS,
+    check_call,
+    find_attribute,
+    find_script,
+    list_names,
+)
 from trainvitals.record.formats import CsvFormat
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = sorted({name for name, _ in NAMES if re.match(r"trainvitals |scripts/", name)})
-
 # What stands for a name of the reader's own, and what keeps a command within the test.
-OWN = {"NAME": "run", "gaudi3-trainer": "run", "RUN": "run", "FILE": "gpus.csv", "…": "logs"}
+OWN = {"NAME": "run", "gaudi3-trainer": "run", "RUN": "run", "FILE": "gpus.csv"}
+FOLDERS = {
+    "--tensorboard.logdir": "events",
+    "--trainlog.glob": "artifacts/experiments/*/logs/*.log",
+}
 KEPT = {
     "serve": "--web.listen-address=127.0.0.1:0 --no-collector.container",
     "docker-logging": "--file daemon.json --engine none",
@@ -34,9 +49,85 @@ KEPT = {
     "record": "--containers.engine none",
     "top": "--once",  # without a terminal
 }
-# They need a stack, a run with PyTorch and a past day, which tests/integration/alerting,
-# test_profile and tests/integration/report have.
-ELSEWHERE = {"notify", "profile", "report"}
+
+# How each command of the page ends, and a word of its output. What the machine decides, such as
+# whether PyTorch is installed, may end in either way.
+FINE, FAULT, EITHER = (0,), (1,), (0, 1)
+ENDS = {
+    "scripts/diagnose-container-death.sh": (FAULT, "Run run died"),
+    "scripts/infrastructure_health.sh": (EITHER, "accelerator-states"),
+    "scripts/infrastructure_health.sh --reach google.com:443": (EITHER, "google.com:443"),
+    "scripts/monitor-runner.sh": (FINE, "runner-monitoring/runner-"),
+    "scripts/plot_resources.py": (FINE, "wrote resource_timeline.png"),
+    "scripts/runner-dashboard.sh": (FINE, "NVIDIA H100"),
+    "scripts/setup-docker-logging.sh": (FINE, "daemon.json"),
+    "trainvitals diagnose": (FAULT, "Run run died"),
+    "trainvitals diagnose --markdown": (FAULT, "## Run run died"),
+    "trainvitals diagnose --save DIR": (FAULT, "Run run died"),
+    "trainvitals diagnose --since 24h": (FAULT, "ended in the last 1d"),
+    "trainvitals diagnose NAME": (FAULT, "Run run died"),
+    "trainvitals diagnose NAME --lines 50": (FAULT, "Run run died"),
+    "trainvitals diagnose gaudi3-trainer": (FAULT, "Run run died"),
+    "trainvitals docker-logging": (FINE, "daemon.json"),
+    "trainvitals docker-logging --apply": (FINE, "daemon.json"),
+    "trainvitals docker-logging --revert": (FINE, "restored "),
+    "trainvitals doctor": (EITHER, "not applicable; "),
+    "trainvitals doctor --checkpoints DIR": (EITHER, "not applicable; "),
+    "trainvitals doctor --checks 'driver,PyTorch and CUDA'": (EITHER, "nvidia-driver"),
+    "trainvitals doctor --checks disk-space": (EITHER, "disk-space"),
+    "trainvitals doctor --checks huggingface-token": (EITHER, "huggingface-token"),
+    "trainvitals doctor --checks ports --port 29500": (EITHER, "29500"),
+    "trainvitals doctor --checks python,pytorch,pytorch-driver,cuda-toolkit": (EITHER, "Python 3."),
+    "trainvitals doctor --checks pytorch,pytorch-driver": (EITHER, "pytorch-driver"),
+    "trainvitals doctor --need HF_TOKEN": (EITHER, "HF_TOKEN"),
+    "trainvitals doctor --port 8000": (EITHER, "8000"),
+    "trainvitals doctor --python .venv/bin/python": (EITHER, ".venv/bin/python"),
+    "trainvitals doctor --quick": (EITHER, "accelerator-states"),
+    "trainvitals doctor --reach huggingface.co:443": (EITHER, "huggingface.co:443"),
+    "trainvitals doctor --requirements requirements.txt": (EITHER, "requirements"),
+    "trainvitals plot FILE": (FINE, "wrote resource_timeline.png"),
+    "trainvitals postmortem": (FAULT, "Run run died"),
+    "trainvitals record": (FINE, "runner-monitoring/runner-"),
+    "trainvitals record --interval 1 --output gpus.csv": (FINE, "recording to gpus.csv"),
+    "trainvitals record --once --output -": (FINE, "snapshot 1"),
+    "trainvitals record --once --output - >> FILE": (FINE, "snapshot 1"),
+    "*/5 * * * * trainvitals record --once --output /var/log/vitals.jsonl": (FINE, "vitals.jsonl"),
+    "trainvitals top": (FINE, "NVIDIA H100"),
+    "trainvitals top --interval 1": (FINE, "NVIDIA H100"),
+    "trainvitals top --json": (FINE, '"accelerators":'),
+}
+# What the page of metrics of each exporter has; of the last, a line of its log.
+SERVED = {
+    "trainvitals serve": "accelerator_devices",
+    "trainvitals serve --accelerators.expected hpu=8": (
+        'accelerator_devices_expected{kind="hpu"} 8.0'
+    ),
+    "trainvitals serve --accelerators.memory-limit 7.5GB": "accelerator_memory_limit_bytes 7.5e+09",
+    "trainvitals serve --accelerators.temperature-limit 80": (
+        "accelerator_temperature_limit_celsius 80.0"
+    ),
+    "trainvitals serve --baselines.file baselines.yml": (
+        'training_expected_epoch_seconds{run="run"} 180.0'
+    ),
+    "trainvitals serve --tensorboard.logdir …": 'training_loss{rank="0",run="first"} ',
+    "trainvitals serve --trainlog.glob 'artifacts/experiments/*/logs/*.log'": (
+        'validation_loss{rank="0",run="a/logs/training"} 0.9075'
+    ),
+    "trainvitals serve --trainlog.glob …": 'validation_loss{rank="0",run="a/logs/training"} 0.9075',
+    "trainvitals serve --log.format json": '"message": "trainvitals',
+}
+# Those that need a stack, a run with PyTorch, a past day or a file that root alone may write: where
+# they run.
+ELSEWHERE = {
+    "trainvitals notify": "alerting",
+    "trainvitals notify --test": "alerting",
+    "trainvitals profile RUN": "test_profile.py",
+    "trainvitals profile RUN --record-shapes --with-stack": "test_profile.py",
+    "trainvitals report daily": "report",
+    "trainvitals report daily --format html": "report",
+    "trainvitals report daily --target iou=0.75": "report",
+    "trainvitals report weekly": "report",
+}
 AT_ONCE = 4
 PATIENCE_SECONDS = 100.0
 
@@ -46,12 +137,16 @@ def place(tmp_path_factory) -> Iterator[tuple[Path, dict[str, str]]]:
     """Return a home where all is that the commands name, and an environment with a machine."""
     home = tmp_path_factory.mktemp("seeds")
     (home / "requirements.txt").write_text("psutil>=5.9.0\nnvidia-ml-py\n")
-    (home / "baselines.yml").write_text("baselines: [{run: 'bert*', epochs_per_hour: 20}]\n")
+    (home / "baselines.yml").write_text("baselines: [{run: 'run*', epochs_per_hour: 20}]\n")
     (home / "daemon.json").write_text("{}")
     logs = home / "artifacts/experiments/a/logs"
     logs.mkdir(parents=True)
     (logs / "training.log").write_text("Epoch 1: val_loss: 0.9075 | val_iou: 0.0902\n")
-    for folder in ("DIR", "logs", "resource_logs", ".venv/bin"):
+    records.write(
+        home / "events/first/events.out.tfevents.1700000000.host.1.0",
+        *((time.time() + at, at, "train/loss", 2.0 - at / 9) for at in range(9)),
+    )
+    for folder in ("DIR", "resource_logs", ".venv/bin"):
         (home / folder).mkdir(parents=True)
     (home / ".venv/bin/python").symlink_to(sys.executable)
     piece = CsvFormat().write(WHOLE)
@@ -75,20 +170,24 @@ def place(tmp_path_factory) -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 def write_line(name: str) -> list[str]:
-    """Return a command of the page as a reader would type it."""
-    line = find_script(name) or name if name.startswith("scripts/") else name
+    """Return a command of the page as a reader would type it, with paths of the reader's own."""
+    line = (find_script(name) or name) if name.startswith("scripts/") else name
     words = [OWN.get(word, word) for word in shlex.split(line.split(" >> ")[0])]
+    for at, word in enumerate(words):
+        if word == "…":
+            words[at] = FOLDERS[words[at - 1]]
+    words = [word.replace("/var/log/", "./") for word in words]
     kept = shlex.split(KEPT.get(words[1], "")) if len(words) > 1 else []
     if "record" in words and "--once" not in words:
         kept += ["--count", "1"]
     return [*words, *kept]
 
 
-def run_as_typed(name: str, home: Path, environ: dict[str, str]) -> str:
-    """Run a command, an exporter until it listens; say what is wrong with its end."""
-    words = write_line(name)
+def start(name: str, home: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
+    """Start a command of the page; of a crontab, what stands behind the times."""
+    words = write_line(name.removeprefix("*/5 * * * * "))
     program = [sys.executable, str(ROOT / name)] if words[0].endswith(".py") else words
-    with subprocess.Popen(
+    return subprocess.Popen(
         [*ENDS_WITH_PARENT, *program],
         cwd=home,
         env=environ,
@@ -96,29 +195,93 @@ def run_as_typed(name: str, home: Path, environ: dict[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    ) as process:
-        if "serve" in words:
-            assert process.stdout is not None
-            wait_until(lambda: " listens on " in process.stdout.readline(), PATIENCE_SECONDS)
-            process.terminate()
+    )
+
+
+def run_as_typed(name: str, home: Path, environ: dict[str, str]) -> str:
+    """Run a command; return what is wrong with its end or its output, an empty text for nothing."""
+    codes, word = ENDS[name]
+    with start(name, home, environ) as process:
         said, _ = process.communicate(timeout=PATIENCE_SECONDS)
-    is_well = process.returncode in {0, 1} and "Traceback" not in said
-    return "" if is_well else f"{process.returncode}: {said[-300:]}"
+    is_well = process.returncode in codes and word in said and "Traceback" not in said
+    return (
+        "" if is_well else f"{process.returncode}, without {word!r}: {said[:200]} … {said[-300:]}"
+    )
+
+
+@contextmanager
+def serve(name: str, home: Path, environ: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """Run an exporter; yield its address and the lines that it wrote until it listened."""
+    with start(name, home, environ) as process:
+        lines: list[str] = []
+        try:
+            while not lines or " listens on " not in lines[-1]:
+                lines.append(process.stdout.readline())
+                assert lines[-1], lines
+            address = re.search(r" listens on ([\d.:]+)", lines[-1])
+            yield f"http://{address[1]}", lines
+        finally:
+            process.terminate()
+            process.communicate(timeout=PATIENCE_SECONDS)
+
+
+def fetch(address: str) -> str:
+    """Return a page, also of a status that is an error."""
+    try:
+        with urlopen(address, timeout=30) as response:
+            return response.read().decode()
+    except HTTPError as error:
+        return error.read().decode()
+
+
+def test_every_command_of_the_page_is_tried():
+    """Here, or in the tests that have what it needs."""
+    assert {*ENDS, *SERVED, *ELSEWHERE} == set(list_names("command"))
+    for path in ELSEWHERE.values():
+        assert (ROOT / "tests/integration" / path).exists()
 
 
 @pytest.mark.timeout(600)
 def test_every_command_of_the_page_does_something(place):
-    """It ends with 0, or with 1 where it found a problem, and an exporter when it is asked to.
+    """It ends with its exit code and says what it is for.
 
     That its words can be parsed is known without running it; this is for what it then does.
     """
     home, environ = place
-    names = [name for name in COMMANDS if not ELSEWHERE & set(name.split())]
-    assert len(names) > 40
-    in_turn = [name for name in names if "docker-logging" in name]  # one reverts the other
+    in_turn = [name for name in ENDS if "docker-logging" in name]  # one reverts the other
     ends = {name: run_as_typed(name, home, environ) for name in in_turn}
-    others = [name for name in names if name not in ends]
+    others = [name for name in ENDS if name not in ends]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         told = pool.map(lambda name: run_as_typed(name, home, environ), others)
         ends |= dict(zip(others, told, strict=True))
     assert {name: end for name, end in ends.items() if end} == {}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_an_exporter_of_the_page_serves_what_its_flag_is_for(name, place):
+    """As soon as it has found it."""
+    home, environ = place
+    with serve(name, home, environ) as (address, lines):
+        word = SERVED[name]
+        wait_until(
+            lambda: word in fetch(f"{address}/metrics") or word in lines[-1], PATIENCE_SECONDS
+        )
+
+
+def test_the_health_of_the_page_has_the_checks_of_the_document(place):
+    """`/health` and `/ready`, where 8 Gaudi cards are expected and one is there."""
+    home, environ = place
+    with serve("trainvitals serve --accelerators.expected hpu=8", home, environ) as (address, _):
+        health, ready = (json.loads(fetch(address + path)) for path in ("/health", "/ready"))
+    assert health["status"] == "unhealthy"
+    named = {"hpu_available", "hpu_count", "memory_usage", "disk_space"}
+    assert named <= health["checks"].keys()
+    assert {"model_loaded", "data_available", "hpu_initialized"} <= ready["checks"].keys()
+
+
+def test_the_callback_is_called_as_in_the_document():
+    """The class itself, which needs Lightning; the one below it is tried without."""
+    pytest.importorskip("lightning.pytorch")
+    for name, written in CALLS.items():
+        if name.startswith(CALLBACK) and written is not None:
+            check_call(find_attribute(name), written)

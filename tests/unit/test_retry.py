@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 
 import circuitbreaker
 import pytest
@@ -89,6 +90,19 @@ def test_the_last_failure_is_raised(pauses, capsys, most, calls):
     assert len(capsys.readouterr().out.splitlines()) == 2 * len(pauses)
 
 
+def test_no_retries_are_no_call(pauses, capsys):
+    """`max_retries=0` returns None without a call, as published; a coroutine function's too."""
+    service = Service()
+    assert retry_with_backoff(max_retries=0)(service.ask)("a") is None
+
+    @retry_with_backoff(max_retries=0)
+    async def ask():
+        return service.ask("a")
+
+    assert asyncio.run(ask()) is None
+    assert (service.calls, pauses, capsys.readouterr().out) == (0, [], "")
+
+
 def test_chance_spreads_those_who_fail_together(pauses):
     """No two of ten have the same first pause."""
     for _ in range(10):
@@ -159,6 +173,22 @@ def test_it_opens_half_opens_and_closes(now):
     now[0] += 30
     assert breaker.call(service.ask, "a", loud=True) == "A"
     assert (breaker.state, breaker.failures) == (CircuitState.CLOSED, 0)
+
+
+def test_it_has_the_attributes_that_were_published(now):
+    """What it was made with, and when the last failure was by the clock of the day."""
+    breaker = CircuitBreaker(failure_threshold=3, timeout=30)
+    assert (breaker.failure_threshold, breaker.timeout) == (3, 30)
+    assert (breaker.failures, breaker.failure_count, breaker.last_failure_time) == (0, 0, None)
+    before = time.time()
+    with pytest.raises(ConnectionError):
+        breaker.call(Service(1).ask, "a")
+    assert breaker.last_failure_time is not None
+    assert before <= breaker.last_failure_time <= time.time()
+    assert (breaker.failures, breaker.failure_count) == (1, 1)
+    breaker.call(Service().ask, "a")
+    assert breaker.failures == 0
+    assert breaker.last_failure_time is not None
 
 
 def test_a_success_forgets_the_failures(now):

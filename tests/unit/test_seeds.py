@@ -1,6 +1,8 @@
 """The page that says where is what: whatever it names is there, and what was named is on it."""
 
+import ast
 import importlib
+import inspect
 import re
 import shlex
 from functools import cache
@@ -10,7 +12,8 @@ import pytest
 import yaml
 
 from trainvitals.cli import build_parser
-from trainvitals.doctor import choose_checks
+from trainvitals.doctor import CHECKS, choose_checks
+from trainvitals.verdicts.causes.judge import REASONS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/seeds.md").read_text(encoding="utf-8")
@@ -27,6 +30,116 @@ NAMES = sorted(
 # To import Lightning takes seconds; what the callback can do is in the class below it.
 CALLBACK = "trainvitals.lightning.ResourceMonitorCallback"
 BELOW = "trainvitals.training.resourcemonitor.ResourceMonitor"
+
+GOLDEN = ROOT / "tests/golden/metrics.prom"
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+# How the documents call what has a name in Python; None: no document does.
+CALLS = {
+    "trainvitals.get_gpu_memory_usage": "()",
+    "trainvitals.log_gpu_memory": "()",
+    "trainvitals.MemoryMonitor": "()",
+    "trainvitals.MemoryMonitor.update": "()",
+    "trainvitals.MemoryMonitor.reset": "()",
+    "trainvitals.logs.setup_logger": "(name, log_file=None, level=20)",
+    "trainvitals.logs.log_time": "(logger, operation)",
+    "trainvitals.logs.StructuredFormatter": "()",
+    "trainvitals.retry_with_backoff": (
+        "(max_retries=3, base_delay=1, max_delay=60, exponential_base=2)"
+    ),
+    "trainvitals.CircuitBreaker": "(failure_threshold=5, timeout=60)",
+    "trainvitals.CircuitState": None,
+    "trainvitals.alerting.notifier.Notifier": None,
+    "trainvitals.prometheus.MachineCollector": None,
+    CALLBACK: (
+        "(enabled=True, log_interval=10, gpu_monitoring=True, cpu_monitoring=True,"
+        " io_monitoring=True, alert_gpu_underutilization=True, alert_memory_pressure=True,"
+        " alert_io_bottleneck=True, gpu_util_threshold=0.5, memory_threshold=0.9,"
+        " io_wait_threshold=0.3, export_timeseries=True, timeseries_path='resource_logs')"
+    ),
+    f"{CALLBACK}.get_gpu_metrics": "()",
+    f"{CALLBACK}.get_cpu_memory_metrics": "()",
+    f"{CALLBACK}.get_io_metrics": "()",
+    f"{CALLBACK}.check_alerts": "(metrics)",
+    f"{CALLBACK}.export_timeseries": "(metrics, step)",
+    "trainvitals.TrainingMonitor": "()",
+    "trainvitals.TrainingMonitor.start_epoch": "()",
+    "trainvitals.TrainingMonitor.update_batch": "(batch_size, sequence_length)",
+    "trainvitals.TrainingMonitor.get_throughput": "()",
+    "trainvitals.TrainingMonitor.profile": None,
+}
+
+# The rows of "Critical Alerts" and "System Alerts".
+CRITICAL = (
+    "TrainingLossDiverging",
+    "AcceleratorMemoryOverLimit",
+    "TrainingLossNotFinite",
+    "ValidationNotImproving",
+    "HostDiskSpaceLow",
+    "HostHighMemoryUsage",
+    "TrainingDataErrors",
+)
+
+# Flags that stand without their command.
+FLAGS = {
+    "--no-memory": "trainvitals profile RUN --no-memory",
+    "--interval": "trainvitals top --interval 5",
+}
+
+# Names that are no thing by themselves: the test that tries the row, and its word for it.
+ELSEWHERE = {
+    ".env": ("tests/unit/stack/test_env_example.py", ".env.example"),
+    "summary.txt": ("tests/integration/test_profile.py", "summary.txt"),
+    "trace.json.gz": ("tests/integration/test_profile.py", "trace.json.gz"),
+    "/health": ("tests/integration/test_seeds.py", "/health"),
+    "/ready": ("tests/integration/test_seeds.py", "/ready"),
+    "checks": ("tests/integration/test_seeds.py", '["checks"]'),
+    "resource_logs/epoch_N.csv": ("tests/integration/training/test_lightning.py", "epoch_0.csv"),
+    "q": ("tests/integration/views/terminal/test_live.py", 'tmux.type("q")'),
+    "engine": ("tests/unit/record/test_text.py", "engine     logged:"),
+    "/var/log/trainvitals/runner.log": ("deploy/systemd/runner-monitor.service", "runner.log"),
+    "extra": ("tests/unit/test_logs.py", "extra="),
+    "runs": ("tests/integration/record/test_recording.py", '["runs"]'),
+}
+
+# Rows without a name of ours, by what the document names: the test that tries them, or why none can.
+LIGHTNING, DAY = (
+    "tests/integration/training/test_lightning.py",
+    "tests/integration/report/test_day.py",
+)
+UNTRIED = {
+    "memory trends": "two boards, which tests/integration/dashboards queries",
+    "retry logic, circuit breakers": "a reference to rows above",
+    "`[Resources] Batch 50:`, `[Resources] ⚠️ ALERTS:`": f"printed in {LIGHTNING}",
+    "`resource_logs/` in `.gitignore`": "advice about the reader's own repository",
+    "`callbacks.resource_monitor.enabled=true` on the command line": "Hydra's syntax, not ours",
+    "`callbacks/__init__.py`": "there is nothing to do",
+    "`GPUtil`, `pynvml`, `psutil` in `requirements.txt`": "the dependencies in pyproject.toml",
+    "no GPU, no driver, no counters, Windows": "tests/integration/training/test_other_systems.py",
+    "`performance_monitor.py`, `polygon_cache_logger.py`, `ocr/train.py`": "files of the reader",
+    "multi-GPU support": "every metric of accelerators in the golden scrape, for two GPUs",
+    "`sudo apt-get install -y tmux`": "a program of others",
+    "`~/runner-monitoring/runner-<hostname>-<timestamp>.log`": (
+        "scripts/monitor-runner.sh in tests/integration/test_seeds.py prints it"
+    ),
+    "`tail -f ~/runner-monitoring/*.log`": "a program of others, on the file above",
+    "`MONITORING.md`": "this documentation itself",
+    "`http://localhost:3000`, `http://localhost:9090`, port 9200": (
+        "the whole stack in tests/integration/stack/test_native.py"
+    ),
+    "`http://localhost:6006`, images, graphs, histograms": "TensorBoard's own, which is not replaced",
+    "`artifacts/experiments/*/config.yaml`": "not read",
+    "`taskmgr`, `vm_stat`": "other systems, in tests/integration/training/test_other_systems.py",
+    "epochs per hour, VRAM against batch size, convergence": "tests/integration/dashboards",
+    "its Date, Environment": DAY,
+    "Training Status: Active Experiments, Completed Today, Failed": DAY,
+    "System Health: GPU Memory, System Memory, Disk Space, Temperature": DAY,
+    "Performance Metrics: Average Training Time, Best IoU Today, Best Dice Today": DAY,
+    "Issues, with resolution status; Next Actions": DAY,
+    "Training Efficiency, Model Performance, System Utilization, Issues Resolved, Improvements": (
+        "tests/integration/report/test_week.py"
+    ),
+}
 
 # What the five documents name: what a person would look for on the page.
 NAMED = {
@@ -109,10 +222,16 @@ def read(path):
 
 
 @cache
+def list_metrics():
+    """Name every metric of the golden scrape."""
+    return frozenset(re.findall(r"^# TYPE (\S+)", read(GOLDEN), re.MULTILINE))
+
+
+@cache
 def list_alerts():
-    """Name every alert of the rules."""
+    """Return the severity of every alert of the rules."""
     return {
-        rule["alert"]
+        rule["alert"]: rule["labels"]["severity"]
         for path in (ROOT / "prometheus/rules").glob("*.yml")
         for group in yaml.load(read(path), Loader=yaml.CSafeLoader).get("groups", ())
         for rule in group["rules"]
@@ -163,23 +282,145 @@ def test_the_page_has_rows():
     assert all(len(row) == 3 and all(row) for row in ROWS)
 
 
-@pytest.mark.parametrize(("name", "link"), NAMES)
-def test_what_is_named_is_there(name, link, parser):
-    """A command with its flags, a file, a name to import, an alert, or a word of the page linked."""
-    if "trainvitals " in name:
-        try_command(parser, name[name.index("trainvitals ") :])
-    elif name.startswith("scripts/") and (line := find_script(name)):
+def list_names(kind):
+    """Return the names of a kind on the page."""
+    return sorted({name for name, _ in NAMES if sort_name(name) == kind})
+
+
+@cache
+def sort_name(name):
+    """Return what kind of thing a name is; an empty text for none that is known."""
+    kinds = {
+        "command": "trainvitals " in name or name.startswith("scripts/"),
+        "make": name.startswith("make "),
+        "python": name.startswith("trainvitals."),
+        "metric": name in list_metrics(),
+        "alert": name in list_alerts(),
+        "check": name in {check.name for check in CHECKS},
+        "cause": name in REASONS,
+        "parameter": name in inspect.signature(find_attribute(BELOW)).parameters,
+        "variable": re.fullmatch("[A-Z]{3,}(?:_[A-Z]+)+", name) is not None,
+        "flag": name in FLAGS,
+        "elsewhere": name in ELSEWHERE,
+        "file": (ROOT / name).is_file(),
+    }
+    return next((kind for kind, is_one in kinds.items() if is_one), "")
+
+
+def test_every_row_is_tried():
+    """By a name of a known kind, or it stands with the reason why it cannot."""
+    unknown = [name for name, _ in NAMES if not sort_name(name)]
+    assert unknown == []
+    unnamed = {named for named, here, _ in ROWS if not CODE.findall(here)}
+    assert unnamed == UNTRIED.keys()
+    for reason in UNTRIED.values():
+        for path in re.findall(r"\btests/\S+", reason):
+            assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("name", list_names("command"))
+def test_a_command_is_understood(name, parser):
+    """With its flags; tests/integration/test_seeds.py runs it."""
+    line = find_script(name) if name.startswith("scripts/") else name[name.index("trainvitals ") :]
+    if line:
         try_command(parser, line)
-    elif name.startswith("make "):
-        assert f"\n{name.split()[1]}:" in read(ROOT / "Makefile")
-    elif name.startswith("trainvitals."):
-        find_attribute(name.replace(CALLBACK, BELOW))
-    elif "/" in name[1:] and not name.startswith("/"):
-        assert (ROOT / name).exists() or name in read(ROOT / "docs" / link.split("#")[0])
-    elif name not in list_alerts():
-        word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-        pages = (link.split("#")[0], "metrics.md", "diagnosis.md")
-        assert any(word.search(read(ROOT / "docs" / page)) for page in pages)
+    else:
+        assert name.endswith(".py")
+
+
+@pytest.mark.parametrize("name", list_names("make"))
+def test_a_target_is_in_the_makefile(name):
+    """Each of them starts something: tests/integration/stack, alerting and deploy do."""
+    assert f"\n{name.split()[1]}:" in read(ROOT / "Makefile")
+
+
+@pytest.mark.parametrize("name", list_names("metric"))
+def test_a_metric_has_a_sample(name):
+    """In the whole scrape of the simulated machine."""
+    assert re.search(rf"^{name}(?:_bucket)?[ {{]", read(GOLDEN), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", list_names("alert"))
+def test_an_alert_can_be_tried(name):
+    """It has tests that promtool runs, and a runbook."""
+    assert (ROOT / f"tests/rules/{name}.yml").is_file()
+    assert (ROOT / f"docs/runbooks/{name}.md").is_file()
+
+
+@pytest.mark.parametrize("name", CRITICAL)
+def test_an_alert_is_as_severe_as_the_document_says(name):
+    """Those of "Critical Alerts", each with the word on the page."""
+    assert "critical" in list_alerts()[name]
+    (row,) = [here for _, here, _ in ROWS if f"`{name}`, critical" in here]
+    assert row
+
+
+@pytest.mark.parametrize("name", list_names("check"))
+def test_a_check_can_be_chosen(name):
+    """By its name alone."""
+    assert [check.name for check in choose_checks([name])] == [name]
+
+
+@pytest.mark.parametrize("name", list_names("cause"))
+def test_a_cause_has_a_case(name):
+    """A collected death whose verdict it is, or to which it contributed."""
+    deaths = (ROOT / "tests/fixtures/deaths").glob("*.txtar")
+    word = re.compile(rf"^(?:reason:|-) {name}$", re.MULTILINE)
+    assert any(word.search(read(path)) for path in deaths)
+
+
+@pytest.mark.parametrize("name", list_names("python"))
+def test_a_name_is_called_as_in_the_document(name):
+    """With the same parameters in the same places, of the same defaults; further ones may be left out."""
+    found = find_attribute(name.replace(CALLBACK, BELOW))
+    if CALLS[name] is not None:
+        check_call(found, CALLS[name])
+
+
+def check_call(found, written):
+    """Demand that a callable takes what a document's call of that form gives."""
+    given = [each for each in inspect.signature(found).parameters.values() if each.name != "self"]
+    wanted = ast.parse(f"def call{written}: ...").body[0].args
+    count = len(wanted.args)
+    assert [each.name for each in given[:count]] == [each.arg for each in wanted.args]
+    assert {each.kind for each in given[:count]} <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    defaults = [ast.literal_eval(each) for each in wanted.defaults]
+    assert [each.default for each in given[count - len(defaults) : count]] == defaults
+    for rest in given[count:]:
+        assert rest.default is not inspect.Parameter.empty or rest.kind in VARIADIC
+
+
+def test_the_states_of_a_circuit_breaker_are_those_of_the_document():
+    """Names and values."""
+    states = {each.name: each.value for each in find_attribute("trainvitals.CircuitState")}
+    assert states == {"CLOSED": "closed", "OPEN": "open", "HALF_OPEN": "half_open"}
+
+
+@pytest.mark.parametrize("name", list_names("parameter"))
+def test_a_parameter_is_one_of_the_callback(name):
+    """And stays an attribute, as it was given, unless it is a method of the document."""
+    monitor = find_attribute(BELOW)(enabled=False)
+    assert callable(getattr(monitor, name)) or getattr(monitor, name) is not None
+
+
+@pytest.mark.parametrize("name", list_names("variable"))
+def test_a_variable_is_read(name):
+    """It stands in .env.example, or the code asks for it."""
+    sources = (ROOT / "exporter/trainvitals").rglob("*.py")
+    assert name in read(ROOT / ".env.example") or any(f'"{name}"' in read(each) for each in sources)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_is_understood(name, parser):
+    """By the command that the row is about."""
+    try_command(parser, FLAGS[name])
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_is_tried_elsewhere_is_tried_there(name):
+    """The test names it."""
+    path, word = ELSEWHERE[name]
+    assert word in read(ROOT / path)
 
 
 @pytest.mark.parametrize("title", NAMED)

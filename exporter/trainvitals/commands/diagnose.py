@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shutil
 import time
@@ -20,13 +21,16 @@ from trainvitals.commands.parsing import (
     say,
 )
 from trainvitals.errors import ConfigurationError, SourceError
+from trainvitals.foreign_text import join_names
 from trainvitals.sources.signals import HIGHEST_CODE, LOWEST_CODE
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
+    from collections.abc import Iterable, Sequence
 
     from trainvitals.sources.containers.evidence import Evidence
     from trainvitals.sources.containers.survey import Survey
+    from trainvitals.sources.host.kernel_lines import OomKill
     from trainvitals.sources.runs.past_runs import Run
     from trainvitals.verdicts.causes.diagnosis import Diagnosis
 
@@ -52,6 +56,8 @@ _LEAST_OF_PBS = 256  # of a signal 0, which ends nothing
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _WEEK = _UNITS["w"]
+_MOST_FILES = 5
+_SIMILAR = 0.5
 _EVER = 10 * 365 * 86400.0
 
 
@@ -167,7 +173,11 @@ def _diagnose(options: argparse.Namespace) -> int:
         return _write(_find_named(survey, options, since_seconds), options)
     if options.since is not None and not options.last:
         return _list(survey, options, since_seconds)
-    return _write(_find_last(survey, options, since_seconds), options)
+    status = _write(_find_last(survey, options, since_seconds), options)
+    kills = _find_kills(survey, _read_runs(options.run_dir), since_seconds)
+    if kills and not options.json:
+        _say_kills(kills, survey, since_seconds)
+    return status
 
 
 def _read_evidence(options: argparse.Namespace) -> Evidence | None:
@@ -190,13 +200,17 @@ def _read_evidence(options: argparse.Namespace) -> Evidence | None:
 
     path = None if options.name is None else Path(options.name)
     if path is not None and path.is_dir():
-        raise ConfigurationError(f"{path} is a folder; read it with --evidence {path}")
+        raise _refuse_folder(path)
     return read_files(path, options.kernel_log)
 
 
 def _is_file(name: str) -> bool:
     """Return whether a name is that of a file: a plain word is a container's or a run's."""
     return name == "-" or "/" in name or ("." in name and Path(name).is_file())
+
+
+def _refuse_folder(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path} is a folder; read it with --evidence {path}")
 
 
 def _judge_evidence(evidence: Evidence, options: argparse.Namespace) -> Diagnosis:
@@ -237,11 +251,21 @@ def _find_named(survey: Survey, options: argparse.Namespace, since_seconds: floa
         from trainvitals.sources.containers.evidence_files import read_files  # noqa: PLC0415
 
         return _judge_evidence(read_files(Path(options.name), options.kernel_log), options)
+    if Path(options.name).is_dir():
+        raise _refuse_folder(Path(options.name))
     names = suggest_names(survey, options.name, [run.name for run in runs])
     known_names = f"known: {names}" if names else "none is known on this machine"
     raise ConfigurationError(
-        f"no container or run {options.name!r}; {known_names}{_describe_missing(survey)}"
+        f"no container, run or file {options.name!r}; {known_names}{_suggest_files(options.name)}"
+        f"{_describe_missing(survey)}"
     )
+
+
+def _suggest_files(name: str) -> str:
+    """Return files of the working directory with a similar name, to follow the known names."""
+    here = sorted(each.name for each in Path().iterdir() if each.is_file())
+    near = difflib.get_close_matches(name, here, _MOST_FILES, _SIMILAR)
+    return f"; files here: {join_names(near, most=_MOST_FILES)}" if near else ""
 
 
 def _find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
@@ -272,12 +296,14 @@ def _find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
 
 
 def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
-    from trainvitals.verdicts.causes.diagnosis import diagnose_last  # noqa: PLC0415
+    from trainvitals.verdicts.causes.diagnosis import diagnose_last, diagnose_process  # noqa: PLC0415
 
     runs = _read_runs(options.run_dir)
     found = diagnose_last(survey, runs, since_seconds=since_seconds) or diagnose_last(
         survey, runs, since_seconds=_EVER
     )
+    if found is None and (kills := _find_kills(survey, runs, since_seconds)):
+        found = diagnose_process(survey, kills[0].pid)
     if found is None:
         missing = _describe_missing(survey) or "; name a running one"
         raise ConfigurationError(f"no container or run is known to have ended{missing}")
@@ -299,16 +325,35 @@ def _list(survey: Survey, options: argparse.Namespace, since_seconds: float) -> 
     from trainvitals.views.death.document import format_deaths_document  # noqa: PLC0415
     from trainvitals.views.death.report import format_deaths  # noqa: PLC0415
 
-    deaths = list_deaths(survey, _read_runs(options.run_dir), since_seconds=since_seconds)
+    runs = _read_runs(options.run_dir)
+    deaths = list_deaths(survey, runs, since_seconds=since_seconds)
+    kills = _find_kills(survey, runs, since_seconds)
     missing = _describe_missing(survey)
-    if not deaths and missing:
+    if not deaths and not kills and missing:
         raise ConfigurationError(f"no container or run is known to have ended{missing}")
     if options.json:
-        say(format_deaths_document(deaths, survey.time - since_seconds))
+        say(format_deaths_document(deaths, survey.time - since_seconds, kills))
     else:
         width = shutil.get_terminal_size().columns
         say(format_deaths(deaths, width=width, asked=survey.time, since_seconds=since_seconds))
-    return FINE if all(is_well(death.verdict) for death in deaths) else FOUND_A_PROBLEM
+        if kills:
+            _say_kills(kills, survey, since_seconds)
+    is_fine = not kills and all(is_well(death.verdict) for death in deaths)
+    return FINE if is_fine else FOUND_A_PROBLEM
+
+
+def _find_kills(survey: Survey, runs: Iterable[Run], since_seconds: float) -> list[OomKill]:
+    """Return the OOM kills of processes that belong to no container and to no run."""
+    from trainvitals.sources.containers.lookup import find_kills  # noqa: PLC0415
+
+    pids = [start.liveness.host_pid for run in runs for start in run.starts]
+    return find_kills(survey, survey.time - since_seconds, others=pids)
+
+
+def _say_kills(kills: Sequence[OomKill], survey: Survey, since_seconds: float) -> None:
+    from trainvitals.views.death.report import format_kills  # noqa: PLC0415
+
+    say("\n" + format_kills(kills, asked=survey.time, since_seconds=since_seconds))
 
 
 def _write(diagnosis: Diagnosis, options: argparse.Namespace) -> int:

@@ -212,7 +212,10 @@ def _compare_with_driver(toolkit: tuple[int, int], facts: Facts) -> Finding | No
             return fail(what, _NEWER_DRIVER, advice=advice + "or install an older toolkit")
         return fail(what, _install_toolkit(known), advice=advice + newer_driver)
     if runs and known and known < toolkit:
-        advice = "programs with kernels for this GPU run, those with PTX alone do not; "
+        advice = (
+            "by minor version compatibility programs with kernels for this GPU run, those with PTX "
+            "alone do not; "
+        )
         return warn(what, _install_toolkit(known), advice=advice + newer_driver)
     return None
 
@@ -303,7 +306,8 @@ CHECKS = (
         "cuda-toolkit",
         _SUBJECT,
         "an nvcc of a newer major version than the driver allows; a warning for a newer minor "
-        "version, or another major version than PyTorch's CUDA",
+        "version, with which most programs run by NVIDIA's minor version compatibility, or another "
+        "major version than PyTorch's CUDA",
         "extensions such as flash-attn, apex and DeepSpeed's cannot be built, or do not run",
         _check_toolkit,
     ),

@@ -32,6 +32,7 @@ BUSY = frozenset({TraceStage.WAITING, TraceStage.TRACING, TraceStage.WRITING})
 _POLL_SECONDS, _LOOK_SECONDS = 0.1, 1.0
 _AFTER_END_SECONDS = 15.0
 _NOBODY = bytes(8)
+_UNSEEN = "has not seen the request yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +150,11 @@ def follow(
         if is_ours and answer.stage not in BUSY:
             return answer
         now = time.monotonic()
-        words = describe(answer) if is_ours else "has not seen the request yet"
-        if words != reported:
-            reported, changed = words, now
+        words = describe(answer) if is_ours else _UNSEEN
+        # Most answers come at once, so that this would be over before it is read.
+        is_early = words == _UNSEEN and now - changed < _LOOK_SECONDS
+        if words != reported and not is_early:
+            reported, changed = words, changed if words == _UNSEEN else now
             report(f"rank {target.rank} of run {target.run} {words}")
         if now - looked > _LOOK_SECONDS and ended is None:
             looked = now
@@ -179,7 +182,7 @@ def describe(answer: TraceAnswer) -> str:
         TraceStage.WAITING: "waits for the end of a step",
         TraceStage.TRACING: f"is tracing, {steps} so far",
         TraceStage.WRITING: f"is writing a trace of {steps}",
-    }.get(answer.stage, "has not seen the request yet")
+    }.get(answer.stage, _UNSEEN)
 
 
 def _read(directory: Path) -> tuple[SeenFile, ...]:

@@ -75,8 +75,9 @@ def _write_memory(snapshot: Snapshot) -> Iterable[str]:
             None if cpu.utilization_percent is None else cpu.utilization_percent / 100
         )
         waits = format_percent(cpu.io_wait_ratio)
-        load = f"load {cpu.load1:.2f} {cpu.load5:.2f} {cpu.load15:.2f}"
-        yield f"cpu        {busy} busy, {waits} waiting for I/O, {load}, {cpu.logical} cores"
+        loads = [f"{each:.2f}" for each in (cpu.load1, cpu.load5, cpu.load15) if each is not None]
+        load = f"load {' '.join(loads)}, " if loads else ""
+        yield f"cpu        {busy} busy, {waits} waiting for I/O, {load}{cpu.logical} cores"
 
 
 def _describe_memory(memory: MemoryReading) -> str:

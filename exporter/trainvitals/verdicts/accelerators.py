@@ -291,7 +291,7 @@ def _judge_memory(
             "AcceleratorMemoryOverLimit",
             "above its memory limit",
             f"{format_bytes(used)} of memory are in use, above the limit of {format_bytes(limit)}",
-            "warning",
+            "critical",
         )
 
 

@@ -21,6 +21,7 @@ def judge_memory(reading: MemoryReading, thresholds: Thresholds) -> Iterator[Tro
             "HostHighMemoryUsage",
             "memory nearly full",
             f"{format_bytes_of(reading.used_bytes, reading.total_bytes)} of memory are in use",
+            "critical",
         )
 
 
@@ -125,10 +126,10 @@ def _judge_disk(where: str, space: Space, thresholds: Thresholds) -> Iterator[Tr
     if free < thresholds["host_disk_full:avail_bytes"]:
         yield _blame("HostDiskFull", "full", _describe(space), "critical", where)
     is_large = size >= thresholds["host_disk_space_low:large_size_bytes"]
-    if free < size * thresholds["host_disk_space_low:avail_ratio"] or (
-        is_large and free < thresholds["host_disk_space_low:avail_bytes"]
-    ):
-        yield _blame("HostDiskSpaceLow", "nearly full", _describe(space), "warning", where)
+    is_short = free < thresholds["host_disk_space_low:avail_bytes"]
+    if free < size * thresholds["host_disk_space_low:avail_ratio"] or (is_large and is_short):
+        severity: Severity = "critical" if is_short else "warning"
+        yield _blame("HostDiskSpaceLow", "nearly full", _describe(space), severity, where)
 
 
 def _describe(space: Space) -> str:

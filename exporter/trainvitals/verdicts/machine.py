@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypeVar
 
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
@@ -145,18 +146,24 @@ def _judge_readings(
 
 
 def _list_held(readings: Mapping[str, object]) -> dict[str, frozenset[str]]:
-    """Return the accelerators of each run whose ranks all report which they hold."""
+    """Return the accelerators of each run whose ranks all report which they hold.
+
+    With one that is not up are the kinds, since it may be the one that is missing of them.
+    """
     devices = take(readings, "accelerator", AcceleratorsReading)
     runs = take(readings, "training", RunsReading)
-    known = [each.identity for each in devices.devices] if devices else []
-    names = {identity.uuid: name_device(identity) for identity in known}
+    known = devices.devices if devices else ()
+    names = {each.identity.uuid: name_device(each.identity) for each in known}
+    up = {each.identity.uuid for each in known if each.state == "ok"}
+    kinds = frozenset(kind for kind, _ in devices.expected) if devices else frozenset()
     uuids: dict[str, list[tuple[str, ...]]] = {}
     for rank in runs.ranks if runs else ():
         uuids.setdefault(rank.run, []).append(rank.gpu_uuids)
+    held = {run: frozenset(chain(*ranks)) for run, ranks in uuids.items() if all(ranks)}
     return {
-        run: frozenset(names.get(uuid, uuid) for held in ranks for uuid in held)
-        for run, ranks in uuids.items()
-        if all(ranks)
+        run: frozenset(names.get(uuid, uuid) for uuid in those)
+        | (frozenset() if those <= up else kinds)
+        for run, those in held.items()
     }
 
 

@@ -136,8 +136,7 @@ _INHIBITIONS = (
     _Inhibition(
         (*_DEVICE_FAULTS, "AcceleratorMissing"), (*_LOW_USE, "AcceleratorHeldIdle"), is_wide=True
     ),
-    _Inhibition(_DEVICE_FAULTS, _HUNG, is_of_run=True),
-    _Inhibition(("AcceleratorMissing",), _HUNG, is_wide=True),
+    _Inhibition((*_DEVICE_FAULTS, "AcceleratorMissing"), _HUNG, is_of_run=True),
     _Inhibition(
         _HOT,
         (
@@ -188,7 +187,8 @@ def drop_explained(
 
     Args:
         troubles: All troubles that were found.
-        held: The accelerators that each run holds, by their subjects; a missing run may hold any.
+        held: The accelerators that each run holds, by their subjects, and kinds of which it may hold
+            a missing one; a run that is not listed may hold any.
     """
     kept = tuple(troubles)
     return tuple(trouble for trouble in kept if not _is_explained(trouble, kept, held or {}))

@@ -104,7 +104,7 @@ SCENES = {
             run("TrainingStalled", "missing"),
             card("GPUHighTemperature", "missing", 1),
         ],
-        [["AcceleratorMissing", "GPUHighTemperature"]],
+        [["AcceleratorMissing", "GPUHighTemperature"], ["TrainingStalled"]],
     ),
     "stalled": (
         [

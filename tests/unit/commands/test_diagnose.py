@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import time
+from functools import partial
 
 import pytest
 
@@ -333,8 +334,57 @@ def test_a_name_that_nobody_knows_is_answered_with_the_nearest(engine, diagnose,
     put_killed(engine, ago)
     code, out, err = diagnose("trian")
     assert (code, out) == (2, "")
-    assert err.startswith("trainvitals: no container or run 'trian'; known: train")
+    assert err.startswith("trainvitals: no container, run or file 'trian'; known: train")
     assert err.count("\n") == 1
+
+
+def test_a_misspelt_file_is_answered_with_the_nearest_here(diagnose, tmp_path):
+    """And a folder with how to read it."""
+    for name in ("train-rank0.log", "other.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "fold").mkdir()
+    code, _, err = diagnose("train-rnak0.log")
+    assert (code, err.count("; files here: train-rank0.log")) == (2, 1)
+    code, _, err = diagnose("fold")
+    assert (code, err) == (2, "trainvitals: fold is a folder; read it with --evidence fold\n")
+
+
+KILLS = """\
+4,1,{0}000000,-;Out of memory: Killed process 4242 (python3) total-vm:9kB, anon-rss:8kB
+6,2,{0}100000,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/user.slice/user-1000.slice/session-3.scope,task=julia,pid=31337,uid=1000
+3,3,{0}200000,-;Out of memory: Killed process 31337 (julia) total-vm:9kB, anon-rss:8kB
+"""
+
+
+@pytest.fixture
+def killed_outside(tmp_path, monkeypatch):
+    """Have the kernel log of this machine know two kills outside containers, a minute ago."""
+    booted = time.clock_gettime(time.CLOCK_MONOTONIC)
+    (tmp_path / "kmsg").write_text(KILLS.format(int(booted - 60)))
+    survey = partial(survey_machine, kmsg=tmp_path / "kmsg")
+    monkeypatch.setattr("trainvitals.sources.containers.survey.survey_machine", survey)
+
+
+@pytest.mark.usefixtures("killed_outside")
+def test_a_kill_outside_containers_is_listed(engine, diagnose, ago):
+    """With time, process and PID, in the list of all deaths, its JSON and after a report."""
+    code, out, _ = diagnose("--since", "24h")
+    head, *rows = out.split("OOM kills outside containers in the last 1d")[1].splitlines()
+    assert (code, head) == (1, "; details: trainvitals diagnose --pid N")
+    shown = [row.split()[1:] for row in rows]
+    assert shown == [["julia", "PID", "31337"], ["python3", "PID", "4242"]]
+    _, out, _ = diagnose("--since", "24h", "--json")
+    assert [(each["name"], each["pid"]) for each in json.loads(out)["oom_kills"]] == [
+        ("julia", 31337),
+        ("python3", 4242),
+    ]
+    code, out, _ = diagnose()
+    assert (code, out.split()[:3]) == (1, ["Process", "julia", "(31337)"])
+    put_killed(engine, ago)
+    _, out, _ = diagnose()
+    assert out.startswith("Container train died")
+    assert "PID 31337" in out
+    assert "OOM kills" not in diagnose("train")[1]
 
 
 def test_an_id_that_fits_several_asks_for_more(engine, diagnose, ago):

@@ -13,7 +13,7 @@ from tests.unit.verdicts.causes.test_pods import OOM as OOM_KILLED
 from tests.unit.verdicts.causes.test_pods import write_pod
 from trainvitals.cli import main
 from trainvitals.sources.containers.evidence import Evidence, State
-from trainvitals.sources.containers.evidence_files import is_kernel_log
+from trainvitals.sources.containers.evidence_kinds import is_kernel_log
 from trainvitals.verdicts.causes.diagnosis import diagnose_evidence
 from trainvitals.views.death.markdown import format_markdown
 
@@ -100,6 +100,33 @@ def test_the_most_suspicious_lines_are_shown_instead_of_advice(diagnose):
         f"Log line {at} of 19" for at in (13, 15, 17)
     ]
     assert not [step for step in document["steps"] if "PYTHON" in step]
+
+
+def test_the_files_of_a_folder_are_recognised_by_their_content(diagnose):
+    """Whatever their names; a picture, a document and a link are no evidence."""
+    folder = Path("case")
+    folder.mkdir()
+    (folder / "weights.bin").write_bytes(b"CUDA out of memory\0")
+    (folder / "notes.md").write_text(NO_MEMORY)
+    (folder / "link.log").symlink_to("../elsewhere.log")
+    Path("elsewhere.log").write_text(NO_MEMORY)
+    code, _, errors = diagnose("--evidence", "case")
+    assert (code, "it is to hold a log, a kernel log" in errors) == (2, True)
+    (folder / "train-rank0.log").write_text(STEPS)
+    (folder / "train-rank1.log").write_text(NO_MEMORY)
+    assert diagnose("--evidence", "case")[:2] == (1, "cuda-oom")
+    (folder / "dmesg.txt").write_text(OLD_HOST)
+    (folder / "train-rank1.log").write_text(STEPS)
+    assert diagnose("--evidence", "case")[:2] == (1, "oom-host")
+    (folder / "kernel.txt").write_text("")
+    assert diagnose("--evidence", "case")[1] != "oom-host"
+
+
+def test_a_folder_with_a_description_of_a_pod(diagnose):
+    """The name of the file does not matter."""
+    Path("case").mkdir()
+    Path("case/describe.out").write_text(write_pod(OOM_KILLED))
+    assert diagnose("--evidence", "case")[:2] == (1, "oom-cgroup")
 
 
 def test_what_cannot_be_read_is_named(diagnose):

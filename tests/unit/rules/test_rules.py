@@ -83,6 +83,26 @@ def test_a_text_has_no_gap_where_something_is_unknown():
     assert [text for text in texts if re.search(r"[:(] ?[,;)]| [,;]|<no value>|%!", text)] == []
 
 
+HEAT = re.compile(r"temperature|thermal|training_alert_active")
+
+
+@pytest.mark.parametrize("alert", [each for each in BOOK.alerts if HEAT.search(each.expr)])
+def test_a_message_about_heat_names_the_temperature_and_the_limit(alert):
+    """Where both are known, as in one of its tests at least."""
+    file = yaml.load((TESTS / f"{alert.name}.yml").read_bytes(), Loader=yaml.CSafeLoader)
+    texts = [
+        expected["exp_annotations"]["description"]
+        for test in file["tests"]
+        for asked in test.get("alert_rule_test", ())
+        for expected in asked["exp_alerts"]
+    ]
+    temperature, limit = (
+        re.compile(r"\bat \d+ °C"),
+        re.compile(r"\(\d+(?:\.\d)? °C[ )]|itself down at \d+ °C"),
+    )
+    assert any(temperature.search(text) and limit.search(text) for text in texts)
+
+
 def test_a_test_that_expects_something_else_fails(promtool, workshop, tmp_path):
     """What promtool says comes through when an alert that is expected does not come."""
     text = (TESTS / "HPUHighTemperature.yml").read_text(encoding="utf-8")

@@ -298,7 +298,9 @@ class Machine:
         ranks, runs = [], []
         for at, run in enumerate(self.runs):
             for number, rank in enumerate(run):
-                uuids = tuple(names[each] for each in rank.devices if each < len(names))
+                uuids = tuple(
+                    names[each] if each < len(names) else f"GPU-gone{each}" for each in rank.devices
+                )
                 ranks.append(rank.read(f"run{at}", number, uuids, time))
             alive = sum(not rank.reason for rank in run)
             runs.append(RunReading(f"run{at}", "client", ranks_alive=alive))

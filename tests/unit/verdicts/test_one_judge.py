@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.rulebook import RULES
 from tests.unit.verdicts.alerts import JUDGED, evaluate, inhibit
-from tests.unit.verdicts.machines import NOW, Device, Machine, draw_machine
+from tests.unit.verdicts.machines import NOW, Device, Machine, Rank, draw_machine
 from trainvitals.doctor.accelerators import CHECKS
 from trainvitals.http.health import judge_health
 from trainvitals.metrics.runner import Snapshot
@@ -228,6 +228,22 @@ def test_a_card_close_to_its_limit_is_the_same_on_the_page_and_in_top():
     page = _WRITER.write_fragment(picture).decode()
     assert "1 thing needs attention" in page
     assert "gpu0 close to its thermal limit: 84 °C, 5 °C below" in page
+
+
+def test_a_missing_card_explains_the_stalls_that_it_may_have_caused(promtool, tmp_path):
+    """Of four cards two are up, one is lost and one was never seen: runs on the first two are told."""
+    held = {"run0": (0,), "run1": (0, 1), "run2": (1, 7), "run3": (2,), "run4": (), "run5": (8,)}
+    machine = Machine(
+        devices=(Device(), Device(), Device(state="lost")),
+        missing=1,
+        runs=tuple((Rank(devices=each, cause="no_progress"),) for each in held.values()),
+    )
+    (said,) = evaluate([machine], promtool, tmp_path)
+    expected = {"run0", "run1"}
+    sent = select_alerts(inhibit(said.alerts), "0")
+    assert {each.subject for each in sent if each.name == "TrainingStalled"} == expected
+    shown = Looked(machine, "0").picture.troubles
+    assert {each.subject for each in shown if each.alert == "TrainingStalled"} == expected
 
 
 def test_a_disagreement_is_noticed(promtool, tmp_path):

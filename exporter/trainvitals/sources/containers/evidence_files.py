@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -14,23 +13,14 @@ from trainvitals.errors import ConfigurationError
 from trainvitals.sources.containers.assembly import Pieces, assemble, fill
 from trainvitals.sources.containers.evidence import Evidence
 from trainvitals.sources.containers.evidence_folder import add_kernel, parse_log
-from trainvitals.sources.containers.pod import is_pod, parse_pod
+from trainvitals.sources.containers.evidence_kinds import recognise
+from trainvitals.sources.containers.pod import parse_pod
 from trainvitals.sources.foreign_files import explain_refusal, open_named
 
 STANDARD_INPUT = Path("-")
 
 _MOST_BYTES = 32 << 20
 _CHUNK_BYTES = 1 << 20
-_LOOKED_AT_LINES = 400
-_DAY = r"[^\s:]{1,12} {1,2}[^\s:]{1,12}"  # in any language
-_STAMP = rf"(?:{_DAY} {{1,2}}[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9:.,]{{8,20}}\S{{0,6}})"
-_KERNEL_LINE = re.compile(
-    rf"<?[0-9]{{0,4}}>?\[ *[0-9]{{1,10}}\.[0-9]{{6}}\](?:\[ *[TC][0-9]+\])? "
-    rf"|\[[^\s:]{{1,12}} {_DAY} [0-9:]{{8}} [0-9]{{4}}\] "
-    rf"|{_STAMP} \S{{1,255}} kernel(?:\[[0-9]+\])?: |[0-9]{{1,6}},[0-9]{{1,20}},[0-9]{{1,18}},"
-)
-_SYSLOG_LINE = re.compile(rf"{_STAMP} \S{{1,255}} [\w.@()/-]{{1,80}}(?:\[[0-9]+\])?: ")
-_SYSTEM_LINE = re.compile(r" (?:kernel|systemd[\w-]*|earlyoom|nohang)(?:\[[0-9]+\])?: ")
 
 
 def read_files(
@@ -52,26 +42,17 @@ def read_files(
     text = "" if path is None else read_text(path)
     if path is not None and not text.strip() and not kernel:
         raise ConfigurationError(f"{path} is empty; there is nothing to examine")
-    log = pod = None
-    if path is not None and is_pod(text):
-        pod = parse_pod(text)
-    elif path is not None and kernel is None and is_kernel_log(text):
+    kind = None if path is None else recognise(text)
+    if kernel is None and kind == "kernel":
         kernel = text
-    elif path is not None:
-        log = parse_log(text)
+    elif kind == "kernel":
+        kind = "log"
+    log = parse_log(text) if kind == "log" else None
+    pod = parse_pod(text) if kind == "pod" else None
     named = path or kernel_log
     name = "standard input" if named == STANDARD_INPUT else named.name if named else ""
     pieces = add_kernel(Pieces(name=name, log=log), kernel, now=clock())
     return assemble(pieces) if pod is None else fill(pod, assemble(pieces))
-
-
-def is_kernel_log(text: str) -> bool:
-    """Return whether at least half of the last lines are those of a kernel log or of syslog."""
-    lines = [line for line in text.split("\n")[-_LOOKED_AT_LINES:] if line.strip()]
-    kernel = sum(_KERNEL_LINE.match(line) is not None for line in lines)
-    syslog = sum(_SYSLOG_LINE.match(line) is not None for line in lines)
-    has_system = any(_SYSTEM_LINE.search(line[:300]) for line in lines)
-    return 2 * kernel >= max(len(lines), 1) or (has_system and 5 * syslog >= 4 * len(lines))
 
 
 def read_text(path: Path) -> str:

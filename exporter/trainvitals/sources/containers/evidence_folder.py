@@ -23,6 +23,9 @@ file            made by
                 others, which add what it lacks
 =============== ================================================================================
 
+Other files of text are recognised by their content: logs, kernel logs and descriptions of a pod. One
+with a name above takes the place of those of its kind.
+
 The folder is named like the container where no file in it names one. Likely secrets are masked when
 the evidence is read. A folder may come from a stranger, so only regular files in it are read, never
 what a link in it leads to, and of logs their end.
@@ -52,6 +55,7 @@ from trainvitals.sources.containers.cgroups import GroupFiles, to_sample
 from trainvitals.sources.containers.events import ContainerEvent, parse_event
 from trainvitals.sources.containers.evidence import Evidence, Host, Sample
 from trainvitals.sources.containers.evidence_document import FORMAT, EvidenceError, from_json
+from trainvitals.sources.containers.evidence_kinds import Texts, read_texts
 from trainvitals.sources.containers.inspection import Inspection, parse_inspection
 from trainvitals.sources.containers.journal import to_record
 from trainvitals.sources.containers.judgement import Judgement
@@ -101,28 +105,45 @@ def read_folder(path: Path, *, clock: Callable[[], float] = time.time) -> Eviden
     """
     if not path.is_dir():
         raise ConfigurationError(f"{path} is not a folder of evidence; name one with --evidence")
-    if not any((path / name).exists() for name in _FILES):
+    texts = _read_texts(path)
+    if texts == Texts() and not any((path / name).exists() for name in _FILES):
         raise ConfigurationError(
-            f"there is no evidence in {path}; it is to hold one of {', '.join(_FILES)}"
+            f"there is no evidence in {path}; it is to hold a log, a kernel log, the output of "
+            f"`kubectl describe pod` or one of {', '.join(_FILES)}"
         )
     beside = _read_beside(path)
     events = _read(path / "events.jsonl", _parse_events)
+    log = _choose(_read(path / "log.txt", str), texts.log)
     pieces = Pieces(
         name=path.resolve().name,
         inspection=_read(path / "inspect.json", _parse_inspection),
         events=events,
-        log=_read(path / "log.txt", parse_log),
+        log=None if log is None else parse_log(log),
         engine_lines=_read(path / "engine.log", parse_engine_log) or (),
         sample=_read_group(path / "cgroup") or beside.sample,
         host=beside.host,
     )
     record = _read(path / "evidence.json", parse_record)
-    kernel = _read(path / "kernel.txt", str)
+    kernel = _choose(_read(path / "kernel.txt", str), texts.kernel)
     pieces = add_kernel(pieces, kernel, now=clock(), boot_time=beside.boot_time)
     evidence = assemble(pieces)
     pod = _read(path / "pod.txt", parse_pod)
+    if pod is None and texts.pod is not None:
+        pod = parse_pod(texts.pod)
     evidence = evidence if pod is None else fill(pod, evidence)
     return evidence if record is None else _fill(record, evidence, pieces)
+
+
+def _read_texts(path: Path) -> Texts:
+    try:
+        return read_texts(path, known=frozenset(_FILES), most_lines=_MOST_LINES)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {explain_refusal(error)}") from error
+
+
+def _choose(named: str | None, recognised: str | None) -> str | None:
+    """Return the text of the file that has the name for it, else one that was recognised."""
+    return recognised if named is None else named
 
 
 def _fill(record: Evidence, evidence: Evidence, pieces: Pieces) -> Evidence:

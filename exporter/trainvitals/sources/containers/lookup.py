@@ -14,6 +14,7 @@ from trainvitals.sources.containers.cgroups import find_name
 from trainvitals.sources.containers.engine import EngineError
 from trainvitals.sources.containers.inspection import Listing, parse_inspection
 from trainvitals.sources.containers.survey import Survey
+from trainvitals.sources.host.kernel_lines import OomKill
 
 _ID = re.compile("[0-9a-f]{4,64}")
 _SAME_SECONDS = 5.0
@@ -106,6 +107,24 @@ def find_ends(survey: Survey, since: float) -> list[End]:
         if end.time >= since and end.id not in {each.id for each in ends}
     ]
     return sorted(ends, key=lambda end: end.time, reverse=True)
+
+
+def find_kills(survey: Survey, since: float, *, others: Iterable[int | None] = ()) -> list[OomKill]:
+    """Find the OOM kills of processes outside containers since a time, the last first.
+
+    Args:
+        survey: The sources of this machine.
+        since: The earliest time, seconds since 1970.
+        others: PIDs of processes that are left out.
+    """
+    kills = survey.kernel.oom_kills if survey.kernel is not None else ()
+    known = set(others)
+    found = [
+        kill
+        for kill in kills
+        if kill.time >= since and kill.pid not in known and identify(kill.task_memcg) is None
+    ]
+    return sorted(found, key=lambda kill: kill.time, reverse=True)
 
 
 def _list_all(survey: Survey) -> Iterator[Candidate]:

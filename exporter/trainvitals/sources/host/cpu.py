@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots, not_understood, read_small
 from trainvitals.sources.host.frequency import Frequencies, FrequencySource
 
@@ -42,7 +43,7 @@ class CpuReading:
             newest kept reading that is at least 1 s old; None in the first second.
         io_wait_ratio: Share of time spent idle with I/O outstanding, 0 to 1, over the same time.
         frequencies: The clock frequencies of the cores; None if the kernel does not report them.
-        load1: Tasks that ran or wanted to, mean of about a minute.
+        load1: Tasks that ran or wanted to, mean of about a minute; None where it cannot be read.
         load5: The same over 5 minutes.
         load15: The same over 15 minutes.
         processes_running: Tasks that run or are ready to run.
@@ -58,9 +59,9 @@ class CpuReading:
     utilization_percent: float | None
     io_wait_ratio: float | None
     frequencies: Frequencies | None
-    load1: float
-    load5: float
-    load15: float
+    load1: float | None
+    load5: float | None
+    load15: float | None
     processes_running: int
     processes_blocked: int
 
@@ -115,7 +116,7 @@ class CpuSource:
         """Read the processors as they are now.
 
         Raises:
-            SourceError: A file does not exist or is invalid.
+            SourceError: `/proc/stat` does not exist or is invalid.
         """
         stat = self._read_stat()
         load1, load5, load15 = self._read_loadavg()
@@ -155,12 +156,13 @@ class CpuSource:
         except ValueError as error:
             raise not_understood(self._stat.path) from error
 
-    def _read_loadavg(self) -> tuple[float, float, float]:
-        data = self._loadavg.require()
+    def _read_loadavg(self) -> tuple[float | None, float | None, float | None]:
+        """Read the load; without it the rest is as good."""
         try:
+            data = self._loadavg.read() or b""
             load1, load5, load15 = [_hundredths(load) for load in data.split(None, 3)[:3]]
-        except ValueError as error:
-            raise not_understood(self._loadavg.path) from error
+        except (SourceError, ValueError):
+            return None, None, None
         return load1, load5, load15
 
     def _meet(self, online: tuple[bytes, ...]) -> None:

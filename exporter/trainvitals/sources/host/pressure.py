@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots, not_understood
 
 RESOURCES = ("cpu", "io", "irq", "memory")
@@ -51,26 +52,33 @@ class PressureSource:
         )
 
     def read(self) -> PressureReading:
-        """Read the stalls as they are now.
+        """Read the stalls as they are now, without those that cannot be read.
 
         Raises:
-            SourceError: A file exists but cannot be read, or is invalid.
+            SourceError: Files exist, and none of them can be read.
         """
-        stalls = []
-        for resource, file in self._files:
-            data = file.read()
-            if data is None:
-                continue
-            try:
-                stalls.append(_parse(resource, data))
-            except (ValueError, OverflowError) as error:
-                raise not_understood(file.path) from error
-        return PressureReading(tuple(stalls))
+        found = [_read(resource, file) for resource, file in self._files]
+        stalls = tuple(each for each in found if isinstance(each, Stall))
+        failures = [each for each in found if isinstance(each, SourceError)]
+        if failures and not stalls:
+            raise failures[0]
+        return PressureReading(stalls)
 
     def close(self) -> None:
         """Close the files."""
         for _, file in self._files:
             file.close()
+
+
+def _read(resource: str, file: KeptFile) -> Stall | SourceError | None:
+    """Return a stall, why it cannot be read, or None if the kernel does not count it."""
+    try:
+        data = file.read()
+        return None if data is None else _parse(resource, data)
+    except SourceError as error:
+        return error
+    except (ValueError, OverflowError):
+        return not_understood(file.path)
 
 
 def _parse(resource: str, data: bytes) -> Stall:

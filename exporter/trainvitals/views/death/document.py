@@ -31,7 +31,8 @@ member             value
                    `ended`, `exit_code`, `reason`, `confidence`, `summary`
 ================== ==============================================================================
 
-`--since` without a name has only `format`, `since` and `deaths`, a list of objects as in `others`.
+`--since` without a name has only `format`, `since`, `deaths`, a list of objects as in `others`, and
+`oom_kills`, those of processes outside containers that are no run's: `ended`, `name` and `pid`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from trainvitals.sources.containers.evidence_document import to_json
+from trainvitals.sources.host.kernel_lines import OomKill
 from trainvitals.units import format_iso
 from trainvitals.verdicts.causes.diagnosis import Death, Diagnosis
 from trainvitals.verdicts.causes.verdict import Finding
@@ -75,12 +77,17 @@ def format_document(diagnosis: Diagnosis) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def format_deaths_document(deaths: Sequence[Death], since: float) -> str:
-    """Return a list of deaths as JSON."""
+def format_deaths_document(
+    deaths: Sequence[Death], since: float, kills: Sequence[OomKill] = ()
+) -> str:
+    """Return a list of deaths, and of OOM kills outside containers, as JSON."""
     document = {
         "format": _FORMAT,
         "since": format_iso(since),
         "deaths": [_describe_death(death) for death in deaths],
+        "oom_kills": [
+            {"ended": format_iso(kill.time), "name": kill.task, "pid": kill.pid} for kill in kills
+        ],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
 

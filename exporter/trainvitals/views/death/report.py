@@ -8,6 +8,7 @@ from datetime import tzinfo
 from trainvitals.foreign_text import clean_text
 from trainvitals.sources.containers.evidence import Host
 from trainvitals.sources.containers.pod import is_pending
+from trainvitals.sources.host.kernel_lines import OomKill
 from trainvitals.units import count_noun, format_clock, format_duration, format_time
 from trainvitals.verdicts.causes.diagnosis import Death, Diagnosis
 from trainvitals.verdicts.causes.verdict import Finding
@@ -26,6 +27,7 @@ from trainvitals.views.death.text import (
 
 DEFAULT_LINES = 50
 _MOST_OTHERS = 10
+_MOST_KILLS = 50
 _MOST_KERNEL_LINES = 10
 _SAME_SAMPLE_SECONDS = 60.0
 # What each access level reads, and what it adds to the level before.
@@ -82,6 +84,23 @@ def format_deaths(
     )
     lines = write_deaths(deaths, width, asked, zone, most=len(deaths))
     return "\n".join([f"{head} in the last {span}; details: trainvitals diagnose NAME", *lines])
+
+
+def format_kills(
+    kills: Sequence[OomKill], *, asked: float, since_seconds: float, zone: tzinfo | None = None
+) -> str:
+    """Return the OOM kills of processes outside containers, the latest first, one line each."""
+    rows = [
+        (format_clock(kill.time, asked, zone), clean_text(kill.task), str(kill.pid))
+        for kill in kills[:_MOST_KILLS]
+    ]
+    widths = [max(len(row[at]) for row in rows) for at in range(2)]
+    lines = [f"  {when:<{widths[0]}}  {name:<{widths[1]}}  PID {pid}" for when, name, pid in rows]
+    if len(kills) > len(rows):
+        lines.append(f"  and {len(kills) - len(rows)} more")
+    span = format_duration(since_seconds)
+    head = f"OOM kills outside containers in the last {span}; details: trainvitals diagnose --pid N"
+    return "\n".join([head, *lines])
 
 
 def write_verdict(diagnosis: Diagnosis, width: int) -> list[str]:

@@ -90,7 +90,7 @@ class HostPast:
             cpu_percent=cpu.utilization_percent if cpu else None,
             cores=cpu.logical if cpu else None,
             io_wait_ratio=cpu.io_wait_ratio if cpu else None,
-            load=(cpu.load1, cpu.load5, cpu.load15) if cpu else (),
+            load=_list_load(cpu),
             memory_total_bytes=memory.total_bytes if memory else None,
             memory_available_bytes=memory.available_bytes if memory else None,
             swap_total_bytes=memory.swap_total_bytes if memory else None,
@@ -106,6 +106,11 @@ class HostPast:
             memory_trace=self._traces.read("memory"),
             booted=float(kernel.boot_time_seconds) if kernel else None,
         )
+
+
+def _list_load(cpu: CpuReading | None) -> tuple[float, ...]:
+    load = (cpu.load1, cpu.load5, cpu.load15) if cpu else ()
+    return tuple(each for each in load if each is not None)
 
 
 def _draw_filesystems(reading: FilesystemReading | None) -> tuple[Filesystem, ...]:

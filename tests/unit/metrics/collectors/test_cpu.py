@@ -42,6 +42,15 @@ def test_the_first_scrape_has_these_samples(roots: Roots, samples):
     collector.close()
 
 
+def test_without_a_load_the_rest_is_there(roots: Roots, samples):
+    """A container's `/proc` may lack it."""
+    (roots.procfs / "loadavg").unlink()
+    collector = CpuCollector(roots=roots)
+    found = samples(collector.express(collector.read(0.0)))
+    assert found == {name: value for name, value in FIRST.items() if "host_load" not in name}
+    collector.close()
+
+
 def test_the_second_scrape_has_utilization(roots: Roots, samples):
     """Of 200 ticks, 100 were busy and 40 waited for I/O."""
     now = 1000.0

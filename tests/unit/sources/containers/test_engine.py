@@ -260,7 +260,10 @@ def test_permission_denied_names_the_group(tmp_path: Path):
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{", "not that of an engine"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "not that of an engine"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "not that of an engine"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nx\r\n", "not that of an"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nx\r\n",
+            "not that of an",
+        ),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (5 << 20), "too long"),
         (b"HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\n<htm>", "engine says 500;"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n\r\n", "not that of an engine"),

@@ -158,11 +158,16 @@ def test_a_stat_of_another_kind_is_an_error(roots: Roots):
         CpuSource(roots=roots).read()
 
 
-def test_a_loadavg_of_another_kind_is_an_error(roots: Roots):
-    """A load that is no number is not passed on."""
-    (roots.procfs / "loadavg").write_text("nan -0.0 inf 1/2 3\n")
-    with pytest.raises(SourceError, match="proc/loadavg"):
-        CpuSource(roots=roots).read()
+@pytest.mark.parametrize("text", ["nan -0.0 inf 1/2 3\n", "", "1.5 0.75\n", None])
+def test_a_loadavg_that_cannot_be_read_costs_the_load_alone(roots: Roots, text: str | None):
+    """A load that is no number is not passed on, and the cores are there without it."""
+    path = roots.procfs / "loadavg"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    reading = CpuSource(roots=roots).read()
+    assert (reading.load1, reading.load5, reading.load15) == (None, None, None)
+    assert reading.cores
 
 
 def test_this_machine_agrees_with_psutil():

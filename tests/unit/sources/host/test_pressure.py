@@ -55,8 +55,12 @@ def test_a_kernel_without_a_file_has_the_others(roots: Roots):
 @pytest.mark.parametrize(
     "text", ["", "some total=many\n", "some total=-1\n", "all total=1\n", "some avg10=0.00\n"]
 )
-def test_a_file_of_another_kind_is_an_error(roots: Roots, text: str):
-    """The error names the file."""
-    (roots.procfs / "pressure/io").write_text(text)
-    with pytest.raises(SourceError, match="pressure/io"):
+def test_a_file_of_another_kind_costs_itself_alone(roots: Roots, text: str):
+    """Where none is left, the error names one."""
+    (roots.procfs / "pressure/irq").write_text(text)
+    stalls = PressureSource(roots=roots).read().stalls
+    assert [stall.resource for stall in stalls] == ["cpu", "io", "memory"]
+    for resource in ("cpu", "io", "memory"):
+        (roots.procfs / "pressure" / resource).write_text(text)
+    with pytest.raises(SourceError, match="pressure/cpu"):
         PressureSource(roots=roots).read()

@@ -71,7 +71,7 @@ HOST_FAULTS = (
         (_SIZE, slope(_AVAIL, 150e9, 0, **_DISK)),
         (_SIZE, slope(_AVAIL, 150e9, -3e7, **_DISK)),
     ),
-    turn("HostDiskSpaceLow", "a disk has 5 % left", _AVAIL, 500e9, 50e9, _SIZE, **_DISK),
+    turn("HostDiskSpaceLow", "a disk has 5 GB left", _AVAIL, 500e9, 5e9, _SIZE, **_DISK),
     turn(
         "HostInodesLow",
         "a disk has 1 % of its inodes left",

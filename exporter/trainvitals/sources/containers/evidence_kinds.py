@@ -1,0 +1,95 @@
+"""Files of evidence that no name describes, recognised by their content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from trainvitals.sources.containers.pod import is_pod
+from trainvitals.sources.foreign_files import read_regular
+
+Kind = Literal["log", "kernel", "pod"]
+
+_LOOKED_AT_LINES = 400
+_DAY = r"[^\s:]{1,12} {1,2}[^\s:]{1,12}"  # in any language
+_STAMP = rf"(?:{_DAY} {{1,2}}[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9:.,]{{8,20}}\S{{0,6}})"
+_KERNEL_LINE = re.compile(
+    rf"<?[0-9]{{0,4}}>?\[ *[0-9]{{1,10}}\.[0-9]{{6}}\](?:\[ *[TC][0-9]+\])? "
+    rf"|\[[^\s:]{{1,12}} {_DAY} [0-9:]{{8}} [0-9]{{4}}\] "
+    rf"|{_STAMP} \S{{1,255}} kernel(?:\[[0-9]+\])?: |[0-9]{{1,6}},[0-9]{{1,20}},[0-9]{{1,18}},"
+)
+_SYSLOG_LINE = re.compile(rf"{_STAMP} \S{{1,255}} [\w.@()/-]{{1,80}}(?:\[[0-9]+\])?: ")
+_SYSTEM_LINE = re.compile(r" (?:kernel|systemd[\w-]*|earlyoom|nohang)(?:\[[0-9]+\])?: ")
+_MOST_FILES = 64
+_MOST_BYTES = 8 << 20
+# Documents, among them the report of `--save`.
+_NO_LOGS = frozenset({".json", ".jsonl", ".md", ".yml", ".yaml", ".csv", ".html"})
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of a folder, by what they are; those of one kind follow each other.
+
+    Attributes:
+        log: The lines of logs, as many of each; None for none.
+        kernel: The kernel log.
+        pod: The output of `kubectl describe pod`.
+    """
+
+    log: str | None = None
+    kernel: str | None = None
+    pod: str | None = None
+
+
+def recognise(text: str) -> Kind:
+    """Return what a text is: a log, unless its lines are those of another kind."""
+    if is_pod(text):
+        return "pod"
+    return "kernel" if is_kernel_log(text) else "log"
+
+
+def is_kernel_log(text: str) -> bool:
+    """Return whether at least half of the last lines are those of a kernel log or of syslog."""
+    lines = [line for line in text.split("\n")[-_LOOKED_AT_LINES:] if line.strip()]
+    kernel = sum(_KERNEL_LINE.match(line) is not None for line in lines)
+    syslog = sum(_SYSLOG_LINE.match(line) is not None for line in lines)
+    has_system = any(_SYSTEM_LINE.search(line[:300]) for line in lines)
+    return 2 * kernel >= max(len(lines), 1) or (has_system and 5 * syslog >= 4 * len(lines))
+
+
+def read_texts(folder: Path, *, known: frozenset[str], most_lines: int) -> Texts:
+    """Read the regular files of a folder that are text.
+
+    Args:
+        folder: The folder.
+        known: The names of files that are left out.
+        most_lines: The number of log lines to return, of all files together.
+
+    Raises:
+        OSError: The folder or one of the files cannot be read.
+    """
+    found: dict[Kind, list[str]] = {"log": [], "kernel": [], "pod": []}
+    for text in _read_unknown(folder, known):
+        found[recognise(text)].append(text)
+    each = max(1, most_lines // max(1, len(found["log"])))
+    logs = [_cut(text, each) for text in found["log"]]
+    return Texts(*("\n".join(texts) or None for texts in (logs, found["kernel"], found["pod"][:1])))
+
+
+def _read_unknown(folder: Path, known: frozenset[str]) -> Iterator[str]:
+    paths = (path for path in folder.iterdir() if path.name not in known)
+    files = (path for path in paths if path.is_file() and not path.is_symlink())
+    texts = (path for path in files if path.suffix not in _NO_LOGS)
+    for path in sorted(islice(texts, _MOST_FILES)):
+        data = read_regular(path, _MOST_BYTES, follows=False, from_end=True)
+        if b"\0" not in data and data.strip():
+            yield data.decode(errors="replace").removeprefix("\ufeff")
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the last lines of a text."""
+    return "\n".join(text.removesuffix("\n").rsplit("\n", most)[-most:])
