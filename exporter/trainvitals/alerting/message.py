@@ -13,12 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import timezone
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import Literal
 
 from trainvitals.foreign_text import clean_lines, clean_text
+from trainvitals.units import format_local_iso
 
 Severity = Literal["critical", "warning", "info"]
 
@@ -100,7 +101,7 @@ def make_webhook_payload(
     """Return the payload that Alertmanager would send about one alert."""
     # Not by `units.format_iso`, which may return None: Alertmanager's format requires a time.
     seconds = clock() if message.time is None else message.time
-    at = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+    at = format_local_iso(seconds, timezone.utc)
     status = "resolved" if message.is_over else "firing"
     labels = {
         "alertname": write_line(message.title),

@@ -14,7 +14,7 @@ from trainvitals.sources.files import read_small
 from trainvitals.sources.host.kernel import KernelSource
 from trainvitals.sources.host.memory import read_memory
 from trainvitals.sources.runs.ownership import find_exposure
-from trainvitals.units import format_bytes
+from trainvitals.units import format_bytes, format_duration
 
 _GIB = 1 << 30
 _MOST_NUMBER = (1 << 64) - 1  # of the kernel
@@ -229,8 +229,8 @@ def _check_clock(facts: Facts) -> Finding:
             advice="ignore this in a virtual machine or container that gets its time from a synchronized host",
         )
     if abs(offset) > _OFF_SECONDS:
-        return warn(f"the clock is {abs(offset):.1f} s off", "sudo chronyc makestep")
-    return ok(f"synchronized, {abs(offset) * 1000:.1f} ms off")
+        return warn(f"the clock is {format_duration(abs(offset))} off", "sudo chronyc makestep")
+    return ok(f"synchronized, {format_duration(abs(offset))} off")
 
 
 def _check_ownership(facts: Facts) -> Finding:

@@ -30,6 +30,7 @@ from trainvitals.units import (
     format_energy,
     format_hours,
     format_percent,
+    format_temperature,
 )
 
 _MOST_ISSUES, _MOST_DISKS = 10, 4
@@ -168,10 +169,10 @@ def _describe_heat(report: Report) -> str:
     found = report.accelerators
     if found.hottest is None:
         return explain_unknown(report, "no accelerator reports its temperature")
-    end = "" if found.celsius is None else f"{found.celsius:.0f} °C at the end; "
+    end = "" if found.celsius is None else f"{format_temperature(found.celsius)} at the end; "
     device = f"{clean_name(found.hottest.instance)} {clean_name(found.hottest.device)}"
     hour = format_moment(report, found.hottest.time)
-    return f"{end}highest {found.hottest.celsius:.0f} °C on {device}, in the hour before {hour}"
+    return f"{end}highest {format_temperature(found.hottest.celsius)} on {device}, in the hour before {hour}"
 
 
 def describe_training_time(report: Report) -> str:

@@ -29,6 +29,7 @@ from trainvitals.units import (
     format_energy,
     format_hours,
     format_percent,
+    format_power,
     format_value,
 )
 
@@ -79,7 +80,7 @@ def _list_accelerators(report: Report) -> Section:
         return Section("Accelerators", (Point("", why),))
     power = explain_unknown(report, "no accelerator reports its power")
     if found.power_watts is not None:
-        power = f"{found.power_watts:,.0f} W, the mean of all together"
+        power = f"{format_power(found.power_watts)}, the mean of all together"
     seen = f"{count_noun(found.count, 'accelerator')}, {format_hours(found.seconds)} in all"
     return Section(
         "Accelerators",

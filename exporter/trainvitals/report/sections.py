@@ -15,10 +15,7 @@ from trainvitals.report.wording import (
     join_names,
     read_clock,
 )
-from trainvitals.units import (
-    count_noun,
-    format_percent,
-)
+from trainvitals.units import count_noun, format_date, format_minute, format_percent
 
 _MOST_HOLES = 5
 
@@ -36,9 +33,9 @@ def compose_head(report: Report) -> tuple[Point, ...]:
     begin, end = read_clock(report, report.begin), read_clock(report, report.planned_end)
     zone = clean_name(report.zone)
     if report.kind == "daily" and (begin.hour, begin.minute) == (0, 0):
-        date = f"{begin:%Y-%m-%d}, {begin:%A}, {zone}"
+        date = f"{format_date(begin)}, {begin:%A}, {zone}"
     else:
-        date = f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, {zone}"
+        date = f"{format_minute(begin)} to {format_minute(end)}, {zone}"
     hosts = report.hosts
     named = join_names(hosts.environments) or f"{UNKNOWN} (no target has a label environment)"
     machines = f"{count_noun(len(hosts.names), 'machine')} ({join_names(hosts.names)})"

@@ -10,6 +10,7 @@ from trainvitals.report.figures import Report
 from trainvitals.report.html import format_html
 from trainvitals.report.sections import compose, compose_head, compose_template, write_title
 from trainvitals.report.wording import Point, Section, Table, read_clock
+from trainvitals.units import format_date
 
 _WIDEST, _NAMING = 110, 3
 # Foreign names must not become links, pictures, HTML, headings or mentions.
@@ -37,7 +38,7 @@ def format_markdown(report: Report) -> str:
 
 def make_message(report: Report) -> Message:
     """Return a report as a message: the template's sections as text for chats, all of it as HTML for mail."""
-    date = f"{read_clock(report, report.begin):%Y-%m-%d}"
+    date = format_date(read_clock(report, report.begin))
     firing = {each.severity for each in report.incidents if each.is_firing}
     severities: tuple[Severity, ...] = ("critical", "warning")
     return Message(

@@ -20,6 +20,7 @@ from trainvitals.units import (
     format_bytes,
     format_bytes_of,
     format_duration,
+    format_minute,
     format_percent,
     format_value,
 )
@@ -146,7 +147,7 @@ def format_moment(report: Report, moment: float) -> str:
     """Return a time: `06:10` on the day of the report, else `Tue 06:10` or `2026-11-20 06:10`."""
     when, first = read_clock(report, moment), read_clock(report, report.begin)
     if moment < report.begin or moment > report.planned_end:
-        return f"{when:%Y-%m-%d %H:%M}"
+        return format_minute(when)
     if report.kind == "daily" and when.date() == first.date():
         return f"{when:%H:%M}"
     return f"{when:%a %H:%M}"

@@ -112,7 +112,7 @@ Contributing causes
     from a checkpoint before the first NaN.
 
   RANK  TRY  ENDED BY                AT  STEP  LOSS  PHASE       FOR
-     0    1  DistBackendError  13:02:11  1640  2.25  backward   1.0s
+     0    1  DistBackendError  13:02:11  1640  2.25  backward     1s
 >    1    1  SIGKILL           13:02:10  1640   NaN  data_wait    2m
 
 Rank 1 of attempt 1, the first to fail

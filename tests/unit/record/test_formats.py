@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.record.snapshots import CET, NOW, WHOLE
+from tests.unit.record.snapshots import WHOLE
 from trainvitals.commands import record as command
 from trainvitals.errors import ConfigurationError
 from trainvitals.record.formats import (
@@ -21,7 +21,6 @@ from trainvitals.record.formats import (
     JsonFormat,
     make_format,
     name_format,
-    write_timestamp,
 )
 from trainvitals.record.logfile import Console, LogFile
 from trainvitals.record.numbers import list_numbers
@@ -85,11 +84,6 @@ def test_the_numbers_of_a_snapshot():
     """They are those that a person would work out, and what is not known is not there."""
     assert list_numbers(BUSY) == pytest.approx(NUMBERS)
     assert list(list_numbers(BUSY)) == list(NUMBERS)
-
-
-def test_time_is_local_with_its_offset():
-    """So that a change to summer time is no riddle."""
-    assert write_timestamp(NOW + 0.25, CET) == "2025-11-13T03:13:20.250+01:00"
 
 
 def test_a_row_of_csv(tmp_path):

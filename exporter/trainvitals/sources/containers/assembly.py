@@ -20,6 +20,7 @@ from trainvitals.sources.containers.evidence import (
 from trainvitals.sources.containers.inspection import Inspection
 from trainvitals.sources.containers.last_start import LastStart, find_last_start
 from trainvitals.sources.host.kernel_lines import DatedLine
+from trainvitals.units import format_duration
 
 # The kernel and the engine use the same clock, but the kernel's lines are dated from its boot.
 _SLACK_SECONDS = 5.0
@@ -258,7 +259,7 @@ def _describe_kernel(evidence: Evidence, pieces: Pieces) -> Iterable[str]:
         apart = "before" if kill.time <= ended else "after"
         yield (
             f"OOM killer: {kill.task} (pid {kill.pid}) in {where}, {kill.constraint}, "
-            f"{abs(ended - kill.time):.1f} s {apart} this end"
+            f"{format_duration(abs(ended - kill.time))} {apart} this end"
         )
 
 

@@ -23,7 +23,6 @@ from trainvitals.units import (
     format_duration,
     format_percent,
     format_time,
-    read_time,
 )
 
 Row = tuple[str, str]
@@ -65,7 +64,10 @@ def list_timeline(evidence: Evidence, zone: tzinfo | None) -> list[Row]:
     if not any(event.action == "die" for event in evidence.events or ()) and evidence.ended:
         is_failed = evidence.state is not None and evidence.state.status == "created"
         moments.append((evidence.ended, "could not be started" if is_failed else "ended"))
-    return [(_write_moment(time, evidence.ended, zone), text) for time, text in sorted(moments)]
+    return [
+        (format_clock(time, evidence.ended, zone, is_exact=True), text)
+        for time, text in sorted(moments)
+    ]
 
 
 def list_setup(evidence: Evidence, zone: tzinfo | None) -> Iterator[Row]:
@@ -234,11 +236,3 @@ def _list_settings(settings: Settings) -> Iterator[Row]:
 
 def _write_share(amount: int, limit: int | None) -> str:
     return f", {format_percent(amount / limit)} of the limit" if limit else ""
-
-
-def _write_moment(time: float, near: float | None, zone: tzinfo | None) -> str:
-    """Return the time of day with milliseconds, which show the order of events."""
-    when, other = read_time(time, zone), read_time(near, zone)
-    if when is None or (other is not None and when.date() != other.date()):
-        return format_clock(time, near, zone)
-    return f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}"

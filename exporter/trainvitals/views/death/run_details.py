@@ -15,7 +15,9 @@ from trainvitals.units import (
     format_clock,
     format_duration,
     format_percent,
+    format_power,
     format_rate,
+    format_temperature,
     format_value,
 )
 
@@ -44,8 +46,8 @@ _NUMBERED = {
 _MEASURED: Mapping[str, Callable[[float], str]] = {
     "utilization_ratio": lambda value: f"{format_percent(value)} busy",
     "memory_used_bytes": lambda value: f"{format_bytes(value)} used",
-    "temperature_celsius": lambda value: f"{value:.0f} C",
-    "power_watts": lambda value: f"{value:.0f} W",
+    "temperature_celsius": format_temperature,
+    "power_watts": format_power,
 }
 
 _TROUBLES = (

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 from trainvitals.sources.http_client import TooLargeError, read_bounded
+from trainvitals.units import format_bytes, format_duration
 from trainvitals.views.machine.document import read_document
 from trainvitals.views.machine.picture import Picture
 
@@ -229,7 +230,9 @@ class RemoteOrigin:
                 raise RemoteError(f"{self._address} {words}")
             return read_bounded(answer, deadline=deadline, most_bytes=_MOST_BYTES)
         except TooLargeError as error:
-            raise RemoteError(f"{self._address} sends more than {_MOST_BYTES >> 20} MiB") from error
+            raise RemoteError(
+                f"{self._address} sends more than {format_bytes(_MOST_BYTES)}"
+            ) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise RemoteError(f"{self._address} {self._explain(error)}") from error
         finally:
@@ -263,7 +266,7 @@ class RemoteOrigin:
         if isinstance(error, ConnectionRefusedError):
             return "refuses connections: is `trainvitals serve` running there, on this address?"
         if isinstance(error, TimeoutError):
-            return f"does not answer within {self._patience_seconds:g} s"
+            return f"does not answer within {format_duration(self._patience_seconds)}"
         if isinstance(error, socket.gaierror):
             return f"is not to be found: {error.strerror}"
         if self._context is not None:
