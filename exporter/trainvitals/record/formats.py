@@ -26,7 +26,6 @@ from trainvitals.record.snapshot import Snapshot
 from trainvitals.record.text import write_end, write_text
 from trainvitals.units import format_local_iso
 
-FORMATS = ("text", "csv", "jsonl")
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _FIRST = "timestamp"
 
@@ -110,7 +109,7 @@ def name_format(wanted: str | None, path: str | None) -> str:
     """Return the format that was asked for, else the one of the file's suffix.
 
     Args:
-        wanted: One of `FORMATS`; None if none was requested.
+        wanted: `text`, `csv` or `jsonl`; None if none was requested.
         path: The file; None if it is named later.
     """
     if wanted is not None:
@@ -123,7 +122,7 @@ def make_format(name: str, first_line: str, path: str) -> Format:
     """Return a format that continues an existing file.
 
     Args:
-        name: One of `FORMATS`.
+        name: `text`, `csv` or `jsonl`.
         first_line: The first line of the file; empty if it has none.
         path: The name of the file in messages.
 

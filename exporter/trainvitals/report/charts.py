@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # an optional package
     from matplotlib.axes import Axes
 
 _FIRST_METRICS = ("loss", "iou", "dice", "accuracy")
-_MOST_PICTURES, _MOST_RUNS, _MOST_LABELS = 6, 6, 8
+_MOST_PICTURES, _MOST_LABELS = 6, 8
 # The colours of causes that differ the most.
 _RUN_COLORS = (1, 3, 6, 5, 7, 9)
 _INK, _LINE = "#0102f0", "#0102f1"

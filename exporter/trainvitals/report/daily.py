@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.report.best import has_word
 from trainvitals.report.figures import Report, Totals
 from trainvitals.report.training import BAD, Attempt, choose_best, group_attempts, is_better
@@ -158,9 +159,8 @@ def _list_disks(report: Report) -> Point:
         for disk in report.hosts.disks[:_MOST_DISKS]
     )
     if lines:
-        rest = len(report.hosts.disks) - len(lines)
-        more = (f"and {rest} more that are less full",) if rest else ()
-        return Point("Disk Space", lines[0], (*lines[1:], *more))
+        rest = name_rest(len(report.hosts.disks) - len(lines), " that are less full")
+        return Point("Disk Space", lines[0], (*lines[1:], *filter(None, (rest,))))
     why = "no machine reports its disks at the end (collector filesystem)"
     return Point("Disk Space", explain_unknown(report, why))
 
@@ -205,8 +205,8 @@ def _list_issues(report: Report) -> Section:
         return Section("Issues", (Point("", words),))
     shown = report.incidents[:_MOST_ISSUES]
     points = tuple(Point("", describe_incident(report, each)) for each in shown)
-    rest = len(report.incidents) - len(points)
-    more = (Point("", f"and {rest} more, see Incidents"),) if rest else ()
+    rest = name_rest(len(report.incidents) - len(points), ", see Incidents")
+    more = (Point("", rest),) if rest else ()
     return Section("Issues", (*points, *more))
 
 

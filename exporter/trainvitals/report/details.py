@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.report.figures import CAUSES, Report
 from trainvitals.report.training import BAD, Attempt, Expectation, group_attempts
 from trainvitals.report.wording import (
@@ -242,7 +243,7 @@ def _tabulate(
     """Return a section with a table and the number of rows left out; None if there are no rows."""
     if not rows:
         return None
-    rest = len(every) - len(rows)
-    more = (Point("", f"and {rest} more: --format json has all"),) if rest else ()
+    rest = name_rest(len(every) - len(rows), ": --format json has all")
+    more = (Point("", rest),) if rest else ()
     table = Table(head, rows, frozenset(numbers or ()))
     return Section(title, (*((first,) if first else ()), table, *more), charts)

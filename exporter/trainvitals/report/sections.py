@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.report.daily import compose_day
 from trainvitals.report.details import list_details
 from trainvitals.report.figures import Report
@@ -63,10 +64,9 @@ def _list_limits(report: Report) -> tuple[Point, ...]:
             f"{format_moment(report, begin)} to {format_moment(report, end)}"
             for begin, end in report.coverage.holes[:_MOST_HOLES]
         )
-        more = len(report.coverage.holes) - _MOST_HOLES
-        rest = f" and {more} more" if more > 0 else ""
+        rest = name_rest(len(report.coverage.holes) - _MOST_HOLES)
         covered = format_percent(report.coverage.seconds / (report.end - report.begin))
-        points.append(Point("Data", f"{covered} of the time; none from {holes}{rest}"))
+        points.append(Point("Data", f"{covered} of the time; none from {holes} {rest}".rstrip()))
     return tuple(points)
 
 

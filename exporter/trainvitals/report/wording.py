@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Literal
 
 from trainvitals.foreign_numbers import LATEST_TIME
-from trainvitals.foreign_text import clean_text
+from trainvitals.foreign_text import clean_text, name_rest
 from trainvitals.foreign_text import join_names as join_with_count
 from trainvitals.report.figures import Price, Report
 from trainvitals.report.training import Attempt, Best, Figure, Incident
@@ -101,8 +101,8 @@ def join_names(names: Iterable[str], most: int = 12) -> str:
 def limit(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[str, ...]:
     """Return the first lines, and a line with the number of those left out."""
     every = tuple(lines)
-    rest = len(every) - most
-    return (*every[:most], f"and {rest} more, see below") if rest > 0 else every
+    rest = name_rest(len(every) - most, ", see below")
+    return (*every[:most], rest) if rest else every
 
 
 def explain_unknown(report: Report, why: str) -> str:

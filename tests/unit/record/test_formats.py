@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.record.snapshots import WHOLE
-from trainvitals.commands import record as command
 from trainvitals.errors import ConfigurationError
 from trainvitals.record.formats import (
-    FORMATS,
     CsvFormat,
     JsonFormat,
     make_format,
@@ -244,11 +242,6 @@ def test_the_header_comes_once_to_the_standard_output(capfd):
 def test_the_name_of_the_file_chooses_the_format(wanted, path, name):
     """Unless --format names one."""
     assert name_format(wanted, path) == name
-
-
-def test_the_command_knows_every_format():
-    """What can be written can be asked for."""
-    assert set(FORMATS) == set(command.FORMATS)
 
 
 def test_memory_that_the_kernel_does_not_report_has_no_number():
