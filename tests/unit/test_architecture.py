@@ -86,7 +86,7 @@ def public_definitions(tree, inside=""):
 
 
 def is_broad(handler):
-    """Tell whether an except clause catches everything."""
+    """Return whether an except clause catches everything."""
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -103,7 +103,7 @@ def broad_excepts_of(node, function=""):
 
 
 def is_swallowing_everything(node):
-    """Tell whether a call is `suppress(Exception)`."""
+    """Return whether a call is `suppress(Exception)`."""
     return (
         isinstance(node, ast.Call)
         and ast.unparse(node.func).endswith("suppress")

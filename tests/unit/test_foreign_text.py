@@ -52,6 +52,7 @@ HOSTILE = st.lists(
         ("z\u0337\u0338\u0335a", "z\u0337a"),
         ("\u0301", ""),
         ("e\u0301\u0302", "é\u0302"),
+        ("a\u20dd\u20dd", "a\u20dd"),
     ],
 )
 def test_a_text_is_one_line_that_only_shows(text, cleaned):

@@ -68,13 +68,6 @@ class Log:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineStandIn]:
-    """An engine on a socket of its own."""
-    with EngineStandIn(tmp_path / "engine.sock") as stand_in:
-        yield stand_in
-
-
-@pytest.fixture
 def log() -> Log:
     """What the follower told."""
     return Log()

@@ -203,7 +203,7 @@ class Scene:
         )
 
     def tell(self, *actions: str, container: str = A, name: str = "train", **more: object) -> None:
-        """Tell of events, written `action@seconds` after T."""
+        """Send events, written `action@seconds` after T."""
         for text in actions:
             action, _, seconds = text.partition("@")
             at = T + float(seconds)
