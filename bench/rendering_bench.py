@@ -22,7 +22,7 @@ QUICK_SNAPSHOTS = 15
 
 
 class Fixed(Collector):
-    """Gives families that were made before."""
+    """Return families that were made before."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families

@@ -109,7 +109,7 @@ def bar(value: float | None) -> str:
 
 
 def judge(value: float, goal: float | None, moonshot: float | None) -> str:
-    """Say which bar was met."""
+    """Return which bar was met."""
     if moonshot is not None and value <= moonshot:
         return "moonshot"
     if goal is not None and value <= goal:

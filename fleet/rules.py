@@ -27,6 +27,7 @@ import yaml
 
 from fleet.history import LOOKBACK, STEP_SECONDS, Making
 from trainvitals.errors import StackError
+from trainvitals.metrics.exposition import escape_value
 from trainvitals.sources import external_program
 from trainvitals.sources.http_client import fetch_page
 from trainvitals.sources.prometheus import Prometheus, PrometheusError
@@ -243,8 +244,6 @@ def _ask(expression: str, moments: Sequence[int], port: int) -> Results:
 
 
 def _write_labels(labels: Mapping[str, str]) -> str:
-    return ",".join(f'{name}="{_escape(str(value))}"' for name, value in sorted(labels.items()))
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return ",".join(
+        f'{name}="{escape_value(str(value))}"' for name, value in sorted(labels.items())
+    )

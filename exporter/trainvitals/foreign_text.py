@@ -20,6 +20,8 @@ _ESCAPE_CODES = re.compile(
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles and links, ended at the latest by a line
     r"|\x1b[@-Z\\-_=>78]?"  # the rest, and a lone ESC
 )
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@&$])")
+_CODE = re.compile(r"(`[^`]*`)")
 _REPLACEMENT = "?"
 _ELLIPSIS = "…"
 
@@ -43,9 +45,12 @@ def clean_text(text: str, *, most: int | None = None) -> str:
         text = text[: 8 * most]  # the rest cannot be shown, so it is not scanned
     if not (text.isascii() and text.isprintable()):
         text = "".join(_keep_printable(strip_escape_codes(text).translate(_SPACES)))
-    if most is not None and len(text) > most:
-        return text[: most - 1] + _ELLIPSIS
-    return text
+    return text if most is None else cut(text, most)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; a longer one ends with `…`."""
+    return text if len(text) <= most else text[: most - 1] + _ELLIPSIS
 
 
 def clean_lines(text: str, *, most: int | None = None) -> str:
@@ -76,7 +81,28 @@ def clean_file_name(text: str, *, allowed: str = "-_") -> str:
 def join_names(names: Sequence[str], *, most: int) -> str:
     """Return names separated by commas, and the number of those beyond `most`."""
     shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    return f"{shown} {name_rest(len(names) - most)}" if len(names) > most else shown
+
+
+def name_rest(left: int, hint: str = "") -> str:
+    """Return how many were left out: `and 3 more`, with a hint behind it; empty if none were."""
+    return f"and {left:,} more{hint}" if left > 0 else ""
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text as one line that Markdown shows as it is; code in backticks stays code.
+
+    It contains no link, picture, HTML, heading or mention.
+    """
+    return "".join(
+        part if _CODE.fullmatch(part) else _escape_part(part)
+        for part in _CODE.split(clean_text(text))
+    )
+
+
+def _escape_part(text: str) -> str:
+    # Renderers turn addresses into links.
+    return _MARKDOWN.sub(r"\\\1", text).replace("://", ":\\//").replace("www.", "www\\.")
 
 
 _SPACES = dict.fromkeys(map(ord, "\t\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029\xa0\u202f"), " ")

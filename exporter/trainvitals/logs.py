@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.units import format_iso
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
@@ -40,7 +41,7 @@ class StructuredFormatter(logging.Formatter):
         import json  # noqa: PLC0415 - only where JSON is chosen
 
         entry: dict[str, object] = {
-            "timestamp": _write_time(record.created),
+            "timestamp": format_iso(record.created),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -66,7 +67,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text."""
         message = record.getMessage().replace("\n", "\\n")
-        line = f"{_write_time(record.created)} {record.levelname.lower()} {message}"
+        line = f"{format_iso(record.created)} {record.levelname.lower()} {message}"
         if record.exc_info and record.exc_info[0] is not None:
             line += "\n" + self.formatException(record.exc_info)
         return line
@@ -172,8 +173,3 @@ def log_time(
         duration_seconds = time.monotonic() - start
         # Skips this function and contextlib's, so that the record has the location of the `with`.
         logger.info("%s took %.2f seconds", operation, duration_seconds, stacklevel=3)
-
-
-def _write_time(seconds: float) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{whole}.{int(seconds % 1 * 1000):03d}Z"

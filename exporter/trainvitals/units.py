@@ -6,13 +6,17 @@ what           form                         rule
 bytes          `512 MiB`, `71.2 GiB`        powers of 1024; one decimal below 100; TiB from 10 TiB on
 bytes a second `1.3 GB/s`                   powers of 1000, as network and disk vendors count
 share          `97%`, `0.4%`                one decimal between 0 and 1 %
-duration       `12ms`, `3.2s`, `45s`,       the units of Prometheus' humanizeDuration, two at most
+duration       `12ms`, `3.2s`, `3s`, `45s`,       the units of Prometheus' humanizeDuration, two at most
                `12m 5s`, `2h 4m`, `3d 2h`
+temperature    `84 °C`, `84 / 89 °C`        with its limit where that is shown
+power          `512 W`, `512 / 700 W`
 energy         `120 Wh`, `41.7 kWh`
 count          `30,990`                     exact
 rate           `8.05`, `1,302`              three significant digits below 100
 value          `0.4213`, `1.2e-05`, `NaN`   four significant digits: a loss or any other metric
 time           `2026-11-21 03:12:07 CET`    the machine's time zone unless another one is named
+minute, date   `2026-11-21 03:12`           in the zone of its report
+stamp          `20261121T021207Z`           in names of files
 ============== ============================ =========================================================
 
 Unknown amounts are written as `UNKNOWN`.
@@ -38,6 +42,7 @@ _LARGEST_GIB = 10 * 1024  # a machine's memory is compared in GiB: 2015 GiB rath
 _ONE_DECIMAL_BELOW = 99.95
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SHORTEST_SECONDS = 0.0005
+_LONGEST_MILLISECONDS = 0.9995
 _SECONDS_WITH_DECIMAL = 9.95
 _JOULES_PER_WH = 3600.0
 
@@ -87,7 +92,19 @@ def format_limited(value: float | None, limit: float | None, unit: str) -> str:
     """Return a value and its limit with their unit: `63 / 87 °C`; without a limit `63 °C`."""
     if not _is_finite(value):
         return UNKNOWN
-    return f"{value:.0f} {unit}" if not _is_finite(limit) else f"{value:.0f} / {limit:.0f} {unit}"
+    return (
+        f"{value:,.0f} {unit}" if not _is_finite(limit) else f"{value:,.0f} / {limit:,.0f} {unit}"
+    )
+
+
+def format_temperature(celsius: float | None) -> str:
+    """Return a temperature, or a difference between two: `84 °C`."""
+    return format_limited(celsius, None, "°C")
+
+
+def format_power(watts: float | None) -> str:
+    """Return power: `512 W`, `1,204 W`."""
+    return format_limited(watts, None, "W")
 
 
 def format_duration(seconds: float | None) -> str:
@@ -113,7 +130,9 @@ def format_duration(seconds: float | None) -> str:
 def _format_short(seconds: float) -> str:
     if seconds < _SHORTEST_SECONDS:
         return "0s"
-    return f"{seconds:.1f}s" if seconds >= 1 else f"{1000 * seconds:.0f}ms"
+    if seconds < _LONGEST_MILLISECONDS:
+        return f"{1000 * seconds:.0f}ms"
+    return f"{seconds:.1f}".removesuffix(".0") + "s"
 
 
 def format_age(time: float | None, now: float) -> str:
@@ -174,21 +193,74 @@ def format_time(time: float | None, zone: tzinfo | None = None) -> str:
     return UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z}"
 
 
-def format_clock(time: float | None, near: float | None, zone: tzinfo | None = None) -> str:
-    """Return the time of day, `03:12:07`, or `11-20 03:12` on another day than that of `near`."""
+def format_clock(
+    time: float | None, near: float | None, zone: tzinfo | None = None, *, is_exact: bool = False
+) -> str:
+    """Return the time of day, `03:12:07`, or `11-20 03:12` on another day than that of `near`.
+
+    Args:
+        time: Seconds since 1970.
+        near: A time whose date the reader knows; None for any.
+        zone: The time zone; the machine's when None.
+        is_exact: Whether to add milliseconds, which show the order of events: `03:12:07.250`.
+    """
     when, other = read_time(time, zone), read_time(near, zone)
     if when is None:
         return UNKNOWN
-    is_same_day = other is None or when.date() == other.date()
-    return f"{when:%H:%M:%S}" if is_same_day else f"{when:%m-%d %H:%M}"
+    if other is not None and when.date() != other.date():
+        return f"{when:%m-%d %H:%M}"
+    return f"{when:%H:%M:%S}{_format_milliseconds(when) if is_exact else ''}"
 
 
-def format_iso(time: float | None) -> str | None:
-    """Return a Unix time for programs, in UTC: `2026-11-21T02:12:07.250Z`; None if there is none."""
+def format_date(when: datetime) -> str:
+    """Return a date: `2026-11-21`."""
+    return f"{when:%Y-%m-%d}"
+
+
+def format_minute(when: datetime) -> str:
+    """Return a date and a time of day: `2026-11-21 03:12`."""
+    return f"{when:%Y-%m-%d %H:%M}"
+
+
+def format_iso(time: float | None, *, timespec: str = "milliseconds") -> str | None:
+    """Return a Unix time for programs, in UTC: `2026-11-21T02:12:07.250Z`; None if there is none.
+
+    Args:
+        time: Seconds since 1970.
+        timespec: As in `datetime.isoformat`.
+    """
     when = read_time(time, timezone.utc)
-    if when is None:
-        return None
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if when is None else when.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def format_local_iso(time: float, zone: tzinfo | None = None) -> str:
+    """Return a Unix time with the offset of its zone: `2026-11-21T03:12:07.250+01:00`.
+
+    Raises:
+        OverflowError, OSError, ValueError: No clock can show the time.
+    """
+    return (
+        datetime.fromtimestamp(time, timezone.utc)
+        .astimezone(zone)
+        .isoformat(timespec="milliseconds")
+    )
+
+
+def format_stamp(time: float, zone: tzinfo | None = timezone.utc, *, is_exact: bool = False) -> str:
+    """Return a Unix time for names of files: `20261121T021207Z`.
+
+    Args:
+        time: Seconds since 1970.
+        zone: The time zone; None for the machine's, whose stamps have no `Z`.
+        is_exact: Whether to add milliseconds: `20261121T021207.250Z`.
+    """
+    when = datetime.fromtimestamp(time, timezone.utc).astimezone(zone)
+    exact = _format_milliseconds(when) if is_exact else ""
+    return f"{when:%Y%m%dT%H%M%S}{exact}{'' if zone is None else 'Z'}"
+
+
+def _format_milliseconds(when: datetime) -> str:
+    return f".{when.microsecond // 1000:03d}"
 
 
 def read_time(time: float | None, zone: tzinfo | None = None) -> datetime | None:

@@ -220,7 +220,7 @@ def test_a_run_that_takes_no_step(start):
     """The command gives up after its time, and takes the request back."""
     trainer = start("stall")
     _, said = trainer.ask("traced", "--timeout", "1.5", expect=2)
-    assert "run traced has not seen the request yet after 1.5 s" in said
+    assert "run traced has not seen the request yet after 1.5s" in said
     assert "--timeout" in said
     assert traces.decode_trace_request(trainer.path.read_bytes()) is None
 

@@ -74,7 +74,7 @@ class FileServer:
                 server.answer(self)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 

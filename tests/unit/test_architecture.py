@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,30 @@ CONFINED = {
         "training/gpus.py",  # inside a training process: no reader process, no worker
     },
     "pyhlml": {"sources/accelerators/hlml.py"},
+}
+# Amounts and times that `units` does not format, by module and function, and why.
+_OLD = "users' scripts and readers of logs already had this form"
+OTHER_FORMATS = {
+    ("http/http1.py", "format_date"): "the format of HTTP",
+    ("logs.py", "log_time"): _OLD,
+    ("metrics/collector_state.py", "give_up"): "the value of a label",
+    ("report/charts.py", "_list_slots"): "the ticks of an axis: an hour or a weekday alone",
+    ("report/charts.py", "_name_slot"): "a key, which is not shown",
+    ("report/gathering.py", "_name_zone"): "the name of a zone",
+    ("report/sections.py", "compose_head"): "the name of a weekday",
+    ("report/weekly.py", "_describe_pattern"): "the name of a weekday",
+    ("report/wording.py", "format_moment"): "a time whose date the reader knows",
+    ("retry.py", "_print_failure"): _OLD,
+    ("sources/accelerators/driver.py", "_toggle_release"): "the value of a label",
+    ("sources/accelerators/hl_smi.py", "open_hl_smi"): "the value of a label",
+    ("training/alerts.py", "_find_underutilized"): _OLD,
+    ("training/memory.py", "_describe"): _OLD,
+    ("training/resourcelog.py", "_write_cpu"): _OLD,
+    ("training/resourcelog.py", "_write_gpu"): _OLD,
+    ("training/resourcelog.py", "_write_memory"): _OLD,
+    ("training/resourcelog.py", "_write_row"): _OLD,
+    ("training/resourcelog.py", "write_block"): _OLD,
+    ("verdicts/causes/ray.py", "_detect_oom"): "the amounts as Ray logged them",
 }
 # Where a broad except may stand, by module and function.
 BROAD_EXCEPTS = {("workers.py", "attempt"), ("training/guard.py", "guarded")}
@@ -61,7 +86,7 @@ def public_definitions(tree, inside=""):
 
 
 def is_broad(handler):
-    """Tell whether an except clause catches everything."""
+    """Return whether an except clause catches everything."""
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -78,11 +103,43 @@ def broad_excepts_of(node, function=""):
 
 
 def is_swallowing_everything(node):
-    """Tell whether a call is `suppress(Exception)`."""
+    """Return whether a call is `suppress(Exception)`."""
     return (
         isinstance(node, ast.Call)
         and ast.unparse(node.func).endswith("suppress")
         and any(isinstance(name, ast.Name) and name.id in BROAD for name in node.args)
+    )
+
+
+UNITS = r"(?:[kKMGT]i?B(?:/s)?|°C|k?Wh?|m?s|min|h|seconds|minutes|hours|days|watts|%)(?!\w)"
+AFTER_A_FORMAT = re.compile(rf"\s?{UNITS}")
+AFTER_A_VALUE = re.compile(rf" {UNITS}")
+IN_A_TEMPLATE = re.compile(rf"%(?:\.\d)?[dfg] ?{UNITS}|\{{:[^}}]*\}} ?{UNITS}")
+OF_A_TIME = re.compile(r"%[a-zA-Z]")
+
+
+def formats_of(node, function=""):
+    """Yield the functions that format an amount with its unit, or a time, themselves."""
+    for child in ast.iter_child_nodes(node):
+        if is_format(child):
+            yield function
+        inner = child.name if isinstance(child, ast.FunctionDef) else function
+        yield from formats_of(child, inner)
+
+
+def is_format(node):
+    """Return whether an expression formats a time, or a number that its unit follows."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).endswith((".strftime", ".isoformat"))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return bool(IN_A_TEMPLATE.search(node.value))
+    if isinstance(node, ast.FormattedValue) and node.format_spec:
+        return bool(OF_A_TIME.search(ast.unparse(node.format_spec)))
+    return isinstance(node, ast.JoinedStr) and any(
+        isinstance(value, ast.FormattedValue)
+        and isinstance(after, ast.Constant)
+        and (AFTER_A_FORMAT if value.format_spec else AFTER_A_VALUE).match(after.value)
+        for value, after in pairwise(node.values)
     )
 
 
@@ -174,6 +231,33 @@ def h():
     except (OSError, ValueError): pass
 """
     assert list(broad_excepts_of(ast.parse(code))) == ["f", "g"]
+
+
+def test_amounts_and_times_are_formatted_by_units():
+    """Each is written in one form, so no other module has a format of its own without a reason."""
+    found = {
+        (name_of(path), function)
+        for path, tree in TREES.items()
+        for function in formats_of(tree)
+        if name_of(path) != "units.py"
+    }
+    assert found == set(OTHER_FORMATS)
+
+
+def test_the_search_for_formats_finds_them():
+    """Formats of numbers with units and of times are seen, other strings are not."""
+    code = """
+def a(x): return f"{x:.1f} s"
+def b(x): return f"{x:.0f}%"
+def c(x): return f"{x >> 20} MiB are free"
+def d(x): return x.strftime("%H")
+def e(x): return f"{x:%H:%M}"
+def f(x): return "%.1f MB" % x
+def g(x): return "{:.0f} °C".format(x)
+def h(x): return x.isoformat(timespec="seconds")
+def z(x): return f"{x} runs", f"{x}s", f"{x:>8} sockets", f"{x:,} was", "100 % s"
+"""
+    assert "".join(formats_of(ast.parse(code))) == "abcdefgh"
 
 
 def test_exceptions_to_the_rules_of_security_have_reasons():

@@ -37,15 +37,12 @@ OPENED = {
         ("sources/containers/cgroup_files.py", "read_data"),
     },
     "root's": {
-        ("doctor/containers.py", "_read"),
         ("doctor/docker_logging/backups.py", "read_file"),
-        ("doctor/docker_logging/flags.py", "_read_text"),
-        ("doctor/driver.py", "_read"),
+        ("sources/files.py", "read_text"),
     },
     "the user's own secrets, where he says that they are": {
         ("doctor/credentials.py", "_read"),
-        ("sources/prometheus_address.py", "_read_secret"),
-        ("views/terminal/remote.py", "_read_password"),
+        ("sources/http_client.py", "read_secret_file"),
     },
     "written, without following links or where none exists": {
         ("commands/parsing.py", "say"),

@@ -23,6 +23,7 @@ from trainvitals.foreign_numbers import read_count
 from trainvitals.sources import external_program
 from trainvitals.sources.external_program import Version, parse_version
 from trainvitals.sources.http_client import TooLargeError, build_opener, read_bounded
+from trainvitals.units import format_bytes
 
 # Suffix of a file that is incomplete or not yet checked by amtool; its name begins with a dot.
 PARTIAL = ".partial"
@@ -163,7 +164,7 @@ class Alertmanager:
         except (OSError, HTTPException) as error:
             raise self._refuse("does not respond") from error
         except TooLargeError as error:
-            raise self._refuse(f"sends more than {_MOST_BYTES >> 20} MiB") from error
+            raise self._refuse(f"sends more than {format_bytes(_MOST_BYTES)}") from error
 
     def _refuse(self, reason: str) -> StackError:
         return StackError(f"Alertmanager at {self.url} {reason}; see `trainvitals status`")

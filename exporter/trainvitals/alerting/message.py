@@ -13,12 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import timezone
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import Literal
 
-from trainvitals.foreign_text import clean_lines, clean_text
+from trainvitals.foreign_text import clean_lines, clean_text, cut
+from trainvitals.units import format_local_iso
 
 Severity = Literal["critical", "warning", "info"]
 
@@ -70,7 +71,7 @@ def write_line(text: str, most: int | None = None) -> str:
 def make_slack_payload(message: Message, channel: str | None) -> Mapping[str, object]:
     """Return the payload for an incoming webhook of Slack."""
     title, body = _escape(_write_title(message)), _escape(_write_body(message))
-    text = _cut(f"{_choose_sign(message)} *{title}*\n{body}".rstrip(), _SLACK_TEXT)
+    text = cut(f"{_choose_sign(message)} *{title}*\n{body}".rstrip(), _SLACK_TEXT)
     payload = {"text": text, "unfurl_links": False, "unfurl_media": False}
     return payload | ({"channel": channel} if channel else {})
 
@@ -86,8 +87,8 @@ def make_discord_payload(message: Message) -> Mapping[str, object]:
         for name, value in message.fields[:_DISCORD_FIELDS]
     ]
     embed = {
-        "title": _cut(f"{_choose_sign(message)} {_write_title(message)}", _DISCORD_TITLE),
-        "description": _cut(clean_lines(message.text), _DISCORD_TEXT),
+        "title": cut(f"{_choose_sign(message)} {_write_title(message)}", _DISCORD_TITLE),
+        "description": cut(clean_lines(message.text), _DISCORD_TEXT),
         "color": _OVER_COLOR if message.is_over else _COLORS[message.severity],
         "fields": fields,
     }
@@ -100,7 +101,7 @@ def make_webhook_payload(
     """Return the payload that Alertmanager would send about one alert."""
     # Not by `units.format_iso`, which may return None: Alertmanager's format requires a time.
     seconds = clock() if message.time is None else message.time
-    at = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+    at = format_local_iso(seconds, timezone.utc)
     status = "resolved" if message.is_over else "firing"
     labels = {
         "alertname": write_line(message.title),
@@ -165,10 +166,6 @@ def _choose_sign(message: Message) -> str:
 
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _write_label(name: str) -> str:

@@ -29,6 +29,7 @@ from trainvitals.alerting.ratelimit import RateLimit, RateLimiter
 from trainvitals.alerting.retry import RetryPolicy, call_with_retries
 from trainvitals.alerting.transport import DeliveryError
 from trainvitals.retry import CircuitBreaker, CircuitOpenError, CircuitState
+from trainvitals.units import format_duration
 
 __all__ = ["Discord", "Email", "Notifier", "Outcome", "Slack", "Webhook", "deliver"]
 
@@ -281,7 +282,7 @@ def deliver(
         The outcome of each channel, in their order.
     """
     policy = retries or RetryPolicy()
-    late = f"no response within {timeout_seconds:g} s"
+    late = f"no response within {format_duration(timeout_seconds)}"
     outcomes = [Outcome(each.title, late) for each in channels]
 
     def run(place: int, channel: DirectChannel) -> None:

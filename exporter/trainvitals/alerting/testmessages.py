@@ -8,13 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeVar
 
 from trainvitals.alerting.alertmanager import Alertmanager, Counts
 from trainvitals.alerting.channels import CHANNELS
 from trainvitals.alerting.receivers import Destination, Destinations
+from trainvitals.units import format_iso
 
 Value = TypeVar("Value")
 
@@ -104,7 +104,7 @@ class _Trial:
     def run(self, timeout_seconds: float) -> list[Delivery]:
         before = self._alertmanager.read_counts()
         deadline = time.monotonic() + timeout_seconds
-        started = datetime.now(timezone.utc)
+        started = time.time()
         self._alertmanager.post([self._make_alert(started)])
         try:
             receivers, silences = self._find_receivers(deadline)
@@ -126,7 +126,7 @@ class _Trial:
                 self._judge(each, _NOT_CONFIGURED) for each in self._list_missing(wanted)
             ]
         finally:
-            self._alertmanager.post([self._make_alert(started, ended=datetime.now(timezone.utc))])
+            self._alertmanager.post([self._make_alert(started, ended=time.time())])
 
     def _find_place(self, integration: str) -> int:
         """Return the position of a channel in the destination's list."""
@@ -140,7 +140,7 @@ class _Trial:
         expected = self._destination.channels or (() if tried else ("any channel",))
         return [name for name in expected if name not in tried]
 
-    def _make_alert(self, started: datetime, ended: datetime | None = None) -> dict[str, object]:
+    def _make_alert(self, started: float, ended: float | None = None) -> dict[str, object]:
         severity, team = self._destination.severity, self._destination.team
         labels = {
             "alertname": "TestMessage",
@@ -157,10 +157,10 @@ class _Trial:
                 "and nothing needs to be done.",
                 "resolved": "The test is over.",
             },
-            "startsAt": started.isoformat(),
+            "startsAt": format_iso(started),
         }
         if ended is not None:
-            alert["endsAt"] = ended.isoformat()
+            alert["endsAt"] = format_iso(ended)
         return alert
 
     def _find_receivers(self, deadline: float) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trainvitals.commands.parsing import FINE, add_engine, add_roots, add_run_dir, say
 from trainvitals.errors import ConfigurationError
 from trainvitals.homes import expand_home
+from trainvitals.units import format_stamp
 
 if TYPE_CHECKING:  # what the command needs is imported when it runs
     import argparse
@@ -177,7 +178,7 @@ def _parse_size(text: str) -> int:
 def _choose_path(options: argparse.Namespace, format_: str) -> Path:
     if options.output is not None:
         return Path(options.output)
-    now = time.strftime("%Y%m%d-%H%M%S")
+    now = format_stamp(time.time(), None).replace("T", "-")
     directory = expand_home(options.directory, "--directory")
     suffix = "log" if format_ == "text" else format_
     return directory / f"runner-{socket.gethostname()}-{now}.{suffix}"

@@ -156,7 +156,8 @@ def _is_about_here(options: argparse.Namespace) -> bool:
 
 
 def _choose_origin(options: argparse.Namespace) -> Origin:
-    from trainvitals.views.terminal.remote import HERE, RemoteOrigin, listens  # noqa: PLC0415
+    from trainvitals.sources.exporter_client import HERE, ExporterClient, listens  # noqa: PLC0415
+    from trainvitals.views.terminal.remote import RemoteOrigin  # noqa: PLC0415
 
     if options.url is not None:
         return _find_exporter(options)
@@ -164,7 +165,7 @@ def _choose_origin(options: argparse.Namespace) -> Origin:
         return _read_here(options)
     if not listens(HERE):
         return _read_here(options, words=f"read here, no exporter at {HERE}")
-    exporter = RemoteOrigin(HERE)
+    exporter = RemoteOrigin(ExporterClient(HERE))
     with suppress(TrainvitalsError):
         exporter.look()
         return exporter
@@ -185,12 +186,13 @@ def _read_here(options: argparse.Namespace, *, words: str = "read here") -> Orig
 
 
 def _find_exporter(options: argparse.Namespace) -> Origin:
-    from trainvitals.views.terminal.remote import (  # noqa: PLC0415
-        RemoteOrigin,
+    from trainvitals.sources.exporter_client import (  # noqa: PLC0415
+        ExporterClient,
         find_credentials,
         make_context,
         parse_url,
     )
+    from trainvitals.views.terminal.remote import RemoteOrigin  # noqa: PLC0415
 
     address = parse_url(options.url)
     credentials = find_credentials(
@@ -203,7 +205,7 @@ def _find_exporter(options: argparse.Namespace) -> Origin:
     if options.ca_file is not None and not address.is_tls:
         raise ConfigurationError(f"--ca-file is for TLS: write https:// instead of {address}")
     context = make_context(options.ca_file) if address.is_tls else None
-    return RemoteOrigin(address, credentials=credentials, context=context)
+    return RemoteOrigin(ExporterClient(address, credentials=credentials, context=context))
 
 
 def _find_netrc() -> Path:

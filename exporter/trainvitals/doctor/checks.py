@@ -23,7 +23,6 @@ from trainvitals.doctor import (
     host,
     network,
     requirements,
-    run_directory,
 )
 from trainvitals.doctor.facts import gather
 from trainvitals.doctor.finding import Check, Finding, Status, skip
@@ -31,6 +30,7 @@ from trainvitals.doctor.interpreter import InterpreterError
 from trainvitals.doctor.machine import Machine, Options
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 from trainvitals.masking import mask_text
+from trainvitals.units import format_duration
 from trainvitals.workers import Outcome, WorkerPool
 
 CHECKS: tuple[Check, ...] = (
@@ -43,7 +43,6 @@ CHECKS: tuple[Check, ...] = (
     *containers.CHECKS,
     *disks.CHECKS,
     *host.CHECKS,
-    *run_directory.CHECKS,
     *network.CHECKS,
     *credentials.CHECKS,
 )
@@ -139,7 +138,7 @@ def run_checks(
 def _conclude(check: Check, outcome: Outcome[Finding]) -> Result:
     if outcome.late:
         finding = Finding(
-            check.on_timeout, f"not checked: no answer within {outcome.seconds:.1f} s"
+            check.on_timeout, f"not checked: no answer within {format_duration(outcome.seconds)}"
         )
     elif isinstance(outcome.error, InterpreterError) and check.name != requirements.PYTHON:
         finding = skip("the Python interpreter of the run does not work")

@@ -11,6 +11,7 @@ from trainvitals.doctor.docker_logging import DEFAULT_FILE, LogSettings, inspect
 from trainvitals.doctor.facts import Facts
 from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
 from trainvitals.errors import SourceError
+from trainvitals.foreign_text import name_rest
 from trainvitals.sources.containers.documents import (
     Document,
     as_mapping,
@@ -20,6 +21,7 @@ from trainvitals.sources.containers.documents import (
     get_text,
 )
 from trainvitals.sources.containers.engine import EngineError
+from trainvitals.sources.files import read_text
 
 _NO_ENGINE = "no container engine"
 _SPECIFICATIONS = ("etc/cdi", "var/run/cdi", "run/cdi")
@@ -60,7 +62,7 @@ def _list_running(listed: Sequence[Document]) -> Iterator[str]:
         status = get_text(each, "Status").lower()
         yield f"{_name(each)}: {status}" + (f", ports {ports}" if ports else "")
     if len(running) > _MOST_LISTED:
-        yield f"and {len(running) - _MOST_LISTED} more"
+        yield name_rest(len(running) - _MOST_LISTED)
 
 
 def _describe_port(port: Document) -> str:
@@ -139,14 +141,7 @@ def _judge_habana(runtimes: Document, facts: Facts) -> Finding:
 
 def _find_specification(facts: Facts, kind: str) -> str:
     files = _list_specifications(facts.machine.roots.rootfs)
-    return next((str(file) for file in files if kind in _read(file)), "")
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return next((str(file) for file in files if kind in read_text(file)), "")
 
 
 def _list_specifications(root: Path) -> Iterator[Path]:

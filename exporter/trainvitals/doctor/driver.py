@@ -12,7 +12,7 @@ from pathlib import Path
 from trainvitals.doctor.facts import Facts
 from trainvitals.doctor.finding import Check, Finding, fail, ok, skip
 from trainvitals.sources.accelerators.pci import PciDevice
-from trainvitals.sources.files import read_small
+from trainvitals.sources.files import read_small, read_text
 
 _VERSION = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)")
 _FOLDERS = (
@@ -65,7 +65,7 @@ def _explain_absence(gpus: list[PciDevice], facts: Facts) -> Finding:
             f"{what}, as seen from this container", "sudo modprobe nvidia", advice="on the host"
         )
     release = platform.release()
-    if "/nvidia.ko" in _read(facts.machine.roots.rootfs / f"lib/modules/{release}/modules.dep"):
+    if "/nvidia.ko" in read_text(facts.machine.roots.rootfs / f"lib/modules/{release}/modules.dep"):
         return fail(
             what, "sudo modprobe nvidia", advice="if that fails: `sudo dmesg | grep -i nvidia`"
         )
@@ -75,13 +75,6 @@ def _explain_absence(gpus: list[PciDevice], facts: Facts) -> Finding:
         " && sudo modprobe nvidia",
         advice="if no driver was installed before: `sudo ubuntu-drivers install`",
     )
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _count(gpus: int) -> str:

@@ -8,6 +8,7 @@ from trainvitals.doctor.facts import Facts
 from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
 from trainvitals.sources.accelerators.reading import AcceleratorReading, Measurements
 from trainvitals.sources.accelerators.settings import GpuSettings
+from trainvitals.units import format_power, format_temperature
 from trainvitals.verdicts.accelerators import judge_temperature, name_device
 
 _NONE = "no NVIDIA GPU can be read"
@@ -146,9 +147,11 @@ def _check_power(facts: Facts) -> Finding:
             low.append((gpu, limit, default))
     if not low:
         return ok(
-            f"the default of {gpus[0].power_default_watts:.0f} W on {len(gpus)} of {len(gpus)}"
+            f"the default of {format_power(gpus[0].power_default_watts)} on {len(gpus)} of {len(gpus)}"
         )
-    what = ", ".join(f"GPU {gpu.index} {limit:.0f} W of {most:.0f} W" for gpu, limit, most in low)
+    what = ", ".join(
+        f"GPU {gpu.index} {format_power(limit)} of {format_power(most)}" for gpu, limit, most in low
+    )
     report = fail if any(limit < most * _LOW_LIMIT_RATIO for _, limit, most in low) else warn
     gpu, _, most = low[0]
     return report(
@@ -186,8 +189,8 @@ def _check_temperature(facts: Facts) -> Finding:
     hottest = max(celsius for _, celsius in idle)
     warm = [(who, celsius) for who, celsius in idle if celsius >= _WARM_CELSIUS]
     if not warm:
-        return ok(f"at most {hottest:.0f} °C on {len(idle)} idle ones")
-    what = ", ".join(f"{name_device(who)} {celsius:.0f} °C" for who, celsius in warm)
+        return ok(f"at most {format_temperature(hottest)} on {len(idle)} idle ones")
+    what = ", ".join(f"{name_device(who)} {format_temperature(celsius)}" for who, celsius in warm)
     report = fail if hottest >= _HOT_CELSIUS else warn
     return report(
         f"{what}, although idle",

@@ -14,6 +14,7 @@ from trainvitals.doctor.machine import name_user
 from trainvitals.foreign_numbers import read_digits
 from trainvitals.http.listen import Address
 from trainvitals.sources.files import read_small
+from trainvitals.units import format_duration
 from trainvitals.workers import Outcome, WorkerPool
 
 _TIMEOUT_SECONDS = 2.0
@@ -117,7 +118,9 @@ def _check_reach(facts: Facts) -> Finding:
     failed = [each for each in wanted if outcomes[str(each)].late or outcomes[str(each)].error]
     if not failed:
         return ok(
-            ", ".join(f"{each} in {outcomes[str(each)].seconds * 1000:.0f} ms" for each in wanted)
+            ", ".join(
+                f"{each} in {format_duration(outcomes[str(each)].seconds)}" for each in wanted
+            )
         )
     reasons = {each: _explain(outcomes[str(each)]) for each in failed}
     first = failed[0]

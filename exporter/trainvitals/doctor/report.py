@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from trainvitals.doctor.checks import CheckRun, Result
 from trainvitals.doctor.finding import Check, Status
 from trainvitals.foreign_text import clean_text
-from trainvitals.units import count_noun
+from trainvitals.units import count_noun, format_duration
 
 _NARROWEST, _WIDEST = 60, 110
 _LIST_COLUMNS = 100
@@ -98,7 +98,7 @@ def _summarise(run: CheckRun) -> str:
     return (
         f"{count_noun(count('problem'), 'problem')}, {count_noun(count('warning'), 'warning')}, "
         f"{count('ok')} ok, {count('not applicable')} not applicable; "
-        f"{run.seconds:.1f} s"
+        f"{format_duration(run.seconds)}"
     )
 
 

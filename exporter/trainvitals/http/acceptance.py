@@ -14,6 +14,7 @@ from trainvitals.http.connection import Client, find_network
 from trainvitals.http.host_names import is_loopback_name
 from trainvitals.http.listen import Address, bound_address, open_listeners
 from trainvitals.http.loop import Loop
+from trainvitals.units import format_duration
 
 _LOG = logging.getLogger(__name__)
 _OUT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -136,8 +137,8 @@ class Acceptance:
         if self._give_up():
             return
         _LOG.warning(
-            "cannot accept connections: %s; trying again in %g s; raise LimitNOFILE",
+            "cannot accept connections: %s; trying again in %s; raise LimitNOFILE",
             error.strerror,
-            self._pause_seconds,
+            format_duration(self._pause_seconds),
         )
         self._pause(self._pause_seconds)

@@ -6,6 +6,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
+from trainvitals.units import format_duration
+
 _LOG = logging.getLogger(__name__)
 _WINDOW_SECONDS = 60.0
 _MOST_NAMED = 8
@@ -55,7 +57,10 @@ class FailedLogins:
         named += [f"others ({self._others})"] if self._others else []
         total = self._counts.total() + self._others
         _LOG.warning(
-            "%d more failed logins within %g s: %s", total, _WINDOW_SECONDS, ", ".join(named)
+            "%d more failed logins within %s: %s",
+            total,
+            format_duration(_WINDOW_SECONDS),
+            ", ".join(named),
         )
         self._counts.clear()
         self._others = 0

@@ -29,7 +29,6 @@ and these describe the runs of the machine and its Gaudi cards; null where there
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
@@ -38,6 +37,7 @@ from trainvitals.sources.accelerators.reading import AcceleratorsReading, Kind
 from trainvitals.sources.host.filesystem import FilesystemReading
 from trainvitals.sources.host.memory import MemoryReading
 from trainvitals.sources.runs.reading import RunsReading
+from trainvitals.units import format_iso
 from trainvitals.verdicts.host import measure_memory
 from trainvitals.verdicts.machine import Judgement, take
 from trainvitals.verdicts.run_states import judge_start
@@ -94,7 +94,7 @@ def judge_health(
     }
     document: dict[str, object] = {
         "status": "unhealthy" if problems else "healthy" if is_whole else "degraded",
-        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+        "timestamp": format_iso(now, timespec="seconds"),
         "checks": checks,
     }
     return Verdict(not problems, document)

@@ -175,10 +175,11 @@ def _write_labels(labels: Labels) -> str:
     if not labels:
         return ""
     pairs = [
-        f'{_NOT_OF_A_NAME.sub("_", name)}="{_escape(value)}"' for name, value in sorted(labels)
+        f'{_NOT_OF_A_NAME.sub("_", name)}="{escape_value(value)}"' for name, value in sorted(labels)
     ]
     return "{" + ",".join(pairs) + "}"
 
 
-def _escape(value: str) -> str:
+def escape_value(value: str) -> str:
+    """Return a label's value as the text format writes it between quotes."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

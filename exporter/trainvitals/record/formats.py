@@ -17,7 +17,6 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
 from typing import Protocol
 
 from trainvitals.errors import ConfigurationError
@@ -25,8 +24,8 @@ from trainvitals.record.jsonlines import write_json_line
 from trainvitals.record.numbers import list_names, list_numbers
 from trainvitals.record.snapshot import Snapshot
 from trainvitals.record.text import write_end, write_text
+from trainvitals.units import format_local_iso
 
-FORMATS = ("text", "csv", "jsonl")
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _FIRST = "timestamp"
 
@@ -73,7 +72,7 @@ class JsonFormat:
 
     def write(self, snapshot: Snapshot) -> Piece:
         """Format a snapshot."""
-        return Piece(write_json_line(snapshot, write_timestamp(snapshot.time)))
+        return Piece(write_json_line(snapshot, format_local_iso(snapshot.time)))
 
     def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as others have it
         """Return None: every line is a snapshot."""
@@ -97,7 +96,7 @@ class CsvFormat:
         self._columns += [name for name in cells if name not in self._columns]
         row = [cells.get(name, "") for name in self._columns]
         return Piece(
-            _write_row([write_timestamp(snapshot.time), *row]),
+            _write_row([format_local_iso(snapshot.time), *row]),
             _write_row([_FIRST, *self._columns]),
         )
 
@@ -110,7 +109,7 @@ def name_format(wanted: str | None, path: str | None) -> str:
     """Return the format that was asked for, else the one of the file's suffix.
 
     Args:
-        wanted: One of `FORMATS`; None if none was requested.
+        wanted: `text`, `csv` or `jsonl`; None if none was requested.
         path: The file; None if it is named later.
     """
     if wanted is not None:
@@ -123,7 +122,7 @@ def make_format(name: str, first_line: str, path: str) -> Format:
     """Return a format that continues an existing file.
 
     Args:
-        name: One of `FORMATS`.
+        name: `text`, `csv` or `jsonl`.
         first_line: The first line of the file; empty if it has none.
         path: The name of the file in messages.
 
@@ -139,11 +138,6 @@ def make_format(name: str, first_line: str, path: str) -> Format:
             f"{path}: this is not a recording in the format {name}; choose another --output"
         )
     return CsvFormat(columns[1:]) if name == "csv" else JsonFormat()
-
-
-def write_timestamp(seconds: float, zone: tzinfo | None = None) -> str:
-    """Return a Unix time as local time with its offset; None for the machine's zone."""
-    return datetime.fromtimestamp(seconds, zone).astimezone(zone).isoformat(timespec="milliseconds")
 
 
 def _write_number(value: float) -> str:

@@ -27,6 +27,7 @@ from trainvitals.runfile.traces import (
 from trainvitals.sources.runs.directory import RunDirectory
 from trainvitals.sources.runs.moment import find_phase
 from trainvitals.sources.runs.seen_files import SeenFile
+from trainvitals.units import format_duration
 
 BUSY = frozenset({TraceStage.WAITING, TraceStage.TRACING, TraceStage.WRITING})
 _POLL_SECONDS, _LOOK_SECONDS = 0.1, 1.0
@@ -169,7 +170,7 @@ def follow(
         if now - changed > timeout_seconds:
             phase = f", and was in phase {target.phase} before" if target.phase else ""
             raise TrainvitalsError(
-                f"run {target.run} {words} after {timeout_seconds:g} s{phase}: a request is seen "
+                f"run {target.run} {words} after {format_duration(timeout_seconds)}{phase}: a request is seen "
                 "with the end of a step; wait longer with --timeout"
             )
         time.sleep(_POLL_SECONDS)

@@ -18,14 +18,21 @@ from trainvitals.report.best import has_word
 from trainvitals.report.figures import CAUSES, Report
 from trainvitals.report.wording import FIGURES, Chart, clean_name, name_metric, read_clock
 from trainvitals.sources.prometheus import Points
-from trainvitals.units import format_energy, format_hours, format_percent, format_value
+from trainvitals.units import (
+    format_date,
+    format_energy,
+    format_hours,
+    format_percent,
+    format_temperature,
+    format_value,
+)
 from trainvitals.views.sparkline import sparkline_svg
 
 if TYPE_CHECKING:  # an optional package
     from matplotlib.axes import Axes
 
 _FIRST_METRICS = ("loss", "iou", "dice", "accuracy")
-_MOST_PICTURES, _MOST_RUNS, _MOST_LABELS = 6, 6, 8
+_MOST_PICTURES, _MOST_LABELS = 6, 8
 # The colours of causes that differ the most.
 _RUN_COLORS = (1, 3, 6, 5, 7, 9)
 _INK, _LINE = "#0102f0", "#0102f1"
@@ -114,7 +121,7 @@ def _choose(chart: Chart, report: Report) -> list[Picture]:
         return [Picture("Busy accelerators, %", shown, (course,), 0.01, format_percent, top=1.0)]
     if chart == "heat":
         course = Course("", 1, lay(found.celsius_by_hour, max))
-        return [Picture("Hottest accelerator, °C", shown, (course,), 1.0, _format_celsius)]
+        return [Picture("Hottest accelerator, °C", shown, (course,), 1.0, format_temperature)]
     if chart == "expected":
         return _list_expected(report, shown, lay)
     return _list_metrics(report, shown, lay)
@@ -174,7 +181,7 @@ def _list_slots(report: Report) -> dict[str, tuple[str, str]]:
         when = read_clock(report, moment)
         names = (f"{when:%H}", f"{when:%H:%M}")
         if report.kind == "weekly":
-            names = (f"{when:%a}", f"{when:%A, %Y-%m-%d}")
+            names = (f"{when:%a}", f"{when:%A}, {format_date(when)}")
         slots.setdefault(_name_slot(report, moment), names)
     return slots
 
@@ -196,10 +203,6 @@ def _lay_out(
 
 def _average(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
-
-
-def _format_celsius(value: float | None) -> str:
-    return f"{value or 0.0:.0f} °C"
 
 
 def draw(picture: Picture, key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.report.best import has_word
 from trainvitals.report.figures import Report, Totals
 from trainvitals.report.training import BAD, Attempt, choose_best, group_attempts, is_better
@@ -30,6 +31,7 @@ from trainvitals.units import (
     format_energy,
     format_hours,
     format_percent,
+    format_temperature,
 )
 
 _MOST_ISSUES, _MOST_DISKS = 10, 4
@@ -157,9 +159,8 @@ def _list_disks(report: Report) -> Point:
         for disk in report.hosts.disks[:_MOST_DISKS]
     )
     if lines:
-        rest = len(report.hosts.disks) - len(lines)
-        more = (f"and {rest} more that are less full",) if rest else ()
-        return Point("Disk Space", lines[0], (*lines[1:], *more))
+        rest = name_rest(len(report.hosts.disks) - len(lines), " that are less full")
+        return Point("Disk Space", lines[0], (*lines[1:], *filter(None, (rest,))))
     why = "no machine reports its disks at the end (collector filesystem)"
     return Point("Disk Space", explain_unknown(report, why))
 
@@ -168,10 +169,10 @@ def _describe_heat(report: Report) -> str:
     found = report.accelerators
     if found.hottest is None:
         return explain_unknown(report, "no accelerator reports its temperature")
-    end = "" if found.celsius is None else f"{found.celsius:.0f} °C at the end; "
+    end = "" if found.celsius is None else f"{format_temperature(found.celsius)} at the end; "
     device = f"{clean_name(found.hottest.instance)} {clean_name(found.hottest.device)}"
     hour = format_moment(report, found.hottest.time)
-    return f"{end}highest {found.hottest.celsius:.0f} °C on {device}, in the hour before {hour}"
+    return f"{end}highest {format_temperature(found.hottest.celsius)} on {device}, in the hour before {hour}"
 
 
 def describe_training_time(report: Report) -> str:
@@ -204,8 +205,8 @@ def _list_issues(report: Report) -> Section:
         return Section("Issues", (Point("", words),))
     shown = report.incidents[:_MOST_ISSUES]
     points = tuple(Point("", describe_incident(report, each)) for each in shown)
-    rest = len(report.incidents) - len(points)
-    more = (Point("", f"and {rest} more, see Incidents"),) if rest else ()
+    rest = name_rest(len(report.incidents) - len(points), ", see Incidents")
+    more = (Point("", rest),) if rest else ()
     return Section("Issues", (*points, *more))
 
 

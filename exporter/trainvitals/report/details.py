@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.report.figures import CAUSES, Report
 from trainvitals.report.training import BAD, Attempt, Expectation, group_attempts
 from trainvitals.report.wording import (
@@ -29,6 +30,7 @@ from trainvitals.units import (
     format_energy,
     format_hours,
     format_percent,
+    format_power,
     format_value,
 )
 
@@ -79,7 +81,7 @@ def _list_accelerators(report: Report) -> Section:
         return Section("Accelerators", (Point("", why),))
     power = explain_unknown(report, "no accelerator reports its power")
     if found.power_watts is not None:
-        power = f"{found.power_watts:,.0f} W, the mean of all together"
+        power = f"{format_power(found.power_watts)}, the mean of all together"
     seen = f"{count_noun(found.count, 'accelerator')}, {format_hours(found.seconds)} in all"
     return Section(
         "Accelerators",
@@ -241,7 +243,7 @@ def _tabulate(
     """Return a section with a table and the number of rows left out; None if there are no rows."""
     if not rows:
         return None
-    rest = len(every) - len(rows)
-    more = (Point("", f"and {rest} more: --format json has all"),) if rest else ()
+    rest = name_rest(len(every) - len(rows), ": --format json has all")
+    more = (Point("", rest),) if rest else ()
     table = Table(head, rows, frozenset(numbers or ()))
     return Section(title, (*((first,) if first else ()), table, *more), charts)

@@ -15,6 +15,7 @@ from trainvitals.report.incidents import find_deaths, find_incidents
 from trainvitals.report.period import Period
 from trainvitals.report.runs import find_runs
 from trainvitals.sources.prometheus import Points, Prometheus
+from trainvitals.units import format_minute
 
 # Sums over part of a period cannot be compared with those over a whole one.
 _ENOUGH_TO_COMPARE = 0.9
@@ -106,9 +107,7 @@ def _explain_emptiness(archive: Archive) -> str:
     period, prometheus = archive.period, archive.prometheus
     if archive.gaps:
         return f"{prometheus.url}: {archive.gaps[0].why}"
-    begin, end = (
-        period.read_clock(each).strftime("%Y-%m-%d %H:%M") for each in (period.begin, period.end)
-    )
+    begin, end = (format_minute(period.read_clock(each)) for each in (period.begin, period.end))
     chosen = f" of {' or '.join(archive.filters.instances)}" if archive.filters.instances else ""
     return (
         f"{prometheus.url} has no data{chosen} from {begin} to {end}: it was not running, does not scrape "

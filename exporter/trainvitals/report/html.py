@@ -11,6 +11,7 @@ from trainvitals.report.charts import draw, list_pictures
 from trainvitals.report.figures import CAUSES, Report
 from trainvitals.report.sections import compose, compose_head, write_title
 from trainvitals.report.wording import Point, Section, Table, read_clock
+from trainvitals.units import format_date, format_minute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +50,11 @@ def format_html(report: Report) -> str:
     numbers = count()
     return environment.get_template("report.html").render(
         title=write_title(report),
-        date=f"{read_clock(report, report.begin):%Y-%m-%d}",
+        date=format_date(read_clock(report, report.begin)),
         head=compose_head(report),
         sections=[_prepare(section, report, numbers) for section in compose(report)],
         colors={words: number for number, words in enumerate(CAUSES.values(), 1)},
-        asked=f"{read_clock(report, report.asked):%Y-%m-%d %H:%M}",
+        asked=format_minute(read_clock(report, report.asked)),
         source=report.source,
     )
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.units import format_minute
 
 Kind = Literal["daily", "weekly"]
 
@@ -186,5 +187,4 @@ def _shift(moment: int, zone: tzinfo, days: int) -> int:
 
 
 def _show(moment: int, zone: tzinfo) -> str:
-    when = datetime.fromtimestamp(moment, timezone.utc).astimezone(zone)
-    return when.strftime("%Y-%m-%d %H:%M")
+    return format_minute(datetime.fromtimestamp(moment, timezone.utc).astimezone(zone))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.report.daily import compose_day
 from trainvitals.report.details import list_details
 from trainvitals.report.figures import Report
@@ -15,10 +16,7 @@ from trainvitals.report.wording import (
     join_names,
     read_clock,
 )
-from trainvitals.units import (
-    count_noun,
-    format_percent,
-)
+from trainvitals.units import count_noun, format_date, format_minute, format_percent
 
 _MOST_HOLES = 5
 
@@ -36,9 +34,9 @@ def compose_head(report: Report) -> tuple[Point, ...]:
     begin, end = read_clock(report, report.begin), read_clock(report, report.planned_end)
     zone = clean_name(report.zone)
     if report.kind == "daily" and (begin.hour, begin.minute) == (0, 0):
-        date = f"{begin:%Y-%m-%d}, {begin:%A}, {zone}"
+        date = f"{format_date(begin)}, {begin:%A}, {zone}"
     else:
-        date = f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}, {zone}"
+        date = f"{format_minute(begin)} to {format_minute(end)}, {zone}"
     hosts = report.hosts
     named = join_names(hosts.environments) or f"{UNKNOWN} (no target has a label environment)"
     machines = f"{count_noun(len(hosts.names), 'machine')} ({join_names(hosts.names)})"
@@ -66,10 +64,9 @@ def _list_limits(report: Report) -> tuple[Point, ...]:
             f"{format_moment(report, begin)} to {format_moment(report, end)}"
             for begin, end in report.coverage.holes[:_MOST_HOLES]
         )
-        more = len(report.coverage.holes) - _MOST_HOLES
-        rest = f" and {more} more" if more > 0 else ""
+        rest = name_rest(len(report.coverage.holes) - _MOST_HOLES)
         covered = format_percent(report.coverage.seconds / (report.end - report.begin))
-        points.append(Point("Data", f"{covered} of the time; none from {holes}{rest}"))
+        points.append(Point("Data", f"{covered} of the time; none from {holes} {rest}".rstrip()))
     return tuple(points)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from trainvitals.alerting.message import Message, Severity
+from trainvitals.foreign_text import escape_markdown
 from trainvitals.report.figures import Report
 from trainvitals.report.html import format_html
 from trainvitals.report.sections import compose, compose_head, compose_template, write_title
 from trainvitals.report.wording import Point, Section, Table, read_clock
+from trainvitals.units import format_date
 
 _WIDEST, _NAMING = 110, 3
-# Foreign names must not become links, pictures, HTML, headings or mentions.
-_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~!@&$])")
 
 
 def format_text(report: Report) -> str:
@@ -24,7 +23,7 @@ def format_text(report: Report) -> str:
 def format_markdown(report: Report) -> str:
     """Return a report as Markdown."""
     lines = [f"# {write_title(report)}", ""]
-    lines += [f"- {point.label}: {escape(point.value)}" for point in compose_head(report)]
+    lines += [f"- {point.label}: {escape_markdown(point.value)}" for point in compose_head(report)]
     for section in compose(report):
         lines += ["", f"## {section.title}", ""]
         for piece in section.pieces:
@@ -37,7 +36,7 @@ def format_markdown(report: Report) -> str:
 
 def make_message(report: Report) -> Message:
     """Return a report as a message: the template's sections as text for chats, all of it as HTML for mail."""
-    date = f"{read_clock(report, report.begin):%Y-%m-%d}"
+    date = format_date(read_clock(report, report.begin))
     firing = {each.severity for each in report.incidents if each.is_firing}
     severities: tuple[Severity, ...] = ("critical", "warning")
     return Message(
@@ -49,23 +48,10 @@ def make_message(report: Report) -> Message:
     )
 
 
-def escape(text: str) -> str:
-    """Return a text that Markdown shows as it is; code in backticks stays code."""
-    return "".join(
-        part if re.fullmatch(r"`[^`]*`", part) else _escape(part)
-        for part in re.split(r"(`[^`]*`)", text)
-    )
-
-
-def _escape(text: str) -> str:
-    # Renderers turn addresses into links.
-    return _SIGNS.sub(r"\\\1", text).replace("://", ":\\//").replace("www.", "www\\.")
-
-
 def _mark(point: Point) -> Iterable[str]:
-    value = escape(point.value)
-    yield f"- **{escape(point.label)}**: {value}" if point.label else f"- {value}"
-    yield from (f"  - {escape(line)}" for line in point.more)
+    value = escape_markdown(point.value)
+    yield f"- **{escape_markdown(point.label)}**: {value}" if point.label else f"- {value}"
+    yield from (f"  - {escape_markdown(line)}" for line in point.more)
 
 
 def _tabulate_markdown(table: Table) -> Iterable[str]:
@@ -76,7 +62,7 @@ def _tabulate_markdown(table: Table) -> Iterable[str]:
 
 
 def _join_cells(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(escape(cell) or ' ' for cell in cells)} |"
+    return f"| {' | '.join(escape_markdown(cell) or ' ' for cell in cells)} |"
 
 
 def _write_text(report: Report, sections: Iterable[Section]) -> str:

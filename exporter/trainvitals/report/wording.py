@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Literal
 
 from trainvitals.foreign_numbers import LATEST_TIME
-from trainvitals.foreign_text import clean_text
+from trainvitals.foreign_text import clean_text, name_rest
 from trainvitals.foreign_text import join_names as join_with_count
 from trainvitals.report.figures import Price, Report
 from trainvitals.report.training import Attempt, Best, Figure, Incident
@@ -20,6 +20,7 @@ from trainvitals.units import (
     format_bytes,
     format_bytes_of,
     format_duration,
+    format_minute,
     format_percent,
     format_value,
 )
@@ -100,8 +101,8 @@ def join_names(names: Iterable[str], most: int = 12) -> str:
 def limit(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[str, ...]:
     """Return the first lines, and a line with the number of those left out."""
     every = tuple(lines)
-    rest = len(every) - most
-    return (*every[:most], f"and {rest} more, see below") if rest > 0 else every
+    rest = name_rest(len(every) - most, ", see below")
+    return (*every[:most], rest) if rest else every
 
 
 def explain_unknown(report: Report, why: str) -> str:
@@ -146,7 +147,7 @@ def format_moment(report: Report, moment: float) -> str:
     """Return a time: `06:10` on the day of the report, else `Tue 06:10` or `2026-11-20 06:10`."""
     when, first = read_clock(report, moment), read_clock(report, report.begin)
     if moment < report.begin or moment > report.planned_end:
-        return f"{when:%Y-%m-%d %H:%M}"
+        return format_minute(when)
     if report.kind == "daily" and when.date() == first.date():
         return f"{when:%H:%M}"
     return f"{when:%a %H:%M}"

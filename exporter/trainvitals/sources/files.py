@@ -176,6 +176,14 @@ def read_small(path: Path) -> str | None:
         return None
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a file; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def not_understood(path: Path) -> SourceError:
     """Return the error for a file whose contents are not as the kernel documents them."""
     return SourceError(f"cannot understand {path}; check that it is the kernel's own file")

@@ -6,10 +6,14 @@ into a GET.
 
 from __future__ import annotations
 
+import base64
 import time
 import urllib.request
 from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+
+from trainvitals.errors import ConfigurationError
 
 _PIECE_BYTES = 1 << 16
 _MOST_PAGE_BYTES = 1 << 25
@@ -89,3 +93,25 @@ def fetch_page(
         if response.status == 200:  # noqa: PLR2004 - OK
             return read_bounded(response, deadline=deadline, most_bytes=_MOST_PAGE_BYTES)
     return None
+
+
+def encode_basic(login: str) -> str:
+    """Return the value of the header `Authorization` for `USER:PASSWORD`."""
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
+
+
+def read_secret_file(path: Path, origin: str) -> str:
+    """Return the text of a file that holds a secret.
+
+    Args:
+        path: The file.
+        origin: The flag or the variable that names it, for the message.
+
+    Raises:
+        ConfigurationError: The file cannot be read; the message does not contain its text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigurationError(f"{origin}={path}: cannot be read: {why}") from error

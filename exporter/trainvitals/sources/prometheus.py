@@ -28,6 +28,7 @@ from trainvitals.sources.prometheus_address import (
     find_authorization,
     split_address,
 )
+from trainvitals.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     import urllib.request
@@ -245,7 +246,9 @@ class Prometheus:
                     answer, deadline=deadline, most_bytes=self.most_bytes
                 )
         except http_client.TooLargeError as error:
-            raise QueryError(f"the answer is larger than {self.most_bytes // 10**6} MB") from error
+            raise QueryError(
+                f"the answer is larger than {format_bytes(self.most_bytes)}"
+            ) from error
         except urllib.error.HTTPError as error:
             with error:
                 raise self._explain_status(error.code, error.reason, _read_error(error)) from error
@@ -278,7 +281,8 @@ class Prometheus:
         cause = getattr(error, "reason", error)
         if isinstance(cause, TimeoutError):
             return PrometheusError(
-                f"no answer from {self.url} within {self.timeout_seconds:g} s", "timeout"
+                f"no answer from {self.url} within {format_duration(self.timeout_seconds)}",
+                "timeout",
             )
         why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return PrometheusError(f"no Prometheus answers at {self.url}: {why}", "unreachable")

@@ -14,12 +14,12 @@ No message shows them.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.sources.http_client import encode_basic, read_secret_file
 
 URL_VARIABLE = "TRAINVITALS_PROMETHEUS_URL"
 LOGIN_FILE_VARIABLE = "TRAINVITALS_PROMETHEUS_LOGIN_FILE"
@@ -70,7 +70,7 @@ def find_authorization(
     if login_file is not None:
         return _read_login(login_file, "--login-file")
     if parts.username is not None:
-        return _encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
+        return encode_basic(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
     if named := environ.get(TOKEN_FILE_VARIABLE):
         return _read_token(Path(named), TOKEN_FILE_VARIABLE)
     if named := environ.get(LOGIN_FILE_VARIABLE):
@@ -86,19 +86,11 @@ def _read_login(path: Path, origin: str) -> str:
     login = _read_secret(path, origin)
     if ":" not in login:
         raise ConfigurationError(f"{origin}={path}: write USER:PASSWORD into it")
-    return _encode(login)
+    return encode_basic(login)
 
 
 def _read_secret(path: Path, origin: str) -> str:
-    try:
-        secret = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigurationError(f"{origin}={path}: cannot be read: {why}") from error
+    secret = read_secret_file(path, origin).strip()
     if not secret or not secret.isprintable():
         raise ConfigurationError(f"{origin}={path}: it must hold one line of text")
     return secret
-
-
-def _encode(login: str) -> str:
-    return f"Basic {base64.b64encode(login.encode()).decode()}"

@@ -24,6 +24,7 @@ from trainvitals.sources.external_program import Version, parse_version
 from trainvitals.stack.download import RemoteFile, download_file
 from trainvitals.stack.packages import Package, Repository
 from trainvitals.stack.writing import require_free_space
+from trainvitals.units import format_duration
 
 Report = Callable[[str], None]
 
@@ -237,7 +238,9 @@ def run_tool(
             directory=directory,
         )
     except subprocess.TimeoutExpired as error:
-        raise StackError(f"{shown} did not finish within {timeout_seconds:.0f} s") from error
+        raise StackError(
+            f"{shown} did not finish within {format_duration(timeout_seconds)}"
+        ) from error
     except OSError as error:
         raise StackError(f"{shown} did not finish: {error}") from error
     if result.returncode:

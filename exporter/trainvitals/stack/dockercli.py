@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from trainvitals.sources import external_program
+from trainvitals.units import format_duration
 
 _CALL_SECONDS = 60.0
 _END_SECONDS = 10.0
@@ -58,7 +59,7 @@ class Docker:
                 directory=self.directory,
             )
         except subprocess.TimeoutExpired:
-            late = f"docker {words[0]} did not end within {timeout_seconds:.0f} s"
+            late = f"docker {words[0]} did not end within {format_duration(timeout_seconds)}"
             return CommandResult(_TIMED_OUT, "", late)
         except OSError as error:
             return CommandResult(_NOT_FOUND, "", f"cannot run docker: {error.strerror}")

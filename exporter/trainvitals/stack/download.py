@@ -13,12 +13,12 @@ from urllib.error import HTTPError, URLError
 
 from trainvitals.errors import StackError
 from trainvitals.sources.http_client import build_opener
+from trainvitals.units import format_bytes_of, format_duration
 
 Report = Callable[[str], None]
 
 _PARTIAL_CONTENT, _BEYOND_THE_END = 206, 416
 _PIECE_BYTES = 1 << 18
-_MEGABYTE = 1_000_000
 _REPORTED_PARTS = 10
 _LIMIT_SECONDS = 1800.0
 
@@ -116,7 +116,7 @@ def _receive(
         return f"the server responds with status {error.code}"
     except (OSError, HTTPException) as error:
         return _explain(error)
-    return f"it takes longer than {_LIMIT_SECONDS:.0f} s"
+    return f"it takes longer than {format_duration(_LIMIT_SECONDS)}"
 
 
 def _append(path: Path, piece: bytes) -> None:
@@ -131,7 +131,7 @@ def _report_part(file: RemoteFile, before: int, after: int, report: Report) -> N
     part_bytes = max(file.size // _REPORTED_PARTS, 1)
     if before // part_bytes != after // part_bytes:
         name = file.url.rpartition("/")[2]
-        report(f"{name}: {after // _MEGABYTE} of {file.size // _MEGABYTE} MB")
+        report(f"{name}: {format_bytes_of(after, file.size)}")
 
 
 def _explain(error: Exception) -> str:

@@ -22,6 +22,7 @@ from trainvitals.stack.prometheus import (
     read_rules,
 )
 from trainvitals.stack.supervision import STARTED, ask_states
+from trainvitals.units import format_duration
 
 Report = Callable[[str], None]
 
@@ -60,7 +61,7 @@ def wait_until_all_work(
             if time.monotonic() > deadline:
                 _quote_log(state_dir, program, report)
                 raise StackError(
-                    f"{program.name} is not ready at {program.address} after {timeout_seconds:.0f} s: read "
+                    f"{program.name} is not ready at {program.address} after {format_duration(timeout_seconds)}: read "
                     f"{program.log(state_dir)}"
                 )
             time.sleep(_STEP_SECONDS)

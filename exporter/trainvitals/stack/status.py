@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from trainvitals.foreign_text import clean_text
+from trainvitals.foreign_text import clean_text, name_rest
 from trainvitals.sources.prometheus import Target
 from trainvitals.sources.timestamps import parse_time
 from trainvitals.stack.configuration import load_destinations
@@ -211,8 +211,8 @@ def _format_alerts(alerts: Sequence[AlertStatus], now: datetime) -> list[str]:
         for each in alerts[:_SHOWN_ALERTS]
     ]
     lines = _align([("ALERT", "SEVERITY", "INSTANCE", "STATE", "FOR"), *rows])
-    more = len(alerts) - len(rows)
-    return [*lines, f"and {more} more"] if more else lines
+    rest = name_rest(len(alerts) - len(rows))
+    return [*lines, rest] if rest else lines
 
 
 def _age(since: str, now: datetime) -> str:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainvitals.errors import StackError
+from trainvitals.units import format_bytes
 
 # Prometheus preallocates its write-ahead log and chunks, in this order of magnitude.
 LEAST_FREE_BYTES = 200_000_000
-_MEGABYTE = 1_000_000
 
 
 @contextmanager
@@ -127,6 +127,6 @@ def require_free_space(
         free = shutil.disk_usage(directory).free
     if free < least_bytes:
         raise StackError(
-            f"{free // _MEGABYTE} MB are free in {directory} and at least "
-            f"{least_bytes // _MEGABYTE} MB are needed: {remedy}"
+            f"{format_bytes(free)} are free in {directory} and at least "
+            f"{format_bytes(least_bytes)} are needed: {remedy}"
         )

@@ -35,6 +35,7 @@ from types import ModuleType
 
 from trainvitals.foreign_numbers import read_digits
 from trainvitals.foreign_text import clean_label
+from trainvitals.units import format_stamp
 
 _MOST_NAME_BYTES = 80
 _MOST_NUMBER = 2**31 - 1
@@ -139,7 +140,7 @@ def read_launch(
         launcher = os.getppid() if parent is None else parent
         starts_others = _starts_others(found, environ, modules)
         mark = _shared_mark(found, environ, procfs, "self" if starts_others else str(launcher))
-        mark = mark or _format_time(beginning)
+        mark = mark or format_stamp(beginning)
         name = clean_name(f"{_script_stem(script)}-{mark}")
     return replace(found, run=name, attempt=attempts)
 
@@ -260,7 +261,7 @@ def _shared_mark(
         address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
         return f"{address}-{port}" if address and port else None
     start = _start_of(launcher, procfs)
-    return None if start is None else _format_time(start)
+    return None if start is None else format_stamp(start)
 
 
 def _starts_others(
@@ -285,7 +286,3 @@ def _start_of(process: str, procfs: Path) -> float | None:
     except (OSError, ValueError, IndexError):
         return None
     return None if boot is None else int(boot[1]) + ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _format_time(seconds: float) -> str:
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds))

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from trainvitals.errors import TrainvitalsError
 from trainvitals.foreign_text import clean_file_name
 from trainvitals.runfile.traces import TraceRequest
+from trainvitals.units import format_bytes, format_stamp
 
 if TYPE_CHECKING:
     from torch.profiler import profile
@@ -206,7 +207,7 @@ def write_trace(trace: TorchTrace, place: TracePlace, head: Sequence[str]) -> Pa
     import shutil  # noqa: PLC0415 - loads three compressors
 
     place.directory.mkdir(parents=True, exist_ok=True)
-    name = f"{place.stem}-{time.strftime('%Y%m%dT%H%M%S')}"
+    name = f"{place.stem}-{format_stamp(time.time(), None)}"
     partial = place.directory / f".{name}.{os.getpid()}.partial"
     partial.mkdir(mode=0o700)
     try:
@@ -227,7 +228,9 @@ def _write_events(trace: TorchTrace, folder: Path) -> None:
     trace.export(raw)
     size = raw.stat().st_size
     if size > MOST_BYTES:
-        raise TraceError(f"the trace has {size >> 20} MiB, and 256 is the most: trace fewer steps")
+        raise TraceError(
+            f"the trace has {format_bytes(size)}, and {format_bytes(MOST_BYTES)} is the most: trace fewer steps"
+        )
     if not _is_whole(raw, size):
         raise TraceError(
             f"the trace was cut off after {size} bytes: make room in {folder.parent}, or set "

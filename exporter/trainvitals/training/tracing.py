@@ -27,9 +27,10 @@ from trainvitals.runfile.traces import (
 from trainvitals.training.guard import Errors, guard
 from trainvitals.training.recorder import Recorder
 from trainvitals.training.torchtrace import TorchTrace, TraceError, TracePlace, write_trace
+from trainvitals.units import format_duration
 
 MOST_STEPS, MOST_SECONDS, MOST_EVENTS = 100, 60.0, 100_000
-_TOO_LONG = f"a trace lasts {MOST_SECONDS:.0f} s at most"
+_TOO_LONG = f"a trace lasts {format_duration(MOST_SECONDS)} at most"
 _EXIT_SECONDS = 10.0
 _BUSY = frozenset({TraceStage.WAITING, TraceStage.TRACING, TraceStage.WRITING})
 _log = logging.getLogger("trainvitals")
@@ -136,7 +137,7 @@ class Tracing:
     def _advance(self, now: float, step_seconds: float) -> None:
         if self._trace is None:
             if step_seconds > MOST_SECONDS:
-                raise TraceError(f"a step takes {step_seconds:.0f} s, and {_TOO_LONG}")
+                raise TraceError(f"a step takes {format_duration(step_seconds)}, and {_TOO_LONG}")
             self._start(now, is_probe=True)
         elif self._trace.is_over:  # the program started its own session
             self._finish("the program began a torch.profiler of its own")

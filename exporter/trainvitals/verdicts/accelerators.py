@@ -16,7 +16,7 @@ from trainvitals.sources.accelerators.reading import (
     Measurements,
 )
 from trainvitals.sources.accelerators.xids import explain_xid
-from trainvitals.units import format_bytes, format_bytes_of, format_percent
+from trainvitals.units import format_bytes, format_bytes_of, format_percent, format_temperature
 from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.verdicts.trouble import Severity, Trouble
 
@@ -232,13 +232,13 @@ def judge_temperature(
             identity,
             "AcceleratorTemperatureOverLimit",
             "above its temperature limit",
-            f"{celsius:.0f} °C, above the limit of {limit:g} °C",
+            f"{format_temperature(celsius)}, above the limit of {format_temperature(limit)}",
         )
     headroom = measure_headroom(measured, thresholds)
     if headroom is None:
         return
-    now = "" if celsius is None else f"{celsius:.0f} °C, "
-    how = f"{headroom:.0f} °C below" if headroom >= 0 else f"{-headroom:.0f} °C above"
+    now = "" if celsius is None else f"{format_temperature(celsius)}, "
+    how = f"{format_temperature(abs(headroom))} {'below' if headroom >= 0 else 'above'}"
     summary = f"{now}{how} the temperature at which it slows itself down"
     if headroom < thresholds[f"{kind}_high_temperature:headroom_celsius"]:
         yield _blame(identity, f"{kind.upper()}HighTemperature", "too hot", summary)
@@ -298,8 +298,8 @@ def _judge_memory(
 def _judge_use(
     identity: Identity, measured: Measurements, work: Work, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    kind, busy = identity.kind, work.busy_percent
-    if busy is None:
+    kind, busy, computed = identity.kind, work.busy_percent, work.training_percent
+    if busy is None or computed is None:
         return
     is_idle = busy < thresholds["accelerator_held_idle:utilization_percent"]
     if is_idle and is_held(measured, thresholds) and measured.processes != 0:
@@ -320,7 +320,7 @@ def _judge_use(
         identity,
         f"{kind.upper()}LowUtilization",
         "underused",
-        f"it computed {work.training_percent:.0f} % of the last 10 minutes",
+        f"it computed {format_percent(computed / 100)} of the last 10 minutes",
         "warning",
     )
 

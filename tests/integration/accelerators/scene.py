@@ -130,7 +130,7 @@ def up(page: Page) -> list[str]:
 
 
 def is_whole(page: Page) -> bool:
-    """Tell whether all eight answer."""
+    """Return whether all eight answer."""
     return up(page) == EVERYONE
 
 

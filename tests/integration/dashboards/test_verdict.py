@@ -359,7 +359,7 @@ def write_labels(series: str, run: str) -> str:
 
 
 def describe(says: str) -> str:
-    """Say what promtool says with the texts of states in place of their numbers."""
+    """Return what promtool prints with the texts of states in place of their numbers."""
     found = re.search(r"exp: (.*?)\n\s+got: (.*)", says, re.DOTALL)
     if found is None:
         return says.strip()

@@ -131,7 +131,7 @@ def test_newest_fitting_version_is_fetched_once(stage):
     said = subprocess.run((program, "-v"), capture_output=True, text=True, check=True).stdout
     assert said == "grafana version 12.4.10\n"
     assert stage.told[0] == f"downloading grafana from {stage.server.url} to {stage.cache}"
-    assert stage.told[-1] == "grafana_12.4.10_all.deb: 0 of 0 MB"
+    assert re.fullmatch(r"grafana_12.4.10_all.deb: ([0-9.]+) / \1 [KM]?i?B", stage.told[-1])
     assert not stage.partial.parent.exists()
     before = len(stage.server.requests)
     assert stage.find() == program
@@ -311,7 +311,7 @@ def test_network_that_goes_away_after_the_index(stage):
 def test_no_room(stage):
     """A package that does not fit unpacked is not begun with."""
     write_index(stage.root, stage.key, Installed_Size="999999999999")
-    stage.refuse(r"MB are free in .* are needed: free some space, or set XDG_CACHE_HOME")
+    stage.refuse(r"are free in .* are needed: free some space, or set XDG_CACHE_HOME")
     assert stage.server.list_ranges("12.4.10_all.deb") == []
 
 

@@ -18,7 +18,7 @@ from promql_parser import (
     VectorSelector,
 )
 
-from tests.support.promql import COMPARISONS, SETS, Node, children
+from tests.support.promql import SETS, Node, children
 from tests.support.rulebook import Rule, is_threshold
 from tests.support.rulelint.house import House
 from tests.support.rulelint.metrics import TARGET_LABELS
@@ -122,11 +122,6 @@ def is_scalar(node: Node) -> bool:
         case ParenExpr() | UnaryExpr() | BinaryExpr():
             return all(is_scalar(child) for child in children(node))
     return False
-
-
-def is_comparison(node: Node) -> bool:
-    """Return whether an expression compares."""
-    return isinstance(node, BinaryExpr) and str(node.op) in COMPARISONS
 
 
 def keeps_labels_of_target(rule: Rule, house: House) -> bool:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import make_certificate
 from trainvitals.alerting.message import Message
 from trainvitals.sources.external_program import read_version
 
@@ -92,12 +91,6 @@ def serve():
     yield serve
     for counter in counters:
         counter.close()
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """Return a folder with a certificate for 127.0.0.1 and its key."""
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture

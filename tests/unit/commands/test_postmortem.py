@@ -111,9 +111,9 @@ Contributing causes
   - nan-loss (low): Training had diverged: losses were NaN or infinite. Resume
     from a checkpoint before the first NaN.
 
-  RANK  TRY  ENDED BY                AT  STEP  LOSS  PHASE       FOR
-     0    1  DistBackendError  13:02:11  1640  2.25  backward   1.0s
->    1    1  SIGKILL           13:02:10  1640   NaN  data_wait    2m
+  RANK  TRY  ENDED BY                AT  STEP  LOSS  PHASE      FOR
+     0    1  DistBackendError  13:02:11  1640  2.25  backward    1s
+>    1    1  SIGKILL           13:02:10  1640   NaN  data_wait   2m
 
 Rank 1 of attempt 1, the first to fail
   evidence    The kernel says that signal 9 (SIGKILL) killed its process.
@@ -127,7 +127,7 @@ Rank 1 of attempt 1, the first to fail
   time        backward 70%, data_wait 30%
   memory      accelerator: allocated 10.0 GiB, peak 71.5 GiB, out of memory once
   machine     512 MiB of 64.0 GiB of memory available; gpu1 4% busy, 72.0 GiB
-              used, 41 C, 96 W
+              used, 41 °C, 96 W
   checkpoint  at 12:58:10, step 1600, 4m before the end; resuming from it loses
               40 steps
   process     train.py, torch 2.13.0, pid 4711, on box, one of 8 ranks, started

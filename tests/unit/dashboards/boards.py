@@ -92,7 +92,7 @@ class Panel:
         return tuple(part for part in str(self.json.get("description", "")).split("\n\n") if part)
 
     def read_paragraph(self, head: str) -> str | None:
-        """Give the paragraph that begins with a head, as `Normal: `, without it; None: it has none."""
+        """Return the paragraph that begins with a head, as `Normal: `, without it; None: it has none."""
         found = [part for part in self.paragraphs if part.startswith(head)]
         return found[0].removeprefix(head).strip() if found else None
 
@@ -251,7 +251,7 @@ def _ask_panel(panel: Panel) -> Iterator[Question]:
 
 
 def is_multiple(variable: Mapping[str, Any]) -> bool:
-    """Tell whether several values of a variable can be chosen, or all."""
+    """Return whether several values of a variable can be chosen, or all."""
     return bool(variable.get("multi") or variable.get("includeAll"))
 
 

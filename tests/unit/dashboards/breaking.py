@@ -73,7 +73,7 @@ def ask_variable(text):
 
 
 def override(title, *properties, at=1):
-    """Give the first column of a table another property."""
+    """Change a property of the first column of a table."""
 
     def break_it(boards):
         panel = find_panel(boards, FLEET, title)

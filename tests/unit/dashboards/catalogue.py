@@ -40,7 +40,7 @@ def add_alerts(house: House, pipeline: Mapping[str, Metric] = PIPELINE) -> House
 
 
 def is_of_a_target(name: str, house: House) -> bool:
-    """Tell whether a series is of the machines and runs that a board's variables choose."""
+    """Return whether a series is of the machines and runs that a board's variables choose."""
     if name.startswith("threshold:"):
         return False
     known = name in house.served or name in _OF_TARGETS or name.startswith("ALERTS")
@@ -56,7 +56,7 @@ def read_limits(book: Rulebook) -> dict[str, float]:
 
 
 def add_questions(house: House, questions: Mapping[str, str]) -> House:
-    """Give a house whose rules are its records and some questions, for the checks of rules to judge.
+    """Return a house whose rules are its records and some questions, for the checks of rules to judge.
 
     Args:
         house: What there is.

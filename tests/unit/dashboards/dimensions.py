@@ -131,7 +131,7 @@ def _find_of_call(name: str, parts: tuple[Node, ...]) -> Dimension | None:
 
 
 def _holds_buckets(node: Node) -> bool:
-    """Tell whether it is a histogram's buckets, whose values count and whose `le` has the unit."""
+    """Return whether it is a histogram's buckets, whose values count and whose `le` has the unit."""
     if isinstance(node, VectorSelector):
         return (node.name or "").endswith("_bucket")
     return any(_holds_buckets(part) for part in children(node))
@@ -178,7 +178,7 @@ def _is_number(node: Node, number: float) -> bool:
 
 
 def _is_info(node: Node) -> bool:
-    """Tell whether an expression is 1 and only brings labels."""
+    """Return whether an expression is 1 and only brings labels."""
     match node:
         case VectorSelector():
             return (node.name or "").endswith("_info")

@@ -181,7 +181,7 @@ def check_states(view: View) -> Faults:
 
 
 def _is_state(node: Node) -> bool:
-    """Tell whether an expression's values are 0 and 1, each of one thing."""
+    """Return whether an expression's values are 0 and 1, each of one thing."""
     match node:
         case VectorSelector():
             return bool(_STATES.search(node.name or ""))

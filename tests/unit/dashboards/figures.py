@@ -71,7 +71,7 @@ def _find_call(path: Path) -> str:
 
 
 def _is_said(seconds: float, question: Question) -> bool:
-    """Tell whether a range is `$__rate_interval`, or the panel or the column names it."""
+    """Return whether a range is `$__rate_interval`, or the panel or the column names it."""
     panel = question.panel
     if seconds == _RATE_INTERVAL_SECONDS:
         return True
@@ -104,7 +104,7 @@ def _is_counter(node: VectorSelector, house: House) -> bool:
 
 
 def _is_rise(node: Node) -> bool:
-    """Tell whether it compares a counter with what the same counter was before."""
+    """Return whether it compares a counter with what the same counter was before."""
     if not (isinstance(node, BinaryExpr) and str(node.op) in ("-", "unless")):
         return False
     now, before = children(node)
@@ -126,7 +126,7 @@ def check_bars(view: View) -> Faults:
 
 
 def _is_step(seconds: float, question: Question) -> bool:
-    """Tell whether a panel's least step is that long."""
+    """Return whether a panel's least step is that long."""
     step = str(question.panel.json.get("interval", "")) if question.panel else ""
     units = dict(_UNITS_OF_TIME)
     return step[:-1].isdigit() and int(step[:-1]) * units.get(step[-1], 0) == seconds
@@ -154,7 +154,7 @@ def check_divisions(view: View) -> Faults:
 
 
 def _is_guarded(node: Node) -> bool:  # noqa: PLR0911 - one for each kind
-    """Tell whether an expression is never 0."""
+    """Return whether an expression is never 0."""
     parts = children(node)
     match node:
         case NumberLiteral():
@@ -202,7 +202,7 @@ def check_scaling(view: View) -> Faults:
 
 
 def _is_in_label(path: Path) -> bool:
-    """Tell whether an expression becomes the text of a label."""
+    """Return whether an expression becomes the text of a label."""
     return any(
         isinstance(parent, AggregateExpr) and str(parent.op) == "count_values" for parent, _ in path
     )

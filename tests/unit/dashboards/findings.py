@@ -99,7 +99,7 @@ class Exclusion:
     query: str = ""
 
     def covers(self, finding: Finding) -> bool:
-        """Tell whether a finding is meant."""
+        """Return whether a finding is meant."""
         place = finding.fault.place
         panel = " > ".join(part for part in (place.row, place.panel) if part)
         return (self.board, self.rule, self.panel) == (place.board, finding.check.id, panel) and (

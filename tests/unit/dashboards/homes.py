@@ -190,7 +190,7 @@ def _list_values(panel: Panel) -> list[float]:
 
 
 def _is_any(value: float, limits: Mapping[str, float]) -> bool:
-    """Tell whether a number is a limit: as it is, as a ratio, or seen from the other side."""
+    """Return whether a number is a limit: as it is, as a ratio, or seen from the other side."""
     return any(
         math.isclose(value, form, rel_tol=1e-9)
         for name, limit in limits.items()

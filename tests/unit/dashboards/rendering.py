@@ -26,7 +26,7 @@ _NAMES_A_THING = re.compile(r"\{\{(?!when\b)\w+\}\}")
 
 
 def find_property(panel: Panel, column: str, path: str) -> Any:
-    """Give what holds for a column: the last override of it, else what holds for all; None: nothing."""
+    """Return what holds for a column: the last override of it, else what holds for all; None: nothing."""
     found: Any = panel.defaults
     for key in path.split("."):
         found = found.get(key) if isinstance(found, dict) else None

@@ -43,7 +43,7 @@ def find_losses(board: Board) -> list[str]:
 
 
 def is_allowed(path: str) -> bool:
-    """Tell whether a loss is meant."""
+    """Return whether a loss is meant."""
     return any(path.endswith(ending) for ending in ALLOWED)
 
 

@@ -17,7 +17,7 @@ def find(id_, view, exclusions):
 
 
 def list_panels(board):
-    """Give the panels of a board's JSON with the titles of their rows; those of closed rows too."""
+    """Return the panels of a board's JSON with the titles of their rows; those of closed rows too."""
     row = ""
     for entry in board["panels"]:
         row = entry["title"] if entry["type"] == "row" else row

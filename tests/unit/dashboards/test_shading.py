@@ -56,7 +56,7 @@ def look_at(labels: Mapping[str, str], board: str) -> Look:
 
 
 def is_shaded(labels: Mapping[str, str], board: str, look: Look) -> bool:
-    """Tell whether an alert with such labels is among the regions that a board draws when asked."""
+    """Return whether an alert with such labels is among the regions that a board draws when asked."""
     return any(
         all(_takes(matcher, labels) for matcher in selector.matchers.matchers)
         for selector in _list_selectors(board, look)

@@ -34,5 +34,5 @@ def read_units() -> frozenset[str]:
 
 
 def is_unit(unit: str, units: AbstractSet[str]) -> bool:
-    """Tell whether Grafana knows a unit, or takes it as written."""
+    """Return whether Grafana knows a unit, or takes it as written."""
     return unit in units or any(unit.startswith(own) and unit != own for own in _OWN)

@@ -41,7 +41,7 @@ def test_a_line_is_broken_between_words_and_a_command_is_not():
 def test_what_is_well_takes_one_line():
     """Neither why nor a command is told of it."""
     assert write(ok("50 GiB free")) == (
-        "✓ ok      disk  50 GiB free\n\n0 problems, 0 warnings, 1 ok, 0 not applicable; 0.2 s"
+        "✓ ok      disk  50 GiB free\n\n0 problems, 0 warnings, 1 ok, 0 not applicable; 250ms"
     )
 
 

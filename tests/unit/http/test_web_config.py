@@ -20,12 +20,6 @@ TLS = "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"
 CLIENTS = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: cert.pem\n"
 
 
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """A folder with a self-signed certificate, cert.pem, and its key, key.pem."""
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
-
-
 @pytest.fixture
 def folder(certificate, tmp_path):
     """A folder of one's own with the certificate and its key."""

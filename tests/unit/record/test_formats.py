@@ -12,16 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.record.snapshots import CET, NOW, WHOLE
-from trainvitals.commands import record as command
+from tests.unit.record.snapshots import WHOLE
 from trainvitals.errors import ConfigurationError
 from trainvitals.record.formats import (
-    FORMATS,
     CsvFormat,
     JsonFormat,
     make_format,
     name_format,
-    write_timestamp,
 )
 from trainvitals.record.logfile import Console, LogFile
 from trainvitals.record.numbers import list_numbers
@@ -85,11 +82,6 @@ def test_the_numbers_of_a_snapshot():
     """They are those that a person would work out, and what is not known is not there."""
     assert list_numbers(BUSY) == pytest.approx(NUMBERS)
     assert list(list_numbers(BUSY)) == list(NUMBERS)
-
-
-def test_time_is_local_with_its_offset():
-    """So that a change to summer time is no riddle."""
-    assert write_timestamp(NOW + 0.25, CET) == "2025-11-13T03:13:20.250+01:00"
 
 
 def test_a_row_of_csv(tmp_path):
@@ -250,11 +242,6 @@ def test_the_header_comes_once_to_the_standard_output(capfd):
 def test_the_name_of_the_file_chooses_the_format(wanted, path, name):
     """Unless --format names one."""
     assert name_format(wanted, path) == name
-
-
-def test_the_command_knows_every_format():
-    """What can be written can be asked for."""
-    assert set(FORMATS) == set(command.FORMATS)
 
 
 def test_memory_that_the_kernel_does_not_report_has_no_number():

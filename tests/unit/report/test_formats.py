@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_text import escape_markdown
 from trainvitals.report.document import format_document, parse_document
 from trainvitals.report.figures import (
     Accelerators,
@@ -25,7 +26,7 @@ from trainvitals.report.figures import (
     Use,
 )
 from trainvitals.report.html import format_html
-from trainvitals.report.text import escape, format_markdown, format_text, make_message
+from trainvitals.report.text import format_markdown, format_text, make_message
 from trainvitals.report.training import Attempt, Best, Deaths, Expectation, Incident, Runs
 
 BEGIN, HOUR = 1773100800, 3600
@@ -247,7 +248,7 @@ def test_a_hostile_name_is_no_more_than_a_name_in_markdown(name):
 @given(strategies.text(alphabet="`\\<>|[]()!@#*_ab \n"))
 def test_what_is_escaped_holds_no_live_sign(text):
     """Outside of code each sign is behind a backslash."""
-    outside = re.sub(r"`[^`]*`", "", escape(text))
+    outside = re.sub(r"`[^`]*`", "", escape_markdown(text))
     assert not re.search(r"(?<!\\)(?:\\\\)*[<>\[\]|@!*_#]", outside)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.conftest import MACHINE
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.cpu import CpuSource
@@ -21,8 +22,6 @@ from trainvitals.sources.host.memory import MemorySource
 from trainvitals.sources.host.network import NetworkSource
 from trainvitals.sources.host.pressure import PressureSource
 from trainvitals.sources.host.process import ProcessSource
-
-MACHINE = Path(__file__).parents[2] / "fixtures" / "machine"
 
 
 class Source(Protocol):

@@ -98,7 +98,7 @@ def test_directory_of_another_user_is_told(tmp_path):
 def test_little_room_is_refused_before_anything_starts(tmp_path):
     """The line says how much there is, how much is needed and what to do."""
     with pytest.raises(
-        StackError, match=r"\d+ MB are free in .* 99999999 MB are needed: free some space"
+        StackError, match=r"[0-9.]+ [MGT]iB are free in .* 90\.9 TiB are needed: free some space"
     ):
         require_free_space(tmp_path, least_bytes=99_999_999_000_000)
     require_free_space(tmp_path, least_bytes=1)

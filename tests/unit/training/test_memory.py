@@ -27,7 +27,7 @@ class Allocator:
         self.resets = 0
 
     def is_initialized(self) -> bool:
-        """Tell whether the program uses the device."""
+        """Return whether the program uses the device."""
         return self.initialized
 
     def device_count(self) -> int:

@@ -30,11 +30,11 @@ class Clock:
         self.seconds += seconds
 
     def monotonic(self):
-        """Tell seconds since the boot."""
+        """Return seconds since the boot."""
         return self.seconds
 
     def time(self):
-        """Tell Unix seconds."""
+        """Return Unix seconds."""
         return self.seconds + 1_700_000_000
 
 

@@ -12,7 +12,7 @@ class Clock:
         self.seconds = 0.0
 
     def __call__(self):
-        """Tell the time."""
+        """Return the time."""
         return self.seconds
 
 

@@ -25,7 +25,7 @@ class Clock:
         self.seconds = 100.0
 
     def __call__(self):
-        """Tell the time."""
+        """Return the time."""
         return self.seconds
 
 

@@ -39,7 +39,7 @@ class Accelerator:
             self.queue.pop(0)()
 
     def is_current_stream_capturing(self) -> bool:
-        """Tell whether a graph is being captured."""
+        """Return whether a graph is being captured."""
         return self.capturing
 
     def current_stream(self, device: Place) -> str:
@@ -65,7 +65,7 @@ class Mark:
         self.accelerator.queue.append(lambda: setattr(self, "done", True))
 
     def query(self) -> bool:
-        """Tell whether the stream got here; an illegal question during a capture."""
+        """Return whether the stream got here; an illegal question during a capture."""
         assert not self.accelerator.capturing
         self.accelerator.queries += 1
         if self.accelerator.failure:
@@ -120,7 +120,7 @@ class HostBuffer:
         self.value = -1.0
 
     def is_pinned(self) -> bool:
-        """Tell whether a device can write here on its own."""
+        """Return whether a device can write here on its own."""
         return self.pinned
 
     def copy_(self, source: DeviceTensor, *, non_blocking: bool) -> None:

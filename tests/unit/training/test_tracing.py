@@ -76,7 +76,10 @@ def read_answer(monitor):
 
 
 def test_a_monitor_that_is_over_takes_no_request(monitor):
-    """Nothing happens, and nothing is raised."""
+    """The answer in its run file stays, and no trace is written."""
     monitor.finish()
+    before = read_answer(monitor)
     monitor.profile()
     monitor.update_batch(1)
+    assert read_answer(monitor) == before
+    assert not (monitor.path.parents[1] / "traces").exists()

@@ -14,11 +14,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.units import format_stamp
 
 _NAME = re.compile(r"\.trainvitals-(\d{8}T\d{6}Z)(?:-(\d+))?(\.absent)?")
 _PLAIN = 0o644
@@ -146,8 +146,7 @@ def _follow(path: Path) -> Path:
 
 
 def _find_free(target: Path, time: float, ending: str) -> Path:
-    stamp = datetime.fromtimestamp(time, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    stem = target.with_name(f"{target.name}.trainvitals-{stamp}")
+    stem = target.with_name(f"{target.name}.trainvitals-{format_stamp(time)}")
     names = (str(stem) if number == 1 else f"{stem}-{number}" for number in count(1))
     endings = ("", ".absent", ".reverted")
     return Path(next(n for n in names if not any(Path(n + e).exists() for e in endings)) + ending)

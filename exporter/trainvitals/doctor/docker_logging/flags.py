@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainvitals.doctor.docker_logging.keys import name_option
+from trainvitals.sources.files import read_text
 
 DEFAULT_FILE = Path("/etc/docker/daemon.json")
 _UNIT = "docker.service"
@@ -121,23 +122,16 @@ def _read_unit(root: Path) -> Iterator[_Command]:
             elif key == "Environment":
                 variables |= _read_assignments(value.splitlines())
             elif key == "EnvironmentFile":
-                variables |= _read_assignments(_read_text(root / value.lstrip("-/")).splitlines())
+                variables |= _read_assignments(read_text(root / value.lstrip("-/")).splitlines())
     if command:
         yield str(where), _split(command, variables), DEFAULT_FILE
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, str]]:
-    for line in _read_text(path).replace("\\\n", " ").splitlines():
+    for line in read_text(path).replace("\\\n", " ").splitlines():
         key, equals, value = line.strip().partition("=")
         if equals and not key.startswith(("#", ";")):
             yield key.strip(), value.strip()
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _read_assignments(lines: list[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from trainvitals.doctor.docker_logging.backups import Backup
 from trainvitals.doctor.docker_logging.inspection import Findings
 from trainvitals.doctor.docker_logging.problems import EFFECTS, Problem
+from trainvitals.foreign_text import name_rest
 from trainvitals.units import count_noun, format_bytes
 
 _SHOWN = 20
@@ -126,7 +127,7 @@ def _write_endless(findings: Findings) -> Iterator[str]:
         size = "size unknown" if log.log_bytes is None else format_bytes(log.log_bytes)
         yield f"  {log.name}  {'running' if log.is_running else 'stopped'}  {size}"
     if len(endless) > _SHOWN:
-        yield f"  and {len(endless) - _SHOWN} more"
+        yield f"  {name_rest(len(endless) - _SHOWN)}"
     if any(log.log_bytes is None for log in endless):
         yield "  run this with sudo to see the sizes"
 

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from trainvitals.metrics.families import Block
 
 Reading = TypeVar("Reading")  # invariant: `read` returns it and `express` takes it
+Read_co = TypeVar("Read_co", covariant=True)
 
 
 class Collector(Protocol[Reading]):
@@ -47,3 +48,38 @@ class Collector(Protocol[Reading]):
     def close(self) -> None:
         """Release open files and libraries."""
         ...
+
+
+class Source(Protocol[Read_co]):
+    """Reads one part of the machine without calls that may hang."""
+
+    def read(self) -> Read_co:
+        """Read it now."""
+        ...
+
+    def close(self) -> None:
+        """Close its files."""
+        ...
+
+
+class SourceCollector(Collector[Reading]):
+    """A collector that returns what its source reads.
+
+    Args:
+        source: The source, which ignores the deadline because nothing in it can hang.
+    """
+
+    def __init__(self, source: Source[Reading]) -> None:
+        self._source = source
+
+    def read(self, deadline: float) -> Reading:  # noqa: ARG002 - nothing can hang
+        """Read the source.
+
+        Raises:
+            SourceError: It could not be read.
+        """
+        return self._source.read()
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.collectors.tables import counter, gauge, list_fields, table_block
 from trainvitals.metrics.families import Block, Family, Labels, MetricType
 from trainvitals.sources.containers.reading import ContainerReading, ContainersReading
-from trainvitals.sources.containers.source import ContainerSource
 
 MOST_SERIES = 25
 
@@ -153,7 +152,7 @@ _NO_DEATH = (None,) * len(OF_DEATH)
 _NO_USAGE = (None,) * len(OF_USAGE)
 
 
-class ContainerCollector(Collector[ContainersReading]):
+class ContainerCollector(SourceCollector[ContainersReading]):
     """Turns the readings of all containers into families.
 
     Args:
@@ -161,13 +160,6 @@ class ContainerCollector(Collector[ContainersReading]):
     """
 
     name = "container"
-
-    def __init__(self, source: ContainerSource) -> None:
-        self._source = source
-
-    def read(self, deadline: float) -> ContainersReading:  # noqa: ARG002 - nothing here can hang
-        """Return the observations so far, without waiting for an engine."""
-        return self._source.read()
 
     def express(self, reading: ContainersReading) -> tuple[Block, ...]:
         """Return the families of a reading; empty without containers."""
@@ -190,10 +182,6 @@ class ContainerCollector(Collector[ContainersReading]):
     def omitted(self, reading: ContainersReading) -> int:
         """Return the number of containers that the bound left out."""
         return reading.omitted
-
-    def close(self) -> None:
-        """Stop watching."""
-        self._source.close()
 
 
 def _express_watch(reading: ContainersReading) -> Block:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.collectors.tables import scalar_block
 from trainvitals.metrics.families import Block, Family, label_samples
 from trainvitals.sources.files import Roots
@@ -51,7 +51,7 @@ _SCALARS = (
 )
 
 
-class CpuCollector(Collector[CpuReading]):
+class CpuCollector(SourceCollector[CpuReading]):
     """Collects the time of the processors in each mode, their load and their frequencies.
 
     Args:
@@ -69,15 +69,7 @@ class CpuCollector(Collector[CpuReading]):
         clock: Callable[[], float] = time.monotonic,
         max_cores: int = 64,
     ) -> None:
-        self._source = CpuSource(roots=roots, clock=clock, max_cores=max_cores)
-
-    def read(self, deadline: float) -> CpuReading:  # noqa: ARG002 - the source limits its time
-        """Read the processors.
-
-        Raises:
-            SourceError: Their file could not be read.
-        """
-        return self._source.read()
+        super().__init__(CpuSource(roots=roots, clock=clock, max_cores=max_cores))
 
     def express(self, reading: CpuReading) -> tuple[Block, ...]:
         """Return the families of a reading."""
@@ -105,10 +97,6 @@ class CpuCollector(Collector[CpuReading]):
     def omitted(self, reading: CpuReading) -> int:
         """Return the number of cores that the bound left out."""
         return reading.dropped
-
-    def close(self) -> None:
-        """Close the files."""
-        self._source.close()
 
 
 def _describe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.collectors.tables import counter, gauge, list_fields, table_block
 from trainvitals.metrics.families import Block, Family, label_samples
 from trainvitals.sources.files import Roots
@@ -60,7 +60,7 @@ _METRICS = (
 _pick = attrgetter(*list_fields(_METRICS))
 
 
-class DiskCollector(Collector[DiskReading]):
+class DiskCollector(SourceCollector[DiskReading]):
     """Collects the disks' transfers since boot.
 
     Args:
@@ -76,15 +76,7 @@ class DiskCollector(Collector[DiskReading]):
         roots: Roots = Roots(),  # noqa: B008 - immutable
         limit: int = 32,
     ) -> None:
-        self._source = DiskSource(roots=roots, limit=limit)
-
-    def read(self, deadline: float) -> DiskReading:  # noqa: ARG002 - nothing here can hang
-        """Read the disks.
-
-        Raises:
-            SourceError: Their file could not be read.
-        """
-        return self._source.read()
+        super().__init__(DiskSource(roots=roots, limit=limit))
 
     def express(self, reading: DiskReading) -> tuple[Block, ...]:
         """Return the families of a reading; empty if the kernel does not count."""
@@ -102,10 +94,6 @@ class DiskCollector(Collector[DiskReading]):
     def omitted(self, reading: DiskReading) -> int:
         """Return the number of disks that are beyond the bound or could not be understood."""
         return reading.dropped
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
 
 
 def _describe_total() -> tuple[Family, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.collectors.tables import scalar_block
 from trainvitals.metrics.families import Block, Family
 from trainvitals.sources.files import Roots
@@ -35,7 +35,7 @@ _FAMILIES = (
 )
 
 
-class KernelCollector(Collector[KernelReading]):
+class KernelCollector(SourceCollector[KernelReading]):
     """Collects the host's boot time, its time, and the state of its clock.
 
     Without permission for adjtimex the state of the clock has no series, which is not an error.
@@ -57,15 +57,7 @@ class KernelCollector(Collector[KernelReading]):
         uptime: Callable[[], float] = read_uptime,
         adjtimex: Callable[[], ClockState | None] | None = None,
     ) -> None:
-        self._source = KernelSource(roots=roots, clock=clock, uptime=uptime, adjtimex=adjtimex)
-
-    def read(self, deadline: float) -> KernelReading:  # noqa: ARG002 - nothing here can hang
-        """Read boot time and clock.
-
-        Raises:
-            SourceError: `/proc/stat` could not be read.
-        """
-        return self._source.read()
+        super().__init__(KernelSource(roots=roots, clock=clock, uptime=uptime, adjtimex=adjtimex))
 
     def express(self, reading: KernelReading) -> tuple[Block, ...]:
         """Return the families of a reading."""
@@ -77,7 +69,3 @@ class KernelCollector(Collector[KernelReading]):
             None if clock is None else int(clock.synchronized),
         )
         return (scalar_block(self.name, _FAMILIES, values),)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()

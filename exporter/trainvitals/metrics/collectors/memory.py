@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.collectors.tables import scalar_block
 from trainvitals.metrics.families import Block, Family
 from trainvitals.sources.files import Roots
@@ -73,7 +73,7 @@ _FAMILIES = (
 )
 
 
-class MemoryCollector(Collector[MemoryReading]):
+class MemoryCollector(SourceCollector[MemoryReading]):
     """Collects the host's memory and swap, total and available.
 
     Args:
@@ -83,15 +83,7 @@ class MemoryCollector(Collector[MemoryReading]):
     name = "memory"
 
     def __init__(self, *, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
-        self._source = MemorySource(roots=roots)
-
-    def read(self, deadline: float) -> MemoryReading:  # noqa: ARG002 - nothing here can hang
-        """Read the memory.
-
-        Raises:
-            SourceError: `/proc/meminfo` could not be read.
-        """
-        return self._source.read()
+        super().__init__(MemorySource(roots=roots))
 
     def express(self, reading: MemoryReading) -> tuple[Block, ...]:
         """Return the families of a reading."""
@@ -111,7 +103,3 @@ class MemoryCollector(Collector[MemoryReading]):
             reading.oom_kills,
         )
         return (scalar_block(self.name, _FAMILIES, values),)
-
-    def close(self) -> None:
-        """Close the files."""
-        self._source.close()

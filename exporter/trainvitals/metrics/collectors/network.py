@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.collectors.tables import Metric, by, gauge, list_fields, table_block
 from trainvitals.metrics.families import Block, Family, label_samples
 from trainvitals.sources.files import Roots
@@ -56,7 +56,7 @@ _pick = attrgetter(*list_fields(_METRICS))
 _UP = list_fields(_METRICS).index("up")
 
 
-class NetworkCollector(Collector[NetworkReading]):
+class NetworkCollector(SourceCollector[NetworkReading]):
     """Collects the network interfaces' transfers since boot, and whether they are up.
 
     Args:
@@ -72,15 +72,7 @@ class NetworkCollector(Collector[NetworkReading]):
         roots: Roots = Roots(),  # noqa: B008 - immutable
         limit: int = 32,
     ) -> None:
-        self._source = NetworkSource(roots=roots, limit=limit)
-
-    def read(self, deadline: float) -> NetworkReading:  # noqa: ARG002 - nothing here can hang
-        """Read the interfaces.
-
-        Raises:
-            SourceError: Their file could not be read.
-        """
-        return self._source.read()
+        super().__init__(NetworkSource(roots=roots, limit=limit))
 
     def express(self, reading: NetworkReading) -> tuple[Block, ...]:
         """Return the families of a reading."""
@@ -97,10 +89,6 @@ class NetworkCollector(Collector[NetworkReading]):
     def omitted(self, reading: NetworkReading) -> int:
         """Return the number of interfaces that are beyond the bound or could not be understood."""
         return reading.dropped
-
-    def close(self) -> None:
-        """Close the files."""
-        self._source.close()
 
 
 def _describe_total() -> tuple[Family, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.families import Block, Family
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.pressure import PressureReading, PressureSource
 
 
-class PressureCollector(Collector[PressureReading]):
+class PressureCollector(SourceCollector[PressureReading]):
     """Collects the time for which tasks waited for CPU, memory, I/O and interrupts.
 
     A kernel without pressure stall information has no series, which is not an error.
@@ -22,15 +22,7 @@ class PressureCollector(Collector[PressureReading]):
     name = "pressure"
 
     def __init__(self, *, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
-        self._source = PressureSource(roots=roots)
-
-    def read(self, deadline: float) -> PressureReading:  # noqa: ARG002 - nothing here can hang
-        """Read the pressure stall information.
-
-        Raises:
-            SourceError: The pressure files could not be read.
-        """
-        return self._source.read()
+        super().__init__(PressureSource(roots=roots))
 
     def express(self, reading: PressureReading) -> tuple[Block, ...]:
         """Return the families of a reading; empty if the kernel does not count stalls."""
@@ -44,10 +36,6 @@ class PressureCollector(Collector[PressureReading]):
             return ()
         shape, values = tuple(known), list(known.values())
         return (Block((self.name, shape), partial(_describe, shape), values),)
-
-    def close(self) -> None:
-        """Close the files."""
-        self._source.close()
 
 
 def _describe(keys: tuple[tuple[str, str], ...]) -> tuple[Family, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainvitals.metrics.collectors.collector import Collector
+from trainvitals.metrics.collectors.collector import SourceCollector
 from trainvitals.metrics.collectors.tables import scalar_block
 from trainvitals.metrics.families import Block, Family
 from trainvitals.sources.host.process import ProcessReading, ProcessSource
@@ -57,7 +57,7 @@ def _no_complaint() -> str | None:
     return None
 
 
-class ProcessCollector(Collector[ProcessReading]):
+class ProcessCollector(SourceCollector[ProcessReading]):
     """Collects the exporter's own CPU time, memory and file descriptors.
 
     A child process that ended is left out, which is not an error.
@@ -79,15 +79,7 @@ class ProcessCollector(Collector[ProcessReading]):
         complain: Callable[[], str | None] = _no_complaint,
     ) -> None:
         self._complain = complain
-        self._source = ProcessSource(procfs=procfs, children=children)
-
-    def read(self, deadline: float) -> ProcessReading:  # noqa: ARG002 - nothing here can hang
-        """Read the exporter's process and its children.
-
-        Raises:
-            SourceError: The files of the process could not be read.
-        """
-        return self._source.read()
+        super().__init__(ProcessSource(procfs=procfs, children=children))
 
     def express(self, reading: ProcessReading) -> tuple[Block, ...]:
         """Return the families of a reading."""
@@ -105,7 +97,3 @@ class ProcessCollector(Collector[ProcessReading]):
     def complaint(self, reading: ProcessReading) -> str | None:  # noqa: ARG002 - not a part of it
         """Return which of the exporter's own files is not in force; None if all are."""
         return self._complain()
-
-    def close(self) -> None:
-        """Close the files."""
-        self._source.close()

@@ -26,6 +26,7 @@ from trainvitals.sources.accelerators.nvidia import NvidiaSession, open_nvidia
 from trainvitals.sources.accelerators.nvidia_device import NvidiaDevice
 from trainvitals.sources.accelerators.nvml import SUCCESS, U32, Library
 from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
+from trainvitals.units import format_duration
 
 _CHILD = (
     "import sys;sys.path[:]={path!r};"
@@ -108,7 +109,9 @@ def read_settings(
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        return _understand(late.stdout or b"", f"does not answer within {timeout_seconds:.1f} s")
+        return _understand(
+            late.stdout or b"", f"does not answer within {format_duration(timeout_seconds)}"
+        )
     except OSError as error:
         return NvidiaSettings(trouble=f"cannot start the process that asks it: {error.strerror}")
     return _understand(done.stdout, "" if done.returncode == 0 else "its library crashed")

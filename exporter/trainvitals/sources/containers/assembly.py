@@ -20,6 +20,7 @@ from trainvitals.sources.containers.inspection import Inspection
 from trainvitals.sources.containers.last_start import LastStart, find_last_start
 from trainvitals.sources.containers.log_owner import LogOwner, read_owner
 from trainvitals.sources.host.kernel_lines import DatedLine
+from trainvitals.units import format_duration
 
 # The kernel and the engine use the same clock, but the kernel's lines are dated from its boot.
 _SLACK_SECONDS = 5.0
@@ -266,7 +267,7 @@ def _describe_other(kill: OomKill, ended: float | None) -> str:
     if ended is None:
         return f"{text}, which nothing ties to the log"
     apart = "before" if kill.time <= ended else "after"
-    return f"{text}, {abs(ended - kill.time):.1f} s {apart} this end"
+    return f"{text}, {format_duration(abs(ended - kill.time))} {apart} this end"
 
 
 def _is_own(kill: OomKill, evidence: Evidence) -> bool:

@@ -75,7 +75,6 @@ class ContainerEvent:
         exit_code: The exit code of a `die`; None for other actions.
         signal: The signal of a `kill`; None for other actions, and if the engine does not report
             it.
-        old_name: The old name of a `rename`; empty for other actions.
     """
 
     time: float
@@ -87,7 +86,6 @@ class ContainerEvent:
     compose_service: str = ""
     exit_code: int | None = None
     signal: int | None = None
-    old_name: str = ""
 
     def to_evidence(self) -> EngineEvent:
         """Return the part of the event that is evidence."""
@@ -124,7 +122,6 @@ def parse_event(line: bytes | str) -> ContainerEvent | None:
         compose_service=service,
         exit_code=_find_exit_code(action, attributes),
         signal=_find_signal(action, attributes),
-        old_name=get_text(attributes, "oldName").removeprefix("/"),
     )
 
 

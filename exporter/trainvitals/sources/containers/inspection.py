@@ -56,7 +56,6 @@ class Inspection:
         restart_count: The number of restarts by its restart policy.
         state: Its state, and how it ended.
         settings: How it was set up.
-        log_path: The file of its log on the host; empty if there is none.
     """
 
     id: str
@@ -69,7 +68,6 @@ class Inspection:
     restart_count: int | None
     state: State
     settings: Settings
-    log_path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,6 @@ def parse_inspection(document: Document) -> Inspection:
         restart_count=get_number(document, "RestartCount"),
         state=_parse_state(get_mapping(document, "State")),
         settings=_parse_settings(document, config, get_mapping(document, "HostConfig")),
-        log_path=get_text(document, "LogPath"),
     )
 
 

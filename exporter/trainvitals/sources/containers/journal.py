@@ -27,7 +27,6 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from trainvitals.sources.containers.evidence import Evidence
 from trainvitals.sources.containers.evidence_document import EvidenceError, from_json, to_json
 from trainvitals.sources.containers.judgement import Judgement
 from trainvitals.sources.foreign_files import read_whole
+from trainvitals.units import format_stamp
 
 FORMAT = 1
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[A-Za-z0-9_.-]{1,128}\.json")
@@ -174,10 +174,9 @@ class Journal:
 
 
 def _name_record(evidence: Evidence) -> str:
-    moment = datetime.fromtimestamp(min(max(0.0, evidence.ended or 0.0), _LAST_TIME), timezone.utc)
+    time = format_stamp(min(max(0.0, evidence.ended or 0.0), _LAST_TIME), is_exact=True)
     name = clean_file_name(evidence.name, allowed="-_.")[:_MOST_NAME] or "unnamed"
     container = clean_file_name(evidence.id, allowed="-_.")[:_ID_CHARACTERS] or "none"
-    time = f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
     return f"{time}-{name}-{container}.json"
 
 

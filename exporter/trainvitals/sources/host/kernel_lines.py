@@ -14,6 +14,8 @@ import re
 from collections import deque
 from dataclasses import dataclass, replace
 
+from trainvitals.foreign_text import clean_text
+
 MOST_LINES = 256
 _LONGEST_LINE = 300
 _LONGEST_RECORD = 2048
@@ -62,7 +64,6 @@ _TASKS_IN = re.compile(
 _ANON_RSS = re.compile(r"anon-rss:([0-9]{1,15})kB")
 _SHMEM_RSS = re.compile(r"shmem-rss:([0-9]{1,15})kB")
 _USAGE = re.compile(r"memory: usage [0-9]{1,16}kB, limit ([0-9]{1,16})kB")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 # Other lines that explain a death or a stalled run.
 _TELLING = re.compile(
@@ -217,7 +218,7 @@ class KernelLines:
         is_nvidia = text.lstrip().startswith(_NVIDIA)
         lines = (line.lstrip() for line in text.split("\\x0a")) if is_nvidia else (text,)
         for line in lines:
-            self._take_line(time, _UNPRINTABLE.sub("?", line))
+            self._take_line(time, clean_text(line))
 
     def collect(self, *, lost: int = 0, ends: bool = True) -> KernelNews:
         """Return the records that were recognized since the last call.
@@ -373,7 +374,7 @@ def clean(line: str) -> str:
     """Return a line for display: masked, without control characters, cut."""
     from trainvitals.masking import mask_text  # noqa: PLC0415 - few machines have such lines
 
-    return mask_text(_UNPRINTABLE.sub("?", line))[:_LONGEST_LINE]
+    return mask_text(clean_text(line))[:_LONGEST_LINE]
 
 
 def _find_kb(pattern: re.Pattern[str], text: str) -> int | None:

@@ -10,6 +10,7 @@ from trainvitals.foreign_numbers import read_count
 from trainvitals.runfile.codec import clean_metric_name
 from trainvitals.sources.runs.patterns import SLOW_SECONDS, Pattern
 from trainvitals.sources.runs.scalars import RunScalars
+from trainvitals.units import format_duration
 
 _STEP_NAMES = frozenset({"step", "global_step", "iteration", "iter"})
 _NONFINITE_NAMES = frozenset({"nonfinite_losses", "number of nan iterations"})
@@ -193,7 +194,7 @@ class LineMatcher:
             return False
         self._table = [row for row in self._table if row[2] is not pattern]
         self.complaint = (
-            f"pattern {pattern.name} took {seconds:.1f} s for one line and is not used any more; "
+            f"pattern {pattern.name} took {format_duration(seconds)} for one line and is not used any more; "
             "make its expression simpler and restart"
         )
         return True

@@ -21,6 +21,7 @@ from trainvitals.stack.drills.pipeline import (
 from trainvitals.stack.drills.speed import find_longest_duration, read_duration
 from trainvitals.stack.drills.webhook import Delivery, Receiver, listen
 from trainvitals.stack.programs import HOST, find_free_ports
+from trainvitals.units import format_duration
 
 Report = Callable[[str], None]
 
@@ -101,9 +102,13 @@ def format_result(result: DrillResult, *, as_json: bool = False) -> str:
     ended = result.resolved_seconds - result.mended_seconds
     faster = f" (durations divided by {result.speed:g})" if result.speed != 1 else ""
     return (
-        f"passed: delivered {result.delivered_seconds:.1f} s after the fault, and resolved "
-        f"{ended:.1f} s after its removal{faster}"
+        f"passed: delivered {format_duration(result.delivered_seconds)} after the fault, and resolved "
+        f"{format_duration(ended)} after its removal{faster}"
     )
+
+
+def _write_event(seconds: float, words: str) -> str:
+    return f"{format_duration(seconds):>8}  {words}"
 
 
 @dataclass(slots=True)
@@ -126,10 +131,10 @@ class _Watch:
         states = self.pipeline.list_alerts(self.alert)
         if self.pending is None and "pending" in states:
             self.pending = self.elapsed()
-            self.report(f"{self.pending:7.1f} s  the alert is pending")
+            self.report(_write_event(self.pending, "the alert is pending"))
         if self.firing is None and "firing" in states:
             self.firing = self.elapsed()
-            self.report(f"{self.firing:7.1f} s  the alert fires")
+            self.report(_write_event(self.firing, "the alert fires"))
 
     def wait_for(self, status: str, timeout_seconds: float) -> tuple[Delivery, ...]:
         """Wait for messages and return those of the first group; empty after a timeout."""
@@ -281,23 +286,27 @@ def _run(
     heard = {each["name"] for each in plan.routes["receivers"] if len(each) > 1}
     step = _find_step(plan.speed)
     watch = _Watch(fault.alert, step, pipeline, webhook, report, time.monotonic())
-    report(f"{0:7.1f} s  {fault.story}")
+    report(_write_event(0, fault.story))
     if fault.is_silent:
         machine.fall_silent()
     collector.enter(fault.faulty, is_failing=fault.is_failing)
     firing = watch.wait_for("firing", timeout)
     for each in _first_of_each(firing):
-        report(f"{each.at - watch.began:7.1f} s  delivered to {each.receiver}: {each.description}")
+        report(
+            _write_event(each.at - watch.began, f"delivered to {each.receiver}: {each.description}")
+        )
     mended = watch.elapsed()
     collector.enter(fault.healthy)
     if fault.is_silent:
         machine.listen()
     resolved: tuple[Delivery, ...] = ()
     if firing:
-        report(f"{mended:7.1f} s  the fault is removed")
+        report(_write_event(mended, "the fault is removed"))
         resolved = watch.wait_for("resolved", timeout)
     for each in _first_of_each(resolved):
-        report(f"{each.at - watch.began:7.1f} s  resolved message delivered to {each.receiver}")
+        report(
+            _write_event(each.at - watch.began, f"resolved message delivered to {each.receiver}")
+        )
     return DrillResult(
         alert=fault.alert,
         speed=plan.speed,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import timezone
 
-from trainvitals.foreign_text import clean_text
+from trainvitals.foreign_text import clean_text, escape_markdown
 from trainvitals.masking import mask_text
 from trainvitals.verdicts.causes.diagnosis import Diagnosis
 from trainvitals.verdicts.causes.lines import redraw
@@ -19,9 +19,6 @@ from trainvitals.views.death.report import (
 from trainvitals.views.death.rows import Row, list_host, list_memory, list_setup, list_timeline
 from trainvitals.views.death.text import begin, part_commands
 
-_SPECIAL = re.compile(r"([\\*_\[\]<>|#~])")
-_CODE = re.compile("(`[^`]*`)")
-
 
 def format_markdown(diagnosis: Diagnosis, *, lines: int = DEFAULT_LINES) -> str:
     """Return a diagnosis as Markdown, masked; times are UTC.
@@ -33,8 +30,8 @@ def format_markdown(diagnosis: Diagnosis, *, lines: int = DEFAULT_LINES) -> str:
     evidence, finding = diagnosis.evidence, diagnosis.verdict.finding
     zone = timezone.utc
     parts = [
-        f"## {_escape(describe_outcome(diagnosis, zone))}",
-        f"**{_escape(finding.summary)}**",
+        f"## {escape_markdown(describe_outcome(diagnosis, zone))}",
+        f"**{escape_markdown(finding.summary)}**",
         f"Verdict: `{finding.reason}`, confidence {finding.confidence}.",
         *_write_section("Evidence", _list(finding.speaks_for)),
         *_write_section("Evidence against it", _list(finding.speaks_against)),
@@ -64,7 +61,7 @@ def _write_section(title: str, body: str) -> list[str]:
 
 
 def _list(texts: Iterable[str]) -> str:
-    return "\n".join(f"- {_escape(text)}" for text in texts)
+    return "\n".join(f"- {escape_markdown(text)}" for text in texts)
 
 
 def _list_steps(steps: Iterable[str]) -> str:
@@ -75,13 +72,13 @@ def _list_steps(steps: Iterable[str]) -> str:
             if is_command:
                 shown += ["   ```", f"   {clean_text(part)}", "   ```"]
             else:
-                shown.append(f"{first}{_escape(part)}")
+                shown.append(f"{first}{escape_markdown(part)}")
             first = "   "
     return "\n".join(shown)
 
 
 def _write_table(rows: Iterable[Row]) -> str:
-    body = [f"| {_escape(label)} | {_escape(text)} |" for label, text in rows]
+    body = [f"| {escape_markdown(label)} | {escape_markdown(text)} |" for label, text in rows]
     return "\n".join(["| | |", "| --- | --- |", *body]) if body else ""
 
 
@@ -91,9 +88,3 @@ def _fence(lines: Sequence[str]) -> str:
     longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}text", *shown, fence]) if shown else ""
-
-
-def _escape(text: str) -> str:
-    """Return a text with Markdown escaped outside of code in backticks."""
-    parts = _CODE.split(clean_text(text))
-    return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import tzinfo
 
-from trainvitals.foreign_text import clean_text
+from trainvitals.foreign_text import clean_text, name_rest
 from trainvitals.sources.containers.evidence import Host
 from trainvitals.sources.containers.pod import is_pending
 from trainvitals.sources.host.kernel_lines import OomKill
@@ -217,7 +217,7 @@ def write_deaths(
         for when, name, code, reason, confidence in rows
     ]
     if len(deaths) > most:
-        shown.append(f"  and {len(deaths) - most} more: trainvitals diagnose --since 24h")
+        shown.append(f"  {name_rest(len(deaths) - most, ': trainvitals diagnose --since 24h')}")
     return shown
 
 

@@ -24,7 +24,6 @@ from trainvitals.units import (
     format_duration,
     format_percent,
     format_time,
-    read_time,
 )
 
 Row = tuple[str, str]
@@ -237,10 +236,7 @@ def _write_share(amount: int, limit: int | None) -> str:
 
 
 def _write_moment(time: float, near: float | None, zone: tzinfo | None) -> str:
-    """Return the time of day with milliseconds, which show the order of events."""
+    """Return the time of day with milliseconds, or the time since boot where no date is known."""
     if is_since_boot(time):
         return f"{format_duration(time)} after boot" if time else "time unknown"
-    when, other = read_time(time, zone), read_time(near, zone)
-    if when is None or (other is not None and when.date() != other.date()):
-        return format_clock(time, near, zone)
-    return f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}"
+    return format_clock(time, near, zone, is_exact=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 
-from trainvitals.foreign_text import clean_text
+from trainvitals.foreign_text import clean_text, name_rest
 from trainvitals.runfile import ABSENT, ALERTS, PHASE_NAMES, STATE
 from trainvitals.sources.runs.past_runs import LONGEST_TEXT, Event, Run, Start
 from trainvitals.units import (
@@ -15,7 +15,9 @@ from trainvitals.units import (
     format_clock,
     format_duration,
     format_percent,
+    format_power,
     format_rate,
+    format_temperature,
     format_value,
 )
 
@@ -44,8 +46,8 @@ _NUMBERED = {
 _MEASURED: Mapping[str, Callable[[float], str]] = {
     "utilization_ratio": lambda value: f"{format_percent(value)} busy",
     "memory_used_bytes": lambda value: f"{format_bytes(value)} used",
-    "temperature_celsius": lambda value: f"{value:.0f} C",
-    "power_watts": lambda value: f"{value:.0f} W",
+    "temperature_celsius": format_temperature,
+    "power_watts": format_power,
 }
 
 _TROUBLES = (
@@ -158,8 +160,7 @@ def _describe_metrics(start: Start) -> list[str]:
         for number, (name, _) in enumerate(start.record.metrics)
     ]
     parts = [f"{name} {format_value(value)}" for name, value in named if name and value != ABSENT]
-    more = len(parts) - _MOST_METRICS
-    return [*parts[:_MOST_METRICS], f"and {more} more" if more > 0 else ""]
+    return [*parts[:_MOST_METRICS], name_rest(len(parts) - _MOST_METRICS)]
 
 
 def _describe_trouble(start: Start, near: float, zone: tzinfo | None) -> list[str]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import tzinfo
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.sources.runs.endings import describe_ending
 from trainvitals.sources.runs.history import RunHistory
 from trainvitals.sources.runs.past_runs import WELL, Run, Start
@@ -98,7 +99,7 @@ def _write_others(others: Sequence[Run], width: int, zone: tzinfo | None) -> lis
         text = f"{run.name}: {describe_run(run, zone)}"
         lines.append("  " + textwrap.shorten(text, width - 2, placeholder="..."))
     if len(others) > _MOST_RUNS:
-        lines.append(f"  and {len(others) - _MOST_RUNS} more; --json lists all")
+        lines.append(f"  {name_rest(len(others) - _MOST_RUNS, '; --json lists all')}")
     return lines
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from trainvitals.foreign_text import name_rest
 from trainvitals.sources.runs.past_runs import Run, Start
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import format_clock, format_duration, format_value
@@ -105,7 +106,7 @@ def _count_left(starts: Iterable[Start]) -> str:
     if not counts:
         return ""
     named = ", ".join(f"{number} {reason}" for reason, number in counts.most_common())
-    return f"  and {counts.total()} more: {named}"
+    return f"  {name_rest(counts.total(), f': {named}')}"
 
 
 def _name_end(start: Start) -> str:

@@ -21,6 +21,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from trainvitals.errors import TrainvitalsError
+from trainvitals.foreign_text import cut
 from trainvitals.verdicts.trouble import Unknown
 from trainvitals.views.machine.faulty import draw_runs
 from trainvitals.views.machine.picture import Picture, Trace
@@ -232,7 +233,7 @@ def _show(value: object) -> str:
     if isinstance(value, list | dict):
         return _name(value)
     text = json.dumps(value) if not isinstance(value, int) or abs(value) < _MOST_WHOLE else "huge"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    return cut(text, _MOST_SHOWN)
 
 
 def _name(value: object) -> str:

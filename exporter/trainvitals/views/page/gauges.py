@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from trainvitals.units import format_bytes_of, format_limited, format_percent, format_value
+from trainvitals.units import (
+    format_bytes_of,
+    format_limited,
+    format_percent,
+    format_power,
+    format_temperature,
+    format_value,
+)
 from trainvitals.views.machine.headline import DEVICE_MEMORY, HOST_MEMORY, HOT, find_tone
 from trainvitals.views.machine.picture import (
     TEMPERATURE_SCALE_CELSIUS,
@@ -87,8 +94,8 @@ def _gauge_temperature(device: Accelerator, label: str, tone: Tone) -> Gauge:
     limit = device.temperature_limit_celsius
     low, hottest = TEMPERATURE_SCALE_CELSIUS
     trace, high = device.temperature_trace, (limit or hottest) * _HEADROOM
-    svg = _draw(trace, f"{label} temperature", _format_celsius, low, high, limit)
-    value = _format_celsius(device.temperature_celsius)
+    svg = _draw(trace, f"{label} temperature", format_temperature, low, high, limit)
+    value = format_temperature(device.temperature_celsius)
     return Gauge(
         "temperature", value, svg, "unknown" if device.temperature_celsius is None else tone
     )
@@ -97,7 +104,7 @@ def _gauge_temperature(device: Accelerator, label: str, tone: Tone) -> Gauge:
 def _gauge_power(device: Accelerator, label: str) -> Gauge:
     limit, trace = device.power_limit_watts, device.power_trace
     high = _HEADROOM * max([limit or 0.0, 1.0, *(point for point in trace if point is not None)])
-    svg = _draw(trace, f"{label} power", _format_watts, 0.0, high, limit)
+    svg = _draw(trace, f"{label} power", format_power, 0.0, high, limit)
     return Gauge("power", format_limited(device.power_watts, limit, "W"), svg)
 
 
@@ -121,11 +128,3 @@ def _draw(
 
 def _draw_ratios(trace: Trace, subject: str, limit: float | None = None) -> str:
     return _draw(trace, subject, format_percent, 0.0, 1.0, limit)
-
-
-def _format_celsius(value: float | None) -> str:
-    return format_limited(value, None, "°C")
-
-
-def _format_watts(value: float | None) -> str:
-    return format_limited(value, None, "W")

@@ -1,239 +1,29 @@
-"""An exporter, queried over HTTP: its address, the credentials and the answer."""
+"""An exporter that is queried over HTTP, as the origin of a screen."""
 
 from __future__ import annotations
 
-import base64
-import http.client
-import netrc
-import socket
-import time
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
-
-from trainvitals.errors import ConfigurationError, TrainvitalsError
-from trainvitals.sources.http_client import TooLargeError, read_bounded
+from trainvitals.sources.exporter_client import ExporterClient
 from trainvitals.views.machine.document import read_document
 from trainvitals.views.machine.picture import Picture
 
-if TYPE_CHECKING:
-    import ssl
-
-_DEFAULT_PORT = 9200
-_PASSWORD_VARIABLE = "TRAINVITALS_PASSWORD"  # noqa: S105 - the name of a variable
-_PORTS = {"http": 80, "https": 443}
-_PATH = "/api/v1/overview"
-_PATIENCE_SECONDS = 10.0
-_MOST_BYTES = 32 << 20
-_WORDS = {
-    401: "requires another user and password: set them with --user and --password-file",
-    403: "does not permit this user",
-    404: f"has no {_PATH}: it is not a trainvitals exporter, or an older one",
-    503: "is too busy to answer",
-}
-_QUICK_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """An exporter.
-
-    Attributes:
-        is_tls: Whether it uses TLS.
-        host: Its name or address.
-        port: Its port.
-        prefix: A prefix of its paths, such as behind a proxy; empty if there is none.
-        user: The user in the URL; None if there is none.
-    """
-
-    is_tls: bool
-    host: str
-    port: int
-    prefix: str = ""
-    user: str | None = None
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}{self.prefix}"
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A user and a password.
-
-    Attributes:
-        user: The user.
-        password: The password.
-    """
-
-    user: str
-    password: str = field(repr=False)
-
-    def write_header(self) -> str:
-        """Write the header `Authorization`."""
-        pair = f"{self.user}:{self.password}".encode()
-        return f"Basic {base64.b64encode(pair).decode()}"
-
-
-def parse_url(text: str) -> Address:
-    """Read `--url`: `http://HOST:PORT`, `https://HOST`, or `HOST` for port 9200.
-
-    Raises:
-        ConfigurationError: The text is not a URL, or contains a password, which other users could
-            see.
-    """
-    is_bare = "://" not in text
-    try:
-        parts = urlsplit(f"http://{text}" if is_bare else text)
-        port = parts.port
-    except ValueError as error:
-        raise ConfigurationError(f"--url {text}: {error}; write http://HOST:PORT") from error
-    if parts.password is not None:
-        raise ConfigurationError(
-            "--url: every user of this machine can see a password there; put it into a file and name "
-            f"it with --password-file, or set ${_PASSWORD_VARIABLE}"
-        )
-    host = parts.hostname or ""
-    if parts.scheme not in _PORTS or not host.isprintable() or not host or " " in host:
-        raise ConfigurationError(f"--url {text}: write http://HOST:PORT or https://HOST:PORT")
-    if parts.query or parts.fragment or not parts.path.isascii() or not parts.path.isprintable():
-        raise ConfigurationError(f"--url {text}: leave out what follows the port or path")
-    return Address(
-        is_tls=parts.scheme == "https",
-        host=host,
-        port=port or (_DEFAULT_PORT if is_bare else _PORTS[parts.scheme]),
-        prefix=parts.path.rstrip("/"),
-        user=unquote(parts.username) if parts.username else None,
-    )
-
-
-def find_credentials(
-    address: Address,
-    *,
-    user: str | None,
-    password_file: Path | None,
-    environ: Mapping[str, str],
-    netrc_path: Path,
-) -> Credentials | None:
-    """Return the credentials of the flags and the variable, or of `~/.netrc`, or None.
-
-    Args:
-        address: The exporter.
-        user: `--user`.
-        password_file: `--password-file`; its first line.
-        environ: The environment, of which `TRAINVITALS_PASSWORD` is read.
-        netrc_path: `~/.netrc`, which need not exist.
-
-    Raises:
-        ConfigurationError: A user is set without a password, or a file cannot be read.
-    """
-    known = _read_netrc(netrc_path, address.host)
-    user = user or address.user
-    password = environ.get(_PASSWORD_VARIABLE) or None
-    if password_file is not None:
-        password = _read_password(password_file)
-    if user is None and password is None:
-        return known
-    if user is None:
-        if password_file is not None:
-            raise ConfigurationError("--password-file without a user: name them with --user")
-        return known
-    if password is not None:
-        return Credentials(user, password)
-    if known is not None and known.user == user:
-        return known
-    raise ConfigurationError(
-        f"no password for {user}: name a file with --password-file, set ${_PASSWORD_VARIABLE}, or add "
-        f"a line for {address.host} to ~/.netrc"
-    )
-
-
-def _read_password(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise ConfigurationError(
-            f"--password-file {path}: {why}; name a file that can be read"
-        ) from error
-    return text.partition("\n")[0].rstrip("\r")
-
-
-def _read_netrc(path: Path, host: str) -> Credentials | None:
-    try:
-        found = netrc.netrc(str(path)).authenticators(host)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, netrc.NetrcParseError) as error:
-        raise ConfigurationError(f"cannot read {path}: {error}; mend it or move it away") from error
-    return None if found is None else Credentials(found[0], found[2] or "")
-
-
-HERE = Address(is_tls=False, host="127.0.0.1", port=_DEFAULT_PORT)
-
-
-def listens(address: Address, *, seconds: float = _QUICK_SECONDS) -> bool:
-    """Return whether a server listens there, without waiting long."""
-    with suppress(OSError), socket.create_connection((address.host, address.port), seconds):
-        return True
-    return False
-
-
-class RemoteError(TrainvitalsError):
-    """An exporter does not answer, or its answer is invalid."""
-
 
 class RemoteOrigin:
-    """Queries an exporter, with a new connection each time.
+    """The pictures of an exporter.
 
     Args:
-        address: Which one.
-        credentials: The user; None if there is none.
-        context: The TLS context; None without TLS.
-        patience_seconds: The timeout of an answer.
+        client: The client.
 
     Attributes:
         words: The name at the head of the screen.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        *,
-        credentials: Credentials | None = None,
-        context: ssl.SSLContext | None = None,
-        patience_seconds: float = _PATIENCE_SECONDS,
-    ) -> None:
-        self.words = f"exporter at {address}"
-        self._address = address
-        self._credentials = credentials
-        self._context = context
-        self._patience_seconds = patience_seconds
+    def __init__(self, client: ExporterClient) -> None:
+        self.words = f"exporter at {client.address}"
+        self._client = client
 
     def fetch(self) -> bytes:
-        """Return the document of the overview.
-
-        Raises:
-            RemoteError: The URL cannot be read; the message has the reason and the next step.
-        """
-        deadline = time.monotonic() + self._patience_seconds
-        connection = self._connect()
-        try:
-            connection.request("GET", f"{self._address.prefix}{_PATH}", headers=self._headers())
-            answer = connection.getresponse()
-            if answer.status != http.client.OK:
-                words = _WORDS.get(answer.status, f"answers {answer.status}")
-                raise RemoteError(f"{self._address} {words}")
-            return read_bounded(answer, deadline=deadline, most_bytes=_MOST_BYTES)
-        except TooLargeError as error:
-            raise RemoteError(f"{self._address} sends more than {_MOST_BYTES >> 20} MiB") from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RemoteError(f"{self._address} {self._explain(error)}") from error
-        finally:
-            connection.close()
+        """Return the document of the overview, as `ExporterClient.fetch`."""
+        return self._client.fetch()
 
     def look(self) -> Picture:
         """Return the exporter's current picture.
@@ -245,61 +35,3 @@ class RemoteOrigin:
 
     def close(self) -> None:
         """Do nothing: each request has its own connection."""
-
-    def _connect(self) -> http.client.HTTPConnection:
-        # No urllib: it would send the request to a proxy that the environment names.
-        host, port, timeout = self._address.host, self._address.port, self._patience_seconds
-        if self._context is None:
-            return http.client.HTTPConnection(host, port, timeout=timeout)
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
-
-    def _headers(self) -> Mapping[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": "trainvitals"}
-        if self._credentials is not None:
-            headers["Authorization"] = self._credentials.write_header()
-        return headers
-
-    def _explain(self, error: Exception) -> str:
-        if isinstance(error, ConnectionRefusedError):
-            return "refuses connections: is `trainvitals serve` running there, on this address?"
-        if isinstance(error, TimeoutError):
-            return f"does not answer within {self._patience_seconds:g} s"
-        if isinstance(error, socket.gaierror):
-            return f"is not to be found: {error.strerror}"
-        if self._context is not None:
-            return _explain_tls(error)
-        if isinstance(error, http.client.BadStatusLine | ConnectionResetError):
-            return "does not answer in HTTP; if it speaks TLS, write https://"
-        return f"cannot be asked: {_name(error)}"
-
-
-def make_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Return the TLS context.
-
-    Args:
-        ca_file: The trusted authorities, in PEM; None for those of the system.
-
-    Raises:
-        ConfigurationError: The file cannot be used.
-    """
-    import ssl  # noqa: PLC0415 - only with https
-
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except (OSError, ssl.SSLError) as error:
-        why = error.strerror or "it has no certificate in PEM"
-        raise ConfigurationError(f"--ca-file {ca_file}: {why}") from error
-
-
-def _explain_tls(error: Exception) -> str:
-    import ssl  # noqa: PLC0415
-
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"is not trusted: {error.verify_message}; name its authority with --ca-file"
-    if isinstance(error, ssl.SSLError):
-        return f"does not speak TLS as it should ({error.reason}); if it has none, write http://"
-    return f"cannot be asked: {_name(error)}"
-
-
-def _name(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

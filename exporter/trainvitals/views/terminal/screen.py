@@ -16,6 +16,7 @@ from rich.console import ConsoleDimensions
 from rich.live import Live
 from rich.segment import SegmentLines
 
+from trainvitals.units import format_duration
 from trainvitals.views.machine.faulty import draw_runs
 from trainvitals.views.machine.picture import Picture
 from trainvitals.views.terminal.frame import Source, draw_screen, list_sections
@@ -192,7 +193,9 @@ class Screen:
     def _describe(self) -> Source:
         """Return the source of the picture, and since when it does not respond."""
         news, now = self._watch.news, self._clock()
-        source = Source(f"{self._origin.words}, every {self._look.interval_seconds:g} s", now=now)
+        source = Source(
+            f"{self._origin.words}, every {format_duration(self._look.interval_seconds)}", now=now
+        )
         late = _LATE_INTERVALS * self._look.interval_seconds + _LATE_SECONDS
         if news.trouble:
             return replace(source, silent_since=news.heard, trouble=news.trouble)

@@ -127,7 +127,7 @@ class Expectations:
         return any((each.board, each.kind, each.at) == found for each in self.meant)
 
     def find_mistakes(self, boards: Mapping[str, Board]) -> Iterator[str]:
-        """Say where the file names what there is not, says something twice, or nothing new."""
+        """Yield where the file names what there is not, says something twice, or nothing new."""
         views = {(view.board, view.name): view for view in self.views}
         panels = {
             (uid, shorten(panel.place)) for uid, board in boards.items() for panel in board.panels

@@ -159,13 +159,13 @@ class _TakesSamples(BaseHTTPRequestHandler):
     """Takes whatever Prometheus writes to a remote."""
 
     def do_POST(self) -> None:
-        """Say thank you."""
+        """Answer with an empty body."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(HTTPStatus.NO_CONTENT)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base has it
-        """Say nothing else."""
+        """Log nothing."""
 
 
 @contextmanager

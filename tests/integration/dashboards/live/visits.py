@@ -59,7 +59,7 @@ class Visits:
         return self._known[key]
 
     def find_faults(self, view: View) -> Iterator[str]:
-        """Say what is wrong with a view, whatever it is meant to return."""
+        """Yield what is wrong with a view, whatever it is meant to return."""
         bounds = OF_A_FLEET if view.board == FLEET else OF_A_HOST
         for way, over in WAYS:
             for fault in judge(self.visit(view, way, over), bounds):
@@ -71,7 +71,7 @@ class Visits:
                     yield f"{where}: {fault.kind}: {fault.says}"
 
     def find_surprises(self, view: View) -> Iterator[str]:
-        """Say which panels return data where they should be empty, or nothing where they should not."""
+        """Yield which panels return data where they should be empty, or nothing where they should not."""
         visits = [group_by_panel(self.visit(view, over=over)) for over in ("minute", "hurried")]
         for minute, hurried in zip(*visits, strict=True):
             panel = minute.panel

@@ -105,13 +105,15 @@ def test_faults_of_every_group_become_messages_and_end(drilled):
 
 
 def test_a_person_sees_each_step(drilled):
-    """Each step has a line with its second, and the last line is the verdict; nothing is left."""
+    """Each step has a line with its time, and the last line is the verdict; nothing is left."""
     _, end, directory = drilled
     lines = end.stdout.splitlines()
     assert end.returncode == 0, end.stderr
     assert lines[0].endswith("all durations divided by 60")
     begun = max(at for at, line in enumerate(lines) if line.endswith("a run is killed by SIGKILL"))
-    assert [line.partition(" s  ")[2].partition(":")[0] for line in lines[begun + 1 : -1]] == [
+    assert [
+        line.strip().partition("  ")[2].partition(":")[0] for line in lines[begun + 1 : -1]
+    ] == [
         "the alert fires",
         "delivered to page",
         "the fault is removed",

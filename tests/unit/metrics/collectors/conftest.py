@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import pytest
 
 from trainvitals.metrics.families import Block
-from trainvitals.sources.files import Roots
 
-MACHINE = Path(__file__).parents[3] / "fixtures" / "machine"
 SOURCED = re.compile(r"[A-Z0-9][^.]*\. Source: \S.*\.", re.DOTALL)
 NAMED = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -21,15 +17,8 @@ Samples = dict[str, float]
 
 
 @pytest.fixture
-def roots(tmp_path: Path) -> Roots:
-    """A copy of the fake machine's `/proc` and `/sys`."""
-    shutil.copytree(MACHINE, tmp_path / "machine")
-    return Roots(procfs=tmp_path / "machine/proc", sysfs=tmp_path / "machine/sys")
-
-
-@pytest.fixture
 def samples() -> Callable[[Iterable[Block]], Samples]:
-    """Gives the samples of blocks, as on the page, once the blocks are known to be sound."""
+    """Return the samples of blocks, as on the page, once the blocks are known to be sound."""
     return read_samples
 
 

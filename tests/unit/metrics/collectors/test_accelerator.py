@@ -36,7 +36,7 @@ def collector() -> Iterator[AcceleratorCollector]:
 
 @pytest.fixture
 def express(collector, samples) -> Callable[..., Samples]:
-    """Gives the samples of these devices."""
+    """Return the samples of these devices."""
 
     def express(devices: Sequence[AcceleratorReading], **others: object) -> Samples:
         return samples(collector.express(AcceleratorsReading(tuple(devices), **others)))

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.metrics.collectors.conftest import MACHINE, read_samples
+from tests.unit.conftest import MACHINE
+from tests.unit.metrics.collectors.conftest import read_samples
 from trainvitals.errors import SourceError
 from trainvitals.metrics.collectors.collector import Collector
 from trainvitals.metrics.collectors.cpu import CpuCollector

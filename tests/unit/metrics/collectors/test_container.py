@@ -62,7 +62,7 @@ class Told:
     reading: ContainersReading
 
     def read(self) -> ContainersReading:
-        """Tell it."""
+        """Return it."""
         return self.reading
 
     def close(self) -> None:

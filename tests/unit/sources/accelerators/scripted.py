@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from trainvitals.sources.accelerators.row import (
     EMPTY_ROW,
+    ROW_FIELDS,
     SLOT,
     DeviceError,
     DeviceRow,
@@ -61,7 +62,7 @@ class ScriptedSession:
         self._watch = watch
 
     def is_current(self) -> bool:
-        """Tell what the script says."""
+        """Return what the script has."""
         return self._count()
 
     def watch(self, report: Callable[[str, int], None]) -> None:
@@ -132,3 +133,11 @@ def open_never() -> ScriptedSession:
     """Opening hangs for longer than any test."""
     time.sleep(20)
     return ScriptedSession()
+
+
+def give(row: Sequence[object]) -> dict[str, object]:
+    """Return what a row reports, by name."""
+    pairs = zip(ROW_FIELDS, row, strict=True)
+    return {
+        name: value for name, value in pairs if value is not None and not isinstance(value, tuple)
+    }

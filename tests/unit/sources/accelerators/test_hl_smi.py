@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import FakeMachine
 from tests.support.waiting import wait_until
+from tests.unit.sources.accelerators.scripted import give
 from trainvitals.sources.accelerators.device_pool import DevicePool
 from trainvitals.sources.accelerators.hl_smi import (
     HlSmiFailedError,
@@ -31,7 +32,6 @@ from trainvitals.sources.accelerators.hl_smi_table import (
     split_cells,
 )
 from trainvitals.sources.accelerators.row import (
-    ROW_FIELDS,
     DeviceError,
     DriverAbsentError,
     DriverGoneError,
@@ -44,14 +44,6 @@ ALL_FIELDS = CORE_FIELDS + tuple(field for group in MORE_FIELDS for field in gro
 UUID = "01P4-HL3090A0-18-U4V193-22-07-00"
 LINE = f"3, {UUID}, HL-325L, 0000:61:00.0, 1.22.1-97ec1a4, 86, 63, 131072, 672, 130400, 226"
 CELLS = (LINE + ", 850, 1600, 1650, 5, 0, 4, x8, 5, x16").split(", ")
-
-
-def give(row: Sequence[object]) -> dict[str, object]:
-    """Return what a row reports, by name."""
-    pairs = zip(ROW_FIELDS, row, strict=True)
-    return {
-        name: value for name, value in pairs if value is not None and not isinstance(value, tuple)
-    }
 
 
 @given(st.text(max_size=300))
@@ -261,7 +253,7 @@ def test_a_command_that_does_not_end_is_killed(tmp_path):
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether there is such a process that has not ended."""
+    """Return whether there is such a process that has not ended."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.sources.accelerators.scripted import give
 from trainvitals.sources.accelerators.hl_smi_table import (
     CORE_FIELDS,
     MORE_FIELDS,
@@ -14,7 +15,7 @@ from trainvitals.sources.accelerators.hl_smi_table import (
     parse_row,
     split_cells,
 )
-from trainvitals.sources.accelerators.row import EMPTY_ROW, ROW_FIELDS
+from trainvitals.sources.accelerators.row import EMPTY_ROW
 
 ALL_FIELDS = CORE_FIELDS + tuple(field for group in MORE_FIELDS for field in group)
 UUID = "01P4-HL3090A0-18-U4V193-22-07-00"
@@ -29,14 +30,6 @@ WHOLE = {
     "memory_free_bytes": 136_734_310_400,
     "power_watts": 226,
 }
-
-
-def give(row: Sequence[object]) -> dict[str, object]:
-    """Return what a row reports, by name."""
-    pairs = zip(ROW_FIELDS, row, strict=True)
-    return {
-        name: value for name, value in pairs if value is not None and not isinstance(value, tuple)
-    }
 
 
 def read(

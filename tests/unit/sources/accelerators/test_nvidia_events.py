@@ -64,7 +64,7 @@ def wait_until_heard(machine: FakeMachine) -> None:
 
 
 def is_waited_for(machine: FakeMachine, index: int) -> bool:
-    """Tell whether a GPU could be registered: it is tried again and again until then."""
+    """Return whether a GPU could be registered: it is tried again and again until then."""
     tried = machine.calls("nvmlDeviceRegisterEvents", index)
     time.sleep(0.5)
     return machine.calls("nvmlDeviceRegisterEvents", index) == tried > 0

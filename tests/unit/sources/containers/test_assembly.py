@@ -120,7 +120,7 @@ def test_kills_beside_count_where_the_limit_was_over_both():
     assert assemble(alone).oom_kills == ()
     (line,) = assemble(alone).kernel_lines
     assert line.startswith("OOM killer: python3 (pid 4242) in container 9a3b7c11d2e0, CONSTRAINT")
-    assert line.endswith(", 0.1 s before this end")
+    assert line.endswith(", 100ms before this end")
 
 
 def test_the_kernel_log_is_told_around_the_end():

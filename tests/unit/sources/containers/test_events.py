@@ -68,13 +68,6 @@ class Log:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineStandIn]:
-    """An engine on a socket of its own."""
-    with EngineStandIn(tmp_path / "engine.sock") as stand_in:
-        yield stand_in
-
-
-@pytest.fixture
 def log() -> Log:
     """What the follower told."""
     return Log()
@@ -115,17 +108,17 @@ def test_a_death_is_read_whole():
 @pytest.mark.parametrize(
     ("action", "attributes", "expected"),
     [
-        ("kill", {"signal": "9"}, ("kill", None, 9, "")),
-        ("kill", {"signal": "SIGTERM"}, ("kill", None, 15, "")),
-        ("kill", {}, ("kill", None, None, "")),
-        ("die", {"exitCode": "-1"}, ("die", -1, None, "")),
-        ("die", {"exitCode": "many"}, ("die", None, None, "")),
-        ("died", {"containerExitCode": "7"}, ("die", 7, None, "")),
-        ("remove", {}, ("destroy", None, None, "")),
-        ("health_status: unhealthy", {}, ("health_status: unhealthy", None, None, "")),
-        ("health_status", {"health_status": "healthy"}, ("health_status: healthy", None, None, "")),
-        ("rename", {"oldName": "/job1"}, ("rename", None, None, "job1")),
-        ("start", {"exitCode": "3", "signal": "9"}, ("start", None, None, "")),
+        ("kill", {"signal": "9"}, ("kill", None, 9)),
+        ("kill", {"signal": "SIGTERM"}, ("kill", None, 15)),
+        ("kill", {}, ("kill", None, None)),
+        ("die", {"exitCode": "-1"}, ("die", -1, None)),
+        ("die", {"exitCode": "many"}, ("die", None, None)),
+        ("died", {"containerExitCode": "7"}, ("die", 7, None)),
+        ("remove", {}, ("destroy", None, None)),
+        ("health_status: unhealthy", {}, ("health_status: unhealthy", None, None)),
+        ("health_status", {"health_status": "healthy"}, ("health_status: healthy", None, None)),
+        ("rename", {"oldName": "/job1"}, ("rename", None, None)),
+        ("start", {"exitCode": "3", "signal": "9"}, ("start", None, None)),
     ],
 )
 def test_actions_have_docker_s_words(
@@ -134,7 +127,7 @@ def test_actions_have_docker_s_words(
     """Of Podman too; signals as numbers or by name; what belongs to another action is left out."""
     event = parse_event(write_event(action, **attributes))
     assert event is not None
-    assert (event.action, event.exit_code, event.signal, event.old_name) == expected
+    assert (event.action, event.exit_code, event.signal) == expected
 
 
 @pytest.mark.parametrize(

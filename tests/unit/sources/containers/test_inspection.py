@@ -92,7 +92,6 @@ def test_a_container_that_is_unhealthy():
                 ("tmpfs", "/scratch"),
             ),
         ),
-        log_path=f"/var/lib/docker/containers/{container}/{container}-json.log",
     )
 
 

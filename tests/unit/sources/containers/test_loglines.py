@@ -19,13 +19,6 @@ OTHER = "b" * 64
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EngineStandIn]:
-    """An engine on a socket of its own."""
-    with EngineStandIn(tmp_path / "engine.sock") as stand_in:
-        yield stand_in
-
-
-@pytest.fixture
 def ring(engine: EngineStandIn) -> Iterator[LogRing]:
     """A ring for two containers and three lines each, quick to try again."""
     client = EngineClient(engine.address, timeout_seconds=1.0)

@@ -203,7 +203,7 @@ class Scene:
         )
 
     def tell(self, *actions: str, container: str = A, name: str = "train", **more: object) -> None:
-        """Tell of events, written `action@seconds` after T."""
+        """Send events, written `action@seconds` after T."""
         for text in actions:
             action, _, seconds = text.partition("@")
             at = T + float(seconds)
@@ -377,7 +377,7 @@ def test_compose_makes_a_service_anew_and_the_counts_go_on(scene):
     scene.tell("create@10", container=B, name="a1a1_train")
     scene.tell("die@11", exit_code=143)
     scene.tell("destroy@11.1")
-    scene.tell("rename@11.2", container=B, name="train", old_name="a1a1_train")
+    scene.tell("rename@11.2", container=B, name="train")
     scene.tell("start@11.3", container=B)
     scene.queue.run()
     assert list(scene.registry.containers) == ["train"]

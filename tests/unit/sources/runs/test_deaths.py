@@ -23,7 +23,7 @@ BY_SIGNAL = replace(KILLED, exit=Exit(None, 9))
 
 @pytest.fixture
 def told(caplog):
-    """Gives what was told in the log so far."""
+    """Return what was logged so far."""
     caplog.set_level(logging.INFO, logger="trainvitals")
     return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 

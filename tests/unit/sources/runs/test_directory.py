@@ -357,7 +357,7 @@ MALLORY = 54321
 
 
 def give(paths: Iterable[Path], *, user: int = MALLORY) -> None:
-    """Give files to another user, with times to come."""
+    """Change the owner of files, with times to come."""
     for path in paths:
         os.chown(path, user, -1)
         os.utime(path, (4e9, 4e9))

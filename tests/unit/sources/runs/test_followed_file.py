@@ -98,12 +98,12 @@ class Clock:
         self.now = 100.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
 
 def take(turns: ReadBudget[str], clock: Clock, seconds: float, deadline: float = math.inf) -> str:
-    """Give each turn so many seconds, and tell who had one."""
+    """Take turns of so many seconds, and return who had one."""
     taken = ""
     for item in turns.take("abcd", deadline):
         taken += item

@@ -74,7 +74,7 @@ def test_a_slow_pattern_is_given_up():
     reader = LineReader()
     matcher.take("loss 0.5", lambda _: reader)
     assert matcher.complaint == (
-        "pattern slow took 0.2 s for one line and is not used any more; "
+        "pattern slow took 250ms for one line and is not used any more; "
         "make its expression simpler and restart"
     )
     matcher.take("loss 0.25", lambda _: reader)

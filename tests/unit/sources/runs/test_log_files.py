@@ -25,7 +25,7 @@ class Clock:
         self.now = time.time()
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
 

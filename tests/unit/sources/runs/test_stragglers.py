@@ -155,9 +155,15 @@ def test_numbers_that_make_no_sense_do_no_harm(value: float):
     """A record may hold any number."""
     detector = StragglerDetector()
     words = {"total_data_wait": value, "train_seconds": value}
-    for steps in (0, 40, 80, 120):
-        detector.compare({"0": write_record(steps=steps, **words), "1": write_record(steps=steps)})
-    detector.compare({"0": write_record(steps=value), "1": write_record(steps=value)})
+    records = [
+        {"0": write_record(steps=steps, **words), "1": write_record(steps=steps)}
+        for steps in (0, 40, 80, 120)
+    ]
+    records.append(dict.fromkeys("01", write_record(steps=value)))
+    for each in records:
+        for verdict in detector.compare(each).values():
+            assert not verdict.is_straggler
+            assert set(verdict.ratios) == {None}
 
 
 def test_totals_that_go_back_are_no_time():

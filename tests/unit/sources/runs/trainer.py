@@ -51,7 +51,7 @@ class Trainer:
         return self.process.pid
 
     def do(self, command: str) -> str:
-        """Give a command and wait for its answer."""
+        """Send a command and wait for its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(command + "\n")
@@ -133,7 +133,7 @@ def holding(*paths: Path, user: int) -> Iterator[None]:
 
 @cache
 def kernel_tells_exits() -> bool:
-    """Tell whether the kernel tells how a process ended after it was collected (6.15 and newer)."""
+    """Return whether the kernel reports how a process ended after it was collected (6.15 and newer)."""
     if not hasattr(os, "pidfd_open"):
         return False
     get_info, exit_info = 0xC040FF0B, 1 << 3

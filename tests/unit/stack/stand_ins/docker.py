@@ -1,4 +1,4 @@
-"""Says what the file in STAND_IN_DOCKER has for the first pattern that its arguments match."""
+"""Prints what the file in STAND_IN_DOCKER has for the first pattern that its arguments match."""
 
 import json
 import os

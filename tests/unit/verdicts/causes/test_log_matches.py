@@ -26,7 +26,7 @@ is_oom = contains("CUDA out of memory")
 
 
 def weigh(*log, code=1, **more):
-    """Say what a log is worth for an OOM: the confidence, None where there is no sign of it."""
+    """Return what a log is worth for an OOM: the confidence, None where there is no sign of it."""
     sign = find_match(open_case(death(code, log=log, **more)), is_oom)
     return None if sign is None else sign.confidence
 

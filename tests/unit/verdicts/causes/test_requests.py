@@ -93,4 +93,4 @@ def test_a_stop_with_a_failing_exit_code_has_doubts():
 def test_an_engine_that_was_restarted_is_named():
     """A SIGKILL shortly before the engine's start points at a restart without live-restore."""
     text = tell(judge(death(137, engine_started=DIED + 3)).finding)
-    assert "The engine was started 3.0s after the end" in text
+    assert "The engine was started 3s after the end" in text

@@ -23,8 +23,8 @@ from tests.integration.views.terminal.stage import ROOT, PictureServer
 from tests.support.certificates import make_certificate
 from tests.unit.views.terminal.pictures import BAD_DAY, GOOD_DAY, HOSTILE
 from trainvitals.errors import ConfigurationError
+from trainvitals.sources.exporter_client import Address, Credentials, find_credentials, parse_url
 from trainvitals.views.machine.document import write_document
-from trainvitals.views.terminal.remote import Address, Credentials, find_credentials, parse_url
 from trainvitals.views.terminal.terminal import choose_colors, is_ascii
 
 

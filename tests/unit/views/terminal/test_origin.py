@@ -11,7 +11,7 @@ from trainvitals.views.terminal.origin import News, Watch
 
 
 class Origin:
-    """Gives what it is told to."""
+    """Returns what a test sets."""
 
     words = "a test"
 
