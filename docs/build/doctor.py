@@ -106,6 +106,9 @@ The exit code is 0 without a problem, even if there are warnings; 1 with a probl
 ## Checks
 
 Checks with a * are part of `--quick`.
+
+These checks show the verdict of alerts, by the same thresholds: a critical one is a problem, a warning is a warning.
+Everything else that checks report concerns a run that is about to start, and no alert has it.
 """
 
 
@@ -113,7 +116,20 @@ def write_page() -> str:
     """Write the whole document."""
     groups = groupby(CHECKS, attrgetter("subject"))
     parts = [_write_group(subject, checks) for subject, checks in groups]
-    return "\n\n".join([HEAD.rstrip(), *parts]) + "\n"
+    return "\n\n".join([HEAD.rstrip(), _write_alerts(), *parts]) + "\n"
+
+
+def _write_alerts() -> str:
+    rows = [
+        f"| `{check.name}` | {', '.join(map(_link, check.alerts))} |"
+        for check in CHECKS
+        if check.alerts
+    ]
+    return "\n".join(["| check | alerts |", "| --- | --- |", *rows])
+
+
+def _link(alert: str) -> str:
+    return f"[{alert}](runbooks/{alert}.md)"
 
 
 def _write_group(subject: str, checks: Iterator[Check]) -> str:
