@@ -103,12 +103,17 @@ The exit code is 0 without a problem, even if there are warnings; 1 with a probl
 - Names, versions and answers from outside are shown without control characters, and likely secrets are masked.
 
 
-## Checks
-
-Checks with a * are part of `--quick`.
+## Checks and alerts
 
 These checks show the verdict of alerts, by the same thresholds: a critical one is a problem, a warning is a warning.
 Everything else that checks report concerns a run that is about to start, and no alert has it.
+
+{alerts}
+
+
+## Checks
+
+Checks with a * are part of `--quick`.
 """
 
 
@@ -116,7 +121,8 @@ def write_page() -> str:
     """Write the whole document."""
     groups = groupby(CHECKS, attrgetter("subject"))
     parts = [_write_group(subject, checks) for subject, checks in groups]
-    return "\n\n".join([HEAD.rstrip(), _write_alerts(), *parts]) + "\n"
+    head = HEAD.rstrip().replace("{alerts}", _write_alerts())
+    return "\n\n".join([head, *parts]) + "\n"
 
 
 def _write_alerts() -> str:

@@ -91,6 +91,8 @@ class Looked:
         return {(each.alert, each.subject, each.severity) for each in judged.troubles if each.alert}
 
 
+# A batch that fails is narrowed for up to five minutes.
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_views_and_the_rules_say_the_same(part, promtool, tmp_path):
     """Of a hundred machines in each batch; a batch that fails is narrowed to one machine."""
