@@ -103,7 +103,7 @@ The exit code is 0 without a problem, even if there are warnings; 1 with a probl
 - Names, versions and answers from outside are shown without control characters, and likely secrets are masked.
 
 
-## Checks and alerts
+## Verdicts of alerts
 
 These checks show the verdict of alerts, by the same thresholds: a critical one is a problem, a warning is a warning.
 Everything else that checks report concerns a run that is about to start, and no alert has it.

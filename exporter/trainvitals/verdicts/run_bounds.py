@@ -29,7 +29,6 @@ from trainvitals.runfile import STEP
 from trainvitals.sources.accelerators.reading import AcceleratorReading
 from trainvitals.sources.runs.reading import RankReading
 from trainvitals.verdicts.accelerators import Work, is_throttled, is_underused, is_unused
-from trainvitals.verdicts.run_states import is_reporting
 from trainvitals.verdicts.thresholds import Thresholds
 
 # The words, of the boards too.
@@ -88,19 +87,15 @@ def judge_bound(
     held = [each for each in _find_held(ranks, devices) if each.identity.uuid in work]
     if any(is_throttled(work[each.identity.uuid], thresholds) for each in held):
         return THROTTLED
-    away = _known(
-        habits[rank.rank].away_ratio
-        for rank in living
-        if is_reporting(rank) and rank.rank in habits
-    )
-    return _judge_pace(state, living, away, thresholds) or _judge_work(held, work, thresholds)
+    return _judge_pace(state, living, kept, thresholds) or _judge_work(held, work, thresholds)
 
 
 def _judge_pace(
-    state: str, living: Sequence[RankReading], away: Sequence[float], thresholds: Thresholds
+    state: str, living: Sequence[RankReading], kept: Iterable[Habit], thresholds: Thresholds
 ) -> str | None:
     if any(rank.slowness is not None and rank.slowness.is_straggler for rank in living):
         return SLOW_RANK
+    away = _known(each.away_ratio for each in kept)
     most = thresholds["gpu_low_utilization:other_phases_ratio"]
     if state == "compiling" or (away and min(away) > most):
         return NOT_IN_STEPS

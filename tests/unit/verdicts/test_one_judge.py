@@ -19,12 +19,22 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.support.rulebook import RULES
 from tests.unit.verdicts.alerts import JUDGED, REPORTED, evaluate, inhibit
-from tests.unit.verdicts.machines import LOST_RUN, NOW, Container, Device, Disk, Machine, draw_batch
+from tests.unit.verdicts.machines import (
+    LOST_RUN,
+    NOW,
+    Container,
+    Device,
+    Disk,
+    Machine,
+    Rank,
+    draw_batch,
+)
 from trainvitals.doctor import CHECKS
 from trainvitals.doctor.facts import Facts, judge_devices
 from trainvitals.doctor.finding import STATUSES
 from trainvitals.http.health import judge_health
 from trainvitals.metrics.runner import Snapshot
+from trainvitals.runfile import Phase as RunPhase
 from trainvitals.sources.alerts import Alert, select_alerts
 from trainvitals.sources.files import Roots
 from trainvitals.verdicts.machine import Alerts
@@ -323,6 +333,14 @@ def test_a_disagreement_is_noticed(promtool, tmp_path):
     names = {alert.name for alert in select_alerts(inhibit(said.alerts), "0")}
     assert names == {"GPUHighTemperature"}
     assert Looked(Machine(devices=(Device(),)), "0").name_troubles() == set()
+
+
+def test_a_monitor_that_is_off_says_nothing_of_low_utilization(promtool, tmp_path):
+    """Its last phase, a checkpoint, explained why the card was idle long after it."""
+    off = Rank(devices=(0,), phase=RunPhase.CHECKPOINT, is_off=True)
+    busy = [Device(busy=share) for share in (0.25, 0.005)]
+    machines = [Machine(devices=(each,), runs=((off,),), disks=(Disk(),)) for each in busy]
+    check_machines(machines, promtool, tmp_path)
 
 
 def test_a_batch_that_fails_is_narrowed_to_one_machine():
