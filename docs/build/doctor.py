@@ -103,6 +103,14 @@ The exit code is 0 without a problem, even if there are warnings; 1 with a probl
 - Names, versions and answers from outside are shown without control characters, and likely secrets are masked.
 
 
+## Verdicts of alerts
+
+These checks show the verdict of alerts, by the same thresholds: a critical one is a problem, a warning is a warning.
+Everything else that checks report concerns a run that is about to start, and no alert has it.
+
+{alerts}
+
+
 ## Checks
 
 Checks with a * are part of `--quick`.
@@ -113,7 +121,21 @@ def write_page() -> str:
     """Write the whole document."""
     groups = groupby(CHECKS, attrgetter("subject"))
     parts = [_write_group(subject, checks) for subject, checks in groups]
-    return "\n\n".join([HEAD.rstrip(), *parts]) + "\n"
+    head = HEAD.rstrip().replace("{alerts}", _write_alerts())
+    return "\n\n".join([head, *parts]) + "\n"
+
+
+def _write_alerts() -> str:
+    rows = [
+        f"| `{check.name}` | {', '.join(map(_link, check.alerts))} |"
+        for check in CHECKS
+        if check.alerts
+    ]
+    return "\n".join(["| check | alerts |", "| --- | --- |", *rows])
+
+
+def _link(alert: str) -> str:
+    return f"[{alert}](runbooks/{alert}.md)"
 
 
 def _write_group(subject: str, checks: Iterator[Check]) -> str:

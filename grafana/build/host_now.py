@@ -127,7 +127,7 @@ def _show_memory() -> Panel:
         ),
         now(_USED["memory"]),
         unit=RATIO,
-        steps=((None, OK), (_MEMORY_LIMIT, WARNING)),
+        steps=((None, OK), (_MEMORY_LIMIT, CRITICAL)),
         empty=_UNKNOWN,
         decimals=0,
     )
@@ -218,7 +218,7 @@ def _draw_use() -> Panel:
         ),
         over_time(name_series("resource", _USED), "{{resource}}"),
         unit=RATIO,
-        steps=((None, OK), (_MEMORY_LIMIT, WARNING)),
+        steps=((None, OK), (_MEMORY_LIMIT, CRITICAL)),
         least=0,
         most=1,
         is_open=True,

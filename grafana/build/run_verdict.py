@@ -25,10 +25,11 @@ from trainvitals.verdicts import run_bounds
 
 NOT_SEEN: Final = State(0, "not seen", UNKNOWN)
 OBSERVED: Final = State(1, "known from logs", INFORMATION)
+SILENT: Final = State(9, "silent", WARNING)
 TERMINATED: Final = State(30, "terminated", WARNING)
 GONE: Final = State(32, "gone", CRITICAL)
 STATES: Final = (
-    *(DIED, GONE, STALLED, TERMINATED),
+    *(DIED, GONE, STALLED, TERMINATED, SILENT),
     *PHASES.values(),
     *(ENDED, OBSERVED, NOT_SEEN),
 )
@@ -44,7 +45,16 @@ INPUT_BOUND: Final = State(26, run_bounds.INPUT_BOUND, WARNING)
 LOSS_IS_NAN: Final = State(27, run_bounds.LOSS_IS_NAN, CRITICAL)
 VERDICTS: Final = (
     *(DIED, GONE, STALLED, TERMINATED, LOSS_IS_NAN, INPUT_BOUND, THROTTLED, SLOW_RANK),
-    *(NOT_TRAINING, UNDERUSED, COMPUTE_BOUND, NO_ACCELERATOR, NOT_ENOUGH_DATA, ENDED, NOT_SEEN),
+    *(
+        NOT_TRAINING,
+        UNDERUSED,
+        COMPUTE_BOUND,
+        NO_ACCELERATOR,
+        NOT_ENOUGH_DATA,
+        SILENT,
+        ENDED,
+        NOT_SEEN,
+    ),
 )
 
 RANK: Final = "job, instance, run, rank"

@@ -172,6 +172,7 @@ CHECKS = (
         "for each its memory, temperature, links and network ports",
         "a run on it fails at its start, or hangs in its first collective",
         _check_states,
+        alerts=("AcceleratorLost",),
         is_quick=True,
         on_timeout="problem",
     ),

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-import time
-from contextlib import closing
 from pathlib import Path
 
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
-from trainvitals.sources.host.filesystem import Filesystem, FilesystemSource
+from trainvitals.doctor.finding import Check, Finding, fail, ok, report, skip
+from trainvitals.sources.host.filesystem import (
+    Filesystem,
+    measure_space,
+)
 from trainvitals.units import format_bytes
-from trainvitals.verdicts.host import judge_filesystem
-from trainvitals.verdicts.trouble import drop_explained
+from trainvitals.verdicts.host import judge_filesystem, judge_inodes, judge_space
+from trainvitals.verdicts.trouble import drop_explained, sort_troubles
 
 _GIB = 1 << 30
-_LEAST_BYTES, _GOOD_BYTES = 2 * _GIB, 20 * _GIB
-_LEAST_INODES = 10_000
+_LEAST_BYTES = 2 * _GIB  # of a checkpoint of unknown size
 _KEPT = 2  # The checkpoint that is being written and the previous one.
 _TRIAL_BYTES = 4096
-_TIMEOUT_SECONDS = 0.5
 
 
 def _find_folder(facts: Facts) -> Path:
@@ -35,8 +34,8 @@ def _find_folder(facts: Facts) -> Path:
 
 def _check_space(facts: Facts) -> Finding:
     folder = _find_folder(facts)
-    answer = facts.machine.statvfs(folder)
-    size, free = answer.f_blocks * answer.f_frsize, answer.f_bavail * answer.f_frsize
+    space = measure_space(facts.machine.statvfs(folder))
+    size, free = space.size_bytes, space.avail_bytes
     if not size:
         return skip(f"{folder} is on a file system without a size")
     what = f"{format_bytes(free)} of {format_bytes(size)} free in {folder}"
@@ -56,24 +55,19 @@ def _check_space(facts: Facts) -> Finding:
         return fail(
             what, command, advice="remove old checkpoints, or use a larger disk with --checkpoints"
         )
-    few = facts.thresholds()["host_disk_space_low:avail_ratio"]
-    if free < _GOOD_BYTES or (free < size * few and free < 10 * _GOOD_BYTES):
-        return warn(what, command, advice="set --checkpoint-size for an exact answer")
-    return ok(what)
+    troubles = tuple(judge_space(str(folder), space, facts.thresholds()))
+    return report(what, troubles, command, "set --checkpoint-size for an exact answer")
 
 
 def _check_inodes(facts: Facts) -> Finding:
     folder = _find_folder(facts)
-    answer = facts.machine.statvfs(folder)
-    if not answer.f_files:
+    space = measure_space(facts.machine.statvfs(folder))
+    if not space.files:
         return skip("this file system does not report inodes")
-    what = f"{answer.f_favail:,} of {answer.f_files:,} inodes free in {folder}"
+    what = f"{space.files_free:,} of {space.files:,} inodes free in {folder}"
     command = f"du -x --inodes --max-depth=2 {shlex.quote(str(folder))} | sort -rn | head -20"
-    if answer.f_favail < min(_LEAST_INODES, answer.f_files // 2):
-        return fail(what, command, advice="remove directories with many small files")
-    if answer.f_favail < answer.f_files * facts.thresholds()["host_inodes_low:free_ratio"]:
-        return warn(what, command, advice="remove directories with many small files")
-    return ok(what)
+    troubles = tuple(judge_inodes(str(folder), space, facts.thresholds()))
+    return report(what, troubles, command, "remove directories with many small files")
 
 
 def _check_access(facts: Facts) -> Finding:
@@ -114,28 +108,17 @@ def _explain_refusal(error: OSError, folder: Path, wanted: Path) -> Finding:
 
 
 def _check_disks(facts: Facts) -> Finding:
-    with closing(
-        FilesystemSource(roots=facts.machine.roots, statvfs=facts.machine.statvfs)
-    ) as source:
-        found = source.read(min(facts.deadline, time.monotonic() + _TIMEOUT_SECONDS)).filesystems
-    unresponsive = [each for each in found if each.trouble]
-    if unresponsive:
-        what = ", ".join(
-            f"{each.mountpoint} ({each.device}): {each.trouble}" for each in unresponsive
-        )
-        return fail(
-            what,
-            f"sudo umount -f -l {shlex.quote(unresponsive[0].mountpoint)}",
-            advice="its server does not respond",
-        )
+    found = facts.filesystems().filesystems
     thresholds = facts.thresholds()
     judged = (trouble for each in found for trouble in judge_filesystem(each, thresholds))
-    troubles = drop_explained(judged)
+    troubles = sort_troubles(drop_explained(judged))
     if troubles:
         what = "; ".join(each.words for each in troubles)
-        command = f"du -xh --max-depth=2 {shlex.quote(troubles[0].subject)} | sort -rh | head -20"
-        is_critical = any(each.severity == "critical" for each in troubles)
-        return fail(what, command) if is_critical else warn(what, command)
+        where = shlex.quote(troubles[0].subject)
+        if any(each.mountpoint == troubles[0].subject and each.trouble for each in found):
+            advice = "its server does not respond"
+            return report(what, troubles, f"sudo umount -f -l {where}", advice)
+        return report(what, troubles, f"du -xh --max-depth=2 {where} | sort -rh | head -20")
     if not found:
         return skip("no file system with data is mounted")
     return ok("; ".join(_describe(each) for each in found[:3]))
@@ -157,22 +140,31 @@ CHECKS = (
         "the thresholds of the alerts",
         "logs, caches and data sets cannot be written; programs hang on one that does not respond",
         _check_disks,
+        alerts=(
+            "HostDiskFull",
+            "HostDiskSpaceLow",
+            "HostInodesLow",
+            "HostSharedMemoryLow",
+            "HostFilesystemNotResponding",
+        ),
         is_quick=True,
     ),
     Check(
         "checkpoint-space",
         _SUBJECT,
         "less than 2 GiB free for checkpoints, or no room for two of `--checkpoint-size`; a warning "
-        "below 20 GiB, or below both 10 % and 200 GiB",
+        "if disk space is low",
         "a checkpoint is truncated, often without an error of torch.save",
         _check_space,
+        alerts=("HostDiskFull", "HostDiskSpaceLow"),
     ),
     Check(
         "checkpoint-inodes",
         _SUBJECT,
-        "less than 10,000 inodes free for checkpoints; a warning below 5 %",
+        "a warning if inodes are low where checkpoints are saved",
         '"No space left on device" although there is space',
         _check_inodes,
+        alerts=("HostInodesLow",),
     ),
     Check(
         "checkpoint-access",

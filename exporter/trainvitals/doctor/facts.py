@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -33,13 +33,20 @@ from trainvitals.sources.accelerators.source import AcceleratorSource
 from trainvitals.sources.containers.address import find_engine
 from trainvitals.sources.containers.documents import Document
 from trainvitals.sources.containers.engine import EngineClient
+from trainvitals.sources.host.filesystem import FilesystemReading, FilesystemSource
+from trainvitals.sources.host.kernel import KernelReading, KernelSource
+from trainvitals.sources.host.memory import MemoryReading, read_memory
+from trainvitals.verdicts.accelerators import Work
+from trainvitals.verdicts.machine import Alerts, Past, judge_machine
 from trainvitals.verdicts.thresholds import Thresholds, find_thresholds, read_thresholds
+from trainvitals.verdicts.trouble import Trouble
 from trainvitals.workers import Outcome, attempt
 
 # What a check needs after a reading.
 _MARGIN_SECONDS = 0.3
 _PYTHON_SECONDS = 2.5
 _ENGINE_SECONDS = 1.0
+_FILESYSTEM_SECONDS = 0.5
 
 Fact = TypeVar("Fact")
 
@@ -76,7 +83,11 @@ class Facts:
         deadline: The time by which all checks must have ended, by `time.monotonic`.
         pci: The accelerators that are plugged in.
         accelerators: The readings of the exporter's readers.
+        device_troubles: The troubles of the accelerators as if they were busy, the worst first.
         settings: The settings of NVIDIA GPUs.
+        filesystems: The file systems with data.
+        memory: The memory of the machine.
+        kernel: The clock of the machine.
         last_run: The training run that was last seen; None without one.
         interpreter: The Python interpreter of the run.
         distributions: Its packages.
@@ -91,7 +102,11 @@ class Facts:
     deadline: float
     pci: Once[tuple[PciDevice, ...]]
     accelerators: Once[AcceleratorsReading]
+    device_troubles: Once[tuple[Trouble, ...]]
     settings: Once[NvidiaSettings]
+    filesystems: Once[FilesystemReading]
+    memory: Once[MemoryReading]
+    kernel: Once[KernelReading]
     last_run: Once[LastRun | None]
     interpreter: Once[Interpreter]
     distributions: Once[dict[str, Distribution]]
@@ -143,6 +158,10 @@ class Facts:
         """Return the readings of one kind of accelerator."""
         return [each for each in self.accelerators().devices if each.identity.kind == kind]
 
+    def find_troubles(self, alerts: Sequence[str]) -> tuple[Trouble, ...]:
+        """Return the troubles of accelerators that these alerts report, the worst first."""
+        return tuple(each for each in self.device_troubles() if each.alert in alerts)
+
     def run(self, *command: str) -> tuple[int, str] | None:
         """Run a read-only program within the time that is left; None if it fails to start or end."""
         return self.machine.run(command, self.seconds_left, self.machine.environ)
@@ -153,21 +172,52 @@ def gather(options: Options, machine: Machine, deadline: float) -> Facts:
     last_run = Once(partial(find_last_run, machine))
     interpreter = Once(partial(_inspect_python, options, machine, last_run))
     engine = Once(partial(_find_engine, options, machine))
+    accelerators = Once(partial(_read_accelerators, machine, deadline))
+    thresholds = Once(lambda: read_thresholds(find_thresholds(machine.environ)))
     return Facts(
         options=options,
         machine=machine,
         deadline=deadline,
         pci=Once(partial(list_pci, machine.roots.sysfs)),
-        accelerators=Once(partial(_read_accelerators, machine, deadline)),
+        accelerators=accelerators,
+        device_troubles=Once(
+            lambda: judge_devices(accelerators(), thresholds(), now=machine.clock())
+        ),
         settings=Once(partial(_read_settings, machine, deadline)),
+        filesystems=Once(partial(_read_filesystems, machine, deadline)),
+        memory=Once(partial(read_memory, machine.roots)),
+        kernel=Once(partial(_read_kernel, machine)),
         last_run=last_run,
         interpreter=interpreter,
         distributions=Once(lambda: list_distributions(interpreter().paths)),
         torch=Once(lambda: find_torch(interpreter().paths)),
         engine=engine,
         engine_info=Once(partial(_read_engine_info, engine)),
-        thresholds=Once(lambda: read_thresholds(find_thresholds(machine.environ))),
+        thresholds=thresholds,
     )
+
+
+def judge_devices(
+    reading: AcceleratorsReading, thresholds: Thresholds, *, now: float
+) -> tuple[Trouble, ...]:
+    """Return the troubles of accelerators, the worst first, as if all were busy.
+
+    They do nothing before a run, and are to have their PCIe lanes then.
+    """
+    past = Past({each.identity.uuid: Work(busy_percent=100.0) for each in reading.devices})
+    return judge_machine((), {"accelerator": reading}, past, thresholds, now, Alerts()).troubles
+
+
+def _read_filesystems(machine: Machine, deadline: float) -> FilesystemReading:
+    with closing(FilesystemSource(roots=machine.roots, statvfs=machine.statvfs)) as source:
+        return source.read(min(deadline, time.monotonic() + _FILESYSTEM_SECONDS))
+
+
+def _read_kernel(machine: Machine) -> KernelReading:
+    with closing(
+        KernelSource(roots=machine.roots, clock=machine.clock, adjtimex=machine.adjtimex)
+    ) as source:
+        return source.read()
 
 
 def _inspect_python(

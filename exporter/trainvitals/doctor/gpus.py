@@ -5,19 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
-from trainvitals.sources.accelerators.reading import AcceleratorReading, Measurements
+from trainvitals.doctor.finding import Check, Finding, fail, ok, report, skip, warn
+from trainvitals.sources.accelerators.reading import AcceleratorReading
 from trainvitals.sources.accelerators.settings import GpuSettings
 from trainvitals.units import format_power, format_temperature
-from trainvitals.verdicts.accelerators import judge_temperature, name_device
+from trainvitals.verdicts.accelerators import name_device
 
 _NONE = "no NVIDIA GPU can be read"
 _WARM_CELSIUS, _HOT_CELSIUS = 60, 75
-_NARROW_RATIO = 0.25
 _LIMIT_TOLERANCE = 0.99
 _LOW_LIMIT_RATIO = 0.6
 _BUSY_RATIO = 0.05
 _PROHIBITED, _EXCLUSIVE = 2, 3
+_LINKS = ("AcceleratorLinkDegraded",)
+_HEAT = (
+    "GPUHighTemperature",
+    "HPUHighTemperature",
+    "AcceleratorTemperatureOverLimit",
+    "AcceleratorTemperatureNearLimit",
+)
+_REPAIRS = (
+    "AcceleratorRowRemapFailed",
+    "AcceleratorRowRemapPending",
+    "AcceleratorRecoveryActionNeeded",
+)
 
 
 def _list_indices(gpus: Iterable[GpuSettings]) -> str:
@@ -54,7 +65,8 @@ def _check_ecc(facts: Facts) -> Finding:
     if broken:
         counts_text = ", ".join(f"GPU {index} {count}" for index, count in broken.items())
         index = next(iter(broken))
-        return fail(
+        # Their age is unknown; the alert AcceleratorUncorrectedEcc reports those of the last hour.
+        return warn(
             f"uncorrected memory errors: {counts_text}",
             f"sudo nvidia-smi --gpu-reset -i {index}",
             advice="replace the GPU if they recur",
@@ -82,55 +94,40 @@ def _count_uncorrected(reading: AcceleratorReading) -> int:
 
 
 def _check_repairs(facts: Facts) -> Finding:
-    read = [each for each in facts.list_accelerators("gpu") if each.measurements is not None]
+    read = [each for each in facts.accelerators().devices if each.measurements is not None]
     if not read:
-        return skip(_NONE)
-    for reading in read:
-        repair = reading.measurements and _find_repair(reading.measurements)
-        if repair:
-            what, is_final = repair
-            index = reading.identity.index
-            return fail(
-                f"GPU {index}: {what}",
-                f"sudo nvidia-smi --gpu-reset -i {index}",
-                advice="take the GPU out of service: it must be replaced"
-                if is_final
-                else "end the programs that use it first; if the reset is refused: `sudo reboot`",
-            )
-    return ok(f"none pending on {len(read)} of {len(read)}")
-
-
-def _find_repair(numbers: Measurements) -> tuple[str, bool] | None:
-    if numbers.row_remap_failed:
-        return "its memory can no longer be repaired", True
-    if numbers.row_remap_pending:
-        return "a repair of its memory (row remap) needs a reset", False
-    if numbers.pages_retired_pending:
-        return "retiring a page of its memory needs a reset", False
-    if numbers.recovery_action:
-        return f"the driver requests a recovery (action {numbers.recovery_action})", False
-    return None
+        return skip("no accelerator can be read")
+    troubles = facts.find_troubles(_REPAIRS)
+    if not troubles:
+        return ok(f"none pending on {len(read)} of {len(read)}")
+    worst = next(each for each in read if name_device(each.identity) == troubles[0].subject)
+    return report(
+        "; ".join(each.words for each in troubles),
+        troubles,
+        f"sudo nvidia-smi --gpu-reset -i {worst.identity.index}"
+        if worst.identity.kind == "gpu"
+        else "hl-smi -q",
+        "take the card out of service: it must be replaced"
+        if troubles[0].alert == "AcceleratorRowRemapFailed"
+        else "end the programs that use it first; if the reset is refused: `sudo reboot`",
+    )
 
 
 def _check_width(facts: Facts) -> Finding:
-    links = [
-        (each.identity.index, numbers.pcie_link_width, numbers.pcie_link_width_max)
-        for each in facts.list_accelerators("gpu")
-        if (numbers := each.measurements) is not None
-        and numbers.pcie_link_width
-        and numbers.pcie_link_width_max
-    ]
-    if not links:
-        return skip("no GPU reports it" if facts.list_accelerators("gpu") else _NONE)
-    narrow = [link for link in links if (link[1] or 0) < (link[2] or 0)]
-    if not narrow:
-        return ok(f"x{links[0][2]} on {len(links)} of {len(links)}")
-    what = ", ".join(f"GPU {index} x{width} of x{most}" for index, width, most in narrow)
-    report = fail if any((w or 0) <= (m or 0) * _NARROW_RATIO for _, w, m in narrow) else warn
+    count = sum(
+        each.measurements is not None
+        and bool(each.measurements.pcie_link_width_max or each.measurements.links_expected)
+        for each in facts.accelerators().devices
+    )
+    if not count:
+        return skip("no accelerator reports it")
+    troubles = facts.find_troubles(_LINKS)
     return report(
-        what,
+        "; ".join(each.words for each in troubles) or f"all on {count} of {count}",
+        troubles,
         "sudo lspci -vv -d 10de: | grep -E 'VGA|3D|LnkCap:|LnkSta:'",
-        advice="reseat the card and its riser, or move it to a slot with all lanes",
+        "look again while something runs on it, as some cards use fewer lanes while they are idle; "
+        "then reseat the card and its riser, or move it to a slot with all lanes",
     )
 
 
@@ -152,29 +149,19 @@ def _check_power(facts: Facts) -> Finding:
     what = ", ".join(
         f"GPU {gpu.index} {format_power(limit)} of {format_power(most)}" for gpu, limit, most in low
     )
-    report = fail if any(limit < most * _LOW_LIMIT_RATIO for _, limit, most in low) else warn
+    complain = fail if any(limit < most * _LOW_LIMIT_RATIO for _, limit, most in low) else warn
     gpu, _, most = low[0]
-    return report(
+    return complain(
         what, f"sudo nvidia-smi -i {_list_indices(each for each, _, _ in low)} -pl {most:.0f}"
     )
 
 
 def _check_temperature(facts: Facts) -> Finding:
-    hot = [
-        trouble
-        for each in facts.accelerators().devices
-        if each.measurements is not None
-        for trouble in judge_temperature(
-            each.identity,
-            each.measurements,
-            facts.thresholds(),
-            limit=facts.accelerators().temperature_limit_celsius,
-        )
-    ]
+    hot = facts.find_troubles(_HEAT)
     if hot:
         found = ", ".join(dict.fromkeys(f"{each.subject}: {each.summary}" for each in hot))
-        report = fail if any(each.severity == "critical" for each in hot) else warn
-        return report(found, advice="check the fans, the filters and the temperature of the room")
+        advice = "check the fans, the filters and the temperature of the room"
+        return report(found, hot, advice=advice)
     idle = [
         (each.identity, numbers.temperature_core_celsius)
         for each in [*facts.list_accelerators("gpu"), *facts.list_accelerators("hpu")]
@@ -191,8 +178,8 @@ def _check_temperature(facts: Facts) -> Finding:
     if not warm:
         return ok(f"at most {format_temperature(hottest)} on {len(idle)} idle ones")
     what = ", ".join(f"{name_device(who)} {format_temperature(celsius)}" for who, celsius in warm)
-    report = fail if hottest >= _HOT_CELSIUS else warn
-    return report(
+    complain = fail if hottest >= _HOT_CELSIUS else warn
+    return complain(
         f"{what}, although idle",
         "nvidia-smi --query-gpu=index,temperature.gpu,fan.speed,clocks_throttle_reasons.active --format=csv -l 5"
         if warm[0][0].kind == "gpu"
@@ -227,25 +214,28 @@ CHECKS = (
     Check(
         "memory-repairs",
         _SUBJECT,
-        "a row remap or retired page that needs a reset, memory that cannot be repaired, a recovery "
-        "that the driver requests",
+        "memory that cannot be repaired, a recovery that the driver requests; a warning for a row "
+        "remap or retired page that needs a reset",
         "the next uncorrected error ends the run, whereas a reset now costs nothing",
         _check_repairs,
+        alerts=_REPAIRS,
     ),
     Check(
         "ecc",
         _SUBJECT,
-        "uncorrected errors since the driver was loaded; ECC that is off, or will be after a reset",
+        "a warning for uncorrected errors since the driver was loaded, and for ECC that is off, or "
+        "will be after a reset",
         "a flipped bit becomes a NaN, or a model that is subtly wrong",
         _check_ecc,
     ),
     Check(
         "pcie-width",
         _SUBJECT,
-        "a link with fewer lanes than the card and the slot have (its speed, which is lower at idle, "
-        "is not checked)",
+        "a warning for links that are down, and for fewer PCIe lanes than the card and the slot have, "
+        "on an idle card, too (their speed, which is lower at idle, is not checked)",
         "batches reach the GPU at half the speed or less",
         _check_width,
+        alerts=_LINKS,
     ),
     Check(
         "persistence-mode",
@@ -276,5 +266,6 @@ CHECKS = (
         "card at 60 °C or more, a problem from 75 °C on",
         "under load it throttles or shuts down",
         _check_temperature,
+        alerts=_HEAT,
     ),
 )

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 import resource
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from trainvitals.doctor.facts import Facts
-from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
+from trainvitals.doctor.finding import Check, Finding, fail, ok, report, skip, warn
 from trainvitals.foreign_numbers import read_digits
 from trainvitals.sources.files import read_small
-from trainvitals.sources.host.kernel import KernelSource
-from trainvitals.sources.host.memory import read_memory
+from trainvitals.sources.host.filesystem import measure_space
 from trainvitals.sources.runs.ownership import find_exposure
 from trainvitals.units import format_bytes, format_duration
+from trainvitals.verdicts.host import SHARED_MEMORY, judge_clock, judge_memory, judge_space
 
 _GIB = 1 << 30
 _MOST_NUMBER = (1 << 64) - 1  # of the kernel
 _SHARED = "dev/shm"
 _LEAST_SHARED_BYTES, _GOOD_SHARED_BYTES = _GIB, 4 * _GIB
 _ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # for no problem, and for no warning
-_UNLIMITED = resource.RLIM_INFINITY
 _LEAST_BYTES = 2 * _GIB
+_UNLIMITED = resource.RLIM_INFINITY
 _SWAPPED_RATIO, _FULL_RATIO = 0.25, 0.9
-_WRONG_SECONDS, _OFF_SECONDS = 86_400.0, 0.5
+_WRONG_SECONDS = 86_400.0
 _MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 _MEMORY_USES = ("memory.current", "memory/memory.usage_in_bytes")
 
@@ -38,7 +38,8 @@ def _check_shared_memory(facts: Facts) -> Finding:
             f"/{_SHARED}: {(error.strerror or 'cannot be read').lower()}",
             "sudo mount -t tmpfs -o rw,nosuid,nodev,mode=1777 tmpfs /dev/shm",
         )
-    size, free = answer.f_blocks * answer.f_frsize, answer.f_bavail * answer.f_frsize
+    space = measure_space(answer)
+    size, free = space.size_bytes, space.avail_bytes
     what = f"/{_SHARED} has {format_bytes(size)}, {format_bytes(free)} of it free"
     if facts.is_in_container:
         command, advice = (
@@ -52,8 +53,10 @@ def _check_shared_memory(facts: Facts) -> Finding:
         )
     if size < _LEAST_SHARED_BYTES:
         return fail(what, command, advice=advice)
-    if free < size * facts.thresholds()["host_shared_memory_low:avail_ratio"]:
-        return fail(what, "ls -lhS /dev/shm", advice="remove files that earlier runs left there")
+    troubles = tuple(judge_space(SHARED_MEMORY, space, facts.thresholds()))
+    if troubles:
+        advice = "remove files that earlier runs left there"
+        return report(what, troubles, "ls -lhS /dev/shm", advice)
     if size < _GOOD_SHARED_BYTES:
         return warn(what, command, advice=advice)
     return ok(what)
@@ -162,7 +165,7 @@ def _read_number(path: Path) -> int | None:
 
 
 def _check_memory(facts: Facts) -> Finding:
-    reading = read_memory(facts.machine.roots)
+    reading = facts.memory()
     free, total = reading.available_bytes, reading.total_bytes
     where = ""
     limit = _read_group(facts, _MEMORY_LIMITS)
@@ -174,11 +177,11 @@ def _check_memory(facts: Facts) -> Finding:
         return skip("the kernel does not report how much memory is available")
     what = f"{format_bytes(free)} of {format_bytes(total)}{where} available"
     command = "ps -eo pid,user,rss,comm --sort=-rss | head"
-    if free < _LEAST_BYTES:
-        return fail(what, command, advice="end programs that are not needed, or raise the limit")
-    if total - free > total * facts.thresholds()["host_high_memory_usage:used_ratio"]:
-        return warn(what, command, advice="end programs that are not needed")
-    return ok(what)
+    if where and free < _LEAST_BYTES:
+        return fail(what, command, advice="raise the limit of the container")
+    judged = replace(reading, available_bytes=free, total_bytes=total)
+    troubles = tuple(judge_memory(judged, facts.thresholds()))
+    return report(what, troubles, command, "end programs that are not needed")
 
 
 def _read_group(facts: Facts, names: tuple[str, ...]) -> int | None:
@@ -188,7 +191,7 @@ def _read_group(facts: Facts, names: tuple[str, ...]) -> int | None:
 
 
 def _check_swap(facts: Facts) -> Finding:
-    reading = read_memory(facts.machine.roots)
+    reading = facts.memory()
     total, used = reading.swap_total_bytes, reading.swap_used_bytes
     if total == 0:
         return ok("none, so a run that needs more memory than there is is killed at once")
@@ -205,12 +208,7 @@ def _check_swap(facts: Facts) -> Finding:
 
 
 def _check_clock(facts: Facts) -> Finding:
-    with closing(
-        KernelSource(
-            roots=facts.machine.roots, clock=facts.machine.clock, adjtimex=facts.machine.adjtimex
-        )
-    ) as source:
-        reading = source.read()
+    reading = facts.kernel()
     has_systemd = (facts.machine.roots.rootfs / "run/systemd/system").exists()
     start = "sudo timedatectl set-ntp true"
     command = (
@@ -228,9 +226,9 @@ def _check_clock(facts: Facts) -> Finding:
             command,
             advice="ignore this in a virtual machine or container that gets its time from a synchronized host",
         )
-    if abs(offset) > _OFF_SECONDS:
-        return warn(f"the clock is {format_duration(abs(offset))} off", "sudo chronyc makestep")
-    return ok(f"synchronized, {format_duration(abs(offset))} off")
+    troubles = tuple(judge_clock(offset, facts.thresholds()))
+    what = f"synchronized, {format_duration(abs(offset))} off"
+    return report(what, troubles, "sudo chronyc makestep")
 
 
 def _check_ownership(facts: Facts) -> Finding:
@@ -251,10 +249,11 @@ CHECKS = (
     Check(
         "shared-memory",
         "limits",
-        "a `/dev/shm` that is missing, below 1 GiB (Docker's is 64 MB), or full; a warning below "
-        "4 GiB",
+        "a `/dev/shm` that is missing or below 1 GiB (Docker's is 64 MB); a warning below 4 GiB, or "
+        "if it is nearly full",
         "workers of a DataLoader die with a bus error, and NCCL cannot start",
         _check_shared_memory,
+        alerts=("HostSharedMemoryLow",),
     ),
     Check(
         "open-files",
@@ -280,10 +279,10 @@ CHECKS = (
     Check(
         "memory",
         "host",
-        "less than 2 GiB available, within the limit of a container; a warning by the threshold of "
-        "the alert HostHighMemoryUsage",
+        "less than 2 GiB left of the limit of a container; a warning if memory is nearly full",
         "the kernel kills the run, or its DataLoader workers one by one",
         _check_memory,
+        alerts=("HostHighMemoryUsage",),
     ),
     Check(
         "swap",
@@ -296,9 +295,10 @@ CHECKS = (
         "clock",
         "host",
         "a clock that is earlier than the installation of this program; a warning if it is not "
-        "synchronized, or off by more than 0.5 s",
+        "synchronized, or wrong by the kernel's estimate",
         "certificates and tokens are rejected, and the logs of several machines cannot be compared",
         _check_clock,
+        alerts=("HostClockSkew",),
     ),
     Check(
         "run-directory",

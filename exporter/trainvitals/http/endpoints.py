@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trainvitals.http.runbooks import Handbook
     from trainvitals.http.viewers import Viewing, What
     from trainvitals.sources.alerts import FiringAlerts
+    from trainvitals.verdicts.machine import Alerts
     from trainvitals.views.machine.observer import Observer
 
 DEADLINE_SECONDS = 5.0
@@ -151,10 +152,16 @@ class Endpoints:
 
         def judge(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict:
             now = self._clock()
-            judged = self._find_observer().judge(snapshot, now)
+            judged = self._find_observer().judge(snapshot, now, self._find_alerts())
             return judge_health(snapshot, expected, judged, now=now)
 
+        self._find_alerts()  # Prometheus is asked while the machine is read, and not waited for
         self._judge(reply, judge)
+
+    def _find_alerts(self) -> Alerts:
+        from trainvitals.verdicts.machine import Alerts  # noqa: PLC0415
+
+        return Alerts() if self._alerts is None else Alerts(*self._alerts.latest())
 
     def _answer_ready(self, _: Request, reply: Reply) -> None:
         from trainvitals.http.health import judge_readiness  # noqa: PLC0415

@@ -5,7 +5,7 @@
     healthy     nothing is wrong
     degraded    there is a trouble, or a collector's reading is not complete
     unhealthy   expected accelerators do not respond, the root file system is full, or everything
-                waits for memory; the status code is 503
+                waits for memory, all by the machine's own readings; the status code is 503
 
 and `checks` has
 
@@ -13,7 +13,8 @@ and `checks` has
     memory_usage, disk_space  percent in use, of memory and of the root file system; null if unknown
     problems                  a line for each reason to be unhealthy
     collectors                `ok` for each collector, or the reason why it is not
-    troubles, unknowns        as in `/api/v1/overview`
+    troubles, unknowns        as in `/api/v1/overview`, with the alerts that Prometheus has sent so
+                              far: no answer waits for it; unknown alerts are no degradation
 
 `/ready` has `ready` and `checks`. These decide `ready`:
 
@@ -146,7 +147,8 @@ def _find_missing(counts: Mapping[Kind, int], expected: Mapping[Kind, int]) -> l
 def _list_limits(troubles: tuple[Trouble, ...]) -> Iterator[str]:
     """Yield a line for each trouble that makes the machine unhealthy."""
     for trouble in troubles:
-        if (trouble.alert, trouble.subject) in _LIMITS:
+        # An alert goes on for minutes after its condition, and nothing is restarted for that.
+        if trouble.subject_kind != "alert" and (trouble.alert, trouble.subject) in _LIMITS:
             yield trouble.words
 
 

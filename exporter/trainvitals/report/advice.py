@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from trainvitals.report.figures import CAUSES, Advice, Report
 from trainvitals.report.training import BAD, choose_best, group_attempts
 from trainvitals.report.wording import clean_name, describe_outcome, join_names, name_incident
+from trainvitals.sources.host.filesystem import Space
 from trainvitals.units import format_bytes, format_hours, format_percent, format_value
+from trainvitals.verdicts.host import judge_space
 from trainvitals.verdicts.thresholds import Thresholds
 
 NOW, SOON, LATER = 0, 1, 2
 
-# The share of accelerator time from which on waste is worth a recommendation.
-_MUCH_WASTE_RATIO = 0.05
+# The shares from which on waste of accelerator time, and time without data, are worth a
+# recommendation. No alert is about either.
+_MUCH_WASTE_RATIO, _MUCH_MISSING_RATIO = 0.05, 0.1
 _MOST_ADVICE, _MOST_ALERTS = 14, 5
 _STEPS_AGAINST_WASTE = {
     "data_wait": "Give data loaders more workers or more prefetching, or put the data on a local disk",
@@ -39,7 +42,7 @@ def advise(report: Report, thresholds: Thresholds) -> tuple[Advice, ...]:
     found = (
         *_advise_on_incidents(report),
         *_advise_on_runs(report, thresholds["training_restart_loop:restarts"]),
-        *_advise_on_disks(report, thresholds["host_disk_space_low:avail_ratio"]),
+        *_advise_on_disks(report, thresholds),
         *_advise_on_waste(report),
         *_advise_on_targets(report),
         *_advise_on_coverage(report),
@@ -90,10 +93,11 @@ def _advise_on_runs(report: Report, many_restarts: float) -> Iterator[Advice]:
         )
 
 
-def _advise_on_disks(report: Report, low_ratio: float) -> Iterator[Advice]:
+def _advise_on_disks(report: Report, thresholds: Thresholds) -> Iterator[Advice]:
     for disk in report.hosts.disks:
-        ratio = disk.avail_bytes / disk.size_bytes
-        if ratio < low_ratio:
+        space = Space(int(disk.size_bytes), int(disk.avail_bytes), None, None, readonly=False)
+        if any(judge_space(disk.mountpoint, space, thresholds)):
+            ratio = disk.avail_bytes / disk.size_bytes
             yield Advice(
                 SOON,
                 f"Make room on {clean_name(disk.mountpoint)} of {clean_name(disk.instance)}",
@@ -123,7 +127,7 @@ def _advise_on_targets(report: Report) -> Iterator[Advice]:
 
 def _advise_on_coverage(report: Report) -> Iterator[Advice]:
     missing = (report.end - report.begin) - report.coverage.seconds
-    if missing > 0.1 * (report.end - report.begin):
+    if missing > _MUCH_MISSING_RATIO * (report.end - report.begin):
         yield Advice(
             LATER,
             "Keep Prometheus running, with a retention of at least 15 days",

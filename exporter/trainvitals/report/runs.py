@@ -12,13 +12,17 @@ from trainvitals.report.archive import Archive, count_seconds, list_times, write
 from trainvitals.report.best import find_best
 from trainvitals.report.training import Attempt, Observed, Outcome, Runs
 from trainvitals.sources.prometheus import Series
+from trainvitals.sources.runs.endings import Reason
+from trainvitals.verdicts.run_states import Request, name_end
 from trainvitals.verdicts.thresholds import Thresholds
 
-_REASONS: Mapping[str, Outcome] = {
+_OUTCOMES: Mapping[Reason | Request, Outcome] = {
     "finished": "completed",
     "exception": "failed",
     "oom": "out of memory",
     "signal": "killed",
+    "interrupted": "interrupted",
+    "terminated": "terminated",
     "unknown": "unknown",
 }
 # Ranks whose processes started within this time belong to one start: launchers start them in turn.
@@ -252,11 +256,7 @@ def _find_outcome(
         return "completed", _find_code(known[0], course)
     first = next((end for end in bad if end.reason in {"oom", "exception"}), bad[0])
     code = _find_code(first, course)
-    if code == thresholds["training_run_failed:interrupt_exit_code"]:
-        return "interrupted", code
-    if code == thresholds["training_run_terminated:exit_code"] and first.reason == "signal":
-        return "terminated", code
-    return _REASONS.get(first.reason, "unknown"), code
+    return _OUTCOMES[name_end(first.reason, code, thresholds)], code
 
 
 def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:

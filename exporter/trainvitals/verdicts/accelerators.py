@@ -15,7 +15,6 @@ from trainvitals.sources.accelerators.reading import (
     Identity,
     Measurements,
 )
-from trainvitals.sources.accelerators.xids import explain_xid
 from trainvitals.units import format_bytes, format_bytes_of, format_percent, format_temperature
 from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.verdicts.trouble import Severity, Trouble
@@ -25,19 +24,6 @@ _STATES = {
     "hung": "a call to its driver does not return",
     "resetting": "it needs or undergoes a reset",
     "no_driver": "its driver is not loaded",
-}
-_RECOVERIES = {
-    1: "a reset",
-    2: "a reboot of the machine",
-    3: "its peer-to-peer traffic drained",
-    4: "to be drained and reset",
-    5: "IMEX to recover",
-}
-# The class of an Xid, its alert, and its threshold.
-_XIDS: Mapping[str, tuple[str, Severity, str]] = {
-    "critical": ("AcceleratorXidCritical", "critical", "accelerator_xid_critical:window_seconds"),
-    "warning": ("AcceleratorXidWarning", "warning", "accelerator_xid_warning:window_seconds"),
-    "app": ("AcceleratorXidApplication", "info", "accelerator_xid_application:window_seconds"),
 }
 
 
@@ -54,6 +40,8 @@ class Work:
         away_ratio: Share of the past 10 minutes in which its runs did not train; None if no run is
             known to use it.
         has_run: Whether a run is known to use this device alone.
+        had_all_links: Whether a reading of the past 10 minutes had every link that is expected.
+        had_all_lanes: Whether a reading of the past 10 minutes had every PCIe lane.
         reserve_bytes: Memory that the allocators of its runs reserved and never used.
     """
 
@@ -62,6 +50,8 @@ class Work:
     brake_ratio: float | None = None
     away_ratio: float | None = None
     has_run: bool = False
+    had_all_links: bool = False
+    had_all_lanes: bool = False
     reserve_bytes: float = 0.0
 
     @property
@@ -72,32 +62,30 @@ class Work:
         return self.busy_percent + 100 * (self.away_ratio or 0.0)
 
 
-_NO_WORK = Work()
+NO_WORK = Work()
 
 
 def judge_accelerators(
-    reading: AcceleratorsReading, work: Mapping[str, Work], thresholds: Thresholds, now: float
+    reading: AcceleratorsReading, work: Mapping[str, Work], thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield the troubles of a machine's accelerators.
+    """Yield the troubles of a machine's accelerators; those of `accelerator_faults` are separate.
 
     Args:
         reading: The reading of the accelerators.
         work: The recent utilization of each device, by UUID.
         thresholds: The thresholds.
-        now: Unix seconds.
     """
     yield from judge_count(reading)
     for device in reading.devices:
-        yield from _judge_xids(device, thresholds, now)
         if is_lost(device):
-            yield _blame(
+            yield blame(
                 device.identity,
                 "AcceleratorLost",
                 device.state.replace("_", " "),
                 _STATES[device.state],
             )
         elif device.measurements is not None:
-            known = work.get(device.identity.uuid, _NO_WORK)
+            known = work.get(device.identity.uuid, NO_WORK)
             yield from _judge_device(
                 device.identity, device.measurements, known, thresholds, reading
             )
@@ -193,9 +181,10 @@ def is_underused(work: Work, kind: str, thresholds: Thresholds) -> bool | None:
     return percent < thresholds[f"{kind}_low_utilization:utilization_percent"]
 
 
-def _blame(
+def blame(
     identity: Identity, alert: str, name: str, summary: str, severity: Severity = "critical"
 ) -> Trouble:
+    """Return a trouble of a device."""
     return Trouble("accelerator", name_device(identity), name, severity, summary, alert)
 
 
@@ -211,7 +200,6 @@ def _judge_device(
     yield from _judge_throttling(identity, work, thresholds)
     yield from _judge_memory(identity, measured, work, thresholds, limit=memory_bytes)
     yield from _judge_use(identity, measured, work, thresholds)
-    yield from _judge_repairs(identity, measured)
 
 
 def judge_temperature(
@@ -228,7 +216,7 @@ def judge_temperature(
     kind = identity.kind
     celsius = measured.temperature_core_celsius
     if limit is not None and celsius is not None and celsius > limit:
-        yield _blame(
+        yield blame(
             identity,
             "AcceleratorTemperatureOverLimit",
             "above its temperature limit",
@@ -241,16 +229,16 @@ def judge_temperature(
     how = f"{format_temperature(abs(headroom))} {'below' if headroom >= 0 else 'above'}"
     summary = f"{now}{how} the temperature at which it slows itself down"
     if headroom < thresholds[f"{kind}_high_temperature:headroom_celsius"]:
-        yield _blame(identity, f"{kind.upper()}HighTemperature", "too hot", summary)
+        yield blame(identity, f"{kind.upper()}HighTemperature", "too hot", summary)
     if headroom < thresholds["accelerator_temperature_near_limit:headroom_celsius"]:
         alert = "AcceleratorTemperatureNearLimit"
-        yield _blame(identity, alert, "close to its thermal limit", summary, "warning")
+        yield blame(identity, alert, "close to its thermal limit", summary, "warning")
 
 
 def _judge_throttling(identity: Identity, work: Work, thresholds: Thresholds) -> Iterator[Trouble]:
     heat, brake = work.heat_ratio, work.brake_ratio
     if heat is not None and heat > thresholds["accelerator_thermal_throttling:ratio"]:
-        yield _blame(
+        yield blame(
             identity,
             "AcceleratorThermalThrottling",
             "slowed by heat",
@@ -258,7 +246,7 @@ def _judge_throttling(identity: Identity, work: Work, thresholds: Thresholds) ->
             "warning",
         )
     if brake is not None and brake > thresholds["accelerator_power_brake:ratio"]:
-        yield _blame(
+        yield blame(
             identity,
             "AcceleratorPowerBrake",
             "slowed by the power brake",
@@ -278,7 +266,7 @@ def _judge_memory(
     if used is None:
         return
     if total and (used - work.reserve_bytes) / total > thresholds["high_memory_usage:ratio"]:
-        yield _blame(
+        yield blame(
             identity,
             "HighMemoryUsage",
             "memory nearly full",
@@ -286,7 +274,7 @@ def _judge_memory(
             "warning",
         )
     if limit is not None and used > limit:
-        yield _blame(
+        yield blame(
             identity,
             "AcceleratorMemoryOverLimit",
             "above its memory limit",
@@ -304,7 +292,7 @@ def _judge_use(
     is_idle = busy < thresholds["accelerator_held_idle:utilization_percent"]
     if is_idle and is_held(measured, thresholds) and measured.processes != 0:
         share = format_percent(measure_memory(measured))
-        yield _blame(
+        yield blame(
             identity,
             "AcceleratorHeldIdle",
             "held but idle",
@@ -316,53 +304,10 @@ def _judge_use(
     # Without a process on the GPU, or idle without a run, no run waits for its data.
     if kind == "gpu" and (not measured.processes or (is_idle and not work.has_run)):
         return
-    yield _blame(
+    yield blame(
         identity,
         f"{kind.upper()}LowUtilization",
         "underused",
         f"it computed {format_percent(computed / 100)} of the last 10 minutes",
         "warning",
     )
-
-
-def _judge_repairs(identity: Identity, measured: Measurements) -> Iterator[Trouble]:
-    action = measured.recovery_action
-    if action:
-        needed = _RECOVERIES.get(action, f"recovery action {action}")
-        yield _blame(
-            identity,
-            "AcceleratorRecoveryActionNeeded",
-            "needs recovery",
-            f"its driver reports that it needs {needed}",
-        )
-    if measured.row_remap_failed == 1:
-        yield _blame(
-            identity,
-            "AcceleratorRowRemapFailed",
-            "memory cannot be repaired",
-            "a faulty row of its memory could not be replaced",
-        )
-    if measured.row_remap_pending == 1 or measured.pages_retired_pending == 1:
-        yield _blame(
-            identity,
-            "AcceleratorRowRemapPending",
-            "memory repair pending",
-            "faulty memory is replaced at its next reset",
-            "warning",
-        )
-
-
-def _judge_xids(
-    device: AcceleratorReading, thresholds: Thresholds, now: float
-) -> Iterator[Trouble]:
-    for each in device.xids:
-        known = explain_xid(each.xid)
-        alert, severity, window = _XIDS.get(known.severity, ("", "info", ""))
-        if alert and now - each.last_timestamp_seconds < thresholds[window]:
-            yield _blame(
-                device.identity,
-                alert,
-                f"Xid {each.xid}",
-                f"{known.meaning}: it needs {known.action}",
-                severity,
-            )

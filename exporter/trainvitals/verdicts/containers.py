@@ -44,8 +44,13 @@ def find_recent_death(death: Death | None, thresholds: Thresholds, now: float) -
     """Return a death that was not requested and whose alert fires; None for any other."""
     if death is None or death.reason in _WANTED or death.reason == "finished":
         return None
+    return death if is_recent(death, now, thresholds) else None
+
+
+def is_recent(death: Death, now: float, thresholds: Thresholds) -> bool:
+    """Return whether a death is no older than its alert reports it."""
     alert = "container_oom_killed" if _is_for_memory(death) else "container_died"
-    return death if now - death.time < thresholds[f"{alert}:window_seconds"] else None
+    return now - death.time < thresholds[f"{alert}:window_seconds"]
 
 
 def is_near_limit(used: int | None, limit: int | None, thresholds: Thresholds) -> bool:

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from trainvitals.sources.host.filesystem import Filesystem, FilesystemReading, Space
 from trainvitals.sources.host.memory import MemoryReading
-from trainvitals.units import count_noun, format_bytes, format_bytes_of, format_percent
+from trainvitals.units import (
+    count_noun,
+    format_bytes,
+    format_bytes_of,
+    format_duration,
+    format_percent,
+)
 from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.verdicts.trouble import Severity, Trouble
 
@@ -98,15 +104,38 @@ def judge_filesystem(each: Filesystem, thresholds: Thresholds) -> Iterator[Troub
         yield _blame("HostFilesystemNotResponding", "does not answer", summary, "critical", where)
     if space is None:
         return
+    yield from judge_space(where, space, thresholds)
+    yield from judge_inodes(where, space, thresholds)
+
+
+def judge_inodes(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
+    """Yield the trouble of a file system that runs out of inodes."""
+    if not space.files or space.files_free is None or space.readonly:
+        return
+    free = space.files_free / space.files
+    if free < thresholds["host_inodes_low:free_ratio"]:
+        summary = f"{format_percent(free)} of its inodes are free"
+        yield _blame("HostInodesLow", "inodes nearly used up", summary, "warning", where)
+
+
+def judge_clock(offset_seconds: float, thresholds: Thresholds) -> Iterator[Trouble]:
+    """Yield the trouble of a clock that is wrong.
+
+    Args:
+        offset_seconds: The error of the clock.
+        thresholds: The thresholds.
+    """
+    off = abs(offset_seconds)
+    if off > thresholds["host_clock_skew:offset_seconds"]:
+        yield _blame("HostClockSkew", "clock is wrong", f"its clock is {format_duration(off)} off")
+
+
+def judge_space(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
+    """Yield the troubles of a file system that lacks space, inodes not counted."""
     if where == SHARED_MEMORY:
         yield from _judge_shared_memory(space, thresholds)
     else:
         yield from _judge_disk(where, space, thresholds)
-    if space.files and space.files_free is not None and not space.readonly:
-        free = space.files_free / space.files
-        if free < thresholds["host_inodes_low:free_ratio"]:
-            summary = f"{format_percent(free)} of its inodes are free"
-            yield _blame("HostInodesLow", "inodes nearly used up", summary, "warning", where)
 
 
 def _judge_shared_memory(space: Space, thresholds: Thresholds) -> Iterator[Trouble]:

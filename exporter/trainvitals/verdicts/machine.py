@@ -13,6 +13,7 @@ from trainvitals.sources.containers.reading import ContainersReading
 from trainvitals.sources.host.filesystem import FilesystemReading
 from trainvitals.sources.host.memory import MemoryReading
 from trainvitals.sources.runs.reading import RunsReading
+from trainvitals.verdicts.accelerator_faults import judge_faults
 from trainvitals.verdicts.accelerators import Work, judge_accelerators, name_device
 from trainvitals.verdicts.collectors import (
     NO_PROMETHEUS,
@@ -95,8 +96,7 @@ def judge_machine(
     past: Past,
     thresholds: Thresholds,
     now: float,
-    *,
-    alerts: Alerts | None = None,
+    alerts: Alerts,
 ) -> Judgement:
     """Return the troubles of a machine and its missing sources.
 
@@ -106,14 +106,13 @@ def judge_machine(
         past: The history.
         thresholds: The thresholds.
         now: Unix seconds.
-        alerts: The alerts of Prometheus; None to leave them out without counting them as unknown.
+        alerts: The alerts of Prometheus.
     """
     found = [
         *_judge_readings(readings, past, thresholds, now),
         *judge_collectors(reports, readings),
     ]
-    if alerts is not None:
-        found += _add_alerts(found, alerts.firing or ())
+    found += _add_alerts(found, alerts.firing or ())
     return Judgement(
         sort_troubles(drop_explained(found, _list_held(readings))),
         (*list_unread(reports, readings), *_list_unknown(alerts)),
@@ -130,7 +129,8 @@ def _judge_readings(
     readings: Mapping[str, object], past: Past, thresholds: Thresholds, now: float
 ) -> Iterator[Trouble]:
     if (devices := take(readings, "accelerator", AcceleratorsReading)) is not None:
-        yield from judge_accelerators(devices, past.work, thresholds, now)
+        yield from judge_faults(devices, past.work, thresholds, now)
+        yield from judge_accelerators(devices, past.work, thresholds)
     if (runs := take(readings, "training", RunsReading)) is not None:
         yield from judge_runs(runs, past.habits, thresholds, now)
     if (containers := take(readings, "container", ContainersReading)) is not None:
@@ -201,6 +201,6 @@ def _name_severity(alert: Alert) -> Severity:
     return next((each for each in SEVERITIES if each == alert.severity), "info")
 
 
-def _list_unknown(alerts: Alerts | None) -> Iterator[Unknown]:
-    if alerts is not None and alerts.firing is None:
+def _list_unknown(alerts: Alerts) -> Iterator[Unknown]:
+    if alerts.firing is None:
         yield Unknown("alert", alerts.reason or NO_PROMETHEUS)

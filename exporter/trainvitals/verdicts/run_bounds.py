@@ -1,7 +1,7 @@
 """The bottleneck of a run, by the same conditions as the recording rules of the boards.
 
-The first of these conditions that holds decides; a run that died, is stalled or has ended has no
-bottleneck.
+The first of these conditions that holds decides; a run that died, is stalled, is silent or has ended
+has no bottleneck.
 
 ================== =============================================================================
 word               condition
@@ -40,9 +40,8 @@ NOT_IN_STEPS: Final = "not in steps"
 UNDERUSED: Final = "underused"
 COMPUTE_BOUND: Final = "compute-bound"
 
-_MOSTLY = 0.5
 _LOSS = STEP["loss"]
-_BOUNDLESS = frozenset(("died", "terminated", "stalled", "ended", "finished"))
+_BOUNDLESS = frozenset(("died", "terminated", "stalled", "silent", "ended", "finished"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +87,17 @@ def judge_bound(
     held = [each for each in _find_held(ranks, devices) if each.identity.uuid in work]
     if any(is_throttled(work[each.identity.uuid], thresholds) for each in held):
         return THROTTLED
-    return _judge_pace(state, living, kept) or _judge_work(held, work, thresholds)
+    return _judge_pace(state, living, kept, thresholds) or _judge_work(held, work, thresholds)
 
 
-def _judge_pace(state: str, living: Sequence[RankReading], kept: Iterable[Habit]) -> str | None:
+def _judge_pace(
+    state: str, living: Sequence[RankReading], kept: Iterable[Habit], thresholds: Thresholds
+) -> str | None:
     if any(rank.slowness is not None and rank.slowness.is_straggler for rank in living):
         return SLOW_RANK
     away = _known(each.away_ratio for each in kept)
-    if state == "compiling" or (away and min(away) > _MOSTLY):
+    most = thresholds["gpu_low_utilization:other_phases_ratio"]
+    if state == "compiling" or (away and min(away) > most):
         return NOT_IN_STEPS
     return None
 

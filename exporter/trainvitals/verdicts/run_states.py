@@ -11,29 +11,52 @@ word           condition
 `terminated`   SIGTERM ended a rank, and no rank was started since
 `silent`       the monitor of every living rank has disabled itself
 `idle`, `starting`, `compiling`, `saving`, `evaluating`, `training`
-               the phase of the living ranks: where they differ, the first of this list
+               the phase of the living ranks that report: the first of this list that one is in
 `terminated`   no rank lives, and Ctrl-C ended one
 `ended`        no rank lives, and the reason of an end may still become known
 `finished`     no rank lives
 `silent`       only its files are known, and they have not changed for 10 minutes
 `training`     only its files are known
 ============== =================================================================================
+
+The rules record them as numbers, `NUMBERS`. They do not know why a run ended, nor that its files say
+that it finished; and they know one state more, `gone`: a run that lived 15 minutes ago and is no
+longer reported. A reading has no past, so a run that is gone is not in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from trainvitals.runfile import STATE, STEP, Phase, State
-from trainvitals.sources.runs.endings import Ending
+from trainvitals.sources.runs.endings import REASONS, Ending, Reason
 from trainvitals.sources.runs.moment import find_phase, name_coarse_phase
 from trainvitals.sources.runs.reading import RankReading
 from trainvitals.verdicts.thresholds import Thresholds
 
-SILENT_SECONDS = 600.0
+NUMBERS: Mapping[int, tuple[str, ...]] = {
+    1: ("training", "finished"),
+    2: ("finished", "ended", "terminated"),
+    3: ("training",),
+    4: ("evaluating",),
+    5: ("saving",),
+    6: ("compiling",),
+    7: ("starting",),
+    8: ("idle",),
+    9: ("silent", "finished"),
+    30: ("terminated",),
+    31: ("stalled",),
+    32: ("gone",),
+    33: ("died",),
+}
+"""The words for each number that `run:training_state:number` has."""
+
+Request = Literal["interrupted", "terminated"]
 
 _SIGNAL_CODE = 128
+_KILLED = ("signal", "oom", "unknown")
 _STATE, _STEPS = STATE["state"], STEP["steps"]
 # The phases of a step that has its batch.
 _WITH_BATCH = (Phase.H2D, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -97,7 +120,7 @@ def judge_state(ranks: Sequence[RankReading], now: float, thresholds: Thresholds
         return _judge_phase(living)
     if any(rank.liveness is not None for rank in ranks):
         return _judge_end(ranks, now, thresholds)
-    return _judge_observed(ranks, now)
+    return _judge_observed(ranks, now, thresholds)
 
 
 def find_dead(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> list[Ending]:
@@ -116,13 +139,33 @@ def name_code(ending: Ending) -> int | None:
 
 def is_interrupted(ending: Ending, thresholds: Thresholds) -> bool:
     """Return whether Ctrl-C ended a rank."""
-    return name_code(ending) == thresholds["training_run_lost:interrupt_exit_code"]
+    return name_end(ending.reason, name_code(ending), thresholds) == "interrupted"
 
 
 def is_terminated(ending: Ending, thresholds: Thresholds) -> bool:
     """Return whether SIGTERM ended a rank without an exception."""
-    code = name_code(ending)
-    return ending.reason != "exception" and code == thresholds["training_run_terminated:exit_code"]
+    return name_end(ending.reason, name_code(ending), thresholds) == "terminated"
+
+
+def name_end(reason: str, code: int | None, thresholds: Thresholds) -> Reason | Request:
+    """Return how a rank ended: by a request, or else its reason; an unfamiliar reason is unknown.
+
+    Args:
+        reason: The reason of its end, as `training_process_end_timestamp_seconds` has it.
+        code: The exit code of a shell, 128 plus the signal for a killed process; None if unknown.
+        thresholds: The thresholds.
+    """
+    alert = "training_run_failed" if reason == "exception" else "training_run_lost"
+    if reason != "finished" and code == thresholds[f"{alert}:interrupt_exit_code"]:
+        return "interrupted"
+    if reason in _KILLED and code == thresholds["training_run_terminated:exit_code"]:
+        return "terminated"
+    return next((known for known in REASONS if known == reason), "unknown")
+
+
+def is_reporting(rank: RankReading) -> bool:
+    """Return whether the monitor of a rank has not disabled itself."""
+    return rank.record.state[_STATE] != State.SWITCHED_OFF
 
 
 def is_settled(ending: Ending, now: float, thresholds: Thresholds) -> bool:
@@ -140,9 +183,10 @@ def _is_death(ending: Ending, now: float, thresholds: Thresholds) -> bool:
 
 
 def _judge_phase(living: Sequence[RankReading]) -> str:
-    if all(rank.record.state[_STATE] == State.SWITCHED_OFF for rank in living):
+    reporting = [rank for rank in living if is_reporting(rank)]
+    if not reporting:
         return "silent"
-    phases = {name_coarse_phase(rank.record) for rank in living}
+    phases = {name_coarse_phase(rank.record) for rank in reporting}
     return next((word for phase, word in _PHASES.items() if phase in phases), "starting")
 
 
@@ -153,11 +197,11 @@ def _judge_end(ranks: Sequence[RankReading], now: float, thresholds: Thresholds)
     return "finished" if all(is_settled(end, now, thresholds) for end in ends) else "ended"
 
 
-def _judge_observed(ranks: Sequence[RankReading], now: float) -> str:
+def _judge_observed(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> str:
     if all(rank.record.state[_STATE] == State.FINISHED for rank in ranks):
         return "finished"
     times = [rank.stall.progress_timestamp_seconds for rank in ranks if rank.stall is not None]
     newest = max((time for time in times if time is not None), default=None)
-    if newest is not None and now - newest > SILENT_SECONDS:
+    if newest is not None and now - newest > thresholds["training_stalled:silent_window_seconds"]:
         return "silent"
     return "training"

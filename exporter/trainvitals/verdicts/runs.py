@@ -17,6 +17,7 @@ from trainvitals.verdicts.run_states import (
     find_dead,
     is_interrupted,
     is_settled,
+    is_terminated,
     judge_state,
     name_code,
 )
@@ -115,7 +116,7 @@ def _is_lost(end: Ending, now: float, thresholds: Thresholds) -> bool:
         and now - end.time < thresholds["training_run_lost:window_seconds"]
         and is_settled(end, now, thresholds)
         and not is_interrupted(end, thresholds)
-        and name_code(end) != thresholds["training_run_terminated:exit_code"]
+        and not is_terminated(end, thresholds)
     )
 
 
@@ -123,7 +124,7 @@ def _is_failed(end: Ending, now: float, thresholds: Thresholds) -> bool:
     return (
         end.reason == "exception"
         and now - end.time < thresholds["training_run_failed:window_seconds"]
-        and name_code(end) != thresholds["training_run_failed:interrupt_exit_code"]
+        and not is_interrupted(end, thresholds)
     )
 
 
@@ -131,7 +132,7 @@ def _is_terminated(end: Ending, now: float, thresholds: Thresholds) -> bool:
     return (
         end.reason == "signal"
         and now - end.time < thresholds["training_run_terminated:window_seconds"]
-        and name_code(end) == thresholds["training_run_terminated:exit_code"]
+        and is_terminated(end, thresholds)
     )
 
 

@@ -126,6 +126,7 @@ _INHIBITIONS = (
             "AcceleratorHeldIdle",
             "HighMemoryUsage",
             "AcceleratorMemoryOverLimit",
+            "AcceleratorLinkDegraded",
             "AcceleratorRowRemapPending",
             "AcceleratorXidWarning",
             "AcceleratorXidApplication",

@@ -178,7 +178,7 @@ def test_an_edited_threshold_moves_the_checks(patient: Patient):
     rule = "{record: 'threshold:host_high_memory_usage:used_ratio', expr: vector(0.2)}"
     file = patient.write("thresholds.yml", f"groups: [{{name: thresholds, rules: [{rule}]}}]")
     patient.environ["TRAINVITALS_THRESHOLDS_FILE"] = str(file)
-    assert patient.find("memory").status == "warning"
+    assert patient.find("memory").status == "problem"
 
 
 def test_what_the_kernel_does_not_report_is_not_judged(patient: Patient):

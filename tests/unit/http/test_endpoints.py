@@ -22,6 +22,8 @@ from trainvitals.http.messages import GUARDS, Request
 from trainvitals.metrics.families import Block, Family
 from trainvitals.metrics.machine import Machine, MachineOptions
 from trainvitals.metrics.runner import Runner
+from trainvitals.sources.alerts import FiringAlerts
+from trainvitals.sources.prometheus import ActiveAlert
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -377,6 +379,39 @@ def test_other_paths_are_not_found(site, path):
         "no such path; there are /, /live, /live.css, /live.js, /metrics, /health, /ready, "
         "/-/healthy, /api/v1/overview, /api/v1/readings, /runbooks/\n"
     )
+
+
+def test_health_shows_alerts_and_does_not_wait_for_them():
+    """While Prometheus does not answer they are unknown; once it has, one that fires degrades."""
+    may_answer = threading.Event()
+    labels = {"alertname": "TrainingLossDiverging", "severity": "critical", "run": "llama"}
+    firing = ActiveAlert(labels, {"summary": "Training loss diverges"}, "firing", "")
+    alerts = FiringAlerts(lambda: [firing] if may_answer.wait(30) else [], "ada")
+    machine = Machine(MachineOptions(disabled=("accelerator", "training", "container")))
+    endpoints = Endpoints(machine, alerts=alerts)
+
+    def ask():
+        box = SimpleQueue()
+        endpoints.answer(Request("GET", "/health", (), {}), box.put)
+        response = box.get(timeout=20)
+        assert response.status == 200
+        return json.loads(response.body)
+
+    try:
+        checks = ask()["checks"]
+        assert checks["unknowns"] == [
+            {"subject_kind": "alert", "why": "not known yet: Prometheus has not answered"}
+        ]
+        assert "TrainingLossDiverging" not in [each["alert"] for each in checks["troubles"]]
+        may_answer.set()
+        alerts.latest(20.0)
+        document = ask()
+    finally:
+        may_answer.set()
+        machine.close()
+    assert document["status"] == "degraded"
+    assert document["checks"]["unknowns"] == []
+    assert "TrainingLossDiverging" in [each["alert"] for each in document["checks"]["troubles"]]
 
 
 def test_health_and_readiness_of_a_real_machine():

@@ -20,6 +20,7 @@ from trainvitals.sources.host.filesystem import Filesystem, FilesystemReading, S
 from trainvitals.sources.host.memory import MemoryReading
 from trainvitals.sources.host.pressure import PressureReading, Stall
 from trainvitals.sources.runs.reading import RunsReading
+from trainvitals.verdicts.machine import Alerts
 from trainvitals.views.machine.observer import Observer
 
 MIB = 1 << 20
@@ -28,7 +29,7 @@ NOON = 1_700_049_600.0
 
 def judge_health(found, expected, *, now=NOON):
     """Judge a snapshot that is the first one, by the shipped limits."""
-    judged = Observer("1.2.3", name_host=lambda: "ada").judge(found, now)
+    judged = Observer("1.2.3", name_host=lambda: "ada").judge(found, now, Alerts(()))
     return health.judge_health(found, expected, judged, now=now)
 
 
@@ -160,7 +161,7 @@ def test_a_machine_on_which_everything_waits_for_memory_is_unhealthy():
     for seconds in (0, 300):
         stall = Stall("memory", 0.2 * seconds, 0.2 * seconds)
         found = snapshot([report("pressure")], pressure=PressureReading((stall,)))
-        judged = observer.judge(found, NOON + seconds)
+        judged = observer.judge(found, NOON + seconds, Alerts())
     verdict = health.judge_health(found, {}, judged, now=NOON + 300)
     assert not verdict.good
     assert verdict.document["checks"]["problems"] == [

@@ -42,6 +42,6 @@ def test_a_request_that_is_not_seen_is_reported_and_given_up(monkeypatch):
     """After a second, and after the time to wait, which does not grow by it."""
     monkeypatch.setattr("trainvitals.record.profiling._is_alive", lambda _: True)
     lines = []
-    with pytest.raises(TrainvitalsError, match=r"bert has not seen the request yet after 1\.2 s"):
+    with pytest.raises(TrainvitalsError, match=r"bert has not seen the request yet after 1\.2s"):
         follow(TARGET, REQUEST, TraceAnswer, timeout_seconds=1.2, report=lines.append)
     assert lines == ["rank 0 of run bert has not seen the request yet"]

@@ -26,6 +26,7 @@ from trainvitals.metrics.collectors.accelerator import AcceleratorCollector
 from trainvitals.metrics.collectors.container import ContainerCollector
 from trainvitals.metrics.collectors.cpu import CpuCollector
 from trainvitals.metrics.collectors.filesystem import FilesystemCollector
+from trainvitals.metrics.collectors.kernel import KernelCollector
 from trainvitals.metrics.collectors.memory import MemoryCollector
 from trainvitals.metrics.collectors.pressure import PressureCollector
 from trainvitals.metrics.collectors.training import TrainingCollector
@@ -47,7 +48,7 @@ JUDGED = frozenset(
         "HPULowUtilization", "AcceleratorHeldIdle", "HighMemoryUsage", "AcceleratorMemoryOverLimit",
         "AcceleratorMissing", "AcceleratorLost", "AcceleratorXidCritical", "AcceleratorXidWarning",
         "AcceleratorXidApplication", "AcceleratorRecoveryActionNeeded", "AcceleratorRowRemapFailed",
-        "AcceleratorRowRemapPending",
+        "AcceleratorRowRemapPending", "AcceleratorLinkDegraded",
         "TrainingRunLost", "TrainingRunFailed", "TrainingRunTerminated", "TrainingOutOfMemory",
         "TrainingStalled", "TrainingLossNotFinite", "TrainingStragglerRank", "DataLoaderBottleneck",
         "ContainerOOMKilled", "ContainerDied", "ContainerMemoryNearLimit", "ContainerUnhealthy",
@@ -56,6 +57,9 @@ JUDGED = frozenset(
         "HostIOBottleneck", "ExporterCollectorFailed",
     }
 )  # fmt: skip
+
+# What the machine itself cannot know: another clock is needed.
+REPORTED = frozenset({"HostClockSkew"})
 
 RECORDS = ("run:training_state:number", "run:training_verdict:number")
 
@@ -154,13 +158,13 @@ def _describe(rule):
 
 @cache
 def _choose(book: Rulebook) -> tuple[frozenset[str], frozenset[str]]:
-    alerts = [rule for rule in book.alerts if rule.name in JUDGED]
+    alerts = [rule for rule in book.alerts if rule.name in JUDGED | REPORTED]
     chosen = {rule.name for rule in alerts}
     names: set[str] = set()
     records = [rule for rule in book.records if rule.name in RECORDS]
     for rule in (*alerts, *records):
         chosen |= {rule.name, *book.find_needs(rule)}
-    chosen -= {rule.name for rule in book.alerts if rule.name not in JUDGED}
+    chosen -= {rule.name for rule in book.alerts if rule.name not in JUDGED | REPORTED}
     for rule in book.rules:
         if rule.name in chosen:
             names |= read_names(rule.parse())
@@ -170,15 +174,18 @@ def _choose(book: Rulebook) -> tuple[frozenset[str], frozenset[str]]:
 def write_series(number: int, machine: Machine, names: frozenset[str]) -> Iterator[dict[str, str]]:
     """Write the series of a machine for promtool."""
     first, last = (dict(express(machine, at)) for at in (NOW, 2 * NOW))
-    for (name, labels), value in last.items():
+    for key, value in first.items():
+        name, labels = key
         if name not in names:
             continue
         all_labels = (("job", "trainvitals"), ("instance", str(number)), *labels)
         text = ",".join(f"{label}={json.dumps(each)}" for label, each in all_labels)
-        yield {"series": f"{name}{{{text}}}", "values": _write_values(first[name, labels], value)}
+        yield {"series": f"{name}{{{text}}}", "values": _write_values(value, last.get(key))}
 
 
-def _write_values(first: float, last: float) -> str:
+def _write_values(first: float, last: float | None) -> str:
+    if last is None:  # it is no longer reported, for 12 minutes
+        return f"{first:.12g}x{_STEPS - 6}"
     if math.isnan(last):
         return " ".join(["NaN"] * (_STEPS + 1))
     return f"{first:.12g}+{(last - first) / _STEPS:.12g}x{_STEPS}"
@@ -186,7 +193,8 @@ def _write_values(first: float, last: float) -> str:
 
 def express(machine: Machine, time: float) -> Iterator[tuple[Sample, float]]:
     """Return the samples that the real collectors make of a machine."""
-    readings = machine.read(time)
+    readings = machine.read(time, is_early=time == NOW)
+    yield ("up", ()), 1.0
     for name, reading in readings.items():
         yield from _list_samples(_collectors()[name].express(reading))
     yield from _list_samples([express_reports(machine.report())])
@@ -196,7 +204,7 @@ def express(machine: Machine, time: float) -> Iterator[tuple[Sample, float]]:
 def _collectors() -> Mapping[str, object]:
     source = SimpleNamespace(kinds=("gpu", "hpu"))
     made = (
-        CpuCollector(), MemoryCollector(), FilesystemCollector(), PressureCollector(),
+        CpuCollector(), MemoryCollector(), FilesystemCollector(), PressureCollector(), KernelCollector(),
         AcceleratorCollector(source), ContainerCollector(source), TrainingCollector(source),
     )  # fmt: skip
     return {each.name: each for each in made}

@@ -8,13 +8,24 @@ of alerts do not matter. Values lie on both sides of each threshold, and never u
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from os import statvfs_result
 from typing import Any
 
+from hypothesis import strategies as st
+
 from trainvitals.metrics.collector_metrics import Report
-from trainvitals.runfile import EMPTY_STATE, EMPTY_STEP, STATE, STEP, Identity, Phase, Record
+from trainvitals.runfile import (
+    EMPTY_STATE,
+    EMPTY_STEP,
+    STATE,
+    STEP,
+    Identity,
+    Phase,
+    Record,
+    State,
+)
 from trainvitals.sources.accelerators import reading as accelerators
 from trainvitals.sources.accelerators.row import THROTTLE_REASONS
 from trainvitals.sources.containers.reading import (
@@ -25,6 +36,7 @@ from trainvitals.sources.containers.reading import (
 )
 from trainvitals.sources.host.cpu import CpuReading
 from trainvitals.sources.host.filesystem import Filesystem, FilesystemReading, Space
+from trainvitals.sources.host.kernel import ClockState, KernelReading
 from trainvitals.sources.host.memory import MemoryReading
 from trainvitals.sources.host.pressure import PressureReading, Stall
 from trainvitals.sources.runs import stalls
@@ -35,11 +47,14 @@ from trainvitals.sources.runs.stragglers import Slowness
 
 NOW = 5400.0
 GIB = 1 << 30
-COLLECTORS = ("cpu", "memory", "filesystem", "pressure", "accelerator", "container", "training")
+COLLECTORS = (
+    "cpu", "memory", "filesystem", "pressure", "kernel", "accelerator", "container", "training",
+)  # fmt: skip
 XID_AGE = 100.0
 # Outside the window of the alert at the evaluation before the last one, too.
 OLD_XID_AGE = 1600.0
 ANSWERED = True
+LOST_RUN = "lost"
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,9 @@ class Device:
     recovery: int | None = None
     remap_failed: int | None = None
     remap_pending: int | None = None
+    retired_pending: int | None = None
+    links: tuple[int | None, int | None] = (None, None)
+    lanes: tuple[int | None, int | None] = (None, None)
 
     def read(self, index: int, time: float) -> accelerators.AcceleratorReading:
         """Return what its driver says."""
@@ -99,6 +117,11 @@ class Device:
             recovery_action=self.recovery,
             row_remap_failed=self.remap_failed,
             row_remap_pending=self.remap_pending,
+            pages_retired_pending=self.retired_pending,
+            links_active=self.links[0],
+            links_expected=self.links[1],
+            pcie_link_width=self.lanes[0],
+            pcie_link_width_max=self.lanes[1],
             processes=self.processes,
         )
 
@@ -120,17 +143,21 @@ class Rank:
     age: float = 100.0
     device_oom: bool = False
     start: float = 10.0
+    is_off: bool = False
+    source: str = "client"
+    moved_ago: float = 100.0
 
     def read(self, run: str, number: int, uuids: tuple[str, ...], time: float) -> RankReading:
         """Return what its run file and its process say."""
         step, state = list(EMPTY_STEP), list(EMPTY_STATE)
         time = NOW if self.reason else time  # what ended stays as it was
-        words = {"phase": float(self.phase), "loss": self.loss, "train_seconds": time,
+        phase = float(self.phase) if self.source == "client" else -1.0  # no log names it
+        words = {"phase": phase, "loss": self.loss, "train_seconds": time,
                  "total_data_wait": self.waits * time, "total_init": 5.0}  # fmt: skip
         words |= {name: 1.0 for name in STEP if name.startswith("step_bucket_")}
         for name, value in words.items():
             step[STEP[name]] = value
-        state[STATE["state"]] = 0.0
+        state[STATE["state"]] = float(State.SWITCHED_OFF) if self.is_off else 0.0
         if self.device_oom:
             state[STATE["last_oom_time"]] = NOW - self.age
         if self.reserve:
@@ -144,11 +171,15 @@ class Rank:
             slowness = Slowness(
                 (None, None, self.slowdown, None), is_straggler=self.slowdown > 1.33
             )
+        record = Record(step, state, identity=Identity(run, created_time=10.0))
+        if self.source != "client":
+            moved = stalls.Stall(None, None, NOW - self.moved_ago)
+            return RankReading(run, str(number), self.source, record, stall=moved)
         return RankReading(
             run,
             str(number),
-            "client",
-            Record(step, state, identity=Identity(run, created_time=10.0)),
+            self.source,
+            record,
             Liveness(is_alive=ending is None, evidence="lock", host_pid=4000 + number),
             ending,
             start_timestamp_seconds=self.start,
@@ -196,16 +227,18 @@ class Disk:
 
     def read(self) -> Filesystem:
         """Return what `statvfs` says."""
-        space = Space(
-            int(self.size),
-            int(self.size * self.avail),
-            1000,
-            int(1000 * self.files_free),
-            self.readonly,
-        )
         trouble = None if self.answers else "it does not answer"
-        found = space if self.answers else None
+        found = None
+        if self.answers:
+            files = (1000, int(1000 * self.files_free))
+            found = Space(int(self.size), int(self.size * self.avail), *files, self.readonly)
         return Filesystem(self.mountpoint, "/dev/sda1", "ext4", found, self.answers, trouble)
+
+    def answer(self) -> statvfs_result:
+        """Return what the system call says."""
+        size, avail = int(self.size), int(self.size * self.avail)
+        files = int(1000 * self.files_free)
+        return statvfs_result((1, 1, size, avail, avail, 1000, files, files, self.readonly, 255))
 
 
 @dataclass(frozen=True)
@@ -222,6 +255,8 @@ class Machine:
         disks: Its file systems.
         memory: The share of RAM in use; None if the kernel does not report it.
         kills: How many processes the kernel killed.
+        clock: How many seconds its clock is ahead.
+        has_lost_run: Whether a run that lived 15 minutes ago is no longer there.
         io_wait: The share of time in which CPUs wait for a disk.
         stalled: The shares of time in which everything waits for memory and for a disk.
         failing: The collectors that read nothing.
@@ -237,13 +272,18 @@ class Machine:
     disks: tuple[Disk, ...] = (Disk(),)
     memory: float | None = 0.5
     kills: int = 0
+    clock: float = 0.0
+    has_lost_run: bool = False
     io_wait: float = 0.0
     stalled: tuple[float, float] = (0.0, 0.0)
     failing: frozenset[str] = frozenset()
     alerts: str | None = None
 
-    def read(self, time: float) -> Mapping[str, object]:
-        """Return the readings of its collectors at a time, by their names."""
+    def read(self, time: float, *, is_early: bool = False) -> Mapping[str, object]:
+        """Return the readings of its collectors at a time, by their names.
+
+        A run that is lost is in the early ones only.
+        """
         total = 100 * GIB
         memory_stalled, io_stalled = (share * time for share in self.stalled)
         readings: dict[str, object] = {
@@ -259,11 +299,12 @@ class Machine:
             "pressure": PressureReading(
                 (Stall("memory", memory_stalled, memory_stalled), Stall("io", io_stalled, io_stalled))
             ),
+            "kernel": KernelReading(0, time - NOW + self.clock, ClockState(self.clock, synchronized=True)),
             "accelerator": self._read_accelerators(time),
             "container": ContainersReading(
                 is_there=True, containers=tuple(each.read(f"c{at}") for at, each in enumerate(self.containers))
             ),
-            "training": self._read_runs(time),
+            "training": self._read_runs(time, is_early=is_early),
         }  # fmt: skip
         return {name: each for name, each in readings.items() if name not in self.failing}
 
@@ -293,7 +334,7 @@ class Machine:
             temperature_limit_celsius=self.temperature_limit,
         )
 
-    def _read_runs(self, time: float) -> RunsReading:
+    def _read_runs(self, time: float, *, is_early: bool) -> RunsReading:
         names = [f"{each.kind.upper()}-{at}" for at, each in enumerate(self.devices)]
         ranks, runs = [], []
         for at, run in enumerate(self.runs):
@@ -303,7 +344,13 @@ class Machine:
                 )
                 ranks.append(rank.read(f"run{at}", number, uuids, time))
             alive = sum(not rank.reason for rank in run)
-            runs.append(RunReading(f"run{at}", "client", ranks_alive=alive))
+            is_here = run[0].source == "client"
+            runs.append(
+                RunReading(f"run{at}", run[0].source, ranks_alive=alive if is_here else None)
+            )
+        if self.has_lost_run and is_early:
+            ranks.append(Rank().read(LOST_RUN, 0, (), time))
+            runs.append(RunReading(LOST_RUN, "client", ranks_alive=1))
         return RunsReading(tuple(ranks), tuple(runs))
 
 
@@ -325,6 +372,9 @@ _DEVICE: Choices = {
     "recovery": (None, 0, 1),
     "remap_failed": (None, 0, 1),
     "remap_pending": (None, 0, 1),
+    "retired_pending": (None, 0, 1),
+    "links": ((None, None), (18, 18), (17, 18)),
+    "lanes": ((None, None), (16, 16), (8, 16)),
 }
 _RANK: Choices = {
     "devices": ((0,), (), (1,), (0, 1)),
@@ -338,6 +388,11 @@ _RANK: Choices = {
     "device_oom": (False, True),
     # The later one is a restart after every end but one.
     "start": (10.0, NOW - 50.0),
+    "is_off": (False, True),
+}
+_OBSERVED_RANK: Choices = {
+    "moved_ago": (100.0, 700.0),
+    **{name: _RANK[name] for name in ("waits", "loss")},
 }
 # Reason, exit code and signal; half of the ranks live.
 _ENDS: tuple[tuple[str, int | None, int | None], ...] = (
@@ -369,51 +424,91 @@ _DISK: Choices = {
     "readonly": (False, True),
     "answers": (True, False),
 }
-_ROOT: Choices = {"avail": (0.5, 0.05, 0.0001)}
+_ROOT: Choices = {"avail": (0.5, 0.05, 0.0001), "files_free": (0.5, 0.06, 0.04)}
 _MACHINE: Choices = {
     "missing": (None, 0, 1),
     "memory_limit": (None, 0.85),
     "temperature_limit": (None, 80.0),
     "memory": (0.5, None, 0.89, 0.91),
     "kills": (0, 1),
+    "clock": (0.0, 20.0, 40.0, -40.0),
+    "has_lost_run": (False, True),
     "io_wait": (0.0, 0.25, 0.35),
     "failing": (frozenset(), *(frozenset((name,)) for name in COLLECTORS)),
 }
 
 
-def draw_machine(random: Random) -> Machine:
-    """Return a made-up machine, the same one for the same state of the generator."""
-    disks = [Disk(**_draw(random, _ROOT))]
-    disks += [Disk(**_draw(random, _DISK)) for _ in range(random.randint(0, 1))]
-    return Machine(
-        devices=tuple(Device(**_draw(random, _DEVICE)) for _ in range(random.randint(0, 2))),
-        runs=tuple(_draw_run(random) for _ in range(random.randint(0, 1))),
-        containers=tuple(
-            Container(**_draw(random, _CONTAINER)) for _ in range(random.randint(0, 1))
+class _Draws:
+    """What is made of the bytes that Hypothesis draws: where they are 0, all is as usual."""
+
+    def __init__(self, drawn: bytes) -> None:
+        self._left = iter(drawn)
+
+    def count(self, most: int) -> int:
+        """Return a number from 0 on."""
+        return next(self._left) % (most + 1)
+
+    def choose(self, values: tuple[Any, ...]) -> Any:
+        """Return any of the values."""
+        return values[self.count(len(values) - 1)]
+
+    def mostly(self, values: tuple[Any, ...]) -> Any:
+        """Return the usual value in two of three cases, or else any of the others."""
+        number = next(self._left) - 171
+        return values[0] if number < 0 else values[1 + number % (len(values) - 1)]
+
+    def build(self, kind: Callable[..., Any], choices: Choices, **more: Any) -> Any:
+        """Return an instance of a class with drawn fields."""
+        drawn = {name: self.mostly(values) for name, values in choices.items()}
+        return kind(**drawn, **more)
+
+    def build_some(self, most: int, build: Callable[[], Any]) -> tuple[Any, ...]:
+        """Return up to so many of what is built; each has its bytes, whether it is there or not."""
+        found = [(self.count(1), build()) for _ in range(most)]
+        return tuple(each for is_there, each in found if is_there)
+
+
+def make_machine(drawn: bytes) -> Machine | None:
+    """Return the machine that is described by bytes; None for one that is left out."""
+    draws = _Draws(drawn)
+    if not draws.count(255):
+        return None
+    return draws.build(
+        Machine,
+        _MACHINE,
+        devices=draws.build_some(2, lambda: draws.build(Device, _DEVICE)),
+        runs=draws.build_some(1, lambda: _make_run(draws)),
+        containers=draws.build_some(1, lambda: draws.build(Container, _CONTAINER)),
+        disks=(
+            draws.build(Disk, _ROOT),
+            *draws.build_some(1, lambda: draws.build(Disk, _DISK)),
         ),
-        disks=tuple(disks),
-        stalled=(_mostly(random, (0.0, 0.05, 0.15)), _mostly(random, (0.0, 0.25, 0.35))),
-        alerts=random.choice((None, "", "Prometheus does not answer")),
-        **_draw(random, _MACHINE),
+        stalled=(draws.mostly((0.0, 0.05, 0.15)), draws.mostly((0.0, 0.25, 0.35))),
+        alerts=draws.choose((None, "", "Prometheus does not answer")),
     )
 
 
-def _draw_run(random: Random) -> tuple[Rank, ...]:
-    return tuple(_draw_rank(random) for _ in range(random.randint(1, 2)))
+def _make_run(draws: _Draws) -> tuple[Rank, ...]:
+    is_observed = draws.count(3) == 3
+    observed = draws.build(Rank, _OBSERVED_RANK, source="log")
+    ranks = (_make_rank(draws), *draws.build_some(1, lambda: _make_rank(draws)))
+    return (observed,) if is_observed else ranks
 
 
-def _draw_rank(random: Random) -> Rank:
-    reason, code, signal = random.choice(_ENDS)
-    drawn = _draw(random, _RANK)
-    if reason and drawn["start"] > NOW - drawn["age"]:
-        drawn["start"] = 10.0  # no rank ends before it starts
-    return Rank(reason=reason, code=code, signal=signal, **drawn)
+def _make_rank(draws: _Draws) -> Rank:
+    reason, code, signal = draws.choose(_ENDS)
+    rank = draws.build(Rank, _RANK, reason=reason, code=code, signal=signal)
+    if rank.is_off:
+        rank = replace(rank, cause=None)  # a monitor that is off cannot be seen to stall
+    # No rank ends before it starts.
+    return replace(rank, start=10.0) if reason and rank.start > NOW - rank.age else rank
 
 
-def _draw(random: Random, choices: Choices) -> dict[str, Any]:
-    return {name: _mostly(random, values) for name, values in choices.items()}
+_DRAWS = 94  # of `make_machine`
 
 
-def _mostly(random: Random, values: tuple[Any, ...]) -> Any:
-    """Return the usual value in two of three cases, or else any of the others."""
-    return values[0] if random.random() < 2 / 3 else random.choice(values[1:])
+def draw_batch(size: int) -> st.SearchStrategy[list[Machine]]:
+    """Return a strategy for machines; the simplest batch has none, so that a failing one has one."""
+    drawn = st.binary(min_size=_DRAWS, max_size=_DRAWS).map(make_machine)
+    machines = st.lists(drawn, min_size=size, max_size=size)
+    return machines.map(lambda found: [each for each in found if each is not None])

@@ -13,6 +13,7 @@ from tests.unit.verdicts.alerts import evaluate
 from tests.unit.verdicts.machines import NOW, Device, Disk, Machine
 from trainvitals.http.health import judge_health
 from trainvitals.metrics.runner import Snapshot
+from trainvitals.verdicts.machine import Alerts
 from trainvitals.verdicts.thresholds import ThresholdsFile
 from trainvitals.views.machine.document import read_document, write_document
 from trainvitals.views.machine.observer import Observer
@@ -48,7 +49,7 @@ def look(thresholds):
     observer = Observer("1.2.3", name_host=lambda: "ada", thresholds=ThresholdsFile(thresholds))
     seen = Snapshot((), MACHINE.read(NOW), MACHINE.report())
     picture = observer.picture(seen, NOW, alerts=())
-    return picture, judge_health(seen, {}, observer.judge(seen, NOW), now=NOW).document
+    return picture, judge_health(seen, {}, observer.judge(seen, NOW, Alerts(())), now=NOW).document
 
 
 @pytest.mark.parametrize("alert", EDITS)

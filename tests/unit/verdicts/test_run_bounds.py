@@ -57,7 +57,7 @@ def judge(make_ranks, seconds=MINUTES_10, **device):
         told = RunsReading(tuple(make_ranks(at)), (RunReading("llama", "client"),))
         accelerators.note(reading, NOON + at)
         runs.note(told, NOON + at)
-    work = add_runs(accelerators.measure(reading), told, runs.measure())
+    work = add_runs(accelerators.measure(reading, NOON + seconds), told, runs.measure())
     drawn = runs.draw(told, reading.devices, work, NOON + seconds, read_thresholds())
     return drawn[0].bound
 

@@ -33,6 +33,7 @@ from trainvitals.runfile import STATE, STEP
 from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.reading import RunsReading
 from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
+from trainvitals.verdicts.machine import Alerts
 from trainvitals.views.machine.document import read_document, write_document
 from trainvitals.views.machine.observer import Observer
 from trainvitals.views.machine.picture import Picture
@@ -129,7 +130,7 @@ def show_reading(reading: RunsReading, collector: TrainingCollector, observer: O
     seen = see(reading, now)
     observer.note(seen, now)
     json.dumps(describe_readings(seen), allow_nan=False)
-    health = judge_health(seen, {}, observer.judge(seen, now), now=now)
+    health = judge_health(seen, {}, observer.judge(seen, now, Alerts()), now=now)
     json.dumps(health.document, allow_nan=False)
     picture = observer.picture(seen, now)
     show(picture)

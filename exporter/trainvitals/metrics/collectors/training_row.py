@@ -41,6 +41,7 @@ from trainvitals.runfile import (
     STEP,
     STEP_WORDS,
     Record,
+    State,
 )
 from trainvitals.sources.runs.endings import REASONS, Ending
 from trainvitals.sources.runs.moment import find_phase
@@ -137,10 +138,15 @@ def _conclude(rank: RankReading) -> tuple[float, ...]:
         _known(progress.end_timestamp_seconds),
         _measure_overhead(record),
         *_conclude_slowness(rank),
-        *_conclude_phases(record, is_over=rank.ending is not None),
+        *_conclude_phases(record, is_over=rank.ending is not None or _is_switched_off(record)),
         *_accumulate_buckets(record.step),
         *_list_alerts(rank),
     )
+
+
+def _is_switched_off(record: Record) -> bool:
+    """Return whether the monitor has disabled itself, so that its last phase says nothing of now."""
+    return record.state[STATE["state"]] == State.SWITCHED_OFF
 
 
 def _known(value: float | None) -> float:

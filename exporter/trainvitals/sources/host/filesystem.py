@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -167,16 +167,8 @@ class FilesystemSource:
         self._data = data
 
     def _ask(self, mount: Mount) -> Space:
-        answer = self._statvfs(self._prefix + mount.path)
-        avail = 0 if answer.f_bavail >= _NEGATIVE else min(answer.f_bavail, answer.f_blocks)
-        counts_files = 0 < answer.f_files >= answer.f_ffree
-        return Space(
-            size_bytes=answer.f_blocks * answer.f_frsize,
-            avail_bytes=avail * answer.f_frsize,
-            files=answer.f_files if counts_files else None,
-            files_free=answer.f_ffree if counts_files else None,
-            readonly=mount.readonly if self._prefix else bool(answer.f_flag & os.ST_RDONLY),
-        )
+        space = measure_space(self._statvfs(self._prefix + mount.path))
+        return replace(space, readonly=mount.readonly) if self._prefix else space
 
     def _ask_at_once(self, mount: Mount) -> _Answer:
         try:
@@ -194,6 +186,19 @@ class FilesystemSource:
         tasks = {mount.mountpoint: partial(self._ask_at_once, mount) for mount in mounts}
         outcomes = self._pool.gather(tasks, patience)
         return {key: outcome.value or _Answer() for key, outcome in outcomes.items()}
+
+
+def measure_space(answer: os.statvfs_result) -> Space:
+    """Return the space in an answer of `statvfs`."""
+    avail = 0 if answer.f_bavail >= _NEGATIVE else min(answer.f_bavail, answer.f_blocks)
+    counts_files = 0 < answer.f_files >= answer.f_ffree
+    return Space(
+        size_bytes=answer.f_blocks * answer.f_frsize,
+        avail_bytes=avail * answer.f_frsize,
+        files=answer.f_files if counts_files else None,
+        files_free=answer.f_ffree if counts_files else None,
+        readonly=bool(answer.f_flag & os.ST_RDONLY),
+    )
 
 
 def _describe(mount: Mount, answer: _Answer) -> Filesystem:

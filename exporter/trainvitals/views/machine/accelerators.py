@@ -18,6 +18,7 @@ from trainvitals.sources.containers.reading import ContainersReading
 from trainvitals.sources.files import Roots, read_small
 from trainvitals.sources.host.processes import read_process_name
 from trainvitals.sources.runs.reading import RunsReading
+from trainvitals.verdicts.accelerator_faults import has_all_lanes, has_all_links
 from trainvitals.verdicts.accelerators import Work, find_temperature_limit
 from trainvitals.views.machine.counters import Counters
 from trainvitals.views.machine.picture import Accelerator, Holder
@@ -31,6 +32,7 @@ _SPACING_SECONDS, _MOST_MOMENTS = 10.0, 64
 _THROTTLE_SECONDS = 300.0
 _JUDGED_SECONDS, _SHORTEST_SECONDS = 600.0, 540.0
 _KEPT_SECONDS, _MOST_KEPT = 30.0, 512
+_NEVER = float("-inf")
 _USER_FIELDS = 3
 _SHORT_ID = 12  # as engines abbreviate the ID of a container
 
@@ -43,6 +45,8 @@ class Accelerators:
     def __init__(self) -> None:
         self._traces = Traces()
         self._counters: dict[str, Counters] = {}
+        # When each device last had all of its links, and all of its PCIe lanes.
+        self._whole: dict[str, tuple[float, float]] = {}
 
     def note(self, reading: object, time: float) -> None:
         """Add a reading to the past; anything but a reading of accelerators is a gap."""
@@ -56,6 +60,7 @@ class Accelerators:
         if len(self._counters) > len(reading.devices):
             there = {device.identity.uuid for device in reading.devices}
             self._counters = {uuid: kept for uuid, kept in self._counters.items() if uuid in there}
+            self._whole = {uuid: kept for uuid, kept in self._whole.items() if uuid in there}
 
     def _note_device(self, device: AcceleratorReading, time: float) -> None:
         uuid, measured, add = device.identity.uuid, device.measurements, self._traces.add
@@ -71,6 +76,11 @@ class Accelerators:
         if counters is None:
             counters = Counters(spacing_seconds=_SPACING_SECONDS, most=_MOST_MOMENTS)
             self._counters[uuid] = counters
+        links, lanes = self._whole.get(uuid, (_NEVER, _NEVER))
+        self._whole[uuid] = (
+            time if has_all_links(measured) else links,
+            time if has_all_lanes(measured) else lanes,
+        )
         throttled = measured.throttle_seconds_total
         hardware, driver = (throttled[at] for at in _THERMAL_AT)
         counters.take(time, (measured.busy_seconds_total, hardware, driver, throttled[_BRAKE_AT]))
@@ -121,16 +131,19 @@ class Accelerators:
             power_trace=read((uuid, _POWER)),
         )
 
-    def measure(self, reading: AcceleratorsReading) -> dict[str, Work]:
+    def measure(self, reading: AcceleratorsReading, time: float) -> dict[str, Work]:
         """Return the recent utilization of each accelerator that answers, by UUID."""
         return {
-            device.identity.uuid: self._measure_device(device.identity.uuid, device.measurements)
+            device.identity.uuid: self._measure_device(
+                device.identity.uuid, device.measurements, time
+            )
             for device in reading.devices
             if device.measurements is not None
         }
 
-    def _measure_device(self, uuid: str, measured: Measurements) -> Work:
+    def _measure_device(self, uuid: str, measured: Measurements, time: float) -> Work:
         counters = self._counters[uuid]
+        links, lanes = (time - at < _JUDGED_SECONDS for at in self._whole[uuid])
         heat = [
             _measure_throttling(counters, measured, column, at)
             for column, at in zip((_HW_THERMAL, _SW_THERMAL), _THERMAL_AT, strict=True)
@@ -139,6 +152,8 @@ class Accelerators:
             busy_percent=self._measure_busy(uuid, counters),
             heat_ratio=max((ratio for ratio in heat if ratio is not None), default=None),
             brake_ratio=_measure_throttling(counters, measured, _BRAKE, _BRAKE_AT),
+            had_all_links=links,
+            had_all_lanes=lanes,
         )
 
     def _measure_busy(self, uuid: str, counters: Counters) -> float | None:

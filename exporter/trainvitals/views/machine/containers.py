@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from trainvitals.sources.containers.reading import ContainerReading, ContainersReading, Usage
+from trainvitals.verdicts.containers import is_recent
+from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.views.machine.counters import Counters
 from trainvitals.views.machine.picture import Container
 
-_RECENT_SECONDS = 900.0
 _NOT_RUNNING = ("exited", "created")
 
 
@@ -20,12 +21,15 @@ class Containers:
     def __init__(self) -> None:
         self._cpu: dict[str, Counters] = {}
 
-    def draw(self, reading: ContainersReading, time: float) -> tuple[Container, ...] | None:
+    def draw(
+        self, reading: ContainersReading, time: float, thresholds: Thresholds
+    ) -> tuple[Container, ...] | None:
         """Return the containers: those that died recently, the last first, then the others by name.
 
         Args:
             reading: The latest reading.
             time: Unix seconds.
+            thresholds: The thresholds.
 
         Returns:
             None if there is neither an engine nor a control group of a container.
@@ -34,7 +38,7 @@ class Containers:
             return None
         self._note(reading)
         drawn = [self._draw_container(container) for container in reading.containers]
-        return tuple(sorted(drawn, key=lambda each: _rank(each, time)))
+        return tuple(sorted(drawn, key=lambda each: _rank(each, time, thresholds)))
 
     def _note(self, reading: ContainersReading) -> None:
         before, self._cpu = self._cpu, {}
@@ -68,8 +72,8 @@ class Containers:
         )
 
 
-def _rank(drawn: Container, time: float) -> tuple[int, float, str]:
+def _rank(drawn: Container, time: float, thresholds: Thresholds) -> tuple[int, float, str]:
     death = drawn.last_death
-    if death is not None and time - death.time < _RECENT_SECONDS:
+    if death is not None and is_recent(death, time, thresholds):
         return (0, -death.time, drawn.name)
     return (1 + (drawn.status in _NOT_RUNNING), 0.0, drawn.name)

@@ -154,7 +154,7 @@ class Observer:
         runs = take(readings, "training", RunsReading)
         containers = take(readings, "container", ContainersReading)
         describe = self._processes.describe_holders(runs, containers, time)
-        past = self._recall(devices, runs)
+        past = self._recall(devices, runs, time)
         fired = alerts.firing
         judged = self._judge(seen, readings, past, time, alerts)
         known = devices.devices if devices else ()
@@ -165,7 +165,7 @@ class Observer:
             accelerators=self._accelerators.draw(devices, describe) if devices else (),
             accelerators_expected=devices.expected if devices else (),
             runs=self._runs.draw(runs, known, past.work, time, thresholds) if runs else (),
-            containers=self._containers.draw(containers, time) if containers else None,
+            containers=self._containers.draw(containers, time, thresholds) if containers else None,
             host=self._host.draw(readings),
             alerts=None if fired is None else _order_alerts(fired, judged.troubles),
             alerts_trouble=alerts.reason,
@@ -174,19 +174,20 @@ class Observer:
             unknowns=judged.unknowns,
         )
 
-    def judge(self, seen: Scrape, time: float) -> Judgement:
-        """Return the troubles of the machine, without its alerts.
+    def judge(self, seen: Scrape, time: float, alerts: Alerts) -> Judgement:
+        """Return the troubles of the machine and its missing sources: those of its picture.
 
         Args:
             seen: The findings of this reading.
             time: The time of the picture, Unix seconds.
+            alerts: The alerts of Prometheus.
         """
         self.note(seen, time)
 
         def judge(readings: Mapping[str, object]) -> Judgement:
             devices = take(readings, "accelerator", AcceleratorsReading)
             runs = take(readings, "training", RunsReading)
-            return self._judge(seen, readings, self._recall(devices, runs), time, None)
+            return self._judge(seen, readings, self._recall(devices, runs, time), time, alerts)
 
         judged, faulty = self._draw_runs(seen, judge)
         return replace(judged, unknowns=(*judged.unknowns, *explain_faulty(faulty)))
@@ -197,16 +198,18 @@ class Observer:
         readings: Mapping[str, object],
         past: Past,
         time: float,
-        alerts: Alerts | None,
+        alerts: Alerts,
     ) -> Judgement:
         thresholds, trouble = self._thresholds.latest()
-        judged = judge_machine(seen.reports, readings, past, thresholds, time, alerts=alerts)
+        judged = judge_machine(seen.reports, readings, past, thresholds, time, alerts)
         if not trouble:
             return judged
         return replace(judged, unknowns=(*judged.unknowns, Unknown("exporter", trouble)))
 
-    def _recall(self, devices: AcceleratorsReading | None, runs: RunsReading | None) -> Past:
-        work = self._accelerators.measure(devices) if devices else {}
+    def _recall(
+        self, devices: AcceleratorsReading | None, runs: RunsReading | None, time: float
+    ) -> Past:
+        work = self._accelerators.measure(devices, time) if devices else {}
         habits = self._runs.measure()
         return Past(
             add_runs(work, runs, habits) if runs else work,

@@ -17,7 +17,7 @@ from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReadin
 from trainvitals.sources.runs.stragglers import LOCAL_PHASES
 from trainvitals.verdicts.accelerators import Work, name_device
 from trainvitals.verdicts.run_bounds import Habit, judge_bound
-from trainvitals.verdicts.run_states import find_dead, judge_state
+from trainvitals.verdicts.run_states import find_dead, is_reporting, judge_state
 from trainvitals.verdicts.runs import describe_ending
 from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.views.machine.counters import Counters
@@ -80,7 +80,8 @@ class _Memory:
         self.seen = time
         step = rank.record.step
         waited, trained = (None if step[at] == ABSENT else step[at] for at in (_WAIT, _TRAIN))
-        self.counters.take(time, (waited, trained, self.away_seconds))
+        away = self.away_seconds if is_reporting(rank) else None
+        self.counters.take(time, (waited, trained, away))
 
     def measure(self) -> Habit:
         """Return the phases of the past 10 minutes."""

@@ -17,7 +17,7 @@ from trainvitals.metrics.collectors.training_row import FIELDS
 from trainvitals.metrics.collectors.training_table import METRICS
 from trainvitals.metrics.exposition import Exposition
 from trainvitals.metrics.runner import Snapshot
-from trainvitals.runfile import ABSENT, STATE, Identity, Phase, Record
+from trainvitals.runfile import ABSENT, STATE, Identity, Phase, Record, State
 from trainvitals.sources.runs.attempts import Losses
 from trainvitals.sources.runs.endings import Ending
 from trainvitals.sources.runs.liveness import Liveness
@@ -358,6 +358,12 @@ def test_the_live_word_decides_which_phase_is_shown(collector, samples):
         f'training_phase{{{WHO},phase="checkpoint"}}': 1,
     }
     assert found[f'training_phase_seconds_total{{{WHO},phase="checkpoint"}}'] == 0
+
+
+def test_the_last_phase_of_a_monitor_that_disabled_itself_is_not_shown(collector, samples):
+    """The process goes on, and nothing is known of its phase."""
+    found = samples(collector.express(read_all(read(write(state=float(State.SWITCHED_OFF))))))
+    assert not [key for key in found if key.startswith("training_phase{")]
 
 
 def test_alerts_that_ever_were_active_are_shown(collector, samples):

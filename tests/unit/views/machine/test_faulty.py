@@ -14,6 +14,7 @@ from trainvitals.runfile import EMPTY_STATE, EMPTY_STEP, Record
 from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
 from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
+from trainvitals.verdicts.machine import Alerts
 from trainvitals.views.machine.document import write_document
 from trainvitals.views.machine.observer import Observer
 from trainvitals.views.machine.picture import Picture, Run
@@ -61,7 +62,7 @@ def test_a_picture_is_made_of_the_others():
     assert {run.name for run in picture.runs} == {"good", "fine"}
     (why,) = [unknown.why for unknown in picture.unknowns if unknown.subject_kind == "run"]
     assert why.startswith("evil cannot be shown (IndexError")
-    assert observer.judge(seen, NOON).unknowns
+    assert observer.judge(seen, NOON, Alerts(())).unknowns
 
 
 def test_metrics_of_the_others_are_served():
