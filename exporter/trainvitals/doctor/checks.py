@@ -23,7 +23,6 @@ from trainvitals.doctor import (
     host,
     network,
     requirements,
-    run_directory,
 )
 from trainvitals.doctor.facts import gather
 from trainvitals.doctor.finding import Check, Finding, Status, skip
@@ -43,7 +42,6 @@ CHECKS: tuple[Check, ...] = (
     *containers.CHECKS,
     *disks.CHECKS,
     *host.CHECKS,
-    *run_directory.CHECKS,
     *network.CHECKS,
     *credentials.CHECKS,
 )

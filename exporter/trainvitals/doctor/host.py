@@ -1,7 +1,8 @@
-"""Memory, swap, the clock, and the limits of the system: files, locked memory, processes."""
+"""Memory, swap, the clock, the limits of the system, and the run directory."""
 
 from __future__ import annotations
 
+import os
 import resource
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from trainvitals.foreign_numbers import read_digits
 from trainvitals.sources.files import read_small
 from trainvitals.sources.host.kernel import KernelSource
 from trainvitals.sources.host.memory import read_memory
+from trainvitals.sources.runs.ownership import find_exposure
 from trainvitals.units import format_bytes
 
 _GIB = 1 << 30
@@ -231,6 +233,20 @@ def _check_clock(facts: Facts) -> Finding:
     return ok(f"synchronized, {abs(offset) * 1000:.1f} ms off")
 
 
+def _check_ownership(facts: Facts) -> Finding:
+    path = facts.machine.run_directory
+    if not os.path.lexists(path):
+        return skip(f"there is no {path} yet; the first run makes it")
+    exposure = find_exposure(path, user=facts.machine.user)
+    if exposure is None:
+        return ok(f"{path} belongs to root or to this user")
+    return warn(
+        exposure.words,
+        exposure.command,
+        advice="between two runs; have root make it at each boot, see docs/deployment.md",
+    )
+
+
 CHECKS = (
     Check(
         "shared-memory",
@@ -283,5 +299,13 @@ CHECKS = (
         "synchronized, or off by more than 0.5 s",
         "certificates and tokens are rejected, and the logs of several machines cannot be compared",
         _check_clock,
+    ),
+    Check(
+        "run-directory",
+        "host",
+        "a warning if the run directory belongs to another user, only one user may write there, or "
+        "every user may remove the files of others",
+        "the metrics lack runs, or runs vanish from them",
+        _check_ownership,
     ),
 )

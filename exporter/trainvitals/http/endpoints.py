@@ -10,14 +10,14 @@ import dataclasses
 import math
 import threading
 import time
+import zlib
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from trainvitals import __version__
-from trainvitals.http.assets import answer_asset
-from trainvitals.http.messages import FAILED, Reply, Request, Response, plain_response
+from trainvitals.http.messages import FAILED, GUARDS, Reply, Request, Response, plain_response
 from trainvitals.http.negotiation import accepts_gzip, compress, prefers_openmetrics
 from trainvitals.metrics.exposition import Exposition
 from trainvitals.metrics.runner import Runner, Snapshot
@@ -43,6 +43,8 @@ _LONGEST_MARGIN_SECONDS = 0.5
 _MARGIN_RATIO = 0.1
 _GZIP_FROM_BYTES = 1024
 _JSON = ("Content-Type", "application/json")
+_ASSETS = Path(__file__).parents[1] / "views/page"
+_ASSET_TYPES = {"live.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
 
 
 class Readable(Protocol):
@@ -287,7 +289,18 @@ def _simplify(value: object) -> object:
 
 
 def _answer_asset(name: str, request: Request, reply: Reply) -> None:
-    reply(answer_asset(name, request))
+    body, tag = _read_asset(name)
+    headers = (("ETag", tag), ("Cache-Control", "no-cache"))
+    if request.headers.get("if-none-match") == tag:
+        reply(Response(304, headers, b""))
+    else:
+        reply(Response(200, (("Content-Type", _ASSET_TYPES[name]), *headers, *GUARDS), body))
+
+
+@cache
+def _read_asset(name: str) -> tuple[bytes, str]:
+    body = (_ASSETS / name).read_bytes()
+    return body, f'"{zlib.crc32(body):08x}"'
 
 
 def _write_metrics(snapshot: Snapshot, exposition: Exposition, *, gzip: bool) -> Response:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainvitals.sources.accelerators.samples import integrate_samples
+from trainvitals.sources.accelerators.nvidia_samples import integrate_samples
 
 PERIOD = 166_667
 

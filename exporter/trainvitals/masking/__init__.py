@@ -2,10 +2,10 @@
 
 A secret is replaced by `***`. It is recognized in three ways:
 
-- by its form (`secret_forms`): tokens with a known prefix, JSON web tokens, private keys, URLs of
+- by its form (`forms`): tokens with a known prefix, JSON web tokens, private keys, URLs of
   webhooks
 - by its position: `user:password@` in a URL, after `Bearer`, `wandb login`, `mysql -p` or `api key`
-- by its name (`secret_names`): `password: x`, `--token x`, `"api_key": "x"`, `<password>x</password>`,
+- by its name (`names`): `password: x`, `--token x`, `"api_key": "x"`, `<password>x</password>`,
   `-e HF_TOKEN=x`; with the name of a service or a word such as `access`, a value that is random
 
 Digests of images, IDs of containers, hashes of commits, UUIDs and paths are not masked without such a
@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trainvitals.secret_forms import (
+from trainvitals.masking.forms import (
     KEY_BEGINS,
     KEY_BODY,
     KEY_ENDS,
@@ -30,7 +30,7 @@ from trainvitals.secret_forms import (
     TOKENS,
     WEBHOOKS,
 )
-from trainvitals.secret_names import Rule, find_rule, hides, is_pair, is_random, is_random_word
+from trainvitals.masking.names import Rule, find_rule, hides, is_pair, is_random, is_random_word
 
 MASK = "***"
 
