@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # what the command needs is imported when it runs
     from trainvitals.sources.accelerators.reading import Kind
     from trainvitals.sources.alerts import FiringAlerts
     from trainvitals.sources.files import Roots
-    from trainvitals.sources.runs.owners import Users
     from trainvitals.views.machine.observer import Observer
 
 _EXAMPLES = """\
@@ -306,6 +305,7 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
     )
     from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
     from trainvitals.sources.runs.source import TrainingOptions  # noqa: PLC0415
 
     return MachineOptions(
@@ -323,7 +323,7 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
             globs=tuple(options.log_globs),
             patterns=options.log_patterns,
             baselines=options.baselines,
-            users=_read_users(options.run_dir_users),
+            users=read_users(options.run_dir_users),
         ),
         containers=ContainerOptions(
             engine=options.engine, journal=options.journal, follow=options.follow
@@ -349,12 +349,6 @@ def parse_expected(texts: Sequence[str]) -> dict[Kind, int]:
                     f"--accelerators.expected={text}: write gpu=N or hpu=N, as in gpu=8"
                 )
     return expected
-
-
-def _read_users(texts: Sequence[str] | None) -> Users:
-    from trainvitals.sources.runs.owners import VARIABLE, parse_users  # noqa: PLC0415
-
-    return parse_users([os.environ.get(VARIABLE, "")] if texts is None else texts)
 
 
 def _read_names(texts: Sequence[str] | None) -> HostNames:
