@@ -373,7 +373,7 @@ def clean(line: str) -> str:
     """Return a line for display: masked, without control characters, cut."""
     from trainvitals.masking import mask_text  # noqa: PLC0415 - few machines have such lines
 
-    return mask_text(_UNPRINTABLE.sub("?", line))[:_LONGEST_LINE]
+    return _UNPRINTABLE.sub("?", mask_text(line))[:_LONGEST_LINE]
 
 
 def _find_kb(pattern: re.Pattern[str], text: str) -> int | None:
