@@ -239,7 +239,7 @@ def _serve(options: argparse.Namespace) -> int:
     from functools import partial  # noqa: PLC0415
 
     from trainvitals import __version__  # noqa: PLC0415
-    from trainvitals.commands.serve_signals import handle_signals, ignore_hangup  # noqa: PLC0415
+    from trainvitals.commands.serve_signals import handle_signals  # noqa: PLC0415
     from trainvitals.http.endpoints import Endpoints  # noqa: PLC0415
     from trainvitals.http.listen import parse_address  # noqa: PLC0415
     from trainvitals.http.server import Server  # noqa: PLC0415
@@ -248,7 +248,6 @@ def _serve(options: argparse.Namespace) -> int:
     from trainvitals.metrics.malloc import use_one_arena  # noqa: PLC0415
 
     set_up_logging(options.log_level, options.log_format)
-    ignore_hangup()
     log = logging.getLogger(__name__)
     # A collector's thread makes hundreds of short calls that release the interpreter; with the
     # default of 5 ms each could wait that long for a thread that is writing a page.

@@ -36,6 +36,8 @@ from trainvitals.masking.forms import (
 from trainvitals.masking.names import Rule, find_rule, hides, is_pair, is_random, is_random_word
 from trainvitals.masking.values import MASK, mask_values
 
+__all__ = ["MASK", "mask_command", "mask_lines", "mask_text"]
+
 _ADDRESSES = re.compile(
     r"://(?P<user>[^\s/@:'\"<>?#]{0,256})(?::(?P<password>(?:(?!://)[^\s'\"<>]){0,256}))?@"
 )

@@ -20,6 +20,9 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_files import read_named
+
+_MOST_BYTES = 1 << 16
 
 URL_VARIABLE = "TRAINVITALS_PROMETHEUS_URL"
 LOGIN_FILE_VARIABLE = "TRAINVITALS_PROMETHEUS_LOGIN_FILE"
@@ -91,7 +94,7 @@ def _read_login(path: Path, origin: str) -> str:
 
 def _read_secret(path: Path, origin: str) -> str:
     try:
-        secret = path.read_text(encoding="utf-8").strip()
+        secret = read_named(path, _MOST_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigurationError(f"{origin}={path}: cannot be read: {why}") from error

@@ -32,11 +32,11 @@ from pathlib import Path
 from typing import Any
 
 from trainvitals.errors import SourceError
+from trainvitals.foreign_files import read_whole
 from trainvitals.foreign_text import clean_file_name
 from trainvitals.sources.containers.evidence import Evidence
 from trainvitals.sources.containers.evidence_document import EvidenceError, from_json, to_json
 from trainvitals.sources.containers.judgement import Judgement
-from trainvitals.sources.foreign_files import read_whole
 
 FORMAT = 1
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[A-Za-z0-9_.-]{1,128}\.json")

@@ -115,6 +115,11 @@ class RunNames:
         self._owners = {name: uid for name, uid in self._owners.items() if name in names}
 
 
+def order_owners(things: Iterable[Thing], owner: Callable[[Thing], int]) -> list[Thing]:
+    """Return things with those of trusted users first, else in the order that they had."""
+    return sorted(things, key=lambda thing: not is_trusted(owner(thing)))
+
+
 def take_turns(things: Iterable[Thing], *groupings: Callable[[Thing], Hashable]) -> list[Thing]:
     """Return things so that the groups take turns, and within a group its own groups do.
 

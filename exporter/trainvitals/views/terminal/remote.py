@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from trainvitals.errors import ConfigurationError, TrainvitalsError
+from trainvitals.foreign_files import read_named
 from trainvitals.sources.http_client import TooLargeError, read_bounded
 from trainvitals.views.machine.document import read_document
 from trainvitals.views.machine.picture import Picture
@@ -153,7 +154,7 @@ def find_credentials(
 
 def _read_password(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path, _MOST_PASSWORD_BYTES).decode()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise ConfigurationError(
@@ -172,6 +173,7 @@ def _read_netrc(path: Path, host: str) -> Credentials | None:
     return None if found is None else Credentials(found[0], found[2] or "")
 
 
+_MOST_PASSWORD_BYTES = 1 << 16
 HERE = Address(is_tls=False, host="127.0.0.1", port=_DEFAULT_PORT)
 
 
