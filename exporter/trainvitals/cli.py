@@ -58,7 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     try:
         _open_closed_streams()
-        return _run(sys.argv[1:] if arguments is None else arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        if words[:1] == ["serve"]:
+            from trainvitals.commands.serve_signals import ignore_hangup  # noqa: PLC0415
+
+            ignore_hangup()  # before anything that takes time
+        return _run(words)
     except KeyboardInterrupt:
         return 2
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# Linear: each alternative consumes at least one character and starts with ESC.
+# Linear: each alternative consumes at least one character and starts with ESC or CSI.
 _ESCAPE_CODES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours and cursor moves
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-9;?]*[@-~]"  # CSI: colours and cursor moves
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles and links, ended at the latest by a line
     r"|\x1b[@-Z\\-_=>78]?"  # the rest, and a lone ESC
 )
@@ -28,7 +28,7 @@ _ELLIPSIS = "…"
 
 def strip_escape_codes(text: str) -> str:
     """Return a text without the escape codes of terminals (ECMA-48: CSI, OSC and others)."""
-    return _ESCAPE_CODES.sub("", text) if "\x1b" in text else text
+    return _ESCAPE_CODES.sub("", text) if "\x1b" in text or "\x9b" in text else text
 
 
 def clean_text(text: str, *, most: int | None = None) -> str:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_files import read_named
 
 if TYPE_CHECKING:
     import yaml
 
 Kind = TypeVar("Kind")
 _DEEPEST = 32
+MOST_BYTES = 1 << 20
 
 
 class Mapping(dict[object, object]):
@@ -45,7 +47,7 @@ def load_yaml(path: Path, *, flag: str) -> object:
     import yaml  # noqa: PLC0415 - only a machine with such a file pays for it
 
     try:
-        content: object = yaml.load(path.read_bytes(), _make_loader())  # noqa: S506 - a SafeLoader
+        content: object = yaml.load(read_named(path, MOST_BYTES), _make_loader())  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}; correct {flag}") from error
     except yaml.MarkedYAMLError as error:

@@ -79,6 +79,33 @@ def test_an_exponential_expression_is_found(expression: str):
 
 
 @pytest.mark.parametrize(
+    "expression",
+    [
+        r"(?:\w?[.]?){25}!",
+        "(?:a?b?){25}c",
+        r"(?:\w?\d?){12}!",
+        "(?:a|a){25}b",
+        "(?:ab?b?){25}c",
+        "(?:a?){25}b",
+        "(?:(?:(?:a?b?){3}){3}){3}c",
+        "(?:a{0,2}){15}b",
+    ],
+)
+def test_a_fixed_number_of_repeats_that_fit_in_two_ways_is_exponential(expression: str):
+    """Each repeat multiplies the ways to split a text; they are judged, for they may take hours."""
+    assert count_steps(re.compile(expression), length=LONGEST) == math.inf
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [r"\d{4}-\d{2}-\d{2} ", r"(?:\d{1,3}\.){4}x", "(?:[0-9a-f]{2}:){5}x", r"(?:\d{4}\s?){4}x"],
+)
+def test_a_fixed_number_of_repeats_is_no_loop(expression: str):
+    """Where a text fits repeats in one way, their number does not matter."""
+    assert count_steps(re.compile(expression), length=2048) <= 3 * 2048
+
+
+@pytest.mark.parametrize(
     ("expression", "method"),
     [
         (r"\s+$", "search"),

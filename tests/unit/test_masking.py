@@ -375,6 +375,114 @@ def test_kinds_of_secrets_are_masked():
     assert len(missed) <= 0.02 * kinds, missed
 
 
+CONTAINERS = {
+    "colours": lambda text: f"\x1b[1;31m{text}\x1b[0m",
+    "colours of 8 bits": lambda text: f"\x9b31m{text}\x9b0m",
+    "a title": lambda text: f"\x1b]0;title\x07{text}",
+    "colours in JSON": lambda text: f'{{"log": "\\u001b[31m{_escape(text)}\\u001b[0m"}}',
+    "colours in octal": lambda text: f"'\\033[1;31m{_escape(text)}\\033[0m'",
+    "a line break in JSON": lambda text: f'{{"log": "first\\n{_escape(text)}\\n"}}',
+    "a tab in a repr": lambda text: f"'first\\t{_escape(text)}'",
+    "a quotation mark in a repr": lambda text: f"'first \\x22{_escape(text)}\\x22'",
+}
+
+
+def _escape(text):
+    return text.replace('"', '\\"')
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_no_escape_hides_a_secret(container):
+    """Neither codes of a terminal nor an escape directly before it, in the text or written out."""
+    kinds = list(list_kinds())
+    missed = [
+        kind.name
+        for kind in kinds
+        if any(_is_left(kind.secret, mask_text(CONTAINERS[container](x))) for x in kind.lines)
+    ]
+    assert len(missed) <= 0.02 * len(kinds), missed
+
+
+@pytest.mark.parametrize(
+    "before", ["\\n", "%22", "%3D", "my_", "x-", "\x1b[32m", "\\u001b[0m", "_"]
+)
+def test_tokens_are_masked_directly_after_what_ends_like_a_word(before):
+    """A token is found by its form behind an escape, and in the middle of a name if it is not words."""
+    kinds = [kind for kind in list_kinds() if kind.lines[0].startswith("got ")]
+    missed = [
+        kind.name
+        for kind in kinds
+        if _is_left(kind.secret, mask_text(f"x={before}{kind.lines[0][4:]}"))
+    ]
+    assert len(kinds) > 100
+    assert len(missed) <= 0.03 * len(kinds), missed
+
+
+def test_words_in_the_middle_of_a_name_are_no_tokens():
+    """Names of numbers that have the letters of a prefix stay."""
+    for text in (
+        "num_ops_per_second_per_device",
+        "last_pat_of_each_worker_seen",
+        "x-pat_size_and_more_words",
+    ):
+        assert mask_text(text) == text
+
+
+PLACES = [
+    "password: [{}, b{}]",
+    '{{"passwords": ["{}", "b{}"]}}',
+    "passwords:\n  - {}\n  - 'b{}'\n",
+    "  db_password:\n  - {}\n  - b{}\n",
+    "password: |\n  {}\n  b{}\n",
+    "secret: >-\n  {}\n  b{}\n",
+    "password:\n  {}b{}\n",
+    "machine h\n  login ann\n  password {}{}\n",
+    "machine h\nlogin ann\npassword {}{}\n",
+    "machine h login ann\npassword {}{}",
+    "ENV DB_PASSWORD {}{}",
+    'ENV DB_PASSWORD "{}{}"',
+    "('password', '{}{}')",
+    '("DB_PASSWORD", "{}{}")',
+    "password=SecretStr('{}{}')",
+    'SecretStr("{}{}")',
+    "SecretBytes(b'{}{}')",
+    "{{'password': SecretStr('{}{}')}}",
+    r"line one\npassword={}{}\n",
+    r"\u001b[31mpassword={}{}\u001b[0m",
+    "pass\x1b[1mword\x1b[0m=\x1b[32m{}{}\x1b[0m",
+    "x%0Apassword={}{}",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_named_secrets_are_masked_wherever_their_value_stands(place):
+    """In a list, a block, the next line, a pair, a call, and behind an escape."""
+    masked = mask_text(place.format("hunter2", "hunter3") + "\nuser: ann")
+    assert "hunter" not in masked
+    assert masked.endswith("\nuser: ann")
+
+
+def test_what_follows_an_empty_name_is_not_its_value():
+    """A key of YAML without a value, and with keys of its own, hides no other key."""
+    for text in (
+        "password:\nuser: ann",
+        "  password:\n  user: ann",
+        "secret:\n  name: runs\n",
+        "tokens: [512, 1024]",
+        'tokens: ["hello", "world"]',
+        "tokens:\n  - hello\n",
+    ):
+        assert mask_text(text) == text
+
+
+@pytest.mark.parametrize("prefix", ["", "    ", "12:00:01 INFO ", "trainer-1  | "])
+def test_a_key_without_an_end_is_masked_behind_the_beginning_of_its_lines(prefix):
+    """Each of its lines, up to the first that is none of a key."""
+    lines = [prefix + line for line in PEM.split("\n")[:3]]
+    masked = mask_text("\n".join([*lines, f"{prefix}and so on"]))
+    assert masked.split("\n") == [lines[0], f"{prefix}***", f"{prefix}***", f"{prefix}and so on"]
+
+
 def _is_left(secret, masked):
     """Return whether 16 characters of a secret are left, or all of a shorter one."""
     size = min(len(secret), 16)

@@ -238,12 +238,13 @@ def _replace_kernel_log(survey: Survey, path: Path) -> Survey:
 def _find_named(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
     from trainvitals.sources.containers.lookup import find_container, suggest_names  # noqa: PLC0415
     from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
     from trainvitals.verdicts.causes.diagnosis import diagnose_container, diagnose_run  # noqa: PLC0415
 
     known = find_container(survey, options.name)
     if known is not None:
         return diagnose_container(survey, known, since_seconds=since_seconds)
-    runs = read_run_history(options.run_dir).runs
+    runs = read_run_history(options.run_dir, users=read_users()).runs
     for run in runs:
         if run.name == options.name:
             return diagnose_run(survey, run)
@@ -273,13 +274,14 @@ def _find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
     from trainvitals.sources.containers.lookup import Candidate  # noqa: PLC0415
     from trainvitals.sources.runs.evidence import find_run  # noqa: PLC0415
     from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
     from trainvitals.verdicts.causes.diagnosis import (  # noqa: PLC0415
         diagnose_container,
         diagnose_process,
         diagnose_run,
     )
 
-    run = find_run(read_run_history(options.run_dir), options.pid)
+    run = find_run(read_run_history(options.run_dir, users=read_users()), options.pid)
     if run is not None:
         return diagnose_run(survey, run)
     container = find_container(options.pid, survey.roots)
@@ -313,9 +315,10 @@ def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float
 def _read_runs(directory: Path) -> tuple[Run, ...]:
     """Return the runs of the run directory; none where it cannot be read."""
     from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
 
     try:
-        return read_run_history(directory).runs
+        return read_run_history(directory, users=read_users()).runs
     except SourceError:
         return ()
 

@@ -43,12 +43,13 @@ def add_postmortem(parser: argparse.ArgumentParser) -> None:
 def _postmortem(options: argparse.Namespace) -> int:
     from trainvitals.sources.containers.survey import read_kernel  # noqa: PLC0415
     from trainvitals.sources.runs.history import choose_run, read_run_history  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
     from trainvitals.sources.runs.past_runs import is_well  # noqa: PLC0415
     from trainvitals.verdicts.causes.diagnosis import Postmortem  # noqa: PLC0415
     from trainvitals.views.death.run_document import format_json  # noqa: PLC0415
     from trainvitals.views.death.run_screen import format_screen  # noqa: PLC0415
 
-    history = read_run_history(options.run_dir)
+    history = read_run_history(options.run_dir, users=read_users())
     run = choose_run(history, options.name)
     postmortem = Postmortem(history, run, *read_kernel())
     if options.json:

@@ -145,12 +145,13 @@ def _make_options(options: argparse.Namespace) -> MachineOptions:
     from trainvitals.record import leave_out_the_rest  # noqa: PLC0415
     from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
     from trainvitals.sources.runs.source import TrainingOptions  # noqa: PLC0415
 
     return MachineOptions(
         roots=Roots(options.procfs, options.sysfs, options.rootfs),
         disabled=leave_out_the_rest(),
-        training=TrainingOptions(run_dir=options.run_dir),
+        training=TrainingOptions(run_dir=options.run_dir, users=read_users()),
         containers=ContainerOptions(engine=options.engine),
     )
 

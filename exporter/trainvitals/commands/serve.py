@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # what the command needs is imported when it runs
     from trainvitals.sources.accelerators.reading import Kind
     from trainvitals.sources.alerts import FiringAlerts
     from trainvitals.sources.files import Roots
-    from trainvitals.sources.runs.owners import Users
     from trainvitals.views.machine.observer import Observer
 
 _EXAMPLES = """\
@@ -240,7 +239,7 @@ def _serve(options: argparse.Namespace) -> int:
     from functools import partial  # noqa: PLC0415
 
     from trainvitals import __version__  # noqa: PLC0415
-    from trainvitals.commands.serve_signals import handle_signals, ignore_hangup  # noqa: PLC0415
+    from trainvitals.commands.serve_signals import handle_signals  # noqa: PLC0415
     from trainvitals.http.endpoints import Endpoints  # noqa: PLC0415
     from trainvitals.http.listen import parse_address  # noqa: PLC0415
     from trainvitals.http.server import Server  # noqa: PLC0415
@@ -249,7 +248,6 @@ def _serve(options: argparse.Namespace) -> int:
     from trainvitals.metrics.malloc import use_one_arena  # noqa: PLC0415
 
     set_up_logging(options.log_level, options.log_format)
-    ignore_hangup()
     log = logging.getLogger(__name__)
     # A collector's thread makes hundreds of short calls that release the interpreter; with the
     # default of 5 ms each could wait that long for a thread that is writing a page.
@@ -306,6 +304,7 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
     )
     from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
     from trainvitals.sources.runs.source import TrainingOptions  # noqa: PLC0415
 
     return MachineOptions(
@@ -323,7 +322,7 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
             globs=tuple(options.log_globs),
             patterns=options.log_patterns,
             baselines=options.baselines,
-            users=_read_users(options.run_dir_users),
+            users=read_users(options.run_dir_users),
         ),
         containers=ContainerOptions(
             engine=options.engine, journal=options.journal, follow=options.follow
@@ -349,12 +348,6 @@ def parse_expected(texts: Sequence[str]) -> dict[Kind, int]:
                     f"--accelerators.expected={text}: write gpu=N or hpu=N, as in gpu=8"
                 )
     return expected
-
-
-def _read_users(texts: Sequence[str] | None) -> Users:
-    from trainvitals.sources.runs.owners import VARIABLE, parse_users  # noqa: PLC0415
-
-    return parse_users([os.environ.get(VARIABLE, "")] if texts is None else texts)
 
 
 def _read_names(texts: Sequence[str] | None) -> HostNames:

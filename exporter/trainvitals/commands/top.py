@@ -225,6 +225,8 @@ def _make_options(options: argparse.Namespace) -> MachineOptions:
     )
     from trainvitals.sources.containers.source import ContainerOptions  # noqa: PLC0415
     from trainvitals.sources.files import Roots  # noqa: PLC0415
+    from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
+    from trainvitals.sources.runs.ownership import DEFAULT_RUN_DIR  # noqa: PLC0415
     from trainvitals.sources.runs.source import TrainingOptions  # noqa: PLC0415
 
     here = Roots()
@@ -239,7 +241,9 @@ def _make_options(options: argparse.Namespace) -> MachineOptions:
         temperature_limit_celsius=parse_temperature_limit(
             os.environ.get(TEMPERATURE_LIMIT_VARIABLE, "")
         ),
-        training=TrainingOptions(run_dir=Path(run_dir)) if run_dir else TrainingOptions(),
+        training=TrainingOptions(
+            run_dir=Path(run_dir) if run_dir else DEFAULT_RUN_DIR, users=read_users()
+        ),
         containers=ContainerOptions(engine=options.engine),
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from trainvitals.doctor.lastrun import LastRun
 from trainvitals.doctor.machine import Run
 from trainvitals.errors import SourceError
-from trainvitals.sources.foreign_files import read_regular
+from trainvitals.foreign_files import read_regular
 
 _PROGRAM = (
     "import sys;print((sys.version_info[:3],sys.maxsize>2**32,"

@@ -14,6 +14,7 @@ from trainvitals.doctor.machine import Machine, name_user
 from trainvitals.errors import SourceError
 from trainvitals.sources.runs.history import RunHistory, read_run_history
 from trainvitals.sources.runs.liveness import read_host
+from trainvitals.sources.runs.owners import read_users
 from trainvitals.sources.runs.past_runs import Start
 
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -46,14 +47,17 @@ def find_last_run(machine: Machine) -> LastRun | None:
     """Return the run of this machine that was last seen; None without a run file that can be read."""
     try:
         history = read_run_history(
-            machine.run_directory, host=read_host(procfs=machine.roots.procfs), clock=machine.clock
+            machine.run_directory,
+            users=read_users(),
+            host=read_host(procfs=machine.roots.procfs),
+            clock=machine.clock,
         )
     except SourceError:
         return None
     starts = [start for run in history.runs for start in run.starts]
     if not starts:
         return None
-    last = max(starts, key=lambda start: (_find_time(start, history), start.identity.created_time))
+    last = max(starts, key=lambda start: (_find_time(start, history), start.made_time))
     python, reason = _find_python(last, machine)
     return LastRun(
         name=last.run,

@@ -23,8 +23,8 @@ from trainvitals.doctor.finding import Check, Finding, fail, ok, skip, warn
 from trainvitals.doctor.interpreter import Distribution, Interpreter, normalize_name
 from trainvitals.doctor.lastrun import LastRun
 from trainvitals.errors import SourceError
+from trainvitals.foreign_files import read_whole
 from trainvitals.foreign_text import join_names
-from trainvitals.sources.foreign_files import read_whole
 from trainvitals.units import format_age
 
 PYTHON = "python"  # the check that reports an interpreter that does not run

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainvitals.sources.foreign_files import open_named, read_regular
+from trainvitals.foreign_files import open_named, read_regular
 
 _VERSION = re.compile(r"^__version__\s*=\s*'([^']+)'", re.MULTILINE)
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)

@@ -123,7 +123,9 @@ class Acceptance:
             accepted, (host, port, *_) = listener.accept()
             accepted.settimeout(0)
             client = Client(host, port, find_network(host))
-            self._welcome(Accepted(accepted, client, self._listeners[listener]))
+            # A listener on all addresses is also asked by loopback ones.
+            is_loopback = self._listeners[listener] or is_loopback_name(accepted.getsockname()[0])
+            self._welcome(Accepted(accepted, client, is_loopback))
         except BlockingIOError:
             return False
         except OSError as error:

@@ -7,10 +7,12 @@ from enum import Enum
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import NamedTuple, Protocol
 
+from trainvitals.http.host_names import is_loopback_name
 from trainvitals.http.http1 import Head, RequestReader
 from trainvitals.http.listen import Address
 
 _RECEIVE_BYTES = 1 << 14
+_LOOPBACK = "127.0.0.0/8"
 
 
 class Transport(Protocol):
@@ -104,7 +106,12 @@ class Client(NamedTuple):
 
 
 def find_network(host: str) -> str:
-    """Return what one client has of an address: all of an IPv4 address, 64 bits of an IPv6 one."""
+    """Return what one client has of an address: all of an IPv4 address, 64 bits of an IPv6 one.
+
+    Every process of this machine has all loopback addresses.
+    """
+    if is_loopback_name(host):
+        return _LOOPBACK
     if ":" not in host or "." in host:  # an IPv4 address may be mapped into an IPv6 one
         return host
     return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex(":", 2)

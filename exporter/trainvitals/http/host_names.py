@@ -87,7 +87,11 @@ def split_host(host: str) -> str:
     """Return the name in a `Host` header: in lower case, without port, brackets and final dot."""
     host = host.strip().lower()
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        name, bracket, port = host[1:].partition("]")
+        is_whole = bracket and (
+            not port or (port[0] == ":" and port[1:].isdecimal()) or port == ":"
+        )
+        return name if is_whole else host
     name, _, port = host.rpartition(":")
     if name and ":" not in name and (not port or port.isdecimal()):
         host = name

@@ -205,6 +205,8 @@ def _read_target(target: str) -> tuple[str | None, str, tuple[tuple[str, str], .
     if target[:7].lower() == "http://" or target[:8].lower() == "https://":
         # A client that uses the exporter as a proxy sends an absolute URL, which overrides `Host`.
         authority, slash, rest = target.split("://", 1)[1].partition("/")
+        if not authority:
+            raise RefusalError(400, "the request target has no host")
         target = slash + rest
     if not target.startswith("/"):
         raise RefusalError(400, "the request target does not start with a slash")

@@ -21,8 +21,10 @@ exporter can be used. Settings that Python's TLS does not support are refused.
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -31,13 +33,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_files import open_regular, read_named
 from trainvitals.http.tls_settings import (
     CLIENT_AUTH_TYPES,
     VERSIONS,
     TLSSettings,
     read_tls_settings,
 )
-from trainvitals.yamlfile import Section, load_yaml
+from trainvitals.yamlfile import MOST_BYTES, Section, load_yaml
 
 if TYPE_CHECKING:
     import ssl
@@ -228,6 +231,7 @@ class WebConfigFile:
             return config, None, seen
         from trainvitals.http.tls import build_context  # noqa: PLC0415 - it imports ssl
 
+        _require_files(config.tls)
         return config, build_context(config.tls), seen
 
 
@@ -240,13 +244,27 @@ def _require_content(path: Path, config: WebConfig) -> None:
     if config != WebConfig():
         return
     try:
-        content = path.read_bytes()
+        content = read_named(path, MOST_BYTES)
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
     if not content.strip():
         raise ConfigurationError(
             f"{path}: the file is empty; restore it, or write {{}} for neither TLS nor passwords"
         )
+
+
+def _require_files(tls: TLSSettings) -> None:
+    """Check that OpenSSL, which reports everything else, will not wait for a pipe.
+
+    Raises:
+        ConfigurationError: A certificate or key is not a file.
+    """
+    try:
+        for file in filter(None, (tls.cert_file, tls.key_file, tls.client_ca_file)):
+            os.close(open_regular(str(file)))
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error
 
 
 def _identify_all(path: Path, config: WebConfig) -> _Identities:

@@ -19,11 +19,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
+from trainvitals.foreign_text import strip_escape_codes
 from trainvitals.masking.forms import (
     KEY_BEGINS,
-    KEY_BODY,
     KEY_ENDS,
+    KEY_FIRST_LINE,
+    KEY_LINE,
     KEY_LINES,
     PASSWORD_HASHES,
     PUBLIC_KEYS,
@@ -31,8 +34,9 @@ from trainvitals.masking.forms import (
     WEBHOOKS,
 )
 from trainvitals.masking.names import Rule, find_rule, hides, is_pair, is_random, is_random_word
+from trainvitals.masking.values import MASK, mask_values
 
-MASK = "***"
+__all__ = ["MASK", "mask_command", "mask_lines", "mask_text"]
 
 _ADDRESSES = re.compile(
     r"://(?P<user>[^\s/@:'\"<>?#]{0,256})(?::(?P<password>(?:(?!://)[^\s'\"<>]){0,256}))?@"
@@ -41,6 +45,7 @@ _PORT_AND_PATH = re.compile(r"[0-9]{1,5}/")
 _LONG_USER = 16  # a user name of this length in a URL is a key
 _LONG_BEARER = 24
 _MOST_PROGRAMS = 16  # the words of a command line in which the name of a program is searched
+_WEAK = frozenset({None, Rule.VAGUE, Rule.NEAR, Rule.SERVICE})
 _PASSWORD_PROGRAMS = frozenset(
     ("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "sshpass")
 )
@@ -49,7 +54,9 @@ _BEARERS = re.compile(r"\b(Bearer[ \t]+)([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE
 _BASICS = re.compile(r"\b(Basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
 _LOGINS = (
     re.compile(r"\b(wandb[ \t]+login[ \t]+(?:--[a-z-]+[ \t]+){0,4})([^\s'\"-][^\s'\"]{7,})"),
-    re.compile(r"\b(login[ \t]+[^\s]{1,128}[ \t]+password[ \t]+)([^\s]+)"),
+    re.compile(r"\b(login\s{1,40}[^\s]{1,128}\s{1,40}password[ \t]+)([^\s]+)"),  # as in ~/.netrc
+    re.compile(r"^([ \t]*password[ \t]+)([^\s]+)(?=[ \t\r]*$)", re.MULTILINE),
+    re.compile(r"\b(Secret(?:Str|Bytes)\([ \t]*b?)('[^'\n]*'|\"[^\"\n]*\")"),
     re.compile(
         r"\b((?:mysql|mariadb)[a-z]{0,8}\b[^\n|;&]{0,200}?[ \t]-p(?![ \t]))([^\s'\"]+|'[^'\n]*'|\"[^\"\n]*\")"
     ),
@@ -62,23 +69,7 @@ _USERS = re.compile(
     r"((?:^|[ \t])(?:-u|--user|--proxy-user)(?:=|[ \t]+)['\"]?)([^\s:'\"=]+):([^\s'\"]+)"
 )
 
-# A name and its separator from the value.
-_NAMES = re.compile(
-    r"(?<![\w.-])(?=(?P<name>[\w.-]+))(?P=name)"  # possessive, so without backtracking
-    r"(?:(?P<sign>(?:\\*[\"'])?\]?[ \t]*(?:=>|:=|==|=|:)[ \t]*)|(?P<space>[ \t]+))",
-    re.ASCII,
-)
-_QUOTED = re.compile(r"[bru]?(?P<mark>[\"'])(?P<value>(?:\\.|(?!(?P=mark))[^\n\\])*)")
-_ESCAPED = re.compile(r"[bru]?\\+[\"'](?P<value>[^\"'\n\\]*)")
-_WIDE = re.compile(r"(?P<value>[^\s\"'`]+)")
-_NARROW = re.compile(r"(?P<value>[^\s\"'`&;,(){}\[\]<>\\|]+)")
-_LINE = re.compile(r"(?P<value>[^\n\"']+)")
-# Messages of the operating system about a file with such a name.
-_REFUSAL = re.compile(
-    r"(?:permission denied|no such file|file exists|is a directory|not a directory|read-only file"
-    r"|operation not permitted|input/output error|no space left)",
-    re.IGNORECASE,
-)
+_NO_WORDS = re.compile(r"(?:[0-9][^0-9]*){3}|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _PORTS = re.compile(r"[0-9.:-]+(?:/[a-z]+)?")
 # A name and a value that stand in an element, in two attributes or fields, or behind a command.
 _ELEMENTS = re.compile(r"<([A-Za-z][\w:.-]{0,60})(?:[ \t][^<>\n]{0,200})?>([^<>\n]+)(?=</)")
@@ -87,27 +78,27 @@ _FIELDS = re.compile(
     r"([\"']?,?\s{1,40}[\"']?value[\"']?[ \t]{0,4}[=:][ \t]{0,4})([\"']?)([^\s\"'<>]+)"
 )
 _SETTINGS = re.compile(
-    r"\b((?:config|configure)[ \t]{1,4}(?:--?[a-z]{1,20}[ \t]{1,4}){0,4}(?:set[ \t]{1,4})?)([\w.-]{1,80})([ \t]{1,4})()"
-    r"([^\s\"']+)"
+    r"\b((?:config|configure)[ \t]{1,4}(?:--?[a-z]{1,20}[ \t]{1,4}){0,4}(?:set[ \t]{1,4})?|(?:ENV|setenv)[ \t]{1,4})([\w.-]{1,80})([ \t]{1,4})"
+    r"([\"']?)([^\s\"']+)"
 )
 # In a sentence: `api key 0123456789abcdef`, `the access token is "..."`.
 _SENTENCES = re.compile(
     r"\b((?:api|access|auth|secret|private|service|bearer|account)[ _-]?(?:key|token|secret)\b"
-    r"[\"']?[ \t]{0,4}(?:is|was|of|for|[:=])?[ \t]{0,4}[\"'(<]?)([A-Za-z0-9_+/=~.-]{16,})",
+    r"[\"']?[ \t]{0,4}(?:is|was|of|for|[:=])?[ \t]{0,4}[\"'(<]?)(?!-----)([A-Za-z0-9_+/=~.-]{16,})",
     re.IGNORECASE,
 )
 
 
 def mask_text(text: str) -> str:
-    """Return a text with its secrets masked.
+    """Return a text with its secrets masked, without the escape codes of terminals.
 
     Mask consecutive lines together: a private key of several lines is only recognized reliably with its
     first line.
     """
-    masked = _mask_private_keys(text)
+    masked = _mask_private_keys(strip_escape_codes(text))
     masked = WEBHOOKS.sub(rf"\1{MASK}", masked)
     masked = _ADDRESSES.sub(_mask_address, masked)
-    masked = TOKENS.sub(MASK, masked)
+    masked = TOKENS.sub(_mask_token, masked)
     masked = PASSWORD_HASHES.sub(MASK, masked)
     masked = PUBLIC_KEYS.sub(rf"\1{MASK}", masked)
     masked = _BEARERS.sub(_mask_bearer, masked)
@@ -119,7 +110,7 @@ def mask_text(text: str) -> str:
     for fields in (_FIELDS, _SETTINGS):
         masked = fields.sub(_mask_field, masked)
     masked = _SENTENCES.sub(_mask_sentence, masked)
-    return _mask_named(masked)
+    return mask_values(masked)
 
 
 def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
@@ -139,6 +130,7 @@ def mask_command(words: Sequence[str]) -> tuple[str, ...]:
     Recognizes `--password x`, `--token=x`, `-e HF_TOKEN=x`, `mysql -px` and
     `sh -c "KEY=x python train.py"`.
     """
+    words = [strip_escape_codes(word) for word in words]
     programs = frozenset(word.rpartition("/")[2] for word in words[:_MOST_PROGRAMS])
     masked = []
     previous = ""
@@ -186,20 +178,44 @@ def _mask_private_keys(text: str) -> str:
         following = KEY_BEGINS.search(text, begin.end())
         limit = following.start() if following else len(text)
         end = KEY_ENDS.search(text, begin.end(), limit)
-        stop = end.start() if end else _find_end_of_key(text, begin.end(), limit)
-        parts += (text[done : begin.end()], _mask_each_line(text[begin.end() : stop]))
+        stop = end.start() if end else limit
+        indent = begin.start() - text.rfind("\n", 0, begin.start()) - 1
+        mask = _mask_each_line if end else partial(_mask_lines_of_key, indent=indent)
+        parts += (text[done : begin.end()], mask(text[begin.end() : stop]))
         done = stop
         begin = following
     return KEY_LINES.sub(MASK, "".join(parts) + text[done:])
 
 
-def _find_end_of_key(text: str, start: int, limit: int) -> int:
-    match = KEY_BODY.match(text, start, limit)
-    return match.end() if match else start
+def _mask_lines_of_key(rest: str, indent: int) -> str:
+    """Mask a key without an end; each line may have a beginning like that of the first."""
+    first, *lines = rest.split("\n")
+    masked = [KEY_FIRST_LINE.sub(_mask_line, first, count=1)]
+    while lines:
+        body = lines[0][indent:]
+        if not KEY_LINE.fullmatch(body) and not KEY_LINE.fullmatch(lines[0]):
+            break
+        line = lines.pop(0)
+        masked.append(_mask_line_of_key(line, indent if KEY_LINE.fullmatch(body) else 0))
+    return "\n".join(masked + lines)
+
+
+def _mask_line_of_key(line: str, indent: int) -> str:
+    return line[:indent] + MASK if line[indent:].strip() else line
+
+
+def _mask_line(match: re.Match[str]) -> str:
+    return MASK if match[0].strip() else match[0]
 
 
 def _mask_each_line(body: str) -> str:
     return "\n".join(MASK if line.strip() else line for line in body.split("\n"))
+
+
+def _mask_token(match: re.Match[str]) -> str:
+    """Mask a token; in the middle of a name it must not be words, or `num_ops_per_second` would go."""
+    is_inside = match.string[match.start() - 1 : match.start()] in {"_", "-"}
+    return match[0] if is_inside and not _NO_WORDS.search(match[0]) else MASK
 
 
 def _mask_address(match: re.Match[str]) -> str:
@@ -242,57 +258,3 @@ def _mask_sentence(match: re.Match[str]) -> str:
 def _mask_end(match: re.Match[str], name: str, value: str) -> str:
     """Return a match with its end masked if that is the secret of a name."""
     return match[0][: -len(value)] + MASK if _is_secret(name, value) else match[0]
-
-
-def _mask_named(text: str) -> str:
-    parts: list[str] = []
-    done = 0
-    match = _NAMES.search(text)
-    while match:
-        rule = find_rule(match["name"])
-        value = rule and _find_value(text, match, rule, done)
-        if value:
-            parts += (text[done : value.start("value")], MASK)
-            done = value.end("value")
-        match = _NAMES.search(text, done if value else match.end())
-    return "".join(parts) + text[done:]
-
-
-def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Match[str] | None:
-    start = match.end()
-    if ":" in (match["sign"] or "") and _REFUSAL.match(text, start):
-        return None
-    quoted = _QUOTED.match(text, start) or _ESCAPED.match(text, start)
-    if match["sign"] is None:
-        is_flag = match["name"].startswith("-") and not text.startswith("-", start)
-        if not is_flag and not (quoted and rule is Rule.PASSWORD):
-            return None
-    value = quoted or _BARE[rule].match(text, start)
-    if value is None or not hides(rule, value["value"]):
-        return None
-    if rule is Rule.TOKEN and not quoted:
-        if text.startswith(("(", "["), value.end()):  # a call in a line of source
-            return None
-        is_prose = ":" in (match["sign"] or "") and _follows_word(text, match.start(), done)
-        if is_prose and not is_random_word(value["value"]):
-            return None
-    return value
-
-
-def _follows_word(text: str, start: int, done: int) -> bool:
-    """Return whether a word that was not masked precedes, on the same line."""
-    place = start - 1
-    while place >= done and text[place] in " \t":
-        place -= 1
-    return done <= place < start - 1 and text[place].isalpha()
-
-
-_WEAK = frozenset({None, Rule.VAGUE, Rule.NEAR, Rule.SERVICE})
-_BARE = {
-    Rule.LINE: _LINE,
-    Rule.PASSWORD: _WIDE,
-    Rule.TOKEN: _NARROW,
-    Rule.VAGUE: _NARROW,
-    Rule.NEAR: _NARROW,
-    Rule.SERVICE: _NARROW,
-}

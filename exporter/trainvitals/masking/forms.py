@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 
-# None begins directly after a letter, digit, _ or -, so there is one possible start in a run of such
-# characters, and no character is scanned repeatedly.
+# None begins directly after a letter or digit, except after an escape that ends with one: `\n`, `%22`,
+# `\u001b[0m`. What may begin after _ or - is bounded in what it looks ahead, so that no character is
+# scanned repeatedly.
 TOKENS = re.compile(
-    r"""(?<![A-Za-z0-9_-])(?:
+    r"""(?:(?<![A-Za-z0-9])|(?<=\\[abefnrtv0])|(?<=%[0-9A-Fa-f]{2})|(?<=\\x[0-9A-Fa-f]{2})
+      |(?<=\\u[0-9A-Fa-f]{4})|(?<=[0-9[]m))(?:
     # with a prefix and _
     (?:hf|api_org|gh[pousr]|github_pat|npm|dckr_(?:pat|oat)|glsa|gsk|rpa|r8|shp(?:at|ca|pa|ss)
       |tvly|lsv2_[a-z]{2}|do[opr]_v1|wandb_v1|[srp]k_(?:live|test|prod)|whsec|sbp|lin_api|pat|pnu|ntn
@@ -25,7 +27,7 @@ TOKENS = re.compile(
     |(?:gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat|ffct)|nvapi|pypi|xai|tskey-[a-z]+|GOCSPX
       |p8e|dnkey|fio-u|s-s4t2(?:ud|af)|NR(?:JS|II|AK)|pplx|PMAK|tk-us|xkeysib|sq0[a-z]{3}|HRKU)
       -[A-Za-z0-9_.-]{16,}
-    |sk-(?=[A-Za-z0-9_-]*[0-9])[A-Za-z0-9_-]{16,}
+    |sk-(?=[A-Za-z_-]{0,48}[0-9])[A-Za-z0-9_-]{16,}
     |(?:pul-[0-9a-f]{40}|ico-[A-Za-z0-9]{32}|key-[0-9a-f]{32}|API-[A-Z0-9]{26}|[0-9a-f]{32}-us[0-9]{1,2})
       (?![A-Za-z0-9])
     |FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,}(?:-X)?
@@ -75,9 +77,8 @@ PUBLIC_KEYS = re.compile(r"\b((?:ssh|ecdsa|sk)-[a-z0-9@.-]{2,40} )AAAA[A-Za-z0-9
 KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 # After a beginning without an end: the rest of its line, then lines of base64 and headers.
-KEY_BODY = re.compile(
-    r"[^\n\"']*(?:\n(?:[A-Za-z0-9+/=]+|[A-Z][A-Za-z-]+: [^\n]*|[ \t\r]*)(?=\n|$))*"
-)
+KEY_FIRST_LINE = re.compile(r"[^\n\"']*")
+KEY_LINE = re.compile(r"[A-Za-z0-9+/=]+|[A-Z][A-Za-z-]+: [^\n]*|[ \t\r]*")
 # A line of a key whose beginning was cut off: base64 alone, in both cases.
 KEY_LINES = re.compile(
     r"^(?=[^\na-z]*[a-z])(?=[^\nA-Z]*[A-Z])(?=[^\n0-9]*[0-9])[A-Za-z0-9+/]{60,76}={0,2}$",

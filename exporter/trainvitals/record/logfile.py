@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trainvitals.errors import ConfigurationError
-from trainvitals.sources.foreign_files import open_regular
+from trainvitals.foreign_files import open_regular
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700

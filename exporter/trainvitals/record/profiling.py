@@ -26,6 +26,7 @@ from trainvitals.runfile.traces import (
 )
 from trainvitals.sources.runs.directory import RunDirectory
 from trainvitals.sources.runs.moment import find_phase
+from trainvitals.sources.runs.owners import read_users
 from trainvitals.sources.runs.seen_files import SeenFile
 from trainvitals.units import format_duration
 
@@ -187,7 +188,7 @@ def describe(answer: TraceAnswer) -> str:
 
 
 def _read(directory: Path) -> tuple[SeenFile, ...]:
-    reader = RunDirectory(directory)
+    reader = RunDirectory(directory, users=read_users())
     try:
         return reader.read(time.time()).files
     finally:

@@ -60,9 +60,9 @@ from pathlib import Path
 from typing import cast
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_files import open_named
 from trainvitals.foreign_numbers import LATEST_TIME, MOST_VALUE
 from trainvitals.report.figures import Report
-from trainvitals.sources.foreign_files import open_named
 
 _FORMAT, _VERSION = "trainvitals report", 1
 _MOST_BYTES = 64_000_000

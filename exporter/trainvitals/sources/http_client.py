@@ -14,9 +14,11 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_files import read_named
 
 _PIECE_BYTES = 1 << 16
 _MOST_PAGE_BYTES = 1 << 25
+_MOST_SECRET_BYTES = 1 << 16
 
 
 class TooLargeError(Exception):
@@ -111,7 +113,7 @@ def read_secret_file(path: Path, origin: str) -> str:
         ConfigurationError: The file cannot be read; the message does not contain its text.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_named(path, _MOST_SECRET_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigurationError(f"{origin}={path}: cannot be read: {why}") from error

@@ -470,6 +470,66 @@ def test_the_run_that_ended_last_is_told_of(tmp_path):
     assert "first" not in show(tmp_path, "middle", names_others=False)
 
 
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+MALLORY = 54321
+
+
+@root_only
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_no_other_user_says_how_a_run_ended(tmp_path, comes_first):
+    """A run of another user by the same name is another run, whatever it tells of its attempts."""
+
+    def forge():
+        forged = RunFile(
+            tmp_path,
+            "x.tv",
+            identity=describe(attempt=1000, created=-900.0 if comes_first else 900.0),
+            state=State.FINISHED,
+            state_time=NOON + 1000.0,
+        )
+        os.chown(forged.path, MALLORY, -1)
+
+    if comes_first:
+        forge()
+    RunFile(tmp_path, "run.tv", state=State.FAILED, state_time=NOON + 90.0, last_words="KeyError")
+    if not comes_first:
+        forge()
+    history = find(tmp_path)
+    assert {run.name for run in history.runs} == {"bert", f"bert (uid {MALLORY})"}
+    run = choose_run(history, "bert")
+    assert (run.reason, len(run.starts), run.starts[0].attempt) == ("exception", 1, 0)
+
+
+@pytest.mark.parametrize("told", [NOON + 3640.0, 3_900_000_000.0, 1e300])
+def test_an_end_that_is_yet_to_come_is_not_believed(tmp_path, told):
+    """A file that tells of the future does not become the run that ended last."""
+    forged = RunFile(
+        tmp_path, "x.tv", identity=describe("forged"), state=State.FINISHED, state_time=told
+    )
+    os.utime(forged.path, (NOON + 5, NOON + 5))
+    RunFile(tmp_path, identity=describe("mine"), state=State.FAILED, state_time=NOON + 90.0)
+    history = find(tmp_path)
+    assert [run.name for run in history.runs] == ["mine", "forged"]
+    assert all(run.ended_time <= history.time for run in history.runs)
+
+
+@root_only
+def test_only_runs_of_the_users_that_count_are_read(tmp_path, monkeypatch, capsys):
+    """Every command that reads run files leaves out those of other users."""
+    os.chown(RunFile(tmp_path, identity=describe("theirs")).path, MALLORY, -1)
+    RunFile(tmp_path, "mine.tv", identity=describe("mine"))
+    monkeypatch.setenv("TRAINVITALS_RUN_DIR_USERS", "root")
+    where = f"--run-dir={tmp_path}"
+    main(["postmortem", where, "theirs"])
+    assert "there is mine" in capsys.readouterr().err
+    main(["diagnose", where, "--engine=none", "theirs"])
+    assert "no container, run or file 'theirs'" in capsys.readouterr().err
+    main(["profile", where, "theirs"])
+    assert "theirs" not in capsys.readouterr().err.replace("'theirs'", "")
+    main(["top", where, "--json"])
+    assert "theirs" not in capsys.readouterr().out
+
+
 def test_a_run_is_chosen_by_the_beginning_of_its_name(tmp_path):
     """A whole name goes before the beginning of another; what may be two is asked about."""
     for run in ("bert", "bert-large", "resnet"):

@@ -15,7 +15,9 @@ from tests.unit.http.test_server import (
     status_of,
 )
 from trainvitals.errors import ConfigurationError
+from trainvitals.http.connection import find_network
 from trainvitals.http.host_names import HostNames, parse_names
+from trainvitals.http.http1 import KeptHeads, RefusalError, RequestReader
 from trainvitals.http.listen import Address
 
 LOOPBACK = (
@@ -140,7 +142,7 @@ def test_server_refuses_other_names(sent, status):
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.2"])
 def test_each_listener_has_its_own_check(host):
-    """Beside a loopback listener, one on all addresses is asked by any name."""
+    """A listener on all addresses checks the name as a loopback one, where it is asked like one."""
     addresses = [Address("127.0.0.1", 0), Address(host, 0)]
     sent = GET_AND_CLOSE.replace(b"here", b"evil.example")
     with serving(addresses=addresses, names=HostNames()) as server:
@@ -149,4 +151,29 @@ def test_each_listener_has_its_own_check(host):
             with socket.create_connection((address.host or "127.0.0.1", bound.port), 30) as client:
                 client.sendall(sent)
                 statuses.append(status_of(read_to_end(client)))
-    assert statuses == [403, 403 if host == "127.0.0.2" else 200]
+    assert statuses == [403, 403]
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1]evil.example", "[::1]:80evil.example", "[::1].evil.example:80", "[::1"]
+)
+def test_what_follows_a_bracket_is_a_port_or_nothing(host):
+    """A name that begins like a loopback address is none."""
+    assert not HostNames().allows(host, is_loopback=True)
+    for right in ("[::1]", "[::1]:9200", "[::1]:"):
+        assert HostNames().allows(right, is_loopback=True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2"])
+def test_loopback_is_one_network(host):
+    """Every process has all of its addresses, so none of them is another client."""
+    assert find_network(host) == find_network("127.0.0.1")
+    assert find_network("128.0.0.1") != find_network("127.0.0.1")
+
+
+def test_a_request_without_an_authority_is_refused():
+    """An absolute URL without a host does not hide the Host header."""
+    reader = RequestReader(KeptHeads(), head_bytes=4096, target_bytes=1024)
+    reader.feed(b"GET http:///metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+    with pytest.raises(RefusalError, match="400"):
+        reader.next_head()

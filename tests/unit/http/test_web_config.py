@@ -1,6 +1,7 @@
 """The web configuration file: what it may say, and what follows from its changes."""
 
 import logging
+import os
 import shutil
 import ssl
 import subprocess
@@ -372,3 +373,25 @@ def test_tls_stays(folder, caplog):
     file.refresh()
     assert file.context is not None
     assert "TLS can only be turned on or off by a restart" in caplog.text
+
+
+def test_a_pipe_in_place_of_the_file_does_not_wait(tmp_path):
+    """A pipe without a writer, and a file of a terabyte, are refused in one line; what was read stays."""
+    path = tmp_path / "web.yml"
+    path.write_text("basic_auth_users: {ann: $2y$05$" + "a" * 53 + "}")
+    now = [0.0]
+    file = WebConfigFile(path, clock=lambda: now[0])
+    for make in (os.mkfifo, _make_sparse):
+        path.unlink()
+        make(path)
+        now[0] += 10.0
+        file.refresh()
+        assert "the previous configuration stays in force" in file.complaint
+        assert file.config.users
+        with pytest.raises(ConfigurationError, match="cannot read"):
+            read_web_config(path)
+
+
+def _make_sparse(path):
+    path.touch()
+    os.truncate(path, 1 << 40)

@@ -467,3 +467,16 @@ def test_what_is_no_file_is_refused():
     """A device could be read for ever."""
     with pytest.raises(ConfigurationError, match="/dev/zero: it is no regular file"):
         read_part(Path("/dev/zero"), PATTERNS)
+
+
+def test_a_huge_file_is_refused_in_one_line(tmp_path, capsys):
+    """A file of a terabyte, and a small one that unpacks to more than is read, are read in part."""
+    sparse, bomb = tmp_path / "sparse.csv", tmp_path / "bomb.csv.gz"
+    sparse.touch()
+    os.truncate(sparse, 1 << 40)
+    with gzip.open(bomb, "wb", compresslevel=1) as file:
+        for _ in range(300):
+            file.write(bytes(1 << 20))
+    for path in (sparse, bomb):
+        assert main(["plot", str(path)]) == 2
+        assert "it has more than 256 MiB" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from trainvitals.foreign_files import read_whole
 from trainvitals.sources.containers.blockdevices import BlockDevices
 from trainvitals.sources.containers.cgroup_files import parse_number, read_data
 from trainvitals.sources.containers.cgroup_usage import read_usage
@@ -21,7 +22,6 @@ from trainvitals.sources.containers.cgrouppaths import GroupPaths
 from trainvitals.sources.containers.evidence import Sample
 from trainvitals.sources.containers.reading import Usage
 from trainvitals.sources.files import Roots
-from trainvitals.sources.foreign_files import read_whole
 
 _ID = re.compile("[0-9a-f]{64}")
 _NET_DEV_HEAD_LINES = 2

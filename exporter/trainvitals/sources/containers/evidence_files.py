@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_files import explain_refusal, open_named
 from trainvitals.sources.containers.assembly import Pieces, assemble, fill
 from trainvitals.sources.containers.evidence import Evidence
 from trainvitals.sources.containers.evidence_folder import add_kernel, parse_log
 from trainvitals.sources.containers.evidence_kinds import recognise
 from trainvitals.sources.containers.pod import parse_pod
-from trainvitals.sources.foreign_files import explain_refusal, open_named
 
 STANDARD_INPUT = Path("-")
 

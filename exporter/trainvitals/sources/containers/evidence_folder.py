@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.foreign_files import explain_refusal, read_regular, read_whole
 from trainvitals.masking import mask_command, mask_lines, mask_text
 from trainvitals.sources.containers.assembly import Pieces, assemble, choose_kills, fill
 from trainvitals.sources.containers.cgrouppaths import take_folder
@@ -61,7 +62,6 @@ from trainvitals.sources.containers.journal import to_record
 from trainvitals.sources.containers.judgement import Judgement
 from trainvitals.sources.containers.log_owner import find_times
 from trainvitals.sources.containers.pod import parse_pod
-from trainvitals.sources.foreign_files import explain_refusal, read_regular, read_whole
 from trainvitals.sources.host.engine_log import parse_engine_log
 from trainvitals.sources.host.kernel_lines import DatedLine
 from trainvitals.sources.host.kernel_text import (

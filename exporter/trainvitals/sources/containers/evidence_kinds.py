@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from trainvitals.foreign_files import read_regular
 from trainvitals.sources.containers.pod import is_pod
-from trainvitals.sources.foreign_files import read_regular
 
 Kind = Literal["log", "kernel", "pod"]
 

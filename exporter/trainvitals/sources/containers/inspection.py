@@ -26,6 +26,7 @@ from trainvitals.sources.containers.documents import (
 from trainvitals.sources.containers.evidence import HealthProbe, Settings, State
 
 _MOST_WORDS = 200
+_LONGEST_WORD = 2048  # longer ones, as in `sh -c`, would take seconds to mask
 _MOST_VARIABLES = 500
 _MOST_MOUNTS = 100
 _MOST_PROBES = 5
@@ -235,8 +236,10 @@ def _find_command(document: Document, config: Document) -> tuple[str, ...]:
     """Join entry point and arguments, as the engine did; else as they were asked for."""
     path = get_text(document, "Path")
     if path:
-        return (path, *get_texts(document, "Args"))[:_MOST_WORDS]
-    return (get_texts(config, "Entrypoint") + get_texts(config, "Cmd"))[:_MOST_WORDS]
+        words = (path, *get_texts(document, "Args"))
+    else:
+        words = get_texts(config, "Entrypoint") + get_texts(config, "Cmd")
+    return tuple(word[:_LONGEST_WORD] for word in words[:_MOST_WORDS])
 
 
 def _find_variables(config: Document) -> tuple[tuple[str, bool], ...]:

@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from trainvitals.errors import SourceError
+from trainvitals.foreign_files import read_whole
 from trainvitals.foreign_text import clean_file_name
 from trainvitals.sources.containers.evidence import Evidence
 from trainvitals.sources.containers.evidence_document import EvidenceError, from_json, to_json
 from trainvitals.sources.containers.judgement import Judgement
-from trainvitals.sources.foreign_files import read_whole
 from trainvitals.units import format_stamp
 
 FORMAT = 1

@@ -17,11 +17,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
+from trainvitals.foreign_files import open_regular, read_regular
 from trainvitals.foreign_text import clean_text
 from trainvitals.masking import mask_text
 from trainvitals.sources import external_program
 from trainvitals.sources.containers.evidence import Gap
-from trainvitals.sources.foreign_files import open_regular, read_regular
 from trainvitals.sources.host.kernel_lines import DatedLine
 from trainvitals.sources.timestamps import parse_time
 

@@ -24,7 +24,8 @@ Places = tuple[int, ...]
 
 START = 0  # the place before the expression, where a search takes any character
 _USUAL = "a0_ \t\nZ.:\x00\u00e9"  # a character of every category
-_MOST_COPIES = 3  # more copies of what is repeated do not add a structure
+# More copies of what is repeated add no structure, unless a text fits them in two ways.
+_MOST_COPIES = 3
 _MOST_TIMES = 1 << 32
 _MOST_PLACES = 500
 
@@ -48,7 +49,7 @@ class _Part:
     is_free: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Automaton:
     """The places of an expression, and how one leads to the next.
 
@@ -58,6 +59,8 @@ class Automaton:
         times: For each place, how often repeats take it at most.
         edges: The places after each place; one that is listed twice is reached in two ways.
         sure: The places where the expression has matched, whatever follows.
+        copies: How often what is being read is repeated in a row, by repeats of a fixed number.
+        is_exponential: Whether repeats of a fixed number multiply the ways to split a text.
     """
 
     characters: str
@@ -65,6 +68,8 @@ class Automaton:
     times: list[int]
     edges: list[list[int]]
     sure: set[int] = field(default_factory=set)
+    copies: int = 1
+    is_exponential: bool = False
 
     def read(self, tree: _Tree, flags: int, times: int) -> _Part:
         """Add the places of an expression, and link those within it."""
@@ -106,6 +111,14 @@ class Automaton:
 
     def _repeat(self, value: _Tree, flags: int, times: int) -> _Part:
         least, most, body = value
+        outer, self.copies = self.copies, self.copies * max(least, 1)
+        if self.copies > _MOST_COPIES and least > 1 and self._fits_in_two_ways(body, flags):
+            self.is_exponential = True
+        part = self._repeat_body(least, most, body, flags, times)
+        self.copies = outer
+        return part
+
+    def _repeat_body(self, least: int, most: int, body: _Tree, flags: int, times: int) -> _Part:
         is_loop = most > max(least, 1)
         within = min(times * most, _MOST_TIMES) if is_loop else times
         copies = range(min(least, _MOST_COPIES) - is_loop)
@@ -116,6 +129,24 @@ class Automaton:
         if is_loop:
             self._link(last.last, last.first)
         return self._join(whole, last if least else _choose(_Part(), last))
+
+    def _fits_in_two_ways(self, body: _Tree, flags: int) -> bool:
+        """Return whether one text fits repeats of an expression in two ways."""
+        trial = Automaton(self.characters, self.taken[:1], [_MOST_TIMES], [[]])
+        part = trial.read(body, flags, 1)
+        trial._link(part.last, part.first)
+        places = frozenset(range(1, len(trial.taken)))
+        return bool(places) and (part.ways > 0 or trial.is_ambiguous(places))
+
+    def is_ambiguous(self, loop: frozenset[int]) -> bool:
+        """Return whether a text leads from a place of a loop back to it in two ways."""
+        if any(self.edges[one].count(other) > 1 for one, other in product(loop, loop)):
+            return True
+        home = (min(loop, default=START),) * 2
+        return any(
+            one != other and home in self.reach((one, other), loop, loop)
+            for one, other in self.reach(home, loop, loop)
+        )
 
     def _join(self, one: _Part, other: _Part) -> _Part:
         self._link(one.last, other.first)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import product
 
-from trainvitals.sources.runs.automaton import START, Automaton, read_automaton
+from trainvitals.sources.runs.automaton import Automaton, read_automaton
 
 
 def count_steps(regex: re.Pattern[str], *, length: int) -> float:
@@ -39,7 +39,7 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
     loops = {
         frozenset(end for end in ends if place in after[end]) for place, ends in enumerate(after)
     }
-    if any(_is_ambiguous(automaton, loop) for loop in loops):
+    if automaton.is_exponential or any(automaton.is_ambiguous(loop) for loop in loops):
         return math.inf
 
     # Loops that always end in a match need no backtracking.
@@ -72,17 +72,6 @@ def _follow(edges: Sequence[Sequence[int]], place: int) -> set[int]:
         after |= new
         ends += new
     return after
-
-
-def _is_ambiguous(automaton: Automaton, loop: frozenset[int]) -> bool:
-    """Return whether a text leads from a place of a loop back to it in two ways."""
-    if any(automaton.edges[one].count(other) > 1 for one, other in product(loop, loop)):
-        return True
-    home = (min(loop, default=START),) * 2
-    return any(
-        one != other and home in automaton.reach((one, other), loop, loop)
-        for one, other in automaton.reach(home, loop, loop)
-    )
 
 
 def _overlap(automaton: Automaton, loop: frozenset[int], other: frozenset[int]) -> bool:

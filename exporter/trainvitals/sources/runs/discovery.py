@@ -16,6 +16,8 @@ from fnmatch import translate
 from itertools import takewhile
 from pathlib import Path
 
+from trainvitals.sources.runs.owners import Users
+
 _MOST_ENTRIES = 20_000
 _DEEPEST = 12
 _MAGIC = re.compile(r"[*?[]")
@@ -27,15 +29,18 @@ class FoundFile:
 
     Attributes:
         path: Its path, beginning as the pattern does.
-        modified_time: When it was last written to, in Unix seconds.
+        modified_time: When it was last written to, in Unix seconds, as the kernel tells: its owner may
+            set the mtime to any time, but not the ctime.
         size: In bytes.
         identity: Device and inode: the same for every name of one file.
+        owner: The user who owns it.
     """
 
     path: str
     modified_time: float
     size: int
     identity: tuple[int, int]
+    owner: int
 
 
 class Search:
@@ -43,12 +48,19 @@ class Search:
 
     Args:
         most_entries: The maximum number of directory entries to examine.
+        users: The users whose files count.
 
     Attributes:
         complaint: The reason why the search is incomplete, with the remedy; None if it is complete.
     """
 
-    def __init__(self, *, most_entries: int = _MOST_ENTRIES) -> None:
+    def __init__(
+        self,
+        *,
+        most_entries: int = _MOST_ENTRIES,
+        users: Users = Users(),  # noqa: B008 - immutable
+    ) -> None:
+        self._users = users
         self._left = most_entries
         self._most_entries = most_entries
         self.complaint: str | None = None
@@ -110,9 +122,15 @@ class Search:
         except (OSError, ValueError) as error:
             self._complain(path, error)
             return None
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(status.st_mode) or status.st_uid not in self._users:
             return None
-        return FoundFile(path, status.st_mtime, status.st_size, (status.st_dev, status.st_ino))
+        return FoundFile(
+            path,
+            min(status.st_mtime, status.st_ctime),
+            status.st_size,
+            (status.st_dev, status.st_ino),
+            status.st_uid,
+        )
 
     def _complain(self, path: str, error: OSError | ValueError) -> None:
         if self.complaint is None:

@@ -33,10 +33,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeGuard
 
+from trainvitals.foreign_files import open_regular
 from trainvitals.foreign_numbers import LATEST_TIME, MOST_AMOUNT, is_within
 from trainvitals.foreign_text import clean_label
 from trainvitals.runfile import State
-from trainvitals.sources.foreign_files import open_regular
 from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.processes import Exit
 from trainvitals.sources.signals import describe_signal

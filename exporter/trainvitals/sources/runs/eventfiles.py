@@ -25,6 +25,7 @@ from trainvitals.sources.runs.discovery import (
     split_path,
 )
 from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
+from trainvitals.sources.runs.owners import Users, order_owners, take_turns
 from trainvitals.sources.runs.scalars import FoundRun, RunScalars
 from trainvitals.sources.runs.tfrecords import MOST_RECORD_BYTES, RecordParser
 from trainvitals.sources.runs.vocabulary import Split, find_split
@@ -85,6 +86,7 @@ class EventFileSource:
         most_runs: The number of runs that are followed, the latest ones.
         forget_after_seconds: The time after the last write to its files from which a run is
             ignored.
+        users: The users whose files count; of the runs that are followed, users take turns.
 
     Attributes:
         omitted: The number of runs that `most_runs` left out of the last reading, and of folders
@@ -101,7 +103,9 @@ class EventFileSource:
         monotonic: Callable[[], float] = time.monotonic,
         most_runs: int = 16,
         forget_after_seconds: float = 86_400.0,
+        users: Users = Users(),  # noqa: B008 - immutable
     ) -> None:
+        self._users = users
         self.omitted = 0
         self.complaint: str | None = None
         self._logdirs = tuple(map(_expand, logdirs))
@@ -153,7 +157,7 @@ class EventFileSource:
         self._runs = {}
 
     def _find_runs(self) -> None:
-        search = Search()
+        search = Search(users=self._users)
         folders: dict[str, _Folder] = {}
         for logdir in self._logdirs:
             for folder in _find_folders(search, logdir):
@@ -168,7 +172,11 @@ class EventFileSource:
         latest = sorted(by_run, key=lambda path: _age_key(by_run[path]), reverse=True)
         self.omitted = max(0, len(latest) - self._most_runs)
         self.omitted += sum(_cut_folders(path, of_run) for path, of_run in by_run.items())
-        kept = latest[: self._most_runs]
+
+        def owner(path: str) -> int:
+            return _find_owner(by_run[path])
+
+        kept = take_turns(order_owners(latest, owner), owner)[: self._most_runs]
         for path in self._runs.keys() - set(kept):
             _close(self._runs.pop(path))
         for path in kept:
@@ -319,6 +327,11 @@ def _cut_folders(run_path: str, folders: list[_Folder]) -> int:
 
 def _age_key(folders: list[_Folder]) -> float:
     return max(folder.newest.modified_time for folder in folders)
+
+
+def _find_owner(folders: list[_Folder]) -> int:
+    """Return the user of a run: of its newest file."""
+    return max(folders, key=lambda folder: folder.newest.modified_time).newest.owner
 
 
 def _find_latest(run: _Run) -> FollowedFile:

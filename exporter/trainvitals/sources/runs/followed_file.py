@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from trainvitals.sources.foreign_files import open_regular
+from trainvitals.foreign_files import open_regular
 
 _GUARD_BYTES = 64
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from trainvitals.sources.runs.endings import SUFFIX, Ending, determine_ending, r
 from trainvitals.sources.runs.liveness import Host, Liveness, read_host
 from trainvitals.sources.runs.moment import Moment, find_phase, find_state
 from trainvitals.sources.runs.namespaces import ContainerDirectories
+from trainvitals.sources.runs.owners import RunNames, Users, rank_owner
 from trainvitals.sources.runs.past_runs import LONGEST_TEXT, Run, Start
 from trainvitals.sources.runs.processes import read_process_state
 from trainvitals.sources.runs.rates import measure_progress, measure_rates
@@ -30,6 +31,7 @@ from trainvitals.sources.runs.stalls import detect_stall
 _NANOSECONDS = 1e9
 _MOST_NAMES = 8
 _STOPPED = ("T", "t")
+_SLACK_SECONDS = 1.0  # by which a clock that was corrected may have been fast
 _STATE_TIME = STATE["state_time"]
 _ENDED = (State.FINISHED, State.FAILED, State.ENDED)
 # The words of both records with the time of writing, by either clock.
@@ -64,15 +66,22 @@ class RunHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The time of the reading, and the machine."""
+    """The time of the reading, the machine, and the users whose runs count."""
 
     now: Moment
     host: Host
+    users: Users
+
+    def believe(self, told: float, file: SeenFile) -> float:
+        """Return the time of an end that a file tells; when the file was made, if it is yet to come."""
+        now = self.now.wall_time
+        return min(told if told <= now + _SLACK_SECONDS else file.made_time, now)
 
 
 def read_run_history(
     directory: Path,
     *,
+    users: Users = Users(),  # noqa: B008 - immutable
     host: Host | None = None,
     clock: Callable[[], float] = time.time,
     monotonic_ns: Callable[[], int] = time.monotonic_ns,
@@ -81,6 +90,7 @@ def read_run_history(
 
     Args:
         directory: The run directory; a missing one is empty.
+        users: The users whose run files count.
         host: The machine; this one when None.
         clock: Returns Unix seconds.
         monotonic_ns: Returns CLOCK_MONOTONIC in nanoseconds.
@@ -89,7 +99,7 @@ def read_run_history(
         SourceError: The directory exists but cannot be read.
     """
     host = host or read_host()
-    context = _Context(Moment(clock(), monotonic_ns(), host.boot_id), host)
+    context = _Context(Moment(clock(), monotonic_ns(), host.boot_id), host, users)
     files, incompatible, omitted = _read_directories(directory, context)
     starts = _read_starts(files, context)
     return RunHistory(
@@ -134,8 +144,8 @@ def choose_run(history: RunHistory, name: str | None) -> Run:
 
 
 def _read_directories(directory: Path, context: _Context) -> tuple[list[SeenFile], int, int]:
-    own = RunDirectory(directory, host=context.host)
-    containers = ContainerDirectories(directory.absolute(), host=context.host)
+    own = RunDirectory(directory, host=context.host, users=context.users)
+    containers = ContainerDirectories(directory.absolute(), host=context.host, users=context.users)
     now = context.now.wall_time
     try:
         readings = [own.read(now)]
@@ -157,19 +167,30 @@ def _identify(file: SeenFile) -> Identity:
     return file.record.identity or Identity(run="")
 
 
-def _read_starts(files: Iterable[SeenFile], context: _Context) -> list[Start]:
-    """Read the starts of all run files, which are in the order of their creation."""
+def _read_starts(files: Sequence[SeenFile], context: _Context) -> list[Start]:
+    """Read the starts of all run files, which are in the order of creation that they tell.
+
+    Only files of one user are compared by what they tell.
+    """
+    names = RunNames()
+    for file in sorted(files, key=lambda file: rank_owner(file.owner, file.made_time)):
+        names.name(_name(file), file.owner)
     attempts: dict[tuple[str, int], int] = {}
     starts = []
     for file in files:
-        identity = _identify(file)
-        who = (identity.run, identity.rank)
+        identity, run = _identify(file), names.name(_name(file), file.owner)
+        who = (run, identity.rank)
         attempts[who] = max(identity.attempt, attempts.get(who, -1) + 1)
-        starts.append(_read_start(file, identity, attempts[who], context))
+        starts.append(_read_start(file, run, attempts[who], context))
     return starts
 
 
-def _read_start(file: SeenFile, identity: Identity, attempt: int, context: _Context) -> Start:
+def _name(file: SeenFile) -> str:
+    return clean_text(_identify(file).run, most=LONGEST_TEXT)
+
+
+def _read_start(file: SeenFile, run: str, attempt: int, context: _Context) -> Start:
+    identity = _identify(file)
     record, liveness = file.record, file.liveness
     ending, is_end_seen, stall = None, True, None
     moment = context.now
@@ -179,11 +200,11 @@ def _read_start(file: SeenFile, identity: Identity, attempt: int, context: _Cont
             moment = _move(record, identity, moment.wall_time)
     else:
         liveness = _add_exit(liveness, identity, context.host)
-        ending, is_end_seen = _find_ending(file, identity, liveness)
+        ending, is_end_seen = _find_ending(file, identity, liveness, context)
         moment = _move(record, identity, ending.time)
     phase = find_phase(record)
     return Start(
-        run=clean_text(identity.run, most=LONGEST_TEXT),
+        run=run,
         attempt=attempt,
         identity=identity,
         record=record,
@@ -196,10 +217,13 @@ def _read_start(file: SeenFile, identity: Identity, attempt: int, context: _Cont
         progress_age_seconds=_check(moment.progress_age_seconds(record)) if is_end_seen else None,
         rates=measure_rates(record, _move(record, identity, _find_last_write(record, identity))),
         progress=measure_progress(record, is_alive=liveness.is_alive),
+        made_time=file.made_time,
     )
 
 
-def _find_ending(file: SeenFile, identity: Identity, liveness: Liveness) -> tuple[Ending, bool]:
+def _find_ending(
+    file: SeenFile, identity: Identity, liveness: Liveness, context: _Context
+) -> tuple[Ending, bool]:
     """Return how a dead rank ended, and whether the time of its end is known."""
     note = read_ending(file.path) if file.can_be_noted else None
     state = find_state(file.record)
@@ -207,7 +231,7 @@ def _find_ending(file: SeenFile, identity: Identity, liveness: Liveness) -> tupl
     if note is not None:  # only an exporter that saw it die noted the state of the machine
         return note, is_recorded or bool(note.machine)
     when = file.record.state[_STATE_TIME] if is_recorded else 0.0
-    when = when or _find_last_write(file.record, identity)
+    when = context.believe(when or _find_last_write(file.record, identity), file)
     return determine_ending(state, file.record.last_words, liveness, when), is_recorded
 
 
@@ -294,4 +318,4 @@ def _order_run(run: Run) -> tuple[bool, float]:
     ended = run.ended_time
     if ended is not None:
         return False, -ended
-    return True, -max(start.identity.created_time for start in run.starts)
+    return True, -max(start.made_time for start in run.starts)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from trainvitals.runfile import Identity
 from trainvitals.sources.runs.oomkills import OomKills, find_oom_file
-from trainvitals.sources.runs.processes import Exit, Watch, may_map, read_process_state
+from trainvitals.sources.runs.processes import Exit, Watch, may_map, read_process_state, read_users
 
 try:
     import fcntl
@@ -218,7 +218,16 @@ class LivenessCheck:
     def _own_namespace_pid(self) -> int | None:
         identity, host = self._identity, self._host
         is_ours = identity.pid_namespace == host.pid_namespace and self._is_same_kernel()
-        return (identity.pid or None) if is_ours else None
+        return (identity.pid or None) if is_ours and self._may_be_writer(identity.pid) else None
+
+    def _may_be_writer(self, pid: int) -> bool:
+        """Return whether a process may have written the file: it is gone, or one of its owner.
+
+        Root's file may be of a process that gave up its privileges.
+        """
+        users = read_users(pid, procfs=self._host.procfs)
+        owner = os.fstat(self._descriptor).st_uid
+        return not users or owner == 0 or owner in users
 
     def _is_same_kernel(self) -> bool:
         return self._identity.boot_id == self._host.boot_id != _UNKNOWN_BOOT

@@ -26,6 +26,7 @@ from trainvitals.sources.runs.discovery import (
 )
 from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
 from trainvitals.sources.runs.lines import LineMatcher, LineReader
+from trainvitals.sources.runs.owners import Users, order_owners, take_turns
 from trainvitals.sources.runs.patterns import LONGEST_LINE, Pattern
 from trainvitals.sources.runs.profiles import PROFILES
 from trainvitals.sources.runs.scalars import FoundRun
@@ -81,6 +82,7 @@ class LogLineSource:
         monotonic: Returns the time of the deadline.
         most_files: The number of logs that are followed, the latest ones.
         forget_after_seconds: A log that was not written to for so long is left alone.
+        users: The users whose logs count; of those that are followed, users take turns.
 
     Attributes:
         omitted: Logs that `most_files` left out of the last reading.
@@ -97,7 +99,9 @@ class LogLineSource:
         monotonic: Callable[[], float] = time.monotonic,
         most_files: int = 16,
         forget_after_seconds: float = 86_400.0,
+        users: Users = Users(),  # noqa: B008 - immutable
     ) -> None:
+        self._users = users
         self.omitted = 0
         self.complaint: str | None = None
         self._globs = tuple(globs)
@@ -145,7 +149,7 @@ class LogLineSource:
         self._logs = {}
 
     def _find_logs(self) -> None:
-        search = Search()
+        search = Search(users=self._users)
         found: dict[str, FoundFile] = {}
         fewest: dict[str, int] = {}
         for pattern in self._globs:
@@ -166,7 +170,8 @@ class LogLineSource:
                 seen.add(file.identity)
                 kept[file.path] = file
         self.omitted = max(0, len(kept) - self._most_files)
-        paths = list(kept)[: self._most_files]
+        turns = take_turns(order_owners(kept.values(), _owner), _owner)
+        paths = [file.path for file in turns[: self._most_files]]
         for path in self._logs.keys() - set(paths):
             self._logs.pop(path).file.close()
         for path in paths:
@@ -247,6 +252,10 @@ class LogLineSource:
 def _split(data: bytes) -> list[str]:
     text = strip_escape_codes(data.decode(errors="replace"))
     return text.replace("\r", "\n").replace("\x08", "\n").split("\n")
+
+
+def _owner(file: FoundFile) -> int:
+    return file.owner
 
 
 def _is_set_aside(path: str, found: Mapping[str, FoundFile]) -> bool:

@@ -8,7 +8,7 @@ its time, because its contents are not trusted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -50,6 +50,15 @@ def parse_users(texts: Iterable[str]) -> Users:
     return Users(ranges or None)
 
 
+def read_users(texts: Sequence[str] | None = None) -> Users:
+    """Return the users of `--run-dir.users`; those of its environment variable without a text.
+
+    Raises:
+        ConfigurationError: As for `parse_users`.
+    """
+    return parse_users([os.environ.get(VARIABLE, "")] if texts is None else texts)
+
+
 def _parse_user(word: str) -> tuple[int, int]:
     first, dash, last = word.partition("-")
     ends = [first, last] if dash else [first, first]
@@ -77,6 +86,38 @@ def is_trusted(user: int, own: int | None = None) -> bool:
         own: The reader; None for this process.
     """
     return user in (0, os.geteuid() if own is None else own)
+
+
+def rank_owner(owner: int, made_time: float) -> tuple[bool, float]:
+    """Return a key that orders files by whose names count first: trusted users', then older ones.
+
+    Args:
+        owner: The user who owns the file.
+        made_time: When it was made, as the kernel tells, Unix seconds.
+    """
+    return not is_trusted(owner), made_time
+
+
+class RunNames:
+    """The names of runs, so that those of two users are never confused, however they name theirs."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, int] = {}
+
+    def name(self, run: str, owner: int) -> str:
+        """Return a run's name, with the user behind it if another user had the name first."""
+        while self._owners.setdefault(run, owner) != owner:
+            run += f" (uid {owner})"
+        return run
+
+    def keep(self, names: Container[str]) -> None:
+        """Forget all names but these."""
+        self._owners = {name: uid for name, uid in self._owners.items() if name in names}
+
+
+def order_owners(things: Iterable[Thing], owner: Callable[[Thing], int]) -> list[Thing]:
+    """Return things with those of trusted users first, else in the order that they had."""
+    return sorted(things, key=lambda thing: not is_trusted(owner(thing)))
 
 
 def take_turns(things: Iterable[Thing], *groupings: Callable[[Thing], Hashable]) -> list[Thing]:

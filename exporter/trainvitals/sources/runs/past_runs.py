@@ -49,7 +49,7 @@ class Start:
     """One start of one rank: a process, and the run file that it left.
 
     Attributes:
-        run: The run's name as text that can be shown.
+        run: The run's name as text that can be shown, as `RunNames` tells those of two users apart.
         attempt: The launcher's count, or one more than the attempt before by the same rank.
         identity: The process that wrote the file.
         record: The last record in it.
@@ -64,6 +64,7 @@ class Start:
             unknown.
         rates: Its speed of training.
         progress: Its progress.
+        made_time: When the file was made, as the kernel tells, Unix seconds.
     """
 
     run: str
@@ -79,6 +80,7 @@ class Start:
     progress_age_seconds: float | None
     rates: Rates
     progress: Progress
+    made_time: float
 
     @property
     def rank(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import struct
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO = struct.Struct("=Q52xi")
 _STAT_BYTES = 4096
+_USERS = re.compile(rb"^Uid:((?:[ \t]+[0-9]{1,10}){4})$", re.MULTILINE)
 _MOST_MAPS_BYTES = 1 << 18
 
 
@@ -71,6 +73,19 @@ def read_process_state(pid: int, *, procfs: Path = Path("/proc")) -> ProcessStat
         return _parse(Path(f"{procfs}/{pid}/stat").read_bytes())
     except OSError:
         return None
+
+
+def read_users(pid: int, *, procfs: Path = Path("/proc")) -> frozenset[int]:
+    """Read the users that a process acts as: real, effective, saved, and of files.
+
+    Empty if it does not exist, or may not be read.
+    """
+    try:
+        status = Path(f"{procfs}/{pid}/status").read_bytes()
+    except OSError:
+        return frozenset()
+    found = _USERS.search(status)
+    return frozenset(map(int, found[1].split())) if found else frozenset()
 
 
 def may_map(pid: int, inode: int, *, procfs: Path = Path("/proc")) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from trainvitals.foreign_files import open_regular
 from trainvitals.runfile import (
     EMPTY_STATE,
     EMPTY_STEP,
@@ -37,7 +38,6 @@ from trainvitals.runfile.codec import (
     decode_state,
     decode_step,
 )
-from trainvitals.sources.foreign_files import open_regular
 from trainvitals.sources.runs.descriptors import require_room
 from trainvitals.sources.runs.liveness import Host, Liveness, LivenessCheck, query_lock
 from trainvitals.sources.runs.oomkills import OomKills

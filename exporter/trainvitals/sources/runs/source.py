@@ -261,14 +261,16 @@ def _make_finders(options: TrainingOptions, clock: Callable[[], float]) -> dict[
             EventFileSource,
         )
 
-        finders["--tensorboard.logdir"] = EventFileSource(options.logdirs, clock=clock)
+        finders["--tensorboard.logdir"] = EventFileSource(
+            options.logdirs, clock=clock, users=options.users
+        )
     if options.globs:
         from trainvitals.sources.runs.log_files import (  # noqa: PLC0415 - few machines need it
             LogLineSource,
         )
 
         finders["--trainlog.glob"] = LogLineSource(
-            options.globs, patterns=_read_patterns(options), clock=clock
+            options.globs, patterns=_read_patterns(options), clock=clock, users=options.users
         )
     return finders
 

@@ -15,7 +15,7 @@ from trainvitals.runfile import ALERTS, STATE, Identity, Record
 from trainvitals.sources.runs.deaths import DeathRegister
 from trainvitals.sources.runs.endings import Ending
 from trainvitals.sources.runs.machine_state import MachineState
-from trainvitals.sources.runs.owners import is_trusted, take_turns
+from trainvitals.sources.runs.owners import RunNames, is_trusted, rank_owner, take_turns
 from trainvitals.sources.runs.seen_files import SeenFile
 
 MOST_RUNS = 16
@@ -67,7 +67,7 @@ class StartRegister:
         self.deaths = DeathRegister(machine.describe)
         self._machine = machine
         self._starts: dict[Hashable, Start] = {}
-        self._owners: dict[str, int] = {}
+        self._names = RunNames()
 
     def take_up(self, files: Iterable[SeenFile], now: float) -> Sequence[Start]:
         """Update the starts with the existing run files.
@@ -77,19 +77,24 @@ class StartRegister:
             now: Unix seconds.
         """
         held = self._machine.holders()
-        starts: dict[Hashable, Start] = {}
-        for file in files:
-            identity = file.record.identity
-            if identity is None:
-                continue
+        found = {
             # A file that is gone may leave its number to another.
-            key = (file.key.device, file.key.inode, identity.created_time)
-            if key not in starts:
-                starts[key] = self._take_up(key, file, identity, held, now)
+            (file.key.device, file.key.inode, identity.created_time): (file, identity)
+            for file in files
+            if (identity := file.record.identity) is not None
+        }
+        new = [pair for key, pair in found.items() if key not in self._starts]
+        for file, identity in sorted(
+            new, key=lambda pair: rank_owner(pair[0].owner, pair[0].made_time)
+        ):
+            self._names.name(_cut(identity.run), file.owner)
+        starts: dict[Hashable, Start] = {
+            key: self._take_up(key, *pair, held, now) for key, pair in found.items()
+        }
         self.deaths.forget(starts.keys(), {start.run for start in starts.values()})
         names = {_cut(start.identity.run) for start in starts.values()}
         names |= {start.run for start in starts.values()}
-        self._owners = {name: uid for name, uid in self._owners.items() if name in names}
+        self._names.keep(names)
         self._starts = starts
         return list(starts.values())
 
@@ -109,7 +114,7 @@ class StartRegister:
             and before.file.record is file.record
         ):
             return before
-        run = self._name(identity, file.owner) if before is None else before.run
+        run = self._names.name(_cut(identity.run), file.owner) if before is None else before.run
         uuids = _read_uuids(identity) if before is None else before.gpu_uuids
         seen = _read_bits(file.record) | (0 if before is None else before.alerts_seen)
         ending, is_settled = None, False
@@ -121,13 +126,6 @@ class StartRegister:
             was_dead = before is not None and before.ending is not None
             is_settled = was_dead and self.deaths.is_reported(key)
         return Start(key, file, identity, run, ending, uuids, seen, is_settled)
-
-    def _name(self, identity: Identity, owner: int) -> str:
-        """Name a run, so that runs of two users are never confused, however they name theirs."""
-        name = _cut(identity.run)
-        while self._owners.setdefault(name, owner) != owner:
-            name += f" (uid {owner})"
-        return name
 
 
 def find_latest(starts: Iterable[Start]) -> list[Start]:

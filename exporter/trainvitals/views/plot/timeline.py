@@ -9,6 +9,7 @@ a gap in a line.
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import json
@@ -21,15 +22,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from trainvitals.errors import ConfigurationError
-from trainvitals.sources.foreign_files import open_named
+from trainvitals.foreign_files import open_named
+from trainvitals.units import format_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _TIME_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 _UNIT_SPANS = 3  # the largest unit of which the axis has at least three
 
 _GZIP = b"\x1f\x8b"
+_MOST_BYTES = 1 << 28
 _HIGHEST = 1e15  # larger numbers are errors, and matplotlib cannot draw them
 
 
@@ -80,7 +86,8 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
     try:
         with open_named(path) as raw:
             source = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP else raw
-            with io.TextIOWrapper(source, encoding="utf-8-sig", newline="") as file:
+            bounded = io.BufferedReader(_Bounded(source))
+            with io.TextIOWrapper(bounded, encoding="utf-8-sig", newline="") as file:
                 rows = _choose_rows(file, path)
                 begin, columns = _read_rows(rows, path, re.compile("|".join(patterns)))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -95,6 +102,46 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
         raise ConfigurationError(f"{path}: this is not a CSV file; give those of a run") from error
     rank = re.search(r"rank(\d{1,9})", path.name)
     return Part(int(rank[1]) if rank else 0, begin, columns)
+
+
+class _Bounded(io.RawIOBase):
+    """The first bytes of a source, which may be a file of a terabyte, or a small one that unpacks to it.
+
+    Args:
+        source: The bytes.
+    """
+
+    def __init__(self, source: io.BufferedIOBase | gzip.GzipFile) -> None:
+        self._source = source
+        self._left = _MOST_BYTES
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return whether the source is."""
+        return self._source.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go to a place of the source."""
+        return self._source.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the place in the source."""
+        return self._source.tell()
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Read some bytes.
+
+        Raises:
+            OSError: There were too many.
+        """
+        size = self._source.readinto(buffer)
+        self._left -= size
+        if self._left < 0:
+            raise OSError(errno.EFBIG, f"it has more than {format_bytes(_MOST_BYTES)}")
+        return size
 
 
 def _choose_rows(file: TextIO, path: Path) -> Iterator[list[str]]:

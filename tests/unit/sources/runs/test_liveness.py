@@ -347,3 +347,16 @@ def test_the_package_imports_without_fcntl():
         "import trainvitals.sources.runs.directory, trainvitals.sources.runs.namespaces"
     )
     subprocess.run([sys.executable, "-S", "-c", code, SOURCE_ROOT], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_that_names_another_user_s_process_is_no_ghost(trainer, tmp_path: Path, monkeypatch):
+    """A file without a process is not alive by the number and the start of another user's."""
+    # As where an exporter that is not root cannot read what a process maps.
+    monkeypatch.setattr("trainvitals.sources.runs.liveness.may_map", lambda *_, **__: True)
+    ghost = tmp_path / "ghost.tv"
+    shutil.copyfile(trainer.path, ghost)
+    assert Ear(ghost).listen().is_alive
+    os.chown(ghost, 12345, -1)
+    told = Ear(ghost).listen()
+    assert (told.is_alive, told.host_pid) == (False, None)

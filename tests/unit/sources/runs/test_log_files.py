@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainvitals.sources.runs.log_files import LogLineSource
+from trainvitals.sources.runs.owners import Users
 from trainvitals.sources.runs.patterns import read_patterns
 from trainvitals.sources.runs.profiles import PROFILES
 from trainvitals.sources.runs.scalars import FoundRun
@@ -506,3 +508,23 @@ def test_a_closed_source_may_be_read_again(tmp_path: Path):
     read_all(source)
     source.close()
     assert read_all(source)["train"].evaluations == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_user_s_logs_hide_none(tmp_path):
+    """Users take turns, whatever their logs tell of their age, and what is left out is counted."""
+    mine = tmp_path / "mine.log"
+    mine.write_text("Epoch 1: val_loss: 0.5\n")
+    for number in range(40):
+        theirs = tmp_path / f"theirs{number:02}.log"
+        theirs.write_text("Epoch 1: val_loss: 0.5\n")
+        os.chown(theirs, 12345 + number % 2, -1)
+        os.utime(theirs, (4e9, 4e9))
+    os.utime(mine, (time.time() - 60.0,) * 2)
+    source = LogLineSource([f"{tmp_path}/*.log"])
+    assert "mine" in {run.run for run in source.read(time.monotonic() + 10.0)}
+    assert source.omitted == 41 - 16
+    source.close()
+    source = LogLineSource([f"{tmp_path}/*.log"], users=Users(((0, 0),)))
+    assert [run.run for run in source.read(time.monotonic() + 10.0)] == ["mine"]
+    source.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from contextlib import suppress
 
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.sources.runs.records import write
 from trainvitals.errors import ConfigurationError
+from trainvitals.sources.runs.eventfiles import EventFileSource
 from trainvitals.sources.runs.owners import Users, is_trusted, parse_users, take_turns
 
 
@@ -91,3 +94,23 @@ def test_root_and_we_are_trusted():
     assert is_trusted(0)
     assert is_trusted(os.geteuid())
     assert not is_trusted(os.geteuid() + 12345)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_user_s_event_files_hide_none(tmp_path):
+    """Users take turns, whatever their files tell of their age, and what is left out is counted."""
+    for number in range(41):
+        folder = tmp_path / f"run{number:02}"
+        folder.mkdir()
+        file = folder / "events.out.tfevents.1700000000.box.1.0"
+        write(file, (1_700_000_000.0, 1, "loss", 0.5))
+        if number:
+            os.chown(file, 12345, -1)
+            os.utime(file, (4e9, 4e9))
+    source = EventFileSource([tmp_path])
+    assert "run00" in {run.run for run in source.read(time.monotonic() + 10.0)}
+    assert source.omitted == 41 - 16
+    source.close()
+    source = EventFileSource([tmp_path], users=Users(((0, 0),)))
+    assert [run.run for run in source.read(time.monotonic() + 10.0)] == ["run00"]
+    source.close()

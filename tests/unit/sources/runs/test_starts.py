@@ -77,9 +77,25 @@ def test_a_name_stays_while_its_run_is_there():
     """A run keeps the name that it had at first."""
     register = StartRegister(Dead())
     files = [start("mine", MALLORY).file, start("mine", 0).file]
+    assert [each.run for each in register.take_up(files[:1], NOW)] == ["mine"]
     for _ in range(3):
         assert [each.run for each in register.take_up(files, NOW)] == ["mine", "mine (uid 0)"]
     assert [each.run for each in register.take_up(files[1:], NOW)] == ["mine (uid 0)"]
+
+
+@given(st.permutations([(0, NOW), (ADA, NOW - 60), (MALLORY, NOW - 30)]))
+def test_a_restart_gives_names_to_the_first_by_the_kernel(files):
+    """Root's run has its name however late it was made, and then the others by the kernel's time."""
+    starts = [start("mine", owner, made=made) for owner, made in files]
+    register = StartRegister(Dead())
+    named = register.take_up([each.file for each in starts], NOW)
+    assert {each.file.owner: each.run for each in named}[0] == "mine"
+    starts = [each for each in starts if each.file.owner]
+    named = StartRegister(Dead()).take_up([each.file for each in starts], NOW)
+    assert {each.file.owner: each.run for each in named} == {
+        ADA: "mine",
+        MALLORY: f"mine (uid {MALLORY})",
+    }
 
 
 def test_one_user_s_runs_take_no_places_of_another():

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.privileges import NOBODY
-from trainvitals.sources.foreign_files import (
+from trainvitals.foreign_files import (
     explain_refusal,
     open_named,
     open_regular,
+    read_named,
     read_regular,
     read_whole,
 )
@@ -148,3 +149,18 @@ def test_what_the_shell_opened_can_be_a_pipe(tmp_path: Path):
 def test_a_refusal_says_what_to_do(number: int, words: str):
     """After the reason."""
     assert explain_refusal(OSError(number, "so it is")) == f"so it is; {words}"
+
+
+def test_a_named_file_is_bounded(tmp_path):
+    """A pipe is refused at once, and a file of a terabyte after the bytes that are of use."""
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    assert read_named(file, 5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        read_named(file, 4)
+    os.truncate(file, 1 << 40)
+    with pytest.raises(OSError, match="larger than 100 bytes"):
+        read_named(file, 100)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        read_named(tmp_path / "pipe", 100)

@@ -94,7 +94,10 @@ def read_whole(path: Path, most_bytes: int, *, follows: bool = True) -> bytes:
     Raises:
         OSError: The file cannot be opened or read; EFBIG if it is larger.
     """
-    data = read_regular(path, most_bytes + 1, follows=follows)
+    return _require_whole(read_regular(path, most_bytes + 1, follows=follows), most_bytes)
+
+
+def _require_whole(data: bytes, most_bytes: int) -> bytes:
     if len(data) > most_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
     return data
@@ -111,6 +114,20 @@ def open_named(path: Path) -> BufferedReader:
     if path.parent == _OPEN_FILES:
         return path.open("rb")
     return open(open_regular(str(path)), "rb")
+
+
+def read_named(path: Path, most_bytes: int) -> bytes:
+    """Read a file that the user of a command named, opened as `open_named` does.
+
+    Args:
+        path: The file.
+        most_bytes: The size up to which it is read.
+
+    Raises:
+        OSError: The file cannot be opened or read; EFBIG if it is larger.
+    """
+    with open_named(path) as file:
+        return _require_whole(file.read(most_bytes + 1), most_bytes)
 
 
 def explain_refusal(error: OSError) -> str:
