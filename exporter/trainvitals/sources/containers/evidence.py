@@ -21,7 +21,20 @@ Subject = Literal["container", "process", "run"]
 
 
 # The starts of the events of a container that was started.
-_OF_LIFE = ("start", "restart", "pause", "unpause", "health_status", "exec", "top", "oom", "kill", "stop", "die")
+_OF_LIFE = (
+    "start",
+    "restart",
+    "pause",
+    "unpause",
+    "health_status",
+    "exec",
+    "top",
+    "oom",
+    "kill",
+    "stop",
+    "die",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class EngineEvent:

@@ -9,7 +9,9 @@ from trainvitals.verdicts.causes.signs import Sign, matches
 
 Framework = Literal["torch", "jax", "tensorflow", "paddle", "mxnet", "chainer", "xpu", "native"]
 
-_JAX = matches(r"\bjax(?:lib)?[._/]|XlaRuntimeError|\bxla_bridge\b|XLA_PYTHON_CLIENT|encountered in (?:p?jit|pmap|vmap|shard_map)\b|\b(?:flax|optax|orbax|equinox)[._/]")
+_JAX = matches(
+    r"\bjax(?:lib)?[._/]|XlaRuntimeError|\bxla_bridge\b|XLA_PYTHON_CLIENT|encountered in (?:p?jit|pmap|vmap|shard_map)\b|\b(?:flax|optax|orbax|equinox)[._/]"
+)
 _TENSORFLOW = matches(
     r"\btensorflow[._/]|\bkeras[._/]|ResourceExhaustedError|bfc_allocator"
     r"|Batch [0-9]{1,9}: Invalid loss, terminating training|[0-9]{1,7}/[0-9]{1,7} (?:\[[=>. ]{4,40}\] - |━{3,40}[^━\n]{0,40}s/(?:step|epoch)\b)"

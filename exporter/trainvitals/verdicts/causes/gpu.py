@@ -14,7 +14,6 @@ from trainvitals.verdicts.causes.log_matches import (
     add_kernel_line,
     describe_kernel,
     find_kernel_line,
-    find_kernel_line,
     find_match,
 )
 from trainvitals.verdicts.causes.signs import contains, matches
@@ -68,9 +67,7 @@ _NO_GPU = contains(
 )
 _PROBE_FAILED = matches(r"NVRM: The NVIDIA probe routine failed for")
 # The driver refuses the card, or another driver or module holds it.
-_UNSUPPORTED = matches(
-    r"NVRM: .{0,120}(?=[nLlAa])(?:not supported|[Ll]egacy|API mismatch|already)"
-)
+_UNSUPPORTED = matches(r"NVRM: .{0,120}(?=[nLlAa])(?:not supported|[Ll]egacy|API mismatch|already)")
 _PROBED = re.compile(r"nvidia: probe of ([0-9a-fA-F:.]{7,16}) failed")
 _LOST = contains(
     "fallen off the bus",
@@ -286,7 +283,8 @@ def detect_cuda_illegal(case: Case) -> Finding | None:
     sentences = _describe_xids(case, xids)
     if match is not None:
         steps = _advise_illegal(
-            is_amd="by GPU node" in match.text or _PAGE_FAULT(match.text) or is_rocm(case), is_cdna=is_cdna(case)
+            is_amd="by GPU node" in match.text or _PAGE_FAULT(match.text) or is_rocm(case),
+            is_cdna=is_cdna(case),
         )
         summary = "A kernel of the program accessed invalid GPU memory."
         faults = describe_kernel(case, _PAGE_FAULT)

@@ -117,7 +117,9 @@ _MOST_STEPS_OF_GRACE = 10
 
 
 # A server whose engine died answers its last requests and ends.
-_ENGINE_DEAD = re.compile(r"EngineDeadError|EngineCore|EngineGenerationError|[Ee]ngine (?:process )?(?:is )?(?:dead|failed|died)")
+_ENGINE_DEAD = re.compile(
+    r"EngineDeadError|EngineCore|EngineGenerationError|[Ee]ngine (?:process )?(?:is )?(?:dead|failed|died)"
+)
 # A loader's line about one item, with its number or its file.
 _ITEM = re.compile(
     r"^(?:\W{0,2}[\w./:, -]{0,60}\W{1,3})?(?:[Ss]ample|[Ii]tem|[Rr]ecord|[Ii]mage|[Vv]ideo|[Rr]ow|[Ee]xample|[Ii]ndex|[Ii]dx|[Dd]ocument|[Uu]tterance)\b[ #:='\"]{1,3}(?:[0-9]{1,12}|\S{1,300}\.\w{2,5})[\"']? ?:"
@@ -173,7 +175,11 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
 def _find_items(lines: Sequence[str]) -> set[int]:
     """Return the warnings about one item of the data that progress follows, up to its next traceback."""
     last = max((at for at, line in enumerate(lines) if is_progress(line)), default=0)
-    return {at for at, line in enumerate(lines[:last]) if _ITEM.search(line) and not _ERROR_NAME.match(line)}
+    return {
+        at
+        for at, line in enumerate(lines[:last])
+        if _ITEM.search(line) and not _ERROR_NAME.match(line)
+    }
 
 
 def _goes_on_in_message(lines: Sequence[str], traceback: Traceback) -> bool:
@@ -228,7 +234,9 @@ def _drop_dropped(lines: tuple[str, ...]) -> tuple[str, ...]:
         if each.is_dropped
         for at in range(each.start, each.errors[-1].line + 1)
     }
-    return tuple("" if at in dropped else line for at, line in enumerate(lines)) if dropped else lines
+    return (
+        tuple("" if at in dropped else line for at, line in enumerate(lines)) if dropped else lines
+    )
 
 
 def is_resumed(line: str) -> bool:

@@ -28,7 +28,8 @@ def _received(number: int) -> Sign:
         rf"Received (?:{number}|(?:Signals\.)?{name}) death signal|got signal: {number}\b"
         rf"|{got} (?:signal )?{name}\b(?! handler)|{got} signal {number}\b|\*\*\* {name} (?:received|\(@0x)"
         rf"|\bsignal {number} received\b|{_WORDS[number]}"
-        + r"|`Termination signal` is detected" * (number == _SIGTERM),
+        + r"|`Termination signal` is detected"
+        * (number == _SIGTERM),
         without=("submitit ",),  # which says why Slurm sent it
     )
 

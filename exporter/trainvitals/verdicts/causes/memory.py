@@ -281,10 +281,12 @@ def _detect_parent(case: Case) -> Finding | None:
     kill = oom.kills[-1]
     if kill.oom_memcg is None or case.is_by_own_limit(kill):
         return None
+    is_unnamed = case.is_container and not case.evidence.id
+    is_doubtful = is_unnamed or describe_late_kill(case) or _describe_unknown_process(case)
     return Finding(
         "oom-parent",
         f"The kernel killed {case.subject} at the memory limit of its parent group `{kill.oom_memcg}`.",
-        "medium" if describe_late_kill(case) or _describe_unknown_process(case) else "high",
+        "medium" if is_doubtful else "high",
         (*describe_oom_kills(case), *describe_memory_use(case)),
         (*describe_late_kill(case), *_describe_unknown_process(case)),
         (_advise_parent(case, kill.oom_memcg), *advise_less_memory(case)),

@@ -18,7 +18,7 @@ from trainvitals.verdicts.causes.parsed_log import find_before_fatal, parse_log
 from trainvitals.verdicts.causes.paths import find_place
 from trainvitals.verdicts.causes.remedies import quote_remedy
 from trainvitals.verdicts.causes.signs import Sign, contains, matches
-from trainvitals.verdicts.causes.tracebacks import Traceback, find_script
+from trainvitals.verdicts.causes.tracebacks import Error, Traceback, find_script
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _SHAPES = contains(

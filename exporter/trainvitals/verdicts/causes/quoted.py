@@ -120,16 +120,30 @@ def _find_ended(lines: Sequence[str]) -> Iterator[int]:
             yield at
 
 
+def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
+    """Return the first lines of tracebacks right before the label of another sample."""
+    if not any(_LABEL.match(split_rank(line)[1]) for line in lines):
+        return set()
+    return {
+        each.start
+        for each in read_tracebacks(lines)
+        if any(_LABEL.match(split_rank(line)[1]) for line in lines[each.start + 1 : each.end + 3])
+    }
+
+
 def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
     """Yield the labelled lines of generated samples, and the lines from one label to the next."""
     last: int | None = None
+    inside = _list_raised_in_samples(lines)
     for at, line in enumerate(lines):
         text = split_rank(line)[1]
         if _LABEL.match(text):
             yield from range(at if last is None else last, at + 1)
             last = at
         elif last is not None and (
-            _RECORD.match(text) or is_launcher_line(text) or at - last > _MOST_LINES
+            (_RECORD.match(text) and at not in inside)
+            or is_launcher_line(text)
+            or at - last > _MOST_LINES
         ):
             last = None
         elif last is not None and is_progress(line):  # the program went on after the sample

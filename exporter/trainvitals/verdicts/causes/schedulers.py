@@ -76,21 +76,21 @@ _TIME = matches(
 )
 
 _TIME_LIMIT = notice_cause(
-        "time-limit",
-        "A time limit was reached",
-        "The log contains `PBS: job killed: walltime`, `TERM_RUNLIMIT`, `DeadlineExceeded` or `MaxRuntimeExceeded`.",
-        "The job ran longer than the limit of its queue, of `activeDeadlineSeconds` or of the service.",
+    "time-limit",
+    "A time limit was reached",
+    "The log contains `PBS: job killed: walltime`, `TERM_RUNLIMIT`, `DeadlineExceeded` or `MaxRuntimeExceeded`.",
+    "The job ran longer than the limit of its queue, of `activeDeadlineSeconds` or of the service.",
+    (
         (
-            (
-                "Request more: `#PBS -l walltime=HH:MM:SS`, `#BSUB -W HH:MM`, `activeDeadlineSeconds`,"
-                " `max_runtime_in_seconds`."
-            ),
-            "Save checkpoints regularly and resume from the last one.",
+            "Request more: `#PBS -l walltime=HH:MM:SS`, `#BSUB -W HH:MM`, `activeDeadlineSeconds`,"
+            " `max_runtime_in_seconds`."
         ),
-        summary="The scheduler ended the job at its time limit.",
-        lines=_TIME,
-        advise=_advise_time,
-    )
+        "Save checkpoints regularly and resume from the last one.",
+    ),
+    summary="The scheduler ended the job at its time limit.",
+    lines=_TIME,
+    advise=_advise_time,
+)
 
 
 def _detect_time_limit(case: Case) -> Finding | None:

@@ -24,7 +24,9 @@ _ABOUT_VALUE = re.compile(
     r"\b(?:Key|Value|Assertion|Argument|Argument\w{0,20}|Type|Attribute|Name|Lookup|Index|Validation)Error\b|: error: (?:argument|unrecognized|invalid)"
     r"|[Ii]nvalid value|\bUsageError\b"
 )
-_VALUE = re.compile(r"(?<!\w)'[^'()/]{1,200}'(?!\w)|(?<!\w)\"[^\"'()/]{1,200}\"(?!\w)|unrecognized arguments: .{1,400}$")
+_VALUE = re.compile(
+    r"(?<!\w)'[^'()/]{1,200}'(?!\w)|(?<!\w)\"[^\"'()/]{1,200}\"(?!\w)|unrecognized arguments: .{1,400}$"
+)
 _ATOM = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:P<\w+>|<?[=!]|[a-zA-Z]*[:)]|P=\w+\)))?|.", re.DOTALL
 )
@@ -72,7 +74,10 @@ class Sign:
 
 
 def _is_within(span: tuple[int, int], values: Sequence[tuple[int, int]]) -> bool:
-    return any(start < span[0] and span[1] < end or start < span[0] < span[1] == end for start, end in values)
+    return any(
+        (start < span[0] and span[1] < end) or start < span[0] < span[1] == end
+        for start, end in values
+    )
 
 
 def contains(*texts: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:

@@ -6,8 +6,10 @@ from trainvitals.verdicts.causes.signs import matches
 
 _DONE = r"(?:completed?|finished|done|succeeded)\b"
 _WORDS = (
-    r"(?:training|train(?:er)?|fit(?:ting)?|job|run|experiment|fine-?tuning|optimi[sz]ation|study|search"
-    rf"|sweep|tuning|benchmark|attempt [0-9]+|worker group)\b.{{0,32}}\b(?=[cfds]){_DONE}",
+    (
+        r"(?:training|train(?:er)?|fit(?:ting)?|job|run|experiment|fine-?tuning|optimi[sz]ation|study|search"
+        rf"|sweep|tuning|benchmark|attempt [0-9]+|worker group)\b.{{0,32}}\b(?=[cfds]){_DONE}"
+    ),
     rf"{_DONE}.{{0,20}}\b(?=[tsf])(?:training|successfully|fit(?:ting)?)\b",
     r"successfully (?:completed?|finished|trained)\b|finished, ",
     r"early[ -]stopp(?:ing|ed)|max_(?:epochs|steps)=[0-9]+`? reached|exit(?:ed)? (?:with )?(?:code|status) 0\b",

@@ -31,7 +31,14 @@ _BARE_NAME = re.compile(r"^(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?=: |:?$)")
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line ([0-9]{1,7})(?:, in ([^\s]{1,200}))?')
 # Where Python calls finalizers and exit handlers, whose exceptions it prints and drops.
 _FINALIZERS = frozenset(
-    {"__del__", "_run_finalizers", "_exit_function", "_run_exitfuncs", "_exitfunc", "_remove_temp_dir"}
+    {
+        "__del__",
+        "_run_finalizers",
+        "_exit_function",
+        "_run_exitfuncs",
+        "_exitfunc",
+        "_remove_temp_dir",
+    }
 )
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
 # The next record of a log, by its time or its level.

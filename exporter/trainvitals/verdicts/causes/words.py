@@ -21,7 +21,9 @@ _PROGRESS = (
 # A bar of tqdm with the time that it took and the time that is left, other than one of bytes.
 _BAR = re.compile(r"[0-9]%\|[^|]{0,200}\| *[0-9]{1,9}/[0-9]{1,9} \[[0-9:]{4,10}<")
 # The access log of a server, with the status of a request.
-_ACCESS = re.compile(r"\"(?:GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS) [^\"]{1,400}\" ([1-5][0-9]{2})\b")
+_ACCESS = re.compile(
+    r"\"(?:GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS) [^\"]{1,400}\" ([1-5][0-9]{2})\b"
+)
 # A tracker repeats the last values at the end of a run, whatever ended it.
 _SUMMARIES = ("wandb: ",)
 

@@ -13,8 +13,10 @@ ERRORS = {
     "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ": "oom-worker",
 }
 WAITED = (
-    "[E903 04:05:06 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout:"
-    " WorkNCCL(SeqNum=5, OpType=BROADCAST, Timeout(ms)=600000) ran for 600020 milliseconds",
+    (
+        "[E903 04:05:06 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout:"
+        " WorkNCCL(SeqNum=5, OpType=BROADCAST, Timeout(ms)=600000) ran for 600020 milliseconds"
+    ),
     "terminate called after throwing an instance of 'c10::DistBackendError'",
 )
 
@@ -24,7 +26,11 @@ WAITED = (
 @pytest.mark.parametrize("error", ERRORS)
 def test_the_rank_that_failed_first_is_the_cause(error, prefix, code):
     """The watchdog of the rank that waited contributes."""
-    raised = ("Traceback (most recent call last):", '  File "/w/fit.py", line 4, in <module>', error)
+    raised = (
+        "Traceback (most recent call last):",
+        '  File "/w/fit.py", line 4, in <module>',
+        error,
+    )
     log = [f"epoch 1 step {step} loss 1.{step}" for step in range(9)]
     log += [prefix.format(1) + line for line in raised]
     log += [prefix.format(0) + line for line in WAITED]

@@ -8,7 +8,11 @@ from trainvitals.sources.containers.pod import parse_pod
 from trainvitals.verdicts.causes.judge import judge
 
 STEPS = tuple(f"epoch 3 step {step} loss 0.{step}" for step in range(40, 60))
-RAISED = ("Traceback (most recent call last):", '  File "/w/go.py", line 9, in <module>', "    go()")
+RAISED = (
+    "Traceback (most recent call last):",
+    '  File "/w/go.py", line 9, in <module>',
+    "    go()",
+)
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB."
 WELL = {"unknown", "finished", "running"}
 
@@ -108,7 +112,12 @@ def test_a_server_whose_engine_died_has_ended():
 
 @pytest.mark.parametrize(
     "line",
-    ["30 epochs completed in 1.2 hours.", "Saved results to /o", "Study statistics:", "Best trial: 4"],
+    [
+        "30 epochs completed in 1.2 hours.",
+        "Saved results to /o",
+        "Study statistics:",
+        "Best trial: 4",
+    ],
 )
 def test_a_success_has_many_words(line):
     """Each is the report of a program that ended."""
@@ -180,11 +189,20 @@ def test_a_pod_has_a_deadline():
         (("Error: crun: executable file `tran` not found in $PATH: No such file",), "start-cmd"),
         (("Error: setting up CDI devices: failed to inject devices",), "start-gpu-device"),
         (
-            ("prterun noticed that process rank 5 with PID 91 on node c7 exited on", "signal 11 (x)."),
+            (
+                "prterun noticed that process rank 5 with PID 91 on node c7 exited on",
+                "signal 11 (x).",
+            ),
             "segfault",
         ),
-        (("9.1s: flux-shell[1]: ERROR: oom: Memory cgroup out of memory: killed 2 tasks",), "oom-cgroup"),
-        (("FatalError: `Termination signal` is detected by the operating system.",), "term-outside"),
+        (
+            ("9.1s: flux-shell[1]: ERROR: oom: Memory cgroup out of memory: killed 2 tasks",),
+            "oom-cgroup",
+        ),
+        (
+            ("FatalError: `Termination signal` is detected by the operating system.",),
+            "term-outside",
+        ),
         (("[2025-02-03 01:02:03] Error: CUDA error 999 'unknown error' - /m/x.cu:5",), "gpu-lost"),
     ],
 )
@@ -196,10 +214,15 @@ def test_the_words_of_engines_and_launchers(lines, reason):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("traps: python3[91] general protection fault ip:7f1 sp:7f2 error:0 in libc.so.6", "segfault"),
         (
-            "amdgpu 0000:c1:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:24, for process"
-            " python3 pid 5 thread python3 pid 5)",
+            "traps: python3[91] general protection fault ip:7f1 sp:7f2 error:0 in libc.so.6",
+            "segfault",
+        ),
+        (
+            (
+                "amdgpu 0000:c1:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:24, for process"
+                " python3 pid 5 thread python3 pid 5)"
+            ),
             "cuda-illegal",
         ),
         ("oom_reaper: reaped process 91 (python3), now anon-rss:0kB, file-rss:0kB", "oom-host"),

@@ -15,6 +15,7 @@ MOST_SUBSETS = 4
 NEIGHBOURS = {
     ("inodes-full", "disk-full"),  # df
     ("oom-worker-alive", "running"),  # the kernel log
+    ("running", "oom-parent"),  # the settings: the killed one is a sibling
     ("running", "oom-worker-alive"),  # the kernel log, which names another container
     ("stop-graceful", "finished"),  # the engine's events
     ("memory-hardware", "sigbus-shm"),  # the kernel log

@@ -126,7 +126,7 @@ def test_the_last_state_of_a_container_that_runs_and_is_ready_is_history(reason,
     assert (verdict.reason, verdict.confidence) == ("running", "high")
     told = {each.reason: each.confidence for each in verdict.contributing}
     assert told == ({"oom-cgroup": "low"} if reason == "OOMKilled" else {})
-    assert verdict.finding.speaks_for == ("It was started again 2.0s after its last end.",)
+    assert verdict.finding.speaks_for == ("It was started again 2s after its last end.",)
 
 
 @pytest.mark.parametrize(
