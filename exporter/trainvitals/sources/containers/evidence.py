@@ -20,6 +20,22 @@ from trainvitals.sources.signals import read_signal
 Subject = Literal["container", "process", "run"]
 
 
+# The starts of the events of a container that was started.
+_OF_LIFE = (
+    "start",
+    "restart",
+    "pause",
+    "unpause",
+    "health_status",
+    "exec",
+    "top",
+    "oom",
+    "kill",
+    "stop",
+    "die",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class EngineEvent:
     """One event of a container, as the engine reported it.
@@ -365,7 +381,8 @@ class Evidence:
             return False
         is_living_process = self.subject == "process" and self.started is not None
         sources = (self.state, self.sample, self.training)
-        return not (is_living_process or self.events or any(each is not None for each in sources))
+        has_run = any(event.action.startswith(_OF_LIFE) for event in self.events or ())
+        return not (is_living_process or has_run or any(each is not None for each in sources))
 
     @property
     def last_exit_code(self) -> int | None:

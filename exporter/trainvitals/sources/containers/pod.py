@@ -38,6 +38,13 @@ _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
 _RESTARTED = re.compile(
     r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
 )
+# Reasons of a pod that has failed as a whole.
+_ENDED = frozenset({"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "DeadlineExceeded"})
+_ACCELERATOR = re.compile(r"\.com/(?:gpu|mig-|tpu)|habana\.ai/|/(?:gaudi|neuron|npu)")
+_SIDECAR = re.compile(
+    r"(?:^|-)(?:istio|linkerd|envoy|proxy|sidecar|fluent|fluentd|fluentbit|log|logs|logger|shipper|filebeat|promtail|vector"
+    r"|exporter|metrics|monitor|monitoring|agent|otel|collector|sync|syncer|git|gcsfuse|cloudsql|vault|tensorboard|debug)(?:-|$)"
+)
 # The container runtime could not start the command.
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 
@@ -49,6 +56,7 @@ class _Container:
     name: str
     values: dict[str, str] = field(default_factory=dict)
     was_restarted_lately: bool = False
+    is_init: bool = False
 
     def get(self, path: str) -> str:
         return self.values.get(path, "")
@@ -58,6 +66,11 @@ class _Container:
         """Whether it runs and is ready, and not since a moment ago, so that its last end is history."""
         runs = self.get("State") == "Running" and self.get("Ready") == "True"
         return runs and not self.was_restarted_lately
+
+    @property
+    def has_accelerator(self) -> bool:
+        keys = (path for path in self.values if path.startswith(("Limits/", "Requests/")))
+        return any(_ACCELERATOR.search(key) for key in keys)
 
     @property
     def ending(self) -> str:
@@ -92,7 +105,7 @@ def parse_pod(text: str) -> Evidence:
     waiting = chosen.get("State/Reason") if chosen.get("State") == "Waiting" else ""
     ended = _parse_time(chosen.get(f"{ending}/Finished"))
     before = None if ending else _parse_time(chosen.get("Last State/Finished"))
-    is_lost = heads.get("Reason") in {"Evicted", "NodeLost", "Shutdown", "NodeShutdown"}
+    is_lost = heads.get("Reason") in _ENDED
     return Evidence(
         subject="container",
         name=heads.get("Name", ""),
@@ -156,7 +169,7 @@ def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]
         elif section not in _SECTIONS:
             continue
         elif indent == 2:  # noqa: PLR2004 - the name of a container
-            containers.append(_Container(key))
+            containers.append(_Container(key, is_init=section == "Init Containers"))
         elif indent == 4 and containers:  # noqa: PLR2004 - its keys
             outer = key
             containers[-1].values.setdefault(key, value)
@@ -168,7 +181,33 @@ def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]
     return heads, containers
 
 
+def find_failing_sidecar(pod: Iterable[str]) -> str:
+    """Return the container that fails again and again beside the one that trains; empty for none."""
+    failing = _list_sidecars(_read_heads(list(pod))[1])
+    looping = (each for each in failing if each.get("State/Reason") == "CrashLoopBackOff")
+    return next((each.name for each in looping), "")
+
+
+def _list_sidecars(containers: Sequence[_Container]) -> list[_Container]:
+    """Return the containers that do not run beside the one that trains and runs; empty for none."""
+    own = [each for each in containers if not each.is_init]
+    running = [each for each in own if each.is_ready and not _SIDECAR.search(each.name)]
+    has_accelerator = any(each.has_accelerator for each in running)
+    return [
+        each
+        for each in own
+        if running
+        and each.get("State") != "Running"
+        and (_SIDECAR.search(each.name) or (has_accelerator and not each.has_accelerator))
+    ]
+
+
 def _choose(containers: Sequence[_Container]) -> _Container:
+    sidecars = _list_sidecars(containers)
+    containers = [each for each in containers if each not in sidecars]
+    own = [each for each in containers if not each.is_init]
+    if any(each.get("State") in {"Running", "Terminated"} or each.ending for each in own):
+        containers = own
     failed = [each for each in containers if each.has_failed]
     waiting = [
         each for each in containers if each.get("State/Reason") not in {"", "PodInitializing"}

@@ -63,6 +63,9 @@ _TASKS_IN = re.compile(
 )
 _ANON_RSS = re.compile(r"anon-rss:([0-9]{1,15})kB")
 _SHMEM_RSS = re.compile(r"shmem-rss:([0-9]{1,15})kB")
+_REAPED = re.compile(
+    rf"^oom_reaper: reaped process (?P<pid>[0-9]{{1,10}}) \((?P<task>{_NAME})\), now (?P<rest>.*)"
+)
 _USAGE = re.compile(r"memory: usage [0-9]{1,16}kB, limit ([0-9]{1,16})kB")
 
 # Other lines that explain a death or a stalled run.
@@ -94,7 +97,8 @@ class OomKill:
     Attributes:
         time: The time of the kill, seconds since 1970.
         constraint: `CONSTRAINT_MEMCG` where a limit was hit, `CONSTRAINT_NONE` where the host had
-            no memory left, `CONSTRAINT_CPUSET` or `CONSTRAINT_MEMORY_POLICY` of a NUMA node.
+            no memory left, `CONSTRAINT_CPUSET` or `CONSTRAINT_MEMORY_POLICY` of a NUMA node; empty
+            where the log does not say.
         oom_memcg: The control group whose limit was hit; None if it was not a group's limit.
         task_memcg: The control group of the process that was killed.
         task: The name of the process, cut to 15 characters.
@@ -239,7 +243,7 @@ class KernelLines:
     def _take_line(self, time: float, line: str) -> None:
         if line.startswith(_NVIDIA) and self._take_nvidia(time, line):
             return
-        if ("kill" in line or "Kill" in line) and self._take_oom(time, line):
+        if ("kill" in line or "Kill" in line or "reaped" in line) and self._take_oom(time, line):
             return
         if match := _USAGE.match(line):
             self._limit = int(match[1]) * _BYTES_PER_KB, time
@@ -251,6 +255,8 @@ class KernelLines:
             self._announce(time, match)
         elif match := _KILLED.match(line):
             return self._kill(time, match)
+        elif match := _REAPED.match(line):
+            self._take_reaped(time, match)
         elif match := _TASKS_IN.match(line):
             until = time + _GROUP_SECONDS
             self._group = _Group(
@@ -276,6 +282,13 @@ class KernelLines:
         else:
             return False
         return True
+
+    def _take_reaped(self, time: float, match: re.Match[str]) -> None:
+        """Add a kill of which only the line about its memory is left, which does not say why."""
+        pid = int(match["pid"])
+        is_announced = self._announced is not None and self._announced.pid == pid
+        if not is_announced and all(pid != other for other, _ in self._killed):
+            self._add_kill(OomKill(time, "", None, "", match["task"], pid))
 
     def _announce(self, time: float, match: re.Match[str]) -> None:
         self._settle()

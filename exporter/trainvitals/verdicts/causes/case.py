@@ -14,7 +14,7 @@ from trainvitals.verdicts.causes.handled import (
     find_success,
     goes_on,
 )
-from trainvitals.verdicts.causes.lines import clean
+from trainvitals.verdicts.causes.lines import clean, join_reports
 from trainvitals.verdicts.causes.quoted import drop_quoted
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.thresholds import Thresholds, ThresholdsFile, find_thresholds
@@ -249,7 +249,7 @@ class Case:
 
 def open_case(evidence: Evidence) -> Case:
     """Return the case of some evidence, with its log cleaned."""
-    lines = drop_quoted(clean(evidence.log or ()))
+    lines = drop_quoted(join_reports(clean(evidence.log or ())))
     if evidence.exception:
         lines += clean((evidence.exception,))
     case = Case(evidence, lines)

@@ -10,6 +10,7 @@ from trainvitals.units import format_bytes, format_duration
 from trainvitals.verdicts.causes.advice import format_option
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import find_match, quote
+from trainvitals.verdicts.causes.parsed_log import find_first_failure
 from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.rendezvous import find_not_connected
 from trainvitals.verdicts.causes.signs import contains, matches
@@ -132,6 +133,10 @@ def detect_nccl_timeout(case: Case) -> Finding | None:
     match = find_match(case, _TIMED_OUT) or find_not_connected(case)
     if match is None:
         return None
+    first = find_first_failure(case, match.line)
+    if first is not None and _TIMED_OUT(match.text):
+        text = f"A traceback before it ends with {quote(first.errors[-1].headline)}."
+        match = match.cap("low", text)
     waits = list_waits(case.lines)
     missing = _list_missing(case, waits)
     return match.conclude(
@@ -142,6 +147,12 @@ def detect_nccl_timeout(case: Case) -> Finding | None:
         _advise_hccl(case) or _advise_timeout(missing),
         speaks_for=_describe_waits(waits, missing),
     )
+
+
+def has_waited_for_failed(case: Case) -> bool:
+    """Return whether a rank waited for one that had failed by itself, and was aborted for that."""
+    match = find_match(case, _TIMED_OUT)
+    return match is not None and find_first_failure(case, match.line) is not None
 
 
 def _summarize_waits(waits: Sequence[Wait]) -> str:

@@ -9,10 +9,12 @@ from trainvitals.verdicts.causes.signs import Sign, matches
 
 Framework = Literal["torch", "jax", "tensorflow", "paddle", "mxnet", "chainer", "xpu", "native"]
 
-_JAX = matches(r"\bjax(?:lib)?[._/]|XlaRuntimeError|\bxla_bridge\b|XLA_PYTHON_CLIENT")
+_JAX = matches(
+    r"\bjax(?:lib)?[._/]|XlaRuntimeError|\bxla_bridge\b|XLA_PYTHON_CLIENT|encountered in (?:p?jit|pmap|vmap|shard_map)\b|\b(?:flax|optax|orbax|equinox)[._/]"
+)
 _TENSORFLOW = matches(
     r"\btensorflow[._/]|\bkeras[._/]|ResourceExhaustedError|bfc_allocator"
-    r"|Batch [0-9]{1,9}: Invalid loss, terminating training|[0-9]{1,7}/[0-9]{1,7} \[[=>. ]{10,40}\] - "
+    r"|Batch [0-9]{1,9}: Invalid loss, terminating training|[0-9]{1,7}/[0-9]{1,7} (?:\[[=>. ]{4,40}\] - |━{3,40}[^━\n]{0,40}s/(?:step|epoch)\b)"
 )
 _MXNET = matches(r"\bmxnet[._/]|MXNetError|\bpooled_storage_manager")
 _CHAINER = matches(r"\bchainer[._/]|\bcupy[._/]")

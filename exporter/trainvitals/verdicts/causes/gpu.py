@@ -40,6 +40,7 @@ _ILLEGAL = matches(
 _PAGE_FAULT = matches(
     r"amdgpu\b.{0,80}(?:page fault|VM_L2_PROTECTION_FAULT|for process)", ignore_case=True
 )
+_OF_PYTHON = matches(r"for process (?:python|torchrun|pt_main_thread|train)")
 ANY_GPU_ERROR = contains(
     "CUDA error",
     "CUDA driver",
@@ -66,14 +67,13 @@ _NO_GPU = contains(
 )
 _PROBE_FAILED = matches(r"NVRM: The NVIDIA probe routine failed for")
 # The driver refuses the card, or another driver or module holds it.
-_UNSUPPORTED = matches(
-    r"NVRM: .{0,200}(?:not supported|[Ll]egacy|API mismatch)|NVRM: .{0,80}already"
-)
+_UNSUPPORTED = matches(r"NVRM: .{0,120}(?=[nLlAa])(?:not supported|[Ll]egacy|API mismatch|already)")
 _PROBED = re.compile(r"nvidia: probe of ([0-9a-fA-F:.]{7,16}) failed")
 _LOST = contains(
     "fallen off the bus",
     "Unable to determine the device handle",
     "CUDA error: unknown error",
+    "CUDA error 999",
     "CUDA_ERROR_UNKNOWN",
     "GPU is lost",
     "GPU_IS_LOST",
@@ -278,16 +278,18 @@ def detect_cuda_assert(case: Case) -> Finding | None:
 
 def detect_cuda_illegal(case: Case) -> Finding | None:
     """Detect a CUDA kernel that accessed invalid GPU memory."""
-    match = find_match(case, _ILLEGAL)
+    match = find_match(case, _ILLEGAL) or find_kernel_line(case, _PAGE_FAULT, named=_OF_PYTHON)
     xids = list_xids(case, _XID_PROGRAM)
     sentences = _describe_xids(case, xids)
     if match is not None:
         steps = _advise_illegal(
-            is_amd="by GPU node" in match.text or is_rocm(case), is_cdna=is_cdna(case)
+            is_amd="by GPU node" in match.text or _PAGE_FAULT(match.text) or is_rocm(case),
+            is_cdna=is_cdna(case),
         )
         summary = "A kernel of the program accessed invalid GPU memory."
         faults = describe_kernel(case, _PAGE_FAULT)
         match = match if faults else match.cap("medium")
+        faults = tuple(each for each in faults if each not in match.speaks_for)
         return match.conclude("cuda-illegal", summary, steps, speaks_for=(*sentences, *faults))
     if not xids:
         return None

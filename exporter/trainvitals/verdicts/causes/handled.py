@@ -15,6 +15,7 @@ from trainvitals.verdicts.causes.words import (
     KILLED,
     NOT_COUNTED,
     SEGFAULT,
+    find_status,
     is_progress,
     may_be_trouble,
 )
@@ -24,6 +25,9 @@ _HANDLED = re.compile(
     r"|fall(?:s|ing)?[ -]?back|fell back|recover(?:ed|ing)|resum(?:ed|ing)|reconnect(?:s|ed|ing)"
     r"|will try|try(?:ing)? (?:again|once more|with|on|port|next|another|a different|the next)"
     r"|as planned|as intended|on purpose|by design|non-fatal|not fatal|harmless|handled|us(?:ing|ed) .{1,60} instead|instead us(?:ing|ed)"
+    r"|(?:us(?:es?|ed|ing)|tak(?:es?|ing)|took|load(?:s|ed|ing)|substitut(?:es?|ed|ing)|pick(?:s|ed|ing)) (?:(?:a|an|the|its|one|some) )?(?:random |next |previous |last |valid |other |empty |blank |dummy |black )?"
+    r"(?:another|next|previous|other|default|defaults|neighbou?r(?:ing)?|fallback|placeholder|substitute|replacement|random (?:sample|item|one|image)|(?:empty|blank|dummy|black|zero) (?:sample|image|item|tensor))"
+    r"|substituted|resampl(?:ed|ing)|is (?:left out|omitted)"
     r"|(?:reduc|halv|lower|shrink)(?:ed|ing)|back(?:ing|ed)? ?off|default(?:ed|ing) to|switch(?:ed|ing) to"
     r"|proceed(?:s|ed|ing)|mov(?:ed|ing) on|drop(?:ped|ping)|exclud(?:ed|ing)|replac(?:ed|ing)"
     r"|quarantined|rolled back|rolling back|restor(?:ed|ing)|reload(?:ed|ing)|restart(?:ed|ing)"
@@ -70,6 +74,7 @@ _TROUBLE = re.compile(
 # Measures, counts of zero, options and Python's warnings have such words too.
 _NO_TROUBLE = re.compile(
     r"error(?: rate)?[\w ]{0,20}[=:]? *[0-9]+[.%][0-9]*|\b(?:no|0|without) (?:errors|failures|failed)"
+    r"|^(?![^:=]{0,60}\b(?:code|exit|status|rank|pid)\b)[^:=]{0,60}\b(?:errors|failed|failures|skipped|timeouts|crashe[sd]|timed out)\b[^:=]{0,24}[:=] {0,40}[0-9]+\W*$"
     r"|\b(?:errors|failed|failures|skipped)[=:] *0\b|\berrors?['\"]?[=:] ?(?:(?:None|null|false)\b|\[\])|time-?outs?[=:] ?[0-9]|\wWarning:|\bWARNING\b"
     r"|warnings\.warn",
     re.IGNORECASE,
@@ -111,6 +116,14 @@ _SKELETON_LENGTH = 24
 _MOST_STEPS_OF_GRACE = 10
 
 
+# A server whose engine died answers its last requests and ends.
+_ENGINE_DEAD = re.compile(
+    r"EngineDeadError|EngineCore|EngineGenerationError|[Ee]ngine (?:process )?(?:is )?(?:dead|failed|died)"
+)
+# A loader's line about one item, with its number or its file.
+_ITEM = re.compile(
+    r"^(?:\W{0,2}[\w./:, -]{0,60}\W{1,3})?(?:[Ss]ample|[Ii]tem|[Rr]ecord|[Ii]mage|[Vv]ideo|[Rr]ow|[Ee]xample|[Ii]ndex|[Ii]dx|[Dd]ocument|[Uu]tterance)\b[ #:='\"]{1,3}(?:[0-9]{1,12}|\S{1,300}\.\w{2,5})[\"']? ?:"
+)
 _LAST_ATTEMPT = re.compile(r"\battempt ([0-9]{1,4})(?: of |/)\1\b", re.IGNORECASE)
 
 
@@ -133,6 +146,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
         for index, (text, following) in enumerate(pairwise((*simple, "")))
         if following.startswith("retrying in ") and _TROUBLE.search(text)
     }
+    dropped |= _find_items(lines)
     dropped |= {
         index + 1
         for index, text in enumerate(simple[:-1])
@@ -158,6 +172,16 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("" if index in dropped else line for index, line in enumerate(lines))
 
 
+def _find_items(lines: Sequence[str]) -> set[int]:
+    """Return the warnings about one item of the data that progress follows, up to its next traceback."""
+    last = max((at for at, line in enumerate(lines) if is_progress(line)), default=0)
+    return {
+        at
+        for at, line in enumerate(lines[:last])
+        if _ITEM.search(line) and not _ERROR_NAME.match(line)
+    }
+
+
 def _goes_on_in_message(lines: Sequence[str], traceback: Traceback) -> bool:
     """Return whether a print right behind an exception, which looks like its message, says so."""
     is_behind = traceback.end > traceback.errors[-1].line
@@ -181,7 +205,7 @@ def goes_on(lines: tuple[str, ...]) -> bool:
     Trouble in the lines after the last of these may have ended it. After a traceback a progress bar
     may be drawn again, and buffered output may follow; after the report of an end, the last steps.
     """
-    lines = _put_report_last(lines)
+    lines = _drop_dropped(_put_report_last(lines))
     tracebacks = [each for each in read_tracebacks(lines) if not each.is_aside]
     if tracebacks and not _advances(lines, tracebacks[-1].start, tracebacks[-1].end):
         return False
@@ -189,6 +213,9 @@ def goes_on(lines: tuple[str, ...]) -> bool:
         return True
     steps = 0
     for text in reversed(read_log(lines).simple):
+        if find_status(text.upper()) is not None:
+            steps += 1
+            continue
         if _is_trouble(text) and (not steps or _REPORT.search(text)):
             return False
         if steps and is_resumed(text):
@@ -197,6 +224,19 @@ def goes_on(lines: tuple[str, ...]) -> bool:
         if steps > _MOST_STEPS_OF_GRACE:
             break
     return steps > 0
+
+
+def _drop_dropped(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines, with those of exceptions that Python drops empty."""
+    dropped = {
+        at
+        for each in read_tracebacks(lines)
+        if each.is_dropped
+        for at in range(each.start, each.errors[-1].line + 1)
+    }
+    return (
+        tuple("" if at in dropped else line for at, line in enumerate(lines)) if dropped else lines
+    )
 
 
 def is_resumed(line: str) -> bool:
@@ -279,6 +319,8 @@ def _is_step(simple: str) -> bool:
 def _advances(lines: Sequence[str], start: int, end: int) -> bool:
     """Return whether training went on after a traceback: its counter rose, or more steps follow."""
     after = [line for line in lines[end + 1 :] if is_progress(line) and not _SAVED.search(line)]
+    if any(find_status(line) is not None for line in lines[end + 1 :]):
+        return not any(map(_ENGINE_DEAD.search, lines[start : end + 1]))
     if any(FINISHED(line) for line in lines[end + 1 :]) or len(after) > _FEW_STEPS:
         return True
     before = {_skeleton(line): _count(line) for line in lines[:start] if is_progress(line)}

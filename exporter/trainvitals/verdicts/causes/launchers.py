@@ -26,8 +26,10 @@ def _received(number: int) -> Sign:
     name, got = name_signal(number), r"\b(?:[Rr]eceived|[Cc]aught|[Gg]ot)"
     return matches(
         rf"Received (?:{number}|(?:Signals\.)?{name}) death signal|got signal: {number}\b"
-        rf"|{got} (?:signal )?{name}\b(?! handler)|{got} signal {number}\b|\*\*\* {name} received"
-        rf"|\bsignal {number} received\b|{_WORDS[number]}",
+        rf"|{got} (?:signal )?{name}\b(?! handler)|{got} signal {number}\b|\*\*\* {name} (?:received|\(@0x)"
+        rf"|\bsignal {number} received\b|{_WORDS[number]}"
+        + r"|`Termination signal` is detected"
+        * (number == _SIGTERM),
         without=("submitit ",),  # which says why Slurm sent it
     )
 

@@ -49,6 +49,7 @@ _NAMED = contains(
     without=("libcuda.so", "libtpu.so", "Could not load dynamic library", "dso_loader"),
 )
 _PACKAGES = {
+    "apex": "--no-build-isolation git+https://github.com/NVIDIA/apex",  # PyPI's is of others
     "cv2": "opencv-python-headless",
     "PIL": "pillow",
     "yaml": "pyyaml",
@@ -78,7 +79,6 @@ _SAME_NAME = frozenset(
     [
         "accelerate",
         "albumentations",
-        "apex",
         "av",
         "boto3",
         "bitsandbytes",

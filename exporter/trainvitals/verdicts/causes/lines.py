@@ -22,6 +22,8 @@ _PREFIXES = (
 _BEHIND_BAR = re.compile(
     r"\[(?:rank|default)[0-9]{1,6}\]: ?(?=\S)|Traceback \(most recent call last"
 )
+_NOTICED = re.compile(r"(?:prterun|mpirun|mpiexec|orterun|prun)\b.{0,40} noticed that process\b")
+_MOST_WRAPPED = 4
 _MOST_COMPARED, _NEARLY_ALL = 400, 0.8
 _ZERO = re.compile(r"(?<![0-9.])0(?![0-9.])")
 _SIMPLER = bytes.maketrans(
@@ -41,6 +43,18 @@ def clean(log: Iterable[str]) -> tuple[str, ...]:
         log: The lines as written, with or without line ends.
     """
     return _strip_prefixes(redraw(log))
+
+
+def join_reports(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines, with the sentence of an MPI launcher on a process's end on one line."""
+    joined = list(lines)
+    for at, line in enumerate(lines[:-1]):
+        if _NOTICED.match(line) and not line.endswith("."):
+            rest = lines[at + 1 : at + _MOST_WRAPPED]
+            end = next((index for index, text in enumerate(rest) if text.endswith(".")), 0)
+            joined[at] = " ".join((line, *map(str.strip, rest[: end + 1])))
+            joined[at + 1 : at + 2 + end] = [""] * (end + 1)
+    return tuple(joined)
 
 
 def redraw(log: Iterable[str]) -> tuple[str, ...]:

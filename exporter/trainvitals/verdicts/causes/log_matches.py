@@ -7,6 +7,7 @@ code 0 only a line at the end of the log counts.
 
 from __future__ import annotations
 
+import re
 import signal as signals
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,11 @@ from trainvitals.verdicts.causes.signs import Sign, read_log
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback
 from trainvitals.verdicts.causes.verdict import Confidence, Finding
 
+# Of a user or a framework that was asked to stop, not of a launcher that stops its other ranks.
+_INTERRUPT = re.compile(
+    r"^\W{0,4}(?:Detected )?KeyboardInterrupt\b|\b[Ii]nterrupted by (?:the )?user\b|\bKeyboardInterrupt (?:detected|caught|received)"
+    r"|\b(?:attempting|performing|starting) (?:a )?graceful(?:ly)? (?:shutdown|stop|exit)|\bCtrl[-+]C\b"
+)
 _ORDER: tuple[Confidence, ...] = ("low", "medium", "high")
 # Python buffers this much of standard output in a pipe and flushes it at exit, after the traceback
 # on standard error, which is not block-buffered.
@@ -162,11 +168,20 @@ def describe_kernel(case: Case, sign: Sign) -> tuple[str, ...]:
     return tuple(f"The kernel logged {quote(line)}." for line in lines[-_MOST_KERNEL_LINES:])
 
 
-def find_kernel_line(case: Case, sign: Sign) -> LogMatch | None:
-    """Return the last line of the kernel log that indicates a cause, where no other log exists."""
-    if case.evidence.log is not None or not case.has_ended:
+def find_kernel_line(case: Case, sign: Sign, *, named: Sign | None = None) -> LogMatch | None:
+    """Return the last line of the kernel log that indicates a cause, where no other log exists.
+
+    Args:
+        case: The death.
+        sign: What the line has.
+        named: What it has where it names a program that trains, so that it counts beside a log.
+    """
+    if not case.has_ended or case.exit_code == 0:
         return None
-    line = next((line for line in reversed(case.evidence.kernel_lines) if sign(line)), None)
+    lines = case.evidence.kernel_lines
+    if case.evidence.log is not None:
+        lines = tuple(line for line in lines if named is not None and named(line))
+    line = next((line for line in reversed(lines) if sign(line)), None)
     if line is None:
         return None
     speaks_for = (f"The kernel logged {quote(line)}.",)
@@ -262,6 +277,9 @@ def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
     steps, rest = _count_rest(log, index)
     if steps > FEW_STEPS:
         return match.cap("low", describe_steps(steps))
+    interrupt = next((each for each in log.lines[index + 1 :] if _INTERRUPT.search(each)), None)
+    if interrupt is not None:
+        return match.cap("low", f"The program was interrupted after it: {quote(interrupt)}.")
     if rest > SOON_LINES:
         return match.cap("medium", _describe_rest(rest))
     return match

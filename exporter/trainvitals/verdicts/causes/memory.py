@@ -23,6 +23,7 @@ from trainvitals.verdicts.causes.workers import find_killed_worker
 
 _SIGKILL = 9
 _YOUNG_SECONDS = 30.0
+_PROMPT_SECONDS = 1.0  # the main process ends within half a second of its kill
 _MOST_NAMED = 3
 _TASK_BYTES = 15  # The kernel cuts a task's name to TASK_COMM_LEN, 16 bytes with the final NUL.
 _LIMIT = "CONSTRAINT_MEMCG"
@@ -85,8 +86,13 @@ def _find_report(case: Case) -> Finding | None:
 
 
 def _grade(case: Case, oom: OomEvidence) -> Confidence:
-    is_doubtful = bool(describe_late_kill(case) or _describe_unknown_process(case)) or bool(
-        not oom.kills and describe_missing_kernel_line(case)
+    is_doubtful = bool(
+        describe_late_kill(case)
+        or _describe_unknown_process(case)
+        or _describe_unwatched(case, oom)
+        or (not oom.kills and describe_missing_kernel_line(case))
+        # An `oom` event alone does not say whose limit was reached.
+        or (case.is_container and not oom.kills and case.memory_limit_bytes is None)
     )
     return "medium" if is_doubtful else "high"
 
@@ -99,8 +105,12 @@ def _describe_unknown_process(case: Case) -> tuple[str, ...]:
 
 
 def _describe_unwatched(case: Case, oom: OomEvidence) -> tuple[str, ...]:
-    if not case.is_container or case.has_die_event or oom.kills:
+    if not case.is_container or case.has_die_event:
         return ()
+    if oom.kills:
+        before = case.seconds_before_end(oom.kills[-1].time)
+        if before is None or before <= _PROMPT_SECONDS:
+            return ()
     return (
         f"The engine's events were not followed, so `{case.program} kill` cannot be ruled out.",
     )
@@ -192,7 +202,8 @@ def _detect_host(case: Case) -> Finding | None:
         return None
     if oom.kills:
         kill = oom.kills[-1]
-        confidence: Confidence = "medium" if _describe_unknown_process(case) else "high"
+        is_doubtful = _describe_unknown_process(case) or not kill.constraint
+        confidence: Confidence = "medium" if is_doubtful else "high"
         is_host = kill.oom_memcg is None and kill.constraint != _LIMIT
         return _write_host(case, kill, confidence) if is_host else None
     unnamed = [kill for kill in case.list_unnamed_kills() if kill.constraint != _LIMIT]
@@ -217,6 +228,8 @@ def _write_host(case: Case, kill: OomKill | None, confidence: Confidence) -> Fin
         sentences.append(f"The host counted {kills} around its end (`oom_kill` in /proc/vmstat).")
     sentences += _describe_host(case)
     against += _describe_unknown_process(case)
+    if kill is not None and not kill.constraint:
+        against.append("The kernel log does not say whether a limit was reached.")
     if kill is not None and not case.list_own_kills():
         sentences.append(_describe_unnamed(kill))
     if kill is None:
@@ -268,10 +281,12 @@ def _detect_parent(case: Case) -> Finding | None:
     kill = oom.kills[-1]
     if kill.oom_memcg is None or case.is_by_own_limit(kill):
         return None
+    is_unnamed = case.is_container and not case.evidence.id
+    is_doubtful = is_unnamed or describe_late_kill(case) or _describe_unknown_process(case)
     return Finding(
         "oom-parent",
         f"The kernel killed {case.subject} at the memory limit of its parent group `{kill.oom_memcg}`.",
-        "medium" if describe_late_kill(case) or _describe_unknown_process(case) else "high",
+        "medium" if is_doubtful else "high",
         (*describe_oom_kills(case), *describe_memory_use(case)),
         (*describe_late_kill(case), *_describe_unknown_process(case)),
         (_advise_parent(case, kill.oom_memcg), *advise_less_memory(case)),

@@ -36,8 +36,8 @@ _RESULT = re.compile(
     re.IGNORECASE,
 )
 _OTHERS = re.compile(
-    rf"(?:\S{{0,200}}/)?[\w.-]{{1,80}}: {_WORDS}|\S{{1,80}}: line [0-9]{{1,6}}: +[0-9]{{1,9}} {_WORDS}"
-    r"|terminate called|\s{0,4}what\(\):"
+    rf"^(?:\S{{0,200}}/)?[\w.-]{{1,80}}: {_WORDS}|^\S{{1,80}}: line [0-9]{{1,6}}: +[0-9]{{1,9}} {_WORDS}"
+    r"|^terminate called|^\s{0,4}what\(\):"
 )
 _SLURM = re.compile(r"(?:slurmstepd|srun)(?:-\S{1,80})?: |\*\*\* (?:JOB|STEP) ")
 _CANCELLED = re.compile(r"\b(?:JOB|STEP) ([0-9]{1,12})\b.{0,200}\bCANCELLED AT (\S{10,40})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from trainvitals.sources.containers.evidence import Evidence, Settings
+from trainvitals.sources.containers.pod import find_failing_sidecar
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun, format_duration
 from trainvitals.verdicts.causes.case import Case, open_case
@@ -70,6 +71,8 @@ def _describe_probes(case: Case) -> tuple[str, ...]:
 
 def _detect_loop(case: Case) -> Finding | None:
     evidence = case.evidence
+    if sidecar := find_failing_sidecar(evidence.pod or ()):
+        return _write_sidecar(sidecar)
     latest = evidence.ended
     if latest is None:
         latest = max(evidence.earlier_deaths, default=None)
@@ -99,6 +102,17 @@ def _detect_loop(case: Case) -> Finding | None:
             f"Read the log of the last start: `{case.program} logs --tail 100 {evidence.name}`.",
             "Limit the restart policy: `--restart on-failure:3`.",
         ),
+    )
+
+
+def _write_sidecar(name: str) -> Finding:
+    return Finding(
+        "crash-loop",
+        f"The container `{name}` of the pod ends again and again; the one that trains runs.",
+        "high",
+        (f"Kubernetes reports `CrashLoopBackOff` of `{name}` alone.",),
+        (),
+        (f"Read its last log: `kubectl logs POD -c {name} --previous`.",),
     )
 
 
@@ -246,11 +260,10 @@ def _advise_unknown(case: Case) -> list[str]:
     """Return the steps that collect more evidence the next time."""
     evidence, steps = case.evidence, []
     if evidence.is_unobserved:
-        steps.append(
-            "Report how it ended, with `--ended` or `--exit-code N`, and add the kernel log of its machine:"
-            " `--kernel-log FILE`."
-        )
+        steps.append(_advise_more_files(evidence))
     if find_suspicious(open_case(evidence).lines):
+        return steps
+    if evidence.log is None and evidence.is_unobserved:
         return steps
     if not case.is_container:
         steps.append(
@@ -270,6 +283,16 @@ def _advise_unknown(case: Case) -> list[str]:
         steps.append("Set `PYTHONUNBUFFERED=1`, so that the last log lines are not lost.")
     steps.append("Set `PYTHONFAULTHANDLER=1` for a Python traceback of crashes in native code.")
     return steps
+
+
+def _advise_more_files(evidence: Evidence) -> str:
+    """Return the step that adds what was not given: the log, how it ended, or the kernel log."""
+    if evidence.log is None and evidence.oom_kills is not None:
+        return "Add the log of the run: `trainvitals diagnose LOG --kernel-log FILE`."
+    step = "Report how it ended, with `--ended` or `--exit-code N`"
+    if evidence.oom_kills is not None:
+        return f"{step}."
+    return f"{step}, and add the kernel log of its machine: `--kernel-log FILE`."
 
 
 def _is_python(settings: Settings) -> bool:

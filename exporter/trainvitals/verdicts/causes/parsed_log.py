@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,9 @@ from trainvitals.verdicts.causes.ranks import RootCause, is_launcher_line, read_
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback, read_tracebacks
 from trainvitals.verdicts.causes.words import is_progress
 
+_OF_COLLECTIVE = re.compile(
+    r"NCCL|RCCL|HCCL|hccl|\bnccl|DistBackendError|DistNetworkError|DistStoreError|ProcessGroup|TCPStore|[Gg]loo\b|\bcollective\b|\bbarrier\b|[Tt]imed out|KeyboardInterrupt|SystemExit"
+)
 SOON_LINES = 60
 FEW_STEPS = 2
 
@@ -50,6 +54,23 @@ def find_before_fatal(log: ParsedLog) -> Traceback | None:
         and each.errors[-1].text != fatal.errors[-1].text
     )
     return next((each for each in earlier if leads_to_end(log, each)), None)
+
+
+def find_first_failure(case: Case, at: int) -> Traceback | None:
+    """Return the traceback of a rank before a line, after which no training went on; None for none.
+
+    Those of collective operations and of launchers are consequences of another failure.
+    """
+    log = parse_log(case)
+    earlier = (
+        each
+        for each in log.tracebacks
+        if each.end < at
+        and not (each.is_aside or each.is_launcher or each.is_consequence)
+        and not _OF_COLLECTIVE.search(each.errors[-1].text)
+        and count_between(log, each.end, at)[0] <= FEW_STEPS
+    )
+    return next(earlier, None)
 
 
 def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:

@@ -14,7 +14,7 @@ _OF_ERROR = re.compile(r": '([^'\n]{1,300})'(?: -> '([^'\n]{1,300})')?")
 # TensorFlow writes the path before the words of the errno.
 _OF_TENSORFLOW = re.compile(r": (/[^;:\n]{1,300}); ")
 _SAVED = re.compile(
-    r"(?:[Ss]aving|[Ww]riting|[Ss]ave) [^\n/]{0,60}?([\w.-]{0,60}/[\w./=+-]{1,200})"
+    r"(?:[Ss]aving|[Ww]riting|[Ss]ave) (?:[^\n/]{0,40}?[ '\"=:(`])?([\w.-]{0,40}/[\w./=+-]{1,200})"
 )
 _LOADED = re.compile(
     r"(?<![\w./=+-])([\w./=+-]{1,200}\.(?:pt|pth|ckpt|bin|safetensors|pkl))(?![\w.])"

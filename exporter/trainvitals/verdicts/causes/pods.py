@@ -62,6 +62,9 @@ _SHUTDOWN = matches(
     r"|\b(?:Preempt(?:ScheduledEvent|ion notice)|TerminateScheduled|SpotInterruption|NodeShutdown)\b"
     r"|[Nn]ode is (?:going to be|being) (?:terminated|preempted|shut down)"
 )
+_DEADLINE = matches(
+    r"^\s*Reason: +DeadlineExceeded\b|\bDeadlineExceeded\b.{0,120}\b(?:job-controller|kubelet|active)\b|longer than (?:the )?specified deadline"
+)
 _PLACED = matches(r"Successfully assigned|^Node: +(?!<none>)\S")
 _DESCRIBE = (
     "Read its events: `kubectl describe pod POD`, `kubectl get events --sort-by=.lastTimestamp`."
@@ -178,6 +181,19 @@ def _detect_refused(case: Case) -> Finding | None:
         "Look for cards that are no longer offered: `kubectl describe node NODE | grep -A8 Allocatable`,"
         " and `nvidia-smi` and the device plugin's log there.",
         "Delete the failed pod, which is not tried again by itself: `kubectl delete pod POD`.",
+    )
+
+
+def detect_deadline(case: Case) -> Finding | None:
+    """Detect a pod, or the pod of a job, that reached its deadline."""
+    found = _find(case, _DEADLINE) if case.evidence.pod is not None else None
+    if found is None or _runs(case):
+        return None
+    return found.conclude(
+        "time-limit",
+        "Kubernetes ended the pod at its deadline.",
+        "Raise `activeDeadlineSeconds` of the job or the pod, or remove it.",
+        "Save checkpoints regularly and resume from the last one.",
     )
 
 

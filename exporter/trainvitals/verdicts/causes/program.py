@@ -18,7 +18,7 @@ from trainvitals.verdicts.causes.parsed_log import find_before_fatal, parse_log
 from trainvitals.verdicts.causes.paths import find_place
 from trainvitals.verdicts.causes.remedies import quote_remedy
 from trainvitals.verdicts.causes.signs import Sign, contains, matches
-from trainvitals.verdicts.causes.tracebacks import Traceback, find_script
+from trainvitals.verdicts.causes.tracebacks import Error, Traceback, find_script
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _SHAPES = contains(
@@ -252,12 +252,16 @@ def detect_exception(case: Case) -> Finding | None:
         "exception",
         f"{who} {verb} {quote(error.headline)}{_describe_place(case)}.",
         _advise_exception(case, fatal),
-        speaks_for=(*sentences, *_find_text(_MEANINGS, error.name)),
+        speaks_for=(*sentences, *_find_text(_MEANINGS, error)),
     )
 
 
-def _find_text(texts: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Return the text for an exception, by the last part of its name; empty for none."""
+def _find_text(texts: Mapping[str, str], error: Error | None) -> tuple[str, ...]:
+    """Return the text for an exception, by the last part of its name; empty for none.
+
+    An error number that no other cause knows says that it is another trouble than the usual one.
+    """
+    name = "" if error is None or "[Errno " in error.text else error.name
     text = texts.get(name.rpartition(".")[2])
     return () if text is None else (text,)
 
@@ -285,12 +289,12 @@ def _advise_exception(case: Case, fatal: Traceback | None) -> tuple[str, ...]:
         else "Read the whole traceback in the log."
     )
     place = f"Check {fatal.place}. " if fatal is not None and fatal.place else ""
-    name = fatal.errors[-1].name if fatal is not None else ""
+    error = fatal.errors[-1] if fatal is not None else None
     script = find_script(case.lines[fatal.start : fatal.end + 1]) if fatal is not None else ""
     return (
         *quote_remedy(case, fatal),
         f"{place}{read}",
-        *_find_text(_STEPS, name),
+        *_find_text(_STEPS, error),
         (
             "Reproduce it with one process and a debugger: `python -m pdb -c continue"
             f" {script or 'train.py'}`, with `num_workers=0`."

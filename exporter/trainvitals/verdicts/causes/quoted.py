@@ -24,8 +24,17 @@ _OF_DIFF = re.compile(
     r"(?:diff --|index [0-9a-f]{4,40}|--- |\+\+\+ |(?:new|deleted|old) (?:file )?mode |similarity index"
     r"|rename |Binary files |\\ No newline)"
 )
+_FENCE = re.compile(r"\s{0,8}(?:>\s?)?(`{3,8}|~{3,8})[\w+.-]{0,20}\s{0,4}$")
+_MARK = r"[-=*#~_<>|\[\](){}/\s]{0,80}"
+_ENDED = re.compile(
+    rf"{_MARK}(?:/|end(?:ing)?[ _-](?:of[ _-])?(?:the[ _-])?)(?:[\w-]{{1,20}}[ _-]){{0,2}}(?:samples?|generations?|generated text|outputs?"
+    rf"|completions?|responses?|examples?|predictions?|transcripts?|text)\b[ #0-9]{{0,12}}{_MARK}$",
+    re.IGNORECASE,
+)
 _LABEL = re.compile(
-    r" {0,8}(?:[#*]{1,4} ?)?(?:prompt|output|completion|generat(?:ed|ion)(?: text)?|sample|answer|question"
+    r"\s{0,8}(?:={2,20}|-{2,20}|\*{2,20}|#{2,20}|[\[(<]) ?(?:generated )?(?:sample|generation|example|completion|output)s? ?#?[0-9]{1,9}\b"
+    r"|<\|(?:user|assistant|system|prompter|human|bot|tool)\|>"
+    r"| {0,8}(?:[#*]{1,4} ?)?(?:prompt|output|completion|generat(?:ed|ion)(?: text)?|sample|answer|question"
     r"|instruction)(?: ?#?[0-9]{1,9})?\*{0,2}:(?:\*{0,2} |$)",
     re.IGNORECASE,
 )
@@ -48,7 +57,8 @@ _LISTED = re.compile(
 _COMMENT = re.compile(r"\s{0,40}# ?\S")
 _LEAST_CODE, _MOST_GAP = 4, 3
 _RECORD = re.compile(r"\W{0,2}(?:[A-Z] )?[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}|Traceback \(most")
-_SECTION = re.compile(r"={3,} (.{1,80}) ={3,}$")
+_OF_RECORD = re.compile(r"\W{0,2}(?:[A-Z] )?[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}")
+_SECTION = re.compile(r"^={3,} (.{1,80}) ={3,}$")
 _PASSED = re.compile(r"[0-9] (?:passed|xfailed)\b")
 _FAILED = re.compile(r"[0-9] (?:failed|errors?)\b")
 _OF_PYTEST = re.compile(r"E {3}|> {3}")
@@ -81,16 +91,59 @@ def _find_diff(lines: Sequence[str]) -> Iterator[int]:
             yield at
 
 
+def _find_fenced(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the lines between two fences of Markdown."""
+    opened, fence = None, ""
+    for at, line in enumerate(lines):
+        found = _FENCE.match(split_rank(line)[1])
+        if opened is not None and at - opened > _MOST_LINES:
+            opened = None
+        if found is None or (opened is not None and not found[1].startswith(fence)):
+            continue
+        if opened is None:
+            opened, fence = at, found[1]
+        else:
+            yield from range(opened, at + 1)
+            opened = None
+
+
+def _find_ended(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the lines before a mark of the end of samples, back to what the program wrote itself."""
+    for end, line in enumerate(lines):
+        if not _ENDED.match(split_rank(line)[1]):
+            continue
+        for at in range(end, max(-1, end - _MOST_LINES), -1):
+            text = split_rank(lines[at])[1]
+            is_own = is_progress(text) and not text[:1].isspace()
+            if at != end and (is_own or is_launcher_line(text) or _OF_RECORD.match(text)):
+                break
+            yield at
+
+
+def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
+    """Return the first lines of tracebacks right before the label of another sample."""
+    if not any(_LABEL.match(split_rank(line)[1]) for line in lines):
+        return set()
+    return {
+        each.start
+        for each in read_tracebacks(lines)
+        if any(_LABEL.match(split_rank(line)[1]) for line in lines[each.start + 1 : each.end + 3])
+    }
+
+
 def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
     """Yield the labelled lines of generated samples, and the lines from one label to the next."""
     last: int | None = None
+    inside = _list_raised_in_samples(lines)
     for at, line in enumerate(lines):
         text = split_rank(line)[1]
         if _LABEL.match(text):
             yield from range(at if last is None else last, at + 1)
             last = at
         elif last is not None and (
-            _RECORD.match(text) or is_launcher_line(text) or at - last > _MOST_LINES
+            (_RECORD.match(text) and at not in inside)
+            or is_launcher_line(text)
+            or at - last > _MOST_LINES
         ):
             last = None
         elif last is not None and is_progress(line):  # the program went on after the sample
@@ -150,6 +203,8 @@ def _find_expected(lines: Sequence[str]) -> Iterator[int]:
 
 _FINDERS: tuple[Callable[[tuple[str, ...]], Iterable[int]], ...] = (
     _find_diff,
+    _find_fenced,
+    _find_ended,
     _find_labelled,
     _find_chats,
     _find_code,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import find_notice
+from trainvitals.verdicts.causes.pods import detect_deadline
 from trainvitals.verdicts.causes.requested import advise_more_memory, advise_more_time
 from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.text_causes import notice_cause
@@ -14,7 +17,7 @@ _MEMORY = matches(
     r"memory usage exceeded request_memory|Job exceeded memory|maxvmem.{0,80}exceed|exceeded (?:the )?h_vmem",
     r"A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
     r"exceeded (?:V?MEM|memory) usage (?:hard |soft )?limit|ran out-of-memory and exited|[Rr]eplicas? (?:is |are )?low on memory",
-    r"Memory cgroup out of memory: Kill(?:ed)? process",
+    r"Memory cgroup out of memory: [Kk]ill(?:ed)? (?:process|[0-9]{1,6} tasks?)",
     r"Your session crashed after using all available RAM|notebook tried to allocate more memory than is available",
 )
 
@@ -72,21 +75,26 @@ _TIME = matches(
     without=("slurmstepd",),  # a cause of its own
 )
 
-CAUSES: tuple[Cause, ...] = (
-    notice_cause(
-        "time-limit",
-        "A time limit was reached",
-        "The log contains `PBS: job killed: walltime`, `TERM_RUNLIMIT`, `DeadlineExceeded` or `MaxRuntimeExceeded`.",
-        "The job ran longer than the limit of its queue, of `activeDeadlineSeconds` or of the service.",
+_TIME_LIMIT = notice_cause(
+    "time-limit",
+    "A time limit was reached",
+    "The log contains `PBS: job killed: walltime`, `TERM_RUNLIMIT`, `DeadlineExceeded` or `MaxRuntimeExceeded`.",
+    "The job ran longer than the limit of its queue, of `activeDeadlineSeconds` or of the service.",
+    (
         (
-            (
-                "Request more: `#PBS -l walltime=HH:MM:SS`, `#BSUB -W HH:MM`, `activeDeadlineSeconds`,"
-                " `max_runtime_in_seconds`."
-            ),
-            "Save checkpoints regularly and resume from the last one.",
+            "Request more: `#PBS -l walltime=HH:MM:SS`, `#BSUB -W HH:MM`, `activeDeadlineSeconds`,"
+            " `max_runtime_in_seconds`."
         ),
-        summary="The scheduler ended the job at its time limit.",
-        lines=_TIME,
-        advise=_advise_time,
+        "Save checkpoints regularly and resume from the last one.",
     ),
+    summary="The scheduler ended the job at its time limit.",
+    lines=_TIME,
+    advise=_advise_time,
 )
+
+
+def _detect_time_limit(case: Case) -> Finding | None:
+    return detect_deadline(case) or _TIME_LIMIT.detect(case)
+
+
+CAUSES: tuple[Cause, ...] = (replace(_TIME_LIMIT, detect=_detect_time_limit),)

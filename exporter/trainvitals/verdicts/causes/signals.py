@@ -9,6 +9,7 @@ from trainvitals.sources.signals import describe_code, name_signal
 from trainvitals.units import format_bytes
 from trainvitals.verdicts.causes.advice import advise_fewer_workers, format_option
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.collectives import has_waited_for_failed
 from trainvitals.verdicts.causes.crashes import weigh_crash
 from trainvitals.verdicts.causes.distributed import PEER_LOST
 from trainvitals.verdicts.causes.hardware import list_memory_errors
@@ -19,9 +20,10 @@ from trainvitals.verdicts.causes.words import SEGFAULT
 
 _SIGILL, _SIGABRT, _SIGBUS, _SIGFPE, _SIGSEGV = 4, 6, 7, 8, 11
 _KERNEL_WORDS = {
-    _SIGSEGV: "segfault at ",
-    _SIGILL: "trap invalid opcode",
-    _SIGFPE: "trap divide error",
+    # The fault of a program has the address of its instruction, one of the kernel itself has not.
+    _SIGSEGV: matches(r"segfault at |general protection(?: fault)?,? ip:"),
+    _SIGILL: matches(r"trap invalid opcode"),
+    _SIGFPE: matches(r"trap divide error"),
 }
 # torchrun writes 60 and more lines after the line that names the crash.
 _LAST_LINES = 200
@@ -146,7 +148,7 @@ def _read_crash(case: Case, number: int, sign: Sign) -> _Crash | None:
 def _find_kernel_line(case: Case, number: int) -> str | None:
     """Return the kernel's last line about such a crash, which names the library; None for none."""
     words = _KERNEL_WORDS.get(number)
-    lines = [line for line in case.evidence.kernel_lines if words is not None and words in line]
+    lines = [line for line in case.evidence.kernel_lines if words is not None and words(line)]
     return lines[-1] if lines else None
 
 
@@ -189,7 +191,7 @@ def _detect_abort(case: Case) -> Finding | None:
     return Finding(
         "abort",
         "Native code aborted the process" + (f": {what.rstrip('.')}." if what else "."),
-        "high",
+        "low" if has_waited_for_failed(case) else "high",
         tuple(sentences),
         () if crash.log_line else ("The log does not contain the reason.",),
         (

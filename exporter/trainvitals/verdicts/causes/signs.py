@@ -19,6 +19,14 @@ from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 _LEAST_LITERAL = 3
 _NEAR_LETTERS = 120
 
+# Exceptions about a value name it in quotes; its words are no trouble of the machine.
+_ABOUT_VALUE = re.compile(
+    r"\b(?:Key|Value|Assertion|Argument|Argument\w{0,20}|Type|Attribute|Name|Lookup|Index|Validation)Error\b|: error: (?:argument|unrecognized|invalid)"
+    r"|[Ii]nvalid value|\bUsageError\b"
+)
+_VALUE = re.compile(
+    r"(?<!\w)'[^'()/]{1,200}'(?!\w)|(?<!\w)\"[^\"'()/]{1,200}\"(?!\w)|unrecognized arguments: .{1,400}$"
+)
 _ATOM = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:P<\w+>|<?[=!]|[a-zA-Z]*[:)]|P=\w+\)))?|.", re.DOTALL
 )
@@ -44,6 +52,10 @@ class Sign:
     def search(self, line: str) -> re.Match[str] | None:
         """Return the match in a line; None where the line does not have the sign."""
         found = self.pattern.search(line)
+        if found is not None and _ABOUT_VALUE.search(line):
+            values = [value.span() for value in _VALUE.finditer(line)]
+            matches = self.pattern.finditer(line)
+            found = next((each for each in matches if not _is_within(each.span(), values)), None)
         if found is None or any(text in line for text in self.without):
             return None
         around = max(0, found.start() - _NEAR_LETTERS), found.end() + _NEAR_LETTERS
@@ -61,6 +73,13 @@ class Sign:
         return not literals or any(literal in digest for literal in literals)
 
 
+def _is_within(span: tuple[int, int], values: Sequence[tuple[int, int]]) -> bool:
+    return any(
+        (start < span[0] and span[1] < end) or start < span[0] < span[1] == end
+        for start, end in values
+    )
+
+
 def contains(*texts: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:
     """Return the sign of lines that contain one of the texts and none of `without`."""
     return matches(*map(re.escape, texts), without=without, ignore_case=ignore_case)
@@ -70,6 +89,11 @@ def matches(*patterns: str, without: Sequence[str] = (), ignore_case: bool = Fal
     """Return the sign of lines in which one of the patterns occurs and none of the texts `without`."""
     flags = re.IGNORECASE if ignore_case else re.RegexFlag(0)
     return Sign(re.compile("|".join(patterns), flags), tuple(without))
+
+
+def matches_words(*patterns: str) -> Sign:
+    """Return the sign of lines in which one of the patterns begins a word, which is quick to look for."""
+    return matches(rf"(?<![A-Za-z])(?:{'|'.join(patterns)})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _HOOK = re.compile(
 )
 _IN_IMAGE = re.compile(r"file creation failed: .{1,300}(?:nvidia|cuda).{1,80}: file exists")
 _GPU_DEVICE = re.compile(
-    r"nvidia-container-cli: device error|unresolvable CDI devices? ([\w./=-]+)"
+    r"nvidia-container-cli: device error|unresolvable CDI devices? ([\w./=-]+)|[Ss]etting up CDI devices: "
 )
 _DEVICE = re.compile(r'error gathering device information while adding custom device "([^"]*)"')
 

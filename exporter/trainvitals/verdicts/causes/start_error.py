@@ -20,6 +20,7 @@ _OF_ENGINE = re.compile(
     r"|could not select device driver|^docker: (?!command not found)|[Ff]ailed to create (?:shim task|containerd task)"
     r"|Cannot connect to the Docker daemon|^FATAL: +(?:container creation failed|while |could not open image)|pyxis: (?:couldn't|container start)"
     r"|[Ff]ailed to (?:create pod sandbox|get sandbox runtime)"
+    r"|^(?:\S{1,80}: )?(?:time=\S{1,60} .{0,80})?(?:Error: )?crun: |[Ss]etting up CDI devices|unresolvable CDI device"
     r"|enroot-\w{1,20}\b.{0,40}(?:failed|error)|Unknown runtime specified|unable to start container process"
 )
 

@@ -22,6 +22,7 @@ _FORMAT_CODES = frozenset({None, 1, _NO_PERMISSION, 255})
 
 _COMMAND = re.compile(
     r'exec:? \\?"?([^":\\]{0,400})\\?"?: (?:executable file not found|stat [^:]{0,400}: no such file|no such file)'
+    r"|executable file [`'\"]([^`'\"]{1,400})[`'\"]:? not found"
 )
 _NOT_FOUND = re.compile(
     r"(?<![\w./-])([\w./-]{1,400}): (?:command )?not found$|exec: ([\w./-]{1,400}): not found$"
@@ -45,7 +46,7 @@ def _detect_command(case: Case) -> Finding | None:
     if GPU_TOOLKIT.search(error):
         return None
     if error and (match := _COMMAND.search(error)):
-        summary = f"The container has no command `{match[1]}`."
+        summary = f"The container has no command `{match[1] or match[2]}`."
         return conclude_start(case, "start-cmd", summary, _advise_command(case))
     if not error and (found := find_last(case, _OPTION)) and case.exit_code in _OPTION_CODES:
         return conclude_start(

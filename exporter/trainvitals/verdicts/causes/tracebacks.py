@@ -23,15 +23,28 @@ _JOINTS = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
 )
-_ASIDE = ("Exception ignored in", "Exception in thread", "Error in ", "--- Logging error ---")
+_IGNORED = "Exception ignored "
+_ASIDE = (_IGNORED, "Exception in thread", "Error in ", "--- Logging error ---")
 _OF_CPP = "C++ Traceback"
 _NAME = re.compile(r"^[A-Za-z_][\w.]{0,200}(?=:|$)")
 _BARE_NAME = re.compile(r"^(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?=: |:?$)")
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line ([0-9]{1,7})(?:, in ([^\s]{1,200}))?')
+# Where Python calls finalizers and exit handlers, whose exceptions it prints and drops.
+_FINALIZERS = frozenset(
+    {
+        "__del__",
+        "_run_finalizers",
+        "_exit_function",
+        "_run_exitfuncs",
+        "_exitfunc",
+        "_remove_temp_dir",
+    }
+)
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
 # The next record of a log, by its time or its level.
 _RECORD = re.compile(
     r"\W{0,2}(?:[A-Z] )?(?:[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}|[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"|(?:[0-9]{1,6}: )?\W{0,2}[WEIFC][0-9]{3,4} [0-9]{2}:[0-9]{2}"  # of PyTorch's native code
     r"|\W{0,2}(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b(?! ?\()"
 )
 _LONGEST_MESSAGE, _LONGEST_HEAD = 14, 200
@@ -101,8 +114,9 @@ class Traceback:
         rank: The rank that wrote it; None unknown.
         errors: Its exceptions in the order of the log.
         place: The last frame outside of libraries, else the last frame; empty where it has none.
-        is_aside: Whether Python marks it as not ending the program: an ignored exception, or one
+        is_aside: Whether it did not end the program: an ignored exception, one of a finalizer, or one
             in a thread.
+        is_dropped: Whether Python drops the exception: it is ignored, or of a finalizer.
     """
 
     start: int
@@ -111,6 +125,7 @@ class Traceback:
     errors: tuple[Error, ...]
     place: str = ""
     is_aside: bool = False
+    is_dropped: bool = False
 
     @property
     def is_launcher(self) -> bool:
@@ -202,6 +217,7 @@ def _join(parts: Iterator[_Part]) -> list[Traceback]:
                     errors=before.errors + part.traceback.errors,
                     place=part.traceback.place or before.place,
                     is_aside=before.is_aside,
+                    is_dropped=before.is_dropped,
                 )
             )
         else:
@@ -258,10 +274,11 @@ class _Reader:
     ) -> _Part | None:
         start, head = self._stream[self._at]
         self._at += 1
-        place = self._skip_frames(head)
+        place, is_finalizer = self._skip_frames(head)
         if self._at >= len(self._stream):
             return None
         error = self._read_error()
+        is_dropped = is_finalizer or before.startswith((_IGNORED, "Error in atexit"))
         return _Part(
             Traceback(
                 start=min([start, *(bare.line for bare in joint.errors)]),
@@ -269,15 +286,18 @@ class _Reader:
                 rank=rank,
                 errors=(*joint.errors, error),
                 place=place,
-                is_aside=before.startswith(_ASIDE),
+                is_aside=is_dropped or before.startswith(_ASIDE),
+                is_dropped=is_dropped,
             ),
             is_joined=is_nested or joint.is_behind,
         )
 
-    def _skip_frames(self, head: str) -> str:
+    def _skip_frames(self, head: str) -> tuple[str, bool]:
+        """Return the place of the frames that follow, and whether Python called a finalizer in them."""
         indent = _indent(head)
         is_boxed = "╭" in head
         place = own_place = ""
+        is_finalizer = False
         while self._at < len(self._stream):
             text = self._stream[self._at][1]
             is_inside = text.startswith(("│", "╰")) if is_boxed else _indent(text) > indent
@@ -287,8 +307,9 @@ class _Reader:
             if frame is not None:
                 place = f"{frame[1]}:{frame[2]}" + (f" in {frame[3]}" if frame[3] else "")
                 own_place = own_place if any(part in place for part in _LIBRARIES) else place
+                is_finalizer = is_finalizer or frame[3] in _FINALIZERS
             self._at += 1
-        return own_place or place
+        return own_place or place, is_finalizer
 
     def _read_error(self) -> Error:
         line, text = self._stream[self._at]

@@ -14,7 +14,7 @@ from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
     find_match,
 )
-from trainvitals.verdicts.causes.signs import contains, matches
+from trainvitals.verdicts.causes.signs import contains, matches, matches_words
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 from trainvitals.verdicts.causes.words import NOT_COUNTED
 
@@ -30,7 +30,7 @@ _PHASES = {
     "checkpoint": "By its run file it was writing a checkpoint: the newest file may be truncated;"
     " check it, or resume from the previous one.",
 }
-_STOPPED = matches(
+_STOPPED = matches_words(
     r"[Ll]oss is (?:nan|NaN|inf)|returned nan values|contains either `inf`, `nan`"
     r"|The loss returned in `training_step` is nan|loss scale already at minimum"
     r"|Minimum loss scale reached|NaN or Inf found in input tensor|Loss became infinite or NaN"
@@ -40,9 +40,9 @@ _STOPPED = matches(
     r"|FloatingPointError: invalid value \(nan\)|[Nn]an in summary histogram|Unexpected result nan"
     r"|NaN (?:was )?(?:found|detected|encountered)|[Ll]oss (?:exploded|diverged)|nan or inf in (?:the )?loss"
     r"|(?:[Nn]a[Nn]|NAN|[Ii]nf|[Ii]nfinite) loss encountered|encountered (?:a )?(?:nan|NaN|non-finite) (?:loss|gradient)",
-    r"(?i:\b(?:loss|grad(?:ient)?(?:s| norm)?|logits|weights?|parameters?|activations?|outputs?|scores?)\b.{0,40}"
+    r"(?i:(?:loss|grad(?:ient)?(?:s| norm)?|logits|weights?|parameters?|activations?|outputs?|scores?)\b.{0,24}"
     r"\b(?=[iawbcht])(?:is|are|was|were|become|became|becomes|contains?|has|have|went|turned)\b.{0,16}\b(?=[ni])(?:nan|inf(?:inite|inity)?|not finite)\b)",
-    r"(?i:\b(?:nan|inf|non-?finite)\b.{0,24}\b(?:in|of|for|as) (?:\w{1,12} ){0,2}(?:loss|grad(?:ient)?s?|logits|weights)\b.{0,32}\b(?=[saetdr])"
+    r"(?i:(?:nan|inf|non-?finite)\b.{0,24}\b(?:in|of|for|as) (?:\w{1,12} ){0,2}(?:loss|grad(?:ient)?s?|logits|weights)\b.{0,32}\b(?=[saetdr])"
     r"(?:stop|abort|exit|terminat|diverg|rais))",
     r"[Tt]raining (?:has |is )?diverged|Monitored metric .{1,80} = nan is not finite|Encountered bad values in tensor",
     r"norm of order .{1,40} is non-finite|matrix contains invalid numeric entries|[Nn]on-?finite (?:values?|weights?|param)",

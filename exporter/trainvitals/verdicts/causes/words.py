@@ -18,6 +18,12 @@ _PROGRESS = (
     "loss",
     "finished with value",
 )
+# A bar of tqdm with the time that it took and the time that is left, other than one of bytes.
+_BAR = re.compile(r"[0-9]%\|[^|]{0,200}\| *[0-9]{1,9}/[0-9]{1,9} \[[0-9:]{4,10}<")
+# The access log of a server, with the status of a request.
+_ACCESS = re.compile(
+    r"\"(?:GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS) [^\"]{1,400}\" ([1-5][0-9]{2})\b"
+)
 # A tracker repeats the last values at the end of a run, whatever ended it.
 _SUMMARIES = ("wandb: ",)
 
@@ -29,11 +35,19 @@ def is_progress(line: str) -> bool:
         return False
     if ".py" in lower:
         lower = _SOURCE_FILE.sub("", lower)
+    if "%|" in lower and _BAR.search(lower):
+        return True
     return (
         any(word in lower for word in _PROGRESS)
         and any(character in "0123456789" for character in lower)
         and _ERROR_WORD.search(lower) is None
     )
+
+
+def find_status(line: str) -> int | None:
+    """Return the status of a request in a line of an access log; None for any other line."""
+    found = _ACCESS.search(line[:900]) if '" ' in line else None
+    return None if found is None else int(found[1])
 
 
 # What is counted is no value, as in `number of nan iterations: 0`.

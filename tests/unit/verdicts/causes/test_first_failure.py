@@ -1,0 +1,71 @@
+"""The failure of one rank before the timeout of another, and words in values that are no trouble."""
+
+import pytest
+
+from trainvitals.sources.containers.evidence import EngineEvent, Evidence
+from trainvitals.verdicts.causes.judge import judge
+
+PREFIXES = ("[rank{}]: ", "[default{}]:", "[1,{}]<stderr>:", "(Worker pid=81{}, ip=10.0.0.2) ", "")
+ERRORS = {
+    "IndexError: pop from empty list": "exception",
+    "RuntimeError: CUDA error: an illegal memory access was encountered": "cuda-illegal",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/set/part-7.bin'": "missing-file",
+    "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ": "oom-worker",
+}
+WAITED = (
+    (
+        "[E903 04:05:06 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout:"
+        " WorkNCCL(SeqNum=5, OpType=BROADCAST, Timeout(ms)=600000) ran for 600020 milliseconds"
+    ),
+    "terminate called after throwing an instance of 'c10::DistBackendError'",
+)
+
+
+@pytest.mark.parametrize("code", [None, 134])
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("error", ERRORS)
+def test_the_rank_that_failed_first_is_the_cause(error, prefix, code):
+    """The watchdog of the rank that waited contributes."""
+    raised = (
+        "Traceback (most recent call last):",
+        '  File "/w/fit.py", line 4, in <module>',
+        error,
+    )
+    log = [f"epoch 1 step {step} loss 1.{step}" for step in range(9)]
+    log += [prefix.format(1) + line for line in raised]
+    log += [prefix.format(0) + line for line in WAITED]
+    verdict = judge(Evidence("run", "r", log=tuple(log), exit_code=code))
+    assert verdict.reason == ERRORS[error]
+    assert "nccl-timeout" in {each.reason for each in verdict.contributing}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "KeyError: 'No space left on device'",
+        "ValueError: unknown policy 'CUDA out of memory retry'",
+        "AssertionError: 'Segmentation fault' is in the vocabulary",
+        "argparse.ArgumentError: argument --on: invalid choice: 'NCCL error abort'",
+        'ValueError: label "Bus error" is not in the list',
+    ],
+)
+def test_the_words_of_a_value_are_not_a_cause(error):
+    """An exception that quotes them is about the value."""
+    log = ("Traceback (most recent call last):", '  File "/w/fit.py", line 4, in <module>', error)
+    assert judge(Evidence("run", "r", log=log)).reason == "exception"
+
+
+def test_a_message_in_quotes_is_a_cause():
+    """KeyError quotes its message, which a library wrote."""
+    error = "KeyError: \"filename 'storages' not found\""
+    log = ("Traceback (most recent call last):", '  File "/w/fit.py", line 4, in <module>', error)
+    assert judge(Evidence("run", "r", log=log)).reason != "missing-file"
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"), [("create", "unknown"), ("attach", "unknown"), ("start", "running")]
+)
+def test_running_needs_a_sign_of_it(action, reason):
+    """A container that was created may never have been started."""
+    events = (EngineEvent(1.7e9, action),)
+    assert judge(Evidence("container", "c", events=events)).reason == reason
