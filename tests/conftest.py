@@ -3,6 +3,7 @@
 import logging
 import os
 import shlex
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -31,8 +32,13 @@ def pytest_addoption(parser):
 
 
 def pytest_configure():
-    """Keep the stacks of tests from downloading Grafana, unless a test asks for it."""
+    """Keep the stacks of tests from downloading Grafana, and let their programs hear Ctrl-C.
+
+    A shell without job control has what it starts in the background ignore SIGINT.
+    """
     os.environ.setdefault("GRAFANA_FETCH", "0")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_logreport(report):

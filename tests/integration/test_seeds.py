@@ -159,6 +159,7 @@ def place(tmp_path_factory) -> Iterator[tuple[Path, dict[str, str]]]:
             **os.environ,
             **machine.environment(),
             "HOME": str(home),
+            "COLUMNS": "200",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT / "exporter"),
             "TRAINVITALS_JOURNAL_DIR": str(home / "deaths"),

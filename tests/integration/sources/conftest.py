@@ -1,5 +1,5 @@
 """Fixtures that the unit tests have too."""
 
-from tests.unit.sources.conftest import roots
+from tests.unit.conftest import roots
 
 __all__ = ["roots"]

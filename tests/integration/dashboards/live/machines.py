@@ -46,8 +46,8 @@ class Workstation(Machine):
     model = "NVIDIA GeForce RTX 4090"
 
     def plan(self) -> Sequence[Moment]:
-        """Let a file of the kernel no longer be understood."""
-        return ((15, lambda: self.host.garble("io")),)
+        """Let files of the kernel no longer be understood."""
+        return ((15, lambda: self.host.garble()),)
 
 
 class CpuBox(Machine):

@@ -64,7 +64,7 @@ class MovingHost:
         self._since = time.time()
         self._oom_kills = 2
         self._lines = 5000
-        self._garbled: set[str] = set()
+        self._is_garbled = False
         self.move()
 
     @property
@@ -85,12 +85,12 @@ class MovingHost:
         rewrite(self.procfs / "vmstat", self._write_vmstat(seconds))
         for resource, (some, full) in {"cpu": (80, 0), "memory": (9, 4), "io": (50, 30)}.items():
             text = _write_pressure(seconds, some, full)
-            text = "what is this\n" if resource in self._garbled else text
+            text = "what is this\n" if self._is_garbled else text
             rewrite(self.procfs / "pressure" / resource, text)
 
-    def garble(self, resource: str) -> None:
-        """Let the kernel write of a resource's pressure what cannot be parsed."""
-        self._garbled.add(resource)
+    def garble(self) -> None:
+        """Let the kernel write of each resource's pressure what cannot be parsed."""
+        self._is_garbled = True
 
     def show_process(self, pid: int, *, cgroup: str = "/user.slice") -> None:
         """Let `/proc` show a process that really runs, and in which control group it is."""
