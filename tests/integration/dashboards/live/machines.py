@@ -47,7 +47,7 @@ class Workstation(Machine):
 
     def plan(self) -> Sequence[Moment]:
         """Let files of the kernel no longer be understood."""
-        return ((15, lambda: self.host.garble()),)
+        return ((15, self.host.garble),)
 
 
 class CpuBox(Machine):
