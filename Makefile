@@ -46,7 +46,7 @@ uninstall-service: ## As root: stop and remove the services; data, logs and sett
 	@CONFIRM='$(CONFIRM)' deploy/systemd/install uninstall
 
 test: $(DEV) ## Run the tests that need no server: minutes (PYTEST_FLAGS='tests/unit/stack -k port': some)
-	@$(with_prometheus) $(call measured,unit) $(BIN)/pytest -n auto $(measure) $(PYTEST_FLAGS)
+	@$(with_prometheus) $(call measured,unit) $(BIN)/pytest -n $(workers) $(measure) $(PYTEST_FLAGS)
 
 test-integration: $(FRAMEWORKS) ## Run the tests with real components: Prometheus, Docker, PyTorch, a browser
 	@$(have_grafana)

@@ -86,8 +86,7 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
             from the boot, and lines without one have 0 (`is_since_boot`).
     """
     # Not at other characters that end a line, for a process may have them in its name.
-    end = text[-_MOST_CHARACTERS:].rsplit("\n", _MOST_LINES)[-_MOST_LINES:]
-    lines = [line.rstrip("\r") for line in end]
+    lines = [line.rstrip("\r") for line in _take_end(text)]
     understood = KernelLines()
     stamps = _Stamps(now, _find_boot_time(lines, now) if boot_time is None else boot_time)
     time = stamps.last
@@ -102,8 +101,13 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
 
 def counts_from_boot(text: str) -> bool:
     """Return whether the lines of a saved kernel log have the time since boot instead of a date."""
-    ends = (_tidy(line) for line in text[-_MOST_CHARACTERS:].split("\n"))
-    return any(_RECORD.fullmatch(line) or _SINCE_BOOT.fullmatch(line) for line in ends)
+    lines = map(_tidy, _take_end(text))
+    return any(_RECORD.fullmatch(line) or _SINCE_BOOT.fullmatch(line) for line in lines)
+
+
+def _take_end(text: str) -> list[str]:
+    """Return the last lines of a text, as many as are read."""
+    return text[-_MOST_CHARACTERS:].rsplit("\n", _MOST_LINES)[-_MOST_LINES:]
 
 
 def drop_earlier_boots(text: str) -> str:
