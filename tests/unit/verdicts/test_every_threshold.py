@@ -232,6 +232,7 @@ ELSEWHERE: dict[tuple[str, float], str] = {
     ("verdicts/causes/signs.py", 120): "letters between two words",
     ("verdicts/causes/storage.py", 0.05): "the space that is left in a full disk",
     ("verdicts/causes/training.py", 0.05): "the share of values that are NaN",
+    ("verdicts/causes/words.py", 900): "the characters of a line that are searched",
     ("doctor/credentials.py", 0.1): "seconds between two requests",
     ("doctor/credentials.py", 0.5): "seconds between two requests",
     ("doctor/credentials.py", 1.5): "seconds until a request is given up",
