@@ -83,10 +83,15 @@ class MovingHost:
         rewrite(self.procfs / "diskstats", _write_diskstats(seconds))
         rewrite(self.procfs / "1/net/dev", write_net_dev(seconds))
         rewrite(self.procfs / "vmstat", self._write_vmstat(seconds))
+        self._move_pressure(seconds)
+
+    def _move_pressure(self, seconds: float) -> None:
+        if self._is_garbled:
+            for path in (self.procfs / "pressure").iterdir():
+                rewrite(path, "what is this\n")
+            return
         for resource, (some, full) in {"cpu": (80, 0), "memory": (9, 4), "io": (50, 30)}.items():
-            text = _write_pressure(seconds, some, full)
-            text = "what is this\n" if self._is_garbled else text
-            rewrite(self.procfs / "pressure" / resource, text)
+            rewrite(self.procfs / "pressure" / resource, _write_pressure(seconds, some, full))
 
     def garble(self) -> None:
         """Let the kernel write of each resource's pressure what cannot be parsed."""
