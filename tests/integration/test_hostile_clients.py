@@ -149,18 +149,3 @@ def guess(exporter, number, stop):
 def login(name, password):
     """Return a value of `Authorization`."""
     return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
-
-
-def test_guessers_at_another_address_hold_no_place(tmp_path):
-    """More guessers than there are places keep out no scraper that has an address of its own."""
-    path = tmp_path / "web.yml"
-    path.write_text(f"basic_auth_users: {{ann: {ANN}}}\n")
-    flag = f"--web.config.file={path}"
-    with ExporterProcess(tmp_path, arguments=(flag,)) as exporter, hostile(exporter, 300, guess):
-        head = f"Host: localhost\r\nAuthorization: {login('ann', 'right')}\r\nConnection: close"
-        with socket.create_connection(
-            ("127.0.0.1", exporter.port), SCRAPE_SECONDS, source_address=("127.0.0.2", 0)
-        ) as client:
-            client.sendall(f"GET /metrics HTTP/1.1\r\n{head}\r\n\r\n".encode())
-            answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
-    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
