@@ -298,14 +298,14 @@ def _find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
 
 
 def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
-    from trainvitals.verdicts.causes.diagnosis import diagnose_last, diagnose_process  # noqa: PLC0415
+    from trainvitals.verdicts.causes.diagnosis import diagnose_kill, diagnose_last  # noqa: PLC0415
 
     runs = _read_runs(options.run_dir)
     found = diagnose_last(survey, runs, since_seconds=since_seconds) or diagnose_last(
         survey, runs, since_seconds=_EVER
     )
     if found is None and (kills := _find_kills(survey, runs, since_seconds)):
-        found = diagnose_process(survey, kills[0].pid)
+        found = diagnose_kill(survey, kills[0])
     if found is None:
         missing = _describe_missing(survey) or "; name a running one"
         raise ConfigurationError(f"no container or run is known to have ended{missing}")

@@ -74,7 +74,7 @@ _DEFAULT_FLAG = "--log.level=info"
 _CULPRIT = re.compile(r"container (\S{1,200}) (?:is unhealthy|exited)")
 _HEALTHY = re.compile(r"Container (\S{1,200}) {1,40}Healthy$")
 # Of a container's name, such as `trainvitals-node-exporter-1`.
-_SERVICE = re.compile(r"-([a-z-]{1,40})-[0-9]{1,4}")
+_SERVICE = re.compile(r"-([a-z][a-z-]{0,39})-[0-9]{1,4}")
 
 
 def bring_up_compose(

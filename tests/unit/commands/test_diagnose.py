@@ -351,16 +351,19 @@ def test_a_misspelt_file_is_answered_with_the_nearest_here(diagnose, tmp_path):
 
 KILLS = """\
 4,1,{0}000000,-;Out of memory: Killed process 4242 (python3) total-vm:9kB, anon-rss:8kB
-6,2,{0}100000,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/user.slice/user-1000.slice/session-3.scope,task=julia,pid=31337,uid=1000
-3,3,{0}200000,-;Out of memory: Killed process 31337 (julia) total-vm:9kB, anon-rss:8kB
+6,2,{0}100000,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/user.slice/user-1000.slice/session-3.scope,task=julia,pid={1},uid=1000
+3,3,{0}200000,-;Out of memory: Killed process {1} (julia) total-vm:9kB, anon-rss:8kB
 """
 
 
 @pytest.fixture
 def killed_outside(tmp_path, monkeypatch):
-    """Have the kernel log of this machine know two kills outside containers, a minute ago."""
+    """Have the kernel log of this machine know two kills outside containers, a minute ago.
+
+    A living process has the number of one of them by now.
+    """
     booted = time.clock_gettime(time.CLOCK_MONOTONIC)
-    (tmp_path / "kmsg").write_text(KILLS.format(int(booted - 60)))
+    (tmp_path / "kmsg").write_text(KILLS.format(int(booted - 60), os.getpid()))
     survey = partial(survey_machine, kmsg=tmp_path / "kmsg")
     monkeypatch.setattr("trainvitals.sources.containers.survey.survey_machine", survey)
 
@@ -372,18 +375,18 @@ def test_a_kill_outside_containers_is_listed(engine, diagnose, ago):
     head, *rows = out.split("OOM kills outside containers in the last 1d")[1].splitlines()
     assert (code, head) == (1, "; details: trainvitals diagnose --pid N")
     shown = [row.split()[1:] for row in rows]
-    assert shown == [["julia", "PID", "31337"], ["python3", "PID", "4242"]]
+    assert shown == [["julia", "PID", str(os.getpid())], ["python3", "PID", "4242"]]
     _, out, _ = diagnose("--since", "24h", "--json")
     assert [(each["name"], each["pid"]) for each in json.loads(out)["oom_kills"]] == [
-        ("julia", 31337),
+        ("julia", os.getpid()),
         ("python3", 4242),
     ]
     code, out, _ = diagnose()
-    assert (code, out.split()[:3]) == (1, ["Process", "julia", "(31337)"])
+    assert (code, out.split()[:3]) == (1, ["Process", "julia", f"({os.getpid()})"])
     put_killed(engine, ago)
     _, out, _ = diagnose()
     assert out.startswith("Container train died")
-    assert "PID 31337" in out
+    assert f"PID {os.getpid()}" in out
     assert "OOM kills" not in diagnose("train")[1]
 
 

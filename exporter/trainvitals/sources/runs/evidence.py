@@ -137,7 +137,8 @@ def read_process(
         is_over = process.status() == psutil.STATUS_ZOMBIE
         command = [] if is_over else process.cmdline()
     except (psutil.Error, OSError):
-        return _read_killed(kills[-1], kernel, (*gaps, _LOG)) if kills else None
+        return read_killed(kills[-1], kernel, gaps) if kills else None
+    kills = [kill for kill in kills if kill.time > started]  # an earlier one was of another process
     group = find_group(pid, roots)
     usage = None if group is None else GroupFiles(group, roots=roots).read()
     return Evidence(
@@ -155,7 +156,14 @@ def read_process(
     )
 
 
-def _read_killed(kill: OomKill, kernel: KernelNews | None, gaps: tuple[Gap, ...]) -> Evidence:
+def read_killed(kill: OomKill, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
+    """Return the evidence of a process that the kernel killed and that is in no container.
+
+    Args:
+        kill: The kill.
+        kernel: The events in the kernel log; None if it cannot be read.
+        gaps: The sources that could not be read.
+    """
     xids = kernel.xids if kernel is not None else ()
     return Evidence(
         subject="process",
@@ -165,7 +173,7 @@ def _read_killed(kill: OomKill, kernel: KernelNews | None, gaps: tuple[Gap, ...]
         cgroup=kill.task_memcg,
         oom_kills=(kill,),
         xids=tuple(xid for xid in xids if abs(xid.time - kill.time) <= _NEAR_SECONDS),
-        gaps=gaps,
+        gaps=(*gaps, _LOG),
     )
 
 

@@ -12,8 +12,9 @@ from trainvitals.sources.containers.gathering import find_entry, gather, read_pr
 from trainvitals.sources.containers.inspection import parse_inspection
 from trainvitals.sources.containers.lookup import Candidate, End, find_ends
 from trainvitals.sources.containers.survey import Survey
+from trainvitals.sources.host.kernel_lines import OomKill
 from trainvitals.sources.host.kernel_log import KernelNews
-from trainvitals.sources.runs.evidence import read_process, read_run, read_start
+from trainvitals.sources.runs.evidence import read_killed, read_process, read_run, read_start
 from trainvitals.sources.runs.history import RunHistory
 from trainvitals.sources.runs.past_runs import Run, Start
 from trainvitals.verdicts.causes.judge import judge
@@ -218,6 +219,12 @@ def diagnose_process(survey: Survey, pid: int) -> Diagnosis | None:
     return (
         None if evidence is None else _conclude(survey, evidence, origin="/proc and the kernel log")
     )
+
+
+def diagnose_kill(survey: Survey, kill: OomKill) -> Diagnosis:
+    """Return the diagnosis of a process of this machine that the kernel killed."""
+    evidence = read_killed(kill, survey.kernel, _select_gaps(survey))
+    return _conclude(survey, evidence, origin="the kernel log")
 
 
 def _select_gaps(survey: Survey) -> tuple[Gap, ...]:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -120,3 +121,11 @@ def test_a_process_that_the_kernel_killed_is_known_by_its_number(monkeypatch):
     assert judge(evidence).reason.startswith("oom-")
     assert read_process(gone, None) is None
     assert os.getpid() != gone
+
+
+def test_a_kill_before_the_start_of_a_process_was_of_another():
+    """The kernel uses numbers again."""
+    with sleeping() as process:
+        now = time.time()
+        news = KernelNews(oom_kills=(kill(process.pid, now - 3600), kill(process.pid, now + 60)))
+        assert [each.time for each in read_process(process.pid, news).oom_kills] == [now + 60]
