@@ -50,7 +50,7 @@ test: $(DEV) ## Run the tests that need no server: minutes (PYTEST_FLAGS='tests/
 
 test-integration: $(FRAMEWORKS) ## Run the tests with real components: Prometheus, Docker, PyTorch, a browser
 	@$(have_grafana)
-	@$(with_prometheus) $(call measured,integration) $(BIN)/pytest -n $(workers) --dist loadgroup $(measure) \
+	@$(with_prometheus) $(call measured,integration) $(BIN)/pytest -n $(workers) --dist loadscope $(measure) \
 		$(or $(PYTEST_FLAGS),tests/integration)
 
 test-long: export TRAINVITALS_TEST_LONG := 1
