@@ -226,6 +226,6 @@ def _name(alerts: tuple[str, ...], original: Rule, what: str, rule: Rule) -> Mut
     return Mutant(alerts, what, rule, original)
 
 
-def choose_tenth(mutants: Iterable[Mutant]) -> tuple[Mutant, ...]:
-    """Choose about a tenth of the mutants, the same ones each time."""
-    return tuple(m for m in mutants if zlib.crc32(f"{m.alerts[0]} {m.name}".encode()) % 10 == 0)
+def choose_share(mutants: Iterable[Mutant], *, one_in: int = 10) -> tuple[Mutant, ...]:
+    """Return about one in so many mutants, the same ones each time."""
+    return tuple(m for m in mutants if zlib.crc32(f"{m.alerts[0]} {m.name}".encode()) % one_in == 0)

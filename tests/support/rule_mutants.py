@@ -22,7 +22,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.rule_breaking import Mutant, choose_tenth, list_mutants
+from tests.support.rule_breaking import Mutant, choose_share, list_mutants
 from tests.support.rule_trial import Trial
 from tests.support.rulebook import TESTS, Rulebook, read_rulebook
 
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.alerts,
                 promtool=promtool,
                 directory=Path(directory),
-                choose=choose_tenth if options.tenth else tuple,
+                choose=choose_share if options.tenth else tuple,
             )
     except (ValueError, yaml.YAMLError) as error:
         print(error, file=sys.stderr)

@@ -69,6 +69,11 @@ class Judged:
         return self.expected[0] in INNOCENT
 
 
+def list_expected(folder: str) -> tuple[tuple[str, ...], ...]:
+    """Return the reasons that are right for each death of `seen` or `held_out`."""
+    return tuple(_read(path)[0] for path in _list_paths(folder))
+
+
 @lru_cache
 def judge_world(folder: str) -> tuple[Judged, ...]:
     """Return the verdicts of all deaths of `seen` or `held_out`."""

@@ -14,7 +14,7 @@ from tests.support.deaths import (
     reasons_of,
     tell,
 )
-from tests.support.world_deaths import judge_world
+from tests.support.world_deaths import list_expected
 from trainvitals.verdicts.causes.judge import REASONS, judge
 
 
@@ -37,7 +37,7 @@ def test_every_cause_has_a_collected_death():
     expected = [read_expected(name) for name in list_deaths()]
     covered = {one.reason for one in expected}
     covered.update(reason for one in expected for reason in one.contributing)
-    covered.update(reason for each in judge_world("seen") for reason in each.expected)
+    covered.update(reason for reasons in list_expected("seen") for reason in reasons)
     assert set(REASONS) - covered == set()
 
 
