@@ -1,1 +1,1 @@
-"""Recorded machines, played through the real exporter into the real stack: `make demo`."""
+"""The demo (`make demo`): simulated machines, served by the real exporter to the real stack."""

@@ -1,4 +1,4 @@
-"""`python -m fleet`: recorded machines in the real stack, on this machine, with nothing installed."""
+"""`python -m fleet`: simulated machines in the real stack on this machine, without installation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _PAGES = (
         "how far each accelerator is from slowing down: GPU 3 of atlas has reached it",
     ),
 )
-# Debian's Prometheus has its pages here; which one it is, is only known when it answers.
+# The path prefix of the pages of Debian's Prometheus. Whether Prometheus is Debian's can only be
+# determined when it responds.
 _CLASSIC = "/classic"
 
 
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = parse_arguments(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)  # so that nothing is left running, as after Ctrl-C
+        signal.signal(number, _interrupt)  # to stop all programs, as after Ctrl-C
     try:
         if options.command == "serve":
             return _serve(options)
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the options of a command line, those of the stack among them."""
+    """Parse a command line, including the options that the stack passes."""
     parser = argparse.ArgumentParser(prog="python -m fleet", description=__doc__)
     parser.add_argument("command", nargs="?", choices=("up", "down", "serve"), default="up")
     parser.add_argument("--state-dir", type=Path, default=ROOT / ".state/demo")
@@ -94,7 +95,7 @@ def _up(options: argparse.Namespace, state_dir: Path) -> int:
 
 
 def _describe(programs: tuple[Program, ...]) -> None:
-    """Print every address, with what is shown there."""
+    """Print every address with a description of its page."""
     addresses = {program.name: program.address for program in programs}
     stories = {machine.name: machine.about for machine in build_machines(0.0)}
     say("\nthe machines, each with its live page")

@@ -1,4 +1,4 @@
-"""Accelerators: what a driver reads of a card that is used, gets hot, is held or is lost."""
+"""Simulated accelerators: a driver's readings of a card that is in use, hot, idle or lost."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _REASONS_WITHOUT_FLAG = ("sync_boost", "board_limit", "reliability")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How a card is used.
+    """The use of a card.
 
     Attributes:
-        load: Which share of the time something runs on it.
-        held_bytes: What processes hold of its memory.
-        pids: The processes.
-        hotter_by: How many degrees it is above what its model has at that load.
-        lost_at: When it fell off the bus, Unix seconds; None for never.
-        xids: Errors: the code, and the moments at which it came.
+        load: The share of the time in which the card is busy.
+        held_bytes: The memory held by processes, in bytes.
+        pids: The IDs of the processes that use the card.
+        hotter_by: The difference in °C from the temperature of the card's model at this load.
+        lost_at: The time at which the card fell off the bus, in Unix seconds; None for never.
+        xids: Xid errors: each code with the times at which the error occurred.
     """
 
     load: Course = field(default=constant(0.0))
@@ -49,17 +49,17 @@ class Use:
 
 
 class Card:
-    """One card of a machine.
+    """A card of a machine.
 
     Args:
-        index: Its number.
-        uuid: Its own name.
-        model: What it is.
-        use: How it is used.
-        start: From when on it counts, Unix seconds.
+        index: The number of the card.
+        uuid: The UUID of the card.
+        model: The model of the card.
+        use: The use of the card.
+        start: The time at which the card's counters start, in Unix seconds.
 
     Attributes:
-        identity: What does not change.
+        identity: The constant properties of the card.
     """
 
     def __init__(self, index: int, uuid: str, model: Model, use: Use, start: float) -> None:
@@ -87,7 +87,7 @@ class Card:
         self._totals = {name: Total(rate, start) for name, rate in rates.items()}
 
     def read(self, now: float) -> AcceleratorReading:
-        """Return what a driver reads of the card."""
+        """Return a driver's reading of the card."""
         use = self._use
         xids = tuple(
             XidCount(code, len(past), past[-1])
@@ -101,7 +101,7 @@ class Card:
         return AcceleratorReading(self.identity, "ok", now, self._measure(now), holders, xids)
 
     def slowed_by_heat(self, now: float) -> float:
-        """Return which share of the time heat slows it down."""
+        """Return the share of the time in which the card is slowed down by heat."""
         beyond = self._celsius(now) - (self._model.slowdown_celsius - _WARM_MARGIN)
         return min(0.85, max(0.0, 0.3 * beyond))
 
@@ -113,7 +113,7 @@ class Card:
         return min(1.0, max(0.0, self._use.load(now)))
 
     def _celsius(self, now: float) -> float:
-        """Return how warm the chip is; it slows down rather than get much hotter than it may."""
+        """Return the chip temperature in °C, which is limited because a hot chip slows down."""
         model = self._model
         warmth = model.idle_celsius + (model.full_celsius - model.idle_celsius) * self._load(now)
         warmth += self._use.hotter_by(now)
@@ -192,7 +192,7 @@ class Card:
         }
 
     def _measure_throttle(self, now: float) -> dict[str, Any]:
-        """Return the seconds and flags of every reason; a Gaudi card knows two of them."""
+        """Return the seconds and flags of every throttle reason; Gaudi cards report only two."""
         seconds: dict[str, float | None] = dict.fromkeys(THROTTLE_REASONS)
         flags: dict[str, int | None] = dict.fromkeys(THROTTLE_REASONS)
         if self._is_gpu:

@@ -1,4 +1,4 @@
-"""Containers: what the engine and the control groups show of one that runs or dies."""
+"""Simulated containers: the readings of the engine and of the control groups."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SAMPLED_EVERY_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a container ends, each time.
+    """The exit of a container, the same after each start.
 
     Attributes:
         reason: One of the causes of `trainvitals diagnose`.
-        exit_code: Its exit code.
-        signal: The signal that ended it; empty for none.
-        summary: What happened, in a sentence.
+        exit_code: The exit code.
+        signal: The signal that terminated the container; empty for none.
+        summary: A description of the exit in one sentence.
     """
 
     reason: str
@@ -45,26 +45,27 @@ FAILED = End("exception", 1, "", "It ended by an exception.")
 
 @dataclass(slots=True)
 class Container:
-    """A container that runs, dies and is restarted by its script.
+    """A container that runs, exits and restarts according to its script.
 
     Attributes:
-        name: Its name.
-        image: Its image.
-        service: Its Compose service.
-        project: Its Compose project.
-        start: From when on it is counted, Unix seconds.
-        fill: Which share of its limit is used, by the seconds since it was started.
-        limit_bytes: How much memory it may have, or would use at most.
-        cores: How many cores it uses.
-        limit_cores: How many it may use; 0 for no limit.
-        is_limited: Whether its memory is limited.
-        script: When it runs and when it is dead; None for one that always runs.
-        end: How it ends.
-        health: The result of its health check; None where it has none.
-        is_restarted: Whether it is started again by itself.
-        accelerators: What its processes hold.
-        read_bytes: What it reads in a second.
-        received_bytes: What it receives in a second.
+        name: The container name.
+        image: The image name.
+        service: The Compose service.
+        project: The Compose project.
+        start: The time at which the counters start, in Unix seconds.
+        fill: The share of `limit_bytes` in use, as a function of the seconds since the start.
+        limit_bytes: The memory limit, or the maximum memory use if memory is not limited.
+        cores: The number of cores in use.
+        limit_cores: The maximum number of cores; 0 for no limit.
+        is_limited: Whether memory is limited.
+        script: The script of stages in which the container runs or has exited; None for a container
+            that always runs.
+        end: The exit of the container.
+        health: The result of the health check; None without a health check.
+        is_restarted: Whether the engine restarts the container.
+        accelerators: The accelerators that the container's processes hold.
+        read_bytes: The bytes read per second.
+        received_bytes: The bytes received per second.
     """
 
     name: str
@@ -99,12 +100,12 @@ class Container:
         self._totals = {name: Total(rate, self.start) for name, rate in rates.items()}
 
     def count_deaths(self, now: float) -> int:
-        """Return how often it died since it is counted."""
+        """Return the number of times the container has exited since `start`."""
         scene = self._course.at(now)
         return scene.round + (scene.name == DEAD)
 
     def read(self, now: float) -> ContainerReading:
-        """Return what an engine reads of the container."""
+        """Return an engine's reading of the container."""
         scene, deaths = self._course.at(now), self.count_deaths(now)
         is_dead = scene.name == DEAD
         kills = deaths if self.end is OOM else 0
@@ -164,7 +165,7 @@ class Container:
 
 
 def read_containers(containers: Sequence[Container], now: float) -> ContainersReading:
-    """Return all containers of a machine; without any there is no engine."""
+    """Return the reading of all containers of a machine; without containers, no engine exists."""
     if not containers:
         return ContainersReading(is_there=False)
     return ContainersReading(

@@ -1,9 +1,10 @@
-"""A fleet's past as Prometheus' blocks: what its machines would have served, a sample a minute.
+"""The past of a fleet as Prometheus blocks, with one sample a minute.
 
-Made from the golden scrape, so that names and labels are the exporter's: what it has of one
-accelerator, one rank and one container is written for as many as wanted, each with its own course.
-Only what the boards ask is made. Recorded series are made too, not computed: as many as the rules
-would record, with the states that follow from the rest. On every eighth machine one rank is dead.
+Samples are derived from the golden scrape, so that names and labels are those of the exporter: the
+samples of one accelerator, one rank and one container are written for the required number of each,
+with different values over time. Only the metrics that the dashboards query are written. Recorded
+series are written directly and not evaluated: their number is that which the rules would record,
+and their states are consistent with the other samples. On every eighth machine, one rank is dead.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ _FIRST = {("gpu", _DEVICE), (_RUN, "0"), (_CONTAINER,)}
 _VARIANTS = 8
 _SEED = 23
 
-# Whose series: of every rank or machine, of those without a dead rank, or of the dead alone.
+# The ranks or machines that have a series: all, only those without a dead rank, or only dead ranks
+# and their machines.
 _ALL, _LIVING, _DEAD = "all", "living", "dead"
-_DIED, _TRAINS, _THROTTLED = 33, 3, 25  # as grafana/build/run_verdict.py numbers states
-# How many of a machine's eight accelerators are up to so busy, at two thirds and some noise.
+_DIED, _TRAINS, _THROTTLED = 33, 3, 25  # the state numbers of grafana/build/run_verdict.py
+# The number of a machine's eight accelerators whose busy ratio is at most the bucket's bound, for a
+# mean of two thirds with some noise.
 _BUCKETS = {"0.05": 0, "0.2": 0, "0.4": 0, "0.6": 2, "0.8": 8, "0.95": 8, "+Inf": 8}
 
-# What Prometheus records from the rest: the labels beside job and instance, and a usual value.
+# Recorded series: the labels other than job and instance, and a typical value.
 _ON_DEVICE = {"kind": "gpu", "device": _DEVICE, "uuid": ""}
 _ON_RUN = {"run": _RUN}
 _ON_RANK = {**_ON_RUN, "rank": "0"}
@@ -70,7 +73,7 @@ _RECORDED: dict[str, tuple[dict[str, str], float]] = {
 }
 # Values that differ from the golden scrape: one accelerator is missing.
 _VALUES = {"accelerator_devices_expected": 9.0}
-# What differs from rank to rank or from disk to disk, with whose it is.
+# Samples that differ between ranks or disks, with the ranks or machines that have the sample.
 _DIFFERING: Sequence[tuple[str, dict[str, str], float, str]] = (
     ("run:other_phases:ratio_avg10m", {**_ON_RANK, "gpu_uuid": "", "uuid": ""}, 0.1, _LIVING),
     ("accelerator:allocator_reserve:bytes", {"uuid": ""}, 2e9, _LIVING),
@@ -88,12 +91,12 @@ _DIFFERING: Sequence[tuple[str, dict[str, str], float, str]] = (
         for where in ("/", "/data", "/run")
     ),
 )
-# What the page of a dead rank has no more, and what no other has.
+# Metrics that only living ranks have, and metrics that only dead ranks have.
 _OF_LIVING = ("training_process_up", "training_phase", "training_stalled")
 _OF_DEAD = ("training_process_end_timestamp_seconds", "training_process_exit_code")
 _FIRING = {"severity": "warning", "kind": "gpu", "device": _DEVICE, "uuid": ""}
 _NOT_MADE = ("prometheus_", "alertmanager_", "trainvitals_collector_failure_info")
-_HOSTS_PER_ALERT = 4  # every fourth machine has one accelerator that an alert fires for
+_HOSTS_PER_ALERT = 4  # every fourth machine has one accelerator with a firing alert
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +104,10 @@ class Sample:
     """A sample that a machine would serve.
 
     Attributes:
-        name: The metric.
-        labels: Its labels.
-        value: Its value, or that at first.
-        whose: Of which ranks or machines there is one: `all`, `living` or `dead`.
+        name: The name of the metric.
+        labels: The labels.
+        value: The value, or the initial value of a counter.
+        whose: The ranks or machines that have the sample: `all`, `living` or `dead`.
     """
 
     name: str
@@ -114,12 +117,12 @@ class Sample:
 
 
 class Fleet(NamedTuple):
-    """How many machines there are, and how long their past is.
+    """The number of machines and the length of their past.
 
     Attributes:
-        hosts: The number.
-        seconds: A multiple of two hours.
-        end: When the last sample is due, a multiple of two hours since 1970.
+        hosts: The number of machines.
+        seconds: The length of the past in seconds, a multiple of two hours.
+        end: The end of the past in Unix seconds, a multiple of two hours.
     """
 
     hosts: int
@@ -129,12 +132,13 @@ class Fleet(NamedTuple):
 
 @dataclass(slots=True)
 class Written:
-    """What was made.
+    """The result of writing blocks.
 
     Attributes:
-        series: How many.
-        samples: How many.
-        missing: What was wanted and is not made: metrics of programs that are not of the fleet.
+        series: The number of series.
+        samples: The number of samples.
+        missing: The required metrics that are not written, because they belong to programs outside
+            the fleet.
     """
 
     series: int = 0
@@ -153,14 +157,14 @@ def write_blocks(
     """Write the blocks of a fleet's past.
 
     Args:
-        fleet: Whose.
-        wanted: The metrics.
-        directory: Prometheus' own.
-        promtool: Makes the blocks.
-        report: Called with what happens.
+        fleet: The fleet.
+        wanted: The names of the required metrics.
+        directory: Prometheus' data directory.
+        promtool: The path of promtool, which creates the blocks.
+        report: A function that receives progress messages.
 
     Raises:
-        ValueError: A metric is wanted that is not in the golden scrape and not listed here.
+        ValueError: A required metric is neither in the golden scrape nor listed in this module.
     """
     samples = [one for one in list_samples() if one.name in wanted]
     missing = set(wanted) - {one.name for one in samples}
@@ -211,7 +215,7 @@ def list_samples() -> list[Sample]:
 
 
 def _group(sample: Sample) -> tuple[str, ...]:
-    """Return which accelerator, rank or container a sample is of; nothing: it is of the machine."""
+    """Return a sample's accelerator, rank or container; empty if it belongs to the machine."""
     labels = sample.labels
     if sample.name.startswith(("accelerator_", "gpu_", "hpu_")):
         return (labels.get("kind", "gpu"), labels.get("device", _DEVICE))
@@ -229,7 +233,7 @@ def _list_thresholds() -> list[Sample]:
 def _write_sample(
     write: Callable[[str], object], sample: Sample, fleet: Fleet, times: range, first: int
 ) -> int:
-    """Write all series made from a sample, and return their number."""
+    """Write all series derived from a sample, and return their number."""
     tails = [
         [f" {value} {at}\n" for value, at in zip(course, times, strict=True)]
         for course in _list_courses(sample, first, len(times))
@@ -242,7 +246,7 @@ def _write_sample(
 
 
 def _list_courses(sample: Sample, first: int, count: int) -> list[Sequence[str]]:
-    """Return several courses of a value; those of one sample go on from block to block."""
+    """Return several sequences of values for a sample, which continue from block to block."""
     courses: list[Sequence[str]] = []
     for variant in range(_VARIANTS):
         chance = random.Random(f"{_SEED} {sample.name} {sample.labels} {variant}")
@@ -259,7 +263,7 @@ def _list_courses(sample: Sample, first: int, count: int) -> list[Sequence[str]]
 
 
 def _is_still(sample: Sample) -> bool:
-    """Return whether a gauge is a state, a limit, a time or an information."""
+    """Return whether a gauge is constant: a state, a limit, a time or an info metric."""
     if {"state", "phase", "status", "reason", "version", "le"} & set(sample.labels):
         return True
     words = r"_info$|timestamp|_time_seconds$|_up$|^up$|_total_bytes|_limit|_max|^ALERTS|threshold:"
@@ -267,7 +271,7 @@ def _is_still(sample: Sample) -> bool:
 
 
 def _find_pace(sample: Sample) -> float:
-    """Return by how much a counter grows in a minute; 0 for other types, and for errors."""
+    """Return a counter's increase per minute; 0 for other types and for error counters."""
     if not sample.name.endswith(("_total", "_sum", "_count", "_bucket")):
         return 0.0
     if re.search(r"error|death|kill|restart|exits|nonfinite|spike|oom|gaps|timeouts", sample.name):
@@ -280,7 +284,7 @@ def _find_pace(sample: Sample) -> float:
 
 
 def _multiply(sample: Sample, hosts: int) -> Iterator[str]:
-    """Return the labels of each series that is made of a sample."""
+    """Return the labels of each series derived from a sample."""
     if sample.name.startswith("threshold:"):
         yield ""
         return
@@ -297,7 +301,7 @@ def _multiply(sample: Sample, hosts: int) -> Iterator[str]:
 
 
 def _find_every(sample: Sample) -> int:
-    """Return on every how many machines there is such a thing: alerts are few."""
+    """Return n if every n-th machine has the sample: only some machines have an alert."""
     return _HOSTS_PER_ALERT if sample.name.startswith("ALERTS") else 1
 
 

@@ -1,7 +1,7 @@
-"""Numbers that change over time and are known in advance.
+"""Functions of time that determine simulated values in advance.
 
-All of them are functions of a moment alone, in Unix seconds, so that what a machine shows of six
-hours ago and what it shows now fit together, whichever process asks.
+Every function depends only on the time in Unix seconds, so that a machine's past values and its
+current values are consistent in all processes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _CELL_SECONDS = 15.0
 
 
 def constant(value: float) -> Course:
-    """Return a course that keeps its value."""
+    """Return a course with a constant value."""
     return lambda _: value
 
 
 def ripple(seed: int, now: float, *, seconds: float = 600.0) -> float:
-    """Return a number that wanders smoothly between -1 and 1.
+    """Return a number that varies smoothly between -1 and 1 over time.
 
     Args:
-        seed: Selects one of many such numbers.
-        now: The moment.
-        seconds: How long its longest wave takes.
+        seed: The seed, which selects one of many such functions.
+        now: The time in Unix seconds.
+        seconds: The longest period in seconds.
     """
     turns = now / seconds
     return (
@@ -38,30 +38,30 @@ def ripple(seed: int, now: float, *, seconds: float = 600.0) -> float:
 
 
 def around(value: float, by: float, seed: int, *, seconds: float = 600.0) -> Course:
-    """Return a course that wanders around a value, by a share of it at most."""
+    """Return a course that varies around a value, by at most the share `by` of the value."""
     return lambda now: value * (1 + by * ripple(seed, now, seconds=seconds))
 
 
 def daylight(now: float) -> float:
-    """Return how far the working day is: 0 in the night, 1 in the afternoon (UTC)."""
+    """Return the intensity of daily activity: 0 at night, 1 in the afternoon (UTC)."""
     return 0.5 - 0.5 * math.cos(math.tau * (now / DAY_SECONDS - 0.1))
 
 
 def ramp(now: float, start: float, end: float) -> float:
-    """Return how much of a time has passed: 0 before it, 1 after it."""
+    """Return the elapsed share of an interval: 0 before the interval, 1 after it."""
     return min(1.0, max(0.0, (now - start) / (end - start)))
 
 
 class Total:
-    """What has come together since a moment, of something that comes at a changing rate.
+    """The integral of a changing rate since a start time.
 
-    The rate is asked for in the middle of cells that begin at fixed moments, so that the same
-    moment has the same total in every process, whatever was asked before.
+    The rate is evaluated in the middle of cells that begin at fixed times, so that the total at a
+    given time is the same in every process, regardless of previous calls.
 
     Args:
-        rate: How much comes in a second; never less than 0.
-        start: The moment from which it is counted.
-        before: What there was at that moment.
+        rate: The increase per second as a function of time; never negative.
+        start: The time from which the total is accumulated, in Unix seconds.
+        before: The total at the start time.
     """
 
     def __init__(self, rate: Course, start: float, before: float = 0.0) -> None:
@@ -70,7 +70,7 @@ class Total:
         self._sums = array("d", [before])
 
     def at(self, now: float) -> float:
-        """Return the total at a moment; before the start it is what it was at the start."""
+        """Return the total at a time; before the start time, it is the total at the start time."""
         cell, rest = divmod(max(0.0, now - self._start), _CELL_SECONDS)
         while len(self._sums) <= cell + 1:
             middle = self._start + (len(self._sums) - 0.5) * _CELL_SECONDS

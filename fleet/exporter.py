@@ -1,7 +1,7 @@
-"""The real exporter over recorded machines: its collectors, its runner, its pages, its server.
+"""The real exporter, with its collectors, runner, pages and server, for simulated machines.
 
-A collector takes the readings of a recorded machine in place of what it would read itself;
-everything from there on is what `trainvitals serve` does.
+A collector takes the readings of a simulated machine instead of reading this machine; all further
+processing is that of `trainvitals serve`.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from trainvitals.views.machine.observer import Observer
 
 _NOWHERE = Roots(*map(Path, ("/nonexistent/proc", "/nonexistent/sys", "/nonexistent")))
 
-_log = logging.getLogger("trainvitals")  # the one that is set up
+_log = logging.getLogger("trainvitals")  # the configured logger
 
 
 class _NoSource:
-    """Replaces a source of this machine, which is never read."""
+    """A placeholder for a data source of this machine, which is never read."""
 
     kinds: tuple[Kind, ...] = ("gpu", "hpu")
 
 
 class Replayed:
-    """A collector that names the readings of a recorded machine.
+    """A collector that exports the readings of a simulated machine.
 
     Args:
-        collector: The real one.
-        read: Returns the reading of a moment.
-        clock: The time of day, Unix seconds.
+        collector: The real collector.
+        read: A function that returns the reading at a time.
+        clock: A clock that returns Unix time in seconds.
 
     Attributes:
-        name: That of the real one.
+        name: The name of the real collector.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Replayed:
         self._collector, self._read, self._clock = collector, read, clock
 
     def read(self, deadline: float) -> object:  # noqa: ARG002 - nothing here can hang
-        """Return the reading of now."""
+        """Return the current reading."""
         return self._read(self._clock())
 
     def express(self, reading: object) -> tuple[Block, ...]:
@@ -75,7 +75,7 @@ class Replayed:
         return self._collector.complaint(reading)
 
     def omitted(self, reading: object) -> int:
-        """Return the count of the real collector."""
+        """Return the real collector's count of omitted objects."""
         return self._collector.omitted(reading)
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Replayed:
 def build_collectors(
     machine: Machine, clock: Callable[[], float] = time.time
 ) -> tuple[Replayed, ...]:
-    """Return every collector of the exporter for a recorded machine."""
+    """Return all collectors of the exporter for a simulated machine."""
     parts = Parts(_NOWHERE, AcceleratorSource(vendors=(), roots=_NOWHERE))
     none = _NoSource()
     replaced: Mapping[str, Collector[Any]] = {
@@ -106,13 +106,14 @@ def replay(
     observer: Observer | None = None,
     alerts: FiringAlerts | None = None,
 ) -> SimulatedMachine:
-    """Put a recorded machine behind an address, as `trainvitals serve` would show it.
+    """Return a simulated machine for an address, with the pages of `trainvitals serve`.
 
     Args:
         machine: The machine.
-        address: Where it listens, `HOST:PORT`.
-        observer: What keeps the past of its pages; None for one without a past.
-        alerts: What fires on it; None where that is not known.
+        address: The address on which the machine's exporter listens, `HOST:PORT`.
+        observer: The observer that keeps past values for the pages; None for an observer without
+            past values.
+        alerts: The source of the machine's firing alerts; None if not known.
     """
     seen = observer or observe(machine)
     return SimulatedMachine(
@@ -125,7 +126,7 @@ def replay(
 
 
 def observe(machine: Machine, thresholds: Path | None = None) -> Observer:
-    """Return an observer of a recorded machine; its processes are none of this machine's."""
+    """Return an observer of a simulated machine, whose processes do not exist on this machine."""
     limits = ThresholdsFile(thresholds)
     return Observer(__version__, roots=_NOWHERE, name_host=lambda: machine.name, thresholds=limits)
 
@@ -136,15 +137,15 @@ def serve(
     prometheus: str | None = None,
     thresholds: Path | None = None,
 ) -> None:
-    """Serve machines, each at its address, until SIGTERM or SIGINT.
+    """Serve each machine at its address until SIGTERM or SIGINT.
 
     Args:
         machines: The machines with their addresses.
-        prometheus: The address of the Prometheus that knows what fires on them.
-        thresholds: Its `thresholds.yml`; None for the shipped one.
+        prometheus: The address of the Prometheus server that evaluates the machines' alerts.
+        thresholds: The path of Prometheus' `thresholds.yml`; None for the shipped file.
 
     Raises:
-        ConfigurationError: An address cannot be listened on.
+        ConfigurationError: The server cannot listen on an address.
     """
     with ExitStack() as undo:
         for machine, address in machines:

@@ -1,11 +1,11 @@
-"""The past of recorded machines, as Prometheus would have kept it.
+"""The past of simulated machines, as Prometheus would have stored it.
 
-The samples of past moments are written as text, a file for each of Prometheus' blocks of
-two hours, and `promtool` makes the blocks of it. The text has only samples: blocks keep neither
-types nor HELP.
+The samples of past times are written as text, one file for each two-hour block of Prometheus, and
+`promtool` creates a block from each file. The text contains only samples, because blocks store
+neither types nor HELP texts.
 
-A backfilled series has no mark where it ends, so it is taken to go on for as long as Prometheus
-looks back; with `LOOKBACK` that is until the next moment and no longer.
+A backfilled series has no staleness marker at its end, so Prometheus assumes that the series
+continues for the lookback period; `LOOKBACK` limits this period to the time until the next sample.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _SCRAPE = (
 
 @dataclass(slots=True)
 class Scribe:
-    """Writes the samples of an exporter at past moments, with the labels that Prometheus adds.
+    """A writer of an exporter's samples at past times, with the labels that Prometheus adds.
 
     Attributes:
-        machine: Whose exporter.
+        machine: The machine whose exporter is simulated.
     """
 
     machine: Machine
@@ -59,7 +59,7 @@ class Scribe:
         self._kept = {}
 
     def write(self, now: int) -> str:
-        """Write a scrape, and what Prometheus itself notes of it."""
+        """Return the samples of a scrape, including those that Prometheus adds about the scrape."""
         self._now = now
         lines: list[str] = []
         for block in self._read():
@@ -107,12 +107,12 @@ def _report(collector: Replayed, reading: object, now: float, number: int) -> Re
 
 
 def list_moments(since: float, until: float) -> range:
-    """List the moments of a time, the same ones in every process."""
+    """Return the sample times within an interval, which are the same in every process."""
     return range(-(-int(since) // STEP_SECONDS) * STEP_SECONDS, int(until) + 1, STEP_SECONDS)
 
 
 def split_moments(moments: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Split moments where Prometheus begins a block."""
+    """Split sample times at the boundaries of Prometheus blocks."""
     first = 0
     for place, moment in enumerate(moments):
         if place > first and moment // _BLOCK_SECONDS != moments[place - 1] // _BLOCK_SECONDS:
@@ -123,13 +123,13 @@ def split_moments(moments: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class Past:
-    """Makes blocks of the samples of machines at past moments.
+    """A writer of blocks with the samples of machines at past times.
 
     Args:
-        machines: Whose past.
-        promtool: Makes blocks.
-        directory: Where text may be left for a while.
-        blocks: Where the blocks go: Prometheus' data directory.
+        machines: The machines.
+        promtool: The path of promtool, which creates the blocks.
+        directory: A directory for temporary files.
+        blocks: The directory of the blocks, which is Prometheus' data directory.
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class Past:
         self._promtool, self._directory, self._blocks = promtool, directory, blocks
 
     def write(self, moments: Sequence[int]) -> None:
-        """Make the blocks of some moments, in order, later than those before.
+        """Create the blocks for ascending sample times, later than those of previous calls.
 
         Raises:
-            StackError: promtool cannot make them.
+            StackError: promtool cannot create a block.
         """
         making: Making | None = None
         for part in split_moments(moments):
@@ -163,12 +163,12 @@ class Past:
 
 
 class Making:
-    """A promtool that makes a block of samples, beside whatever goes on meanwhile.
+    """A promtool process that creates a block in the background.
 
     Args:
-        path: The samples as text; it is removed at the end.
-        promtool: The program.
-        blocks: Where the block goes.
+        path: The path of the text file with the samples, which is removed at the end.
+        promtool: The path of promtool.
+        blocks: The directory of the blocks.
     """
 
     def __init__(self, path: Path, *, promtool: Path, blocks: Path) -> None:
@@ -183,10 +183,10 @@ class Making:
         )
 
     def wait(self) -> None:
-        """Wait until the block is there.
+        """Wait until the block has been created.
 
         Raises:
-            StackError: It cannot be made.
+            StackError: The block cannot be created.
         """
         _, words = self._process.communicate()
         if self._process.returncode:

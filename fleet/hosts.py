@@ -1,4 +1,4 @@
-"""Hosts: what `/proc` and `/sys` show of a machine that works, rests, swaps or fills up."""
+"""Simulated hosts: the readings of `/proc` and `/sys` of a machine under varying load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REQUEST_BYTES = 256 << 10
 _PACKET_BYTES = 1400
 _INODE_BYTES = 16 << 10
 _SCRAPE_CPU_SECONDS, _SCRAPE_EVERY_SECONDS = 0.006, 15
-# How the busy time is spent.
+# The distribution of the busy time over modes.
 _MODES = {"user": 0.82, "nice": 0.02, "system": 0.13, "softirq": 0.03}
 
 
@@ -31,12 +31,12 @@ class Volume:
     """A file system.
 
     Attributes:
-        mountpoint: Where it is.
+        mountpoint: The mount point.
         device: The mounted device.
-        fstype: Its type.
-        size_bytes: Its size.
-        used_bytes: The bytes in use.
-        trouble: Why it cannot be asked; None while it answers.
+        fstype: The type of the file system.
+        size_bytes: The size in bytes.
+        used_bytes: The number of bytes in use.
+        trouble: The reason why the file system cannot be queried; None while it responds.
     """
 
     mountpoint: str
@@ -49,26 +49,26 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What goes on on a host; rates are per second.
+    """The activity of a host; rates are per second.
 
     Attributes:
-        cores: How many there are, hyper-threads counted.
-        memory_bytes: Its memory.
-        busy: Which share of the cores computes.
-        io_wait: Which share is idle and waits for I/O.
-        used_bytes: What programs hold of the memory.
-        cached_bytes: What caches of files take.
-        read_bytes: From the disk.
-        written_bytes: To the disk.
-        received_bytes: Over the network.
-        sent_bytes: Over the network.
-        io_stalled: Which share of the time everything waits for I/O.
-        cpu_stalled: Which share of the time something waits for a core.
-        memory_stalled: Which share of the time everything waits for memory.
-        volumes: Its file systems.
-        oom_kills: How many processes the kernel killed for memory.
-        clock_ahead_seconds: How far its clock is ahead.
-        xids: Errors of its GPUs, by the kernel's log: address, code and moments.
+        cores: The number of cores, including hyper-threads.
+        memory_bytes: The size of the memory.
+        busy: The share of the cores that is busy.
+        io_wait: The share of the cores that is idle and waits for I/O.
+        used_bytes: The memory used by programs.
+        cached_bytes: The memory used by the page cache.
+        read_bytes: The bytes read from the disk per second.
+        written_bytes: The bytes written to the disk per second.
+        received_bytes: The bytes received over the network per second.
+        sent_bytes: The bytes sent over the network per second.
+        io_stalled: The share of the time in which all tasks wait for I/O.
+        cpu_stalled: The share of the time in which some task waits for a core.
+        memory_stalled: The share of the time in which all tasks wait for memory.
+        volumes: The file systems.
+        oom_kills: The number of processes killed by the kernel because memory was exhausted.
+        clock_ahead_seconds: The number of seconds by which the clock is fast.
+        xids: Xid errors from the kernel log: the GPU's address, the code and the times.
     """
 
     cores: int
@@ -92,12 +92,12 @@ class Life:
 
 @dataclass(slots=True)
 class Host:
-    """A host whose counters began at a moment.
+    """A simulated host.
 
     Attributes:
-        life: What goes on on it.
-        start: From when on it counts, Unix seconds: the exporter's start.
-        booted: When it booted, Unix seconds.
+        life: The activity of the host.
+        start: The time at which the exporter and its counters start, in Unix seconds.
+        booted: The boot time in Unix seconds.
     """
 
     life: Life
@@ -122,7 +122,7 @@ class Host:
         self._totals = {name: Total(rate, self.start) for name, rate in rates.items()}
 
     def readers(self) -> Mapping[str, Callable[[float], object]]:
-        """Return what reads each part of it, by the name of the collector."""
+        """Return the function that reads each part of the host, by the name of the collector."""
         return {
             "cpu": self._read_cpu,
             "memory": self._read_memory,

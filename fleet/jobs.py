@@ -1,4 +1,4 @@
-"""The training jobs of the simulated machines: their figures, their slowdowns and their ends."""
+"""The training jobs of simulated machines: properties, slowdowns and outcomes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ DEAD = "dead"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How each attempt of a run ends.
+    """The outcome of each attempt of a run.
 
     Attributes:
-        reason: As the exporter would find it.
-        exit_code: Its exit code; None for one that a signal ended.
-        signal: That signal.
-        exception: The class of the exception that ended it; empty for none.
-        raising_rank: The rank that ended so, whereupon its launcher ended the others by SIGTERM;
-            None where all ended alike.
+        reason: The reason as the exporter would determine it.
+        exit_code: The exit code; None for a process terminated by a signal.
+        signal: The terminating signal.
+        exception: The class of the exception that ended the process; empty for none.
+        raising_rank: The rank with this outcome, after which the launcher terminated the other
+            ranks with SIGTERM; None if all ranks have this outcome.
     """
 
     reason: Reason
@@ -32,7 +32,7 @@ class Outcome:
     raising_rank: int | None = None
 
     def of_rank(self, rank: int) -> Outcome:
-        """Return how a rank ended."""
+        """Return the outcome of a rank."""
         return self if self.raising_rank in (None, rank) else TERMINATED
 
 
@@ -45,11 +45,11 @@ FINISHED = Outcome("finished", exit_code=0)
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """One rank that slows the others down.
+    """The slowdown of a run by one slow rank.
 
     Attributes:
-        rank: Which.
-        factor: By how much a step takes longer; 1 for not at all.
+        rank: The slow rank.
+        factor: The factor by which a step is longer, over time; 1 for no slowdown.
     """
 
     rank: int
@@ -61,35 +61,37 @@ class Job:
     """A training job.
 
     Attributes:
-        run: The run's name.
-        framework: What it is written in, and its version.
+        run: The run name.
+        framework: The training framework and its version.
         devices: The accelerator of each rank.
-        pid: The process of the first rank; those of the others follow.
-        step_seconds: How long a step takes while all is well.
-        samples: How many samples a rank has in a step.
-        tokens: How many tokens a sample has; 0 for none.
-        total_steps: Of the whole run.
-        epoch_steps: Of an epoch.
-        loss: Where it begins, and where it tends to.
-        accuracy: Likewise; None where it is not reported.
-        metrics: Named metrics of the evaluations: where each begins, and where it tends to.
-        data_wait: Which share of a step the ranks wait for data.
-        slow_data_wait: The same while the storage is slow.
-        memory_bytes: What tensors take of the device's memory.
-        reserved_bytes: What the allocator holds.
-        flops_per_sample: What the model needs; 0 where it is not reported.
-        peak_flops: What the device can do.
-        stale_after: From the how-manieth evaluation on nothing gets better; None for never.
-        checkpoint_age_seconds: How old the last checkpoint may be; None where it is not set.
-        alerts: Bits of `runfile.ALERTS` that are active.
-        nan_filter: Whether the framework hides losses that are NaN; None where it has no such.
+        pid: The process ID of the first rank; the IDs of the other ranks follow.
+        step_seconds: The usual duration of a step.
+        samples: The number of samples per rank in a step.
+        tokens: The number of tokens per sample; 0 for none.
+        total_steps: The number of steps in the run.
+        epoch_steps: The number of steps in an epoch.
+        loss: The initial loss and the loss to which it converges.
+        accuracy: The initial accuracy and the accuracy to which it converges; None if not reported.
+        metrics: Named metrics of the evaluations: the initial value and the final value of each.
+        data_wait: The share of a step in which the ranks wait for data.
+        slow_data_wait: The share of a step in which the ranks wait for data while storage is slow.
+        memory_bytes: The device memory allocated for tensors.
+        reserved_bytes: The device memory reserved by the allocator.
+        flops_per_sample: The model's floating-point operations per sample; 0 if not reported.
+        peak_flops: The device's peak FLOP/s.
+        stale_after: The number of the evaluation after which nothing improves; None for never.
+        checkpoint_age_seconds: The maximum age of the last checkpoint; None if not set.
+        alerts: The active alerts, as bits of `runfile.ALERTS`.
+        nan_filter: Whether the framework hides NaN losses; None if the framework has no such
+            filter.
         first_rank: The number of the first rank on this machine.
-        world_size: How many ranks there are on all machines; 0 where all are here.
-        utilization: Which share of a device a step without waiting keeps busy.
-        slowest: How many times longer than usual the slowest recent step took.
-        warm_restart_seconds: How often the learning rate starts again, and the loss jumps by a
-            third; 0 for never.
-        overflow_seconds: How often a gradient overflows, as loss scaling provokes it; 0 for never.
+        world_size: The number of ranks on all machines; 0 if all ranks are on this machine.
+        utilization: The device utilisation during a step, excluding the wait for data.
+        slowest: The duration of the slowest recent step, as a multiple of the usual duration.
+        warm_restart_seconds: The interval at which the learning rate schedule restarts and the loss
+            rises by a third; 0 for never.
+        overflow_seconds: The interval at which a gradient overflows because of loss scaling; 0 for
+            never.
     """
 
     run: str

@@ -1,4 +1,4 @@
-"""What a recorded machine is, and what machines are made of."""
+"""A simulated machine, and functions that assemble machines from their parts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _UP_SECONDS = 9.4 * DAY_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A recorded machine.
+    """A simulated machine.
 
     Attributes:
-        name: Its host name.
-        about: A description of what happens on it.
-        readers: Returns the reading of a collector at a moment, by the collector's name.
-        expected: How many accelerators it should have.
+        name: The host name.
+        about: A description of the events on the machine.
+        readers: Functions that return a collector's reading at a time, by the collector's name.
+        expected: The number of accelerators that the machine should have.
     """
 
     name: str
@@ -40,14 +40,16 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """When things happen.
+    """The times of a machine's events.
 
-    What comes in rounds is at the same place of its round when the story begins, whenever that is.
+    Repeating scripts are at the same position when the demo goes live, independently of the time of
+    day.
 
     Attributes:
-        begin: When the demo goes live, Unix seconds: a whole number of 15 s, as stages are.
-        before_seconds: How long before that the counters begin.
-        booted: When the machine booted; None for some days ago.
+        begin: The time at which the demo goes live, in Unix seconds; like the stages, a multiple of
+            15 s.
+        before_seconds: The time for which the counters run before `begin`.
+        booted: The boot time in Unix seconds; None for a boot several days ago.
     """
 
     begin: float
@@ -56,15 +58,15 @@ class Story:
 
     @property
     def start(self) -> float:
-        """When the counters begin, Unix seconds."""
+        """The time at which the counters start, in Unix seconds."""
         return self.begin - self.before_seconds
 
     def script(self, *stages: tuple[str, float], into: float) -> Script:
-        """Return a script that is so many seconds into a round when the story begins.
+        """Return a script that is at a given position when the demo goes live.
 
         Args:
-            stages: Names and seconds.
-            into: How far it is.
+            stages: The names of the stages with their durations in seconds.
+            into: The position in the round, in seconds.
         """
         seconds = sum(seconds for _, seconds in stages)
         rounds = (self.before_seconds - into) // seconds
@@ -84,17 +86,17 @@ def assemble(
     memory_limit_bytes: int | None = None,
     temperature_limit_celsius: float | None = None,
 ) -> Machine:
-    """Put a machine together.
+    """Assemble a machine from its parts.
 
     Args:
-        name: Its host name.
-        about: A description of what happens on it.
-        story: When things happen.
-        life: What goes on on the host.
-        cards: Its accelerators, all of one kind.
-        runs: Its training runs.
-        containers: Its containers.
-        memory_limit_bytes: How much memory of each accelerator may be used; None for all of it.
+        name: The host name.
+        about: A description of the events on the machine.
+        story: The times of the machine's events.
+        life: The activity of the host.
+        cards: The accelerators, all of the same kind.
+        runs: The training runs.
+        containers: The containers.
+        memory_limit_bytes: The limit on the memory of each accelerator; None for no limit.
         temperature_limit_celsius: The limit on the temperature of each accelerator; None for none.
     """
     booted = story.begin - _UP_SECONDS if story.booted is None else story.booted
@@ -119,12 +121,12 @@ def assemble(
 
 
 def use_by(run: Run | Attempts, rank: int) -> Use:
-    """Return the use that a rank of a run makes of a card."""
+    """Return the use of a card by a rank of a run."""
     return Use(load=run.load, held_bytes=run.held_bytes, pids=partial(run.pids, rank))
 
 
 def use_by_both(first: Use, second: Use) -> Use:
-    """Return the use that one makes of a card, and then another."""
+    """Return the combined use of a card by two users, one after the other."""
     return Use(
         load=lambda now: first.load(now) + second.load(now),
         held_bytes=lambda now: first.held_bytes(now) + second.held_bytes(now),
@@ -133,26 +135,26 @@ def use_by_both(first: Use, second: Use) -> Use:
 
 
 def name_cards(machine: str, count: int) -> tuple[str, ...]:
-    """Name the cards of a machine as NVIDIA does, always alike."""
+    """Return constant names for a machine's cards in NVIDIA's format."""
     names = (f"{machine}-{index}.demo.trainvitals" for index in range(count))
     return tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, name)}" for name in names)
 
 
 def volume(mountpoint: str, device: str, fstype: str, size: int, share: Course) -> Volume:
-    """Return a file system of which a share is used."""
+    """Return a file system of which the given share is used."""
     return Volume(mountpoint, device, fstype, size, lambda now: size * share(now))
 
 
 def root(share: float) -> Volume:
-    """Return the file system that the host boots from."""
+    """Return the root file system of a host."""
     return volume("/", "/dev/nvme0n1p2", "ext4", 880 * GIB, constant(share))
 
 
 def shared_memory(size: int, share: float) -> Volume:
-    """Return `/dev/shm`."""
+    """Return the file system `/dev/shm`."""
     return volume("/dev/shm", "tmpfs", "tmpfs", size, around(share, 0.2, 5))
 
 
 def datasets() -> Volume:
-    """Return the data sets that all machines share."""
+    """Return the file system with data sets that all machines share."""
     return volume("/datasets", "storage:/datasets", "nfs4", 90 * TIB, constant(0.71))

@@ -1,4 +1,4 @@
-"""Models of accelerators: limits by their vendors' data sheets; temperatures are invented."""
+"""Accelerator models; limits are from the vendors' data sheets, temperatures are invented."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of a card; what it does not have is None or 0.
+    """A card model; a property that the model does not have is None or 0.
 
     Attributes:
-        name: As the driver calls it.
+        name: The name reported by the driver.
         kind: `gpu` or `hpu`.
-        driver: The driver's version.
-        firmware: The card's.
-        memory_bytes: Its memory.
-        idle_celsius: How warm it is when nothing runs.
-        full_celsius: How warm it gets at full load.
-        slowdown_celsius: Where it slows itself down.
-        watts: Its power limit.
-        core_hertz: Its highest clock.
-        memory_hertz: The clock of its memory.
-        tells_slowdown: Whether its driver names the point at which it slows down, or only how far
-            it is.
-        link_bytes: What its links to other cards carry in a second at full load.
-        links: How many links there are.
-        counts_ecc: Whether its memory is checked.
+        driver: The driver version.
+        firmware: The firmware version of the card.
+        memory_bytes: The memory size in bytes.
+        idle_celsius: The temperature when the card is idle.
+        full_celsius: The temperature at full load.
+        slowdown_celsius: The temperature at which the card slows down.
+        watts: The power limit.
+        core_hertz: The maximum core clock.
+        memory_hertz: The memory clock.
+        tells_slowdown: Whether the driver reports the slowdown temperature, rather than only the
+            difference from it.
+        link_bytes: The bytes per second transferred on links to other cards at full load.
+        links: The number of links.
+        counts_ecc: Whether the memory has ECC error counters.
         has_fan: Whether the card has a fan.
-        warm_share: Which share of full load its driver slows it down for warmth.
+        warm_share: The share of time at full load in which the driver slows the card down because
+            of its temperature.
     """
 
     name: str

@@ -1,16 +1,16 @@
-"""How a run gets on: where it is in its script, and what its steps come to.
+"""The progress of a run: its position in the script, and the totals of its steps.
 
-A script has these stages:
+A script consists of these stages:
 
 =========== =======================================================================
 init        the process starts, reads its checkpoint and its data
 compile     the graph is compiled
 train       steps are done
-slow        the same, while the storage is slow
+slow        steps are done while the storage is slow
 validation  an evaluation
 checkpoint  a checkpoint is written
-hung        a step does not end
-dead        the process has ended; the next round is the next start of the run
+hung        a step hangs
+dead        the process has ended; the next round begins with the next start of the run
 =========== =======================================================================
 """
 
@@ -24,28 +24,28 @@ from fleet.script import Scene, Script
 from trainvitals.runfile import BUCKET_BOUNDS
 
 _NOBODY = Slowdown(-1, constant(1.0))
-# How steeply the durations of steps gather around the usual one.
+# The steepness of the distribution of step durations around the usual duration.
 _STEEPNESS = 14.0
 _TRAINING = ("train", "slow")
 
 
 class Pace:
-    """The course of a run.
+    """The progress of a run over time.
 
     Args:
-        job: The job.
-        script: When what happens.
-        start: From when on there is a run, Unix seconds.
-        outcome: How each round ends; None for a run whose script has no death.
-        steps_before: What was done before the first round.
-        slowdown: A rank that slows the others down, at times.
+        job: The training job.
+        script: The script of the run's stages.
+        start: The time at which the run begins, in Unix seconds.
+        outcome: The outcome of each round; None for a run whose script has no stage `dead`.
+        steps_before: The number of steps completed before the first round.
+        slowdown: A rank that temporarily slows the others down; None for no such rank.
 
     Attributes:
-        job: The same.
-        script: The same.
-        start: The same.
-        outcome: The same.
-        slowdown: The same; of rank -1 where no rank does so.
+        job: The argument `job`.
+        script: The argument `script`.
+        start: The argument `start`.
+        outcome: The argument `outcome`.
+        slowdown: The argument `slowdown`; a slowdown with rank -1 if the argument is None.
     """
 
     def __init__(
@@ -67,97 +67,97 @@ class Pace:
         self._buckets = [Total(self._rate_up_to(bound), start) for bound in BUCKET_BOUNDS]
 
     def scene(self, now: float) -> Scene:
-        """Return the scene; before its start the run has been dead since ever."""
+        """Return the current scene; before its start, the run is in the stage `dead`."""
         if now < self.start:
             return Scene(DEAD, -math.inf, 0, -math.inf)
         return self.script.at(now)
 
     def began(self, now: float) -> float:
-        """Return when the present attempt began."""
+        """Return the time at which the current attempt began."""
         return self.scene(now).round_start if self.outcome else self.start
 
     def attempt(self, now: float) -> int:
-        """Return how often it was started again."""
+        """Return the number of restarts."""
         return self.scene(now).round if self.outcome else 0
 
     def step_seconds(self, now: float) -> float:
-        """Return how long a step takes."""
+        """Return the duration of a step in seconds."""
         wander = 1 + 0.03 * ripple(self.job.pid + 1, now)
         longer = (1 - self.job.data_wait) / (1 - self.data_wait(now))
         return self.job.step_seconds * longer * self.slowdown.factor(now) * wander
 
     def is_training(self, now: float) -> bool:
-        """Return whether it does steps."""
+        """Return whether the run is doing steps."""
         return self.scene(now).name in _TRAINING
 
     def data_wait(self, now: float) -> float:
-        """Return which share of a step it waits for data."""
+        """Return the share of a step in which the run waits for data."""
         is_slow = self.scene(now).name == "slow"
         return self.job.slow_data_wait if is_slow else self.job.data_wait
 
     def last_step(self, now: float) -> float:
-        """Return the moment at which its last step ended, or what it does began."""
+        """Return the time at which the last step ended or the current stage began."""
         scene = self.scene(now)
         if scene.name not in _TRAINING:
             return scene.start
         done = self._steps.at(now) % 1
         return max(scene.start, now - done * self.step_seconds(now))
 
-    # Of the present attempt.
+    # Values of the current attempt.
 
     def steps(self, now: float) -> int:
-        """Count its steps."""
+        """Return the number of steps."""
         return int(self._since(self._steps, now))
 
     def train_seconds(self, now: float) -> float:
-        """Return how long its steps took."""
+        """Return the total duration of the steps in seconds."""
         return self._since(self._seconds, now)
 
     def waited_seconds(self, now: float) -> float:
-        """Return how much of that was spent waiting for data."""
+        """Return the part of `train_seconds` that was spent waiting for data."""
         return self._since(self._waited, now)
 
     def lost_seconds(self, now: float) -> float:
-        """Return how much of that was there only because of the slow rank."""
+        """Return the part of `train_seconds` that was lost because of the slow rank."""
         return self._since(self._lost, now)
 
     def stage_seconds(self, name: str, now: float) -> float:
-        """Return how long it was in stages of a name."""
+        """Return the time spent in stages with a name, in seconds."""
         return self.script.spent(name, now) - self.script.spent(name, self.began(now))
 
     def count(self, name: str, now: float) -> int:
-        """Count the stages of a name that have ended."""
+        """Return the number of ended stages with a name."""
         return self.script.count_ends(name, now) - self.script.count_ends(name, self.began(now))
 
     def steps_by_duration(self, now: float) -> list[int]:
-        """Count its steps by `BUCKET_BOUNDS`, and those that took longer."""
+        """Return the number of steps in each bucket of `BUCKET_BOUNDS` and of longer steps."""
         steps = self.steps(now)
         up_to = [min(steps, int(self._since(total, now))) for total in self._buckets]
         ends = [*up_to, steps]
         return [high - low for low, high in zip([0, *up_to], ends, strict=True)]
 
-    # Of the whole run.
+    # Values of the entire run.
 
     def first_step(self, now: float) -> int:
-        """Return the step of the whole run at which the present attempt began."""
+        """Return the number of the step at which the current attempt began."""
         if self.outcome is None or self.outcome.reason == "finished":
             return self._before
         return self._before + self.attempt(now) * self._kept_steps()
 
     def learned(self, now: float) -> float:
-        """Return how much of all steps is done, 0 to 1."""
+        """Return the share of the run's total steps that has been completed, 0 to 1."""
         steps = self.first_step(now) + self._since(self._steps, now)
         return min(1.0, steps / self.job.total_steps)
 
     def lost_steps(self) -> int:
-        """Return how many steps each death costs."""
+        """Return the number of steps that are lost each time the process ends."""
         return max(0, self._steps_in_round(DEAD) - self._kept_steps())
 
     def _since(self, total: Total, now: float) -> float:
         return total.at(now) - total.at(self.began(now))
 
     def _kept_steps(self) -> int:
-        """Return the steps of a round that its last checkpoint has."""
+        """Return the number of steps in a round up to the last checkpoint."""
         if not any(stage.name == "checkpoint" for stage in self.script.stages):
             return 0
         return self._steps_in_round("checkpoint")

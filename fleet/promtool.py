@@ -1,8 +1,8 @@
-"""What a machine serves, minute by minute, in the notation that `promtool test rules` reads.
+"""A machine's metrics for every minute, in the notation of `promtool test rules`.
 
-Minute 0 is the Unix time 0, as in promtool. A series is written in pieces that hold a value or climb
-by the same amount every minute. Between two pieces, and where a scrape failed, it is stale, as in a
-Prometheus that has scraped a page without it.
+Minute 0 is the Unix time 0, as in promtool. A series is written in segments with a constant value
+or a constant increase per minute. The series is stale between two segments and where a scrape
+failed, as in Prometheus after a scrape without the series.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ MINUTE = 60
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A machine from one boot to the next.
+    """A machine between two boots.
 
     Attributes:
         machine: The machine.
-        start: The minute in which it answers for the first time.
-        end: The minute after the last one.
-        silent: Minutes in between in which a scrape fails.
+        start: The first minute in which the machine is scraped.
+        end: The minute after the last scrape.
+        silent: The minutes in between in which a scrape fails.
     """
 
     machine: Machine
@@ -35,7 +35,7 @@ class Served:
 
 @dataclass(slots=True)
 class _Values:
-    """The values of a series as they are added, one a minute."""
+    """The values of a series, added one per minute."""
 
     words: list[str] = field(default_factory=list)
     end: int = 0
@@ -57,7 +57,7 @@ class _Values:
         return " ".join(self.words)
 
     def _close(self, minute: int) -> None:
-        """End the piece, and leave out the minutes before another."""
+        """End the current segment, and mark the minutes before the next segment as missing."""
         if self.count:
             sign = "-" if self.step < 0 else "+"
             climb = f"{sign}{_write(abs(self.step))}" if self.step else ""
@@ -79,15 +79,15 @@ def _write(value: float) -> str:
 def write_input_series(
     lives: Sequence[Served], minutes: int, is_wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, str]]:
-    """Write the series of a machine.
+    """Generate the series of a machine.
 
     Args:
-        lives: The machine from boot to boot, in order.
-        minutes: How many, from minute 0 on.
-        is_wanted: Whether the metric of a name is written.
+        lives: The machine between boots, in chronological order.
+        minutes: The number of minutes from minute 0.
+        is_wanted: A function that returns whether the metric with a name is written.
 
     Yields:
-        The selector of each series and its values.
+        The selector and the values of each series.
     """
     series: dict[str, _Values] = {}
     wanted: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""What the ranks of a run write into their run files."""
+"""The simulated contents of the run files of a run's ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PHASES = {
     "hung": Phase.BACKWARD,
     DEAD: Phase.FORWARD,
 }
-# How the time of a step is spent that is not spent waiting for data.
+# The distribution of a step's time over phases, excluding the wait for data.
 _SHARES = {
     "h2d": 0.02,
     "forward": FORWARD_SHARE,
@@ -47,7 +47,7 @@ _OUTSIDE_STEPS = ("init", "compile", "validation", "checkpoint")
 
 
 def write_record(pace: Pace, rank: int, pid: int, now: float) -> Record:
-    """Return what a rank has written into its run file by a moment."""
+    """Return the record that a rank has written to its run file by a time."""
     job, scene, outcome = pace.job, pace.scene(now), pace.outcome
     marked = pace.last_step(now) if pace.is_training(now) else scene.start
     is_first = rank == 0
@@ -80,7 +80,7 @@ def write_record(pace: Pace, rank: int, pid: int, now: float) -> Record:
 
 
 def write_monotonic(pace: Pace, moment: float) -> int:
-    """Return a moment on the machine's other clock, in nanoseconds."""
+    """Return a time on the machine's monotonic clock, in nanoseconds."""
     return int((moment - pace.start) * 1e9)
 
 
@@ -99,7 +99,7 @@ def _write_step(pace: Pace, rank: int, now: float) -> dict[str, float]:
         "epoch_step": global_step % job.epoch_steps,
         "train_seconds": seconds,
         "phase": _PHASES[scene.name],
-        # A step that hangs is still training.
+        # A hanging step still belongs to the training phase.
         "phase_start_time": pace.scene(scene.start - 1).start
         if scene.name == "hung"
         else scene.start,
@@ -119,7 +119,7 @@ def _write_step(pace: Pace, rank: int, now: float) -> dict[str, float]:
 
 
 def _write_phases(pace: Pace, rank: int, now: float) -> dict[str, float]:
-    """Share the time of the steps out; the others wait for the slow rank in `backward`."""
+    """Distribute the step time over phases; other ranks wait for the slow rank in `backward`."""
     lost = pace.lost_seconds(now)
     waited = pace.waited_seconds(now)
     computed = pace.train_seconds(now) - lost - waited
@@ -206,7 +206,7 @@ def _write_standing(pace: Pace, rank: int, now: float) -> State:
 
 
 def _write_evaluations(pace: Pace, now: float) -> dict[str, float]:
-    """Return what the first rank alone knows: checkpoints and evaluations."""
+    """Return the words that only the first rank writes: checkpoints and evaluations."""
     job, evaluations = pace.job, pace.count("validation", now)
     words: dict[str, float] = {
         "checkpoints": pace.count("checkpoint", now),
@@ -244,7 +244,7 @@ def _tend(course: tuple[float, float], done: float) -> float:
 def _fill(
     empty: Sequence[float], places: Mapping[str, int], given: Mapping[str, float]
 ) -> tuple[float, ...]:
-    """Put words into their places; the first two are the record's number and its length."""
+    """Return a record's words in order; the first two are the record's number and length."""
     words = list(empty)
     words[0], words[1] = 1.0, float(len(words))
     for name, value in given.items():

@@ -1,14 +1,14 @@
-"""The past of the rules: what they would have recorded, and which alerts they would have raised.
+"""The past of rules: the series that the rules would have recorded, and the past alerts.
 
-A Prometheus that scrapes nothing holds the machines' past and evaluates the expression of every rule
-over it: of recording rules those first that others need, then of alerts. How long an alert must
-hold, and how long it goes on when it no longer does (`for`, `keep_firing_for`), is applied here,
-and kept as Prometheus keeps it: in `ALERTS` and `ALERTS_FOR_STATE`. By the latter a Prometheus that
-is started knows since when an alert has held, so that one that has held for long enough fires as
-soon as the demo goes live.
+A Prometheus server without targets loads the machines' past and evaluates the expression of every
+rule over it: first the recording rules, in the order of their dependencies, then the alerting
+rules. The durations `for` and `keep_firing_for` are applied by this module. The results are stored
+as Prometheus stores them, in `ALERTS` and `ALERTS_FOR_STATE`. From `ALERTS_FOR_STATE`, Prometheus
+determines at its start since when an alert's condition has been true, so that an alert whose `for`
+duration has elapsed fires as soon as the demo goes live.
 
-(`promtool tsdb create-blocks-from rules` would leave a block for each rule and each two hours, and
-knows no alerts.)
+`promtool tsdb create-blocks-from rules` is not used, because it would write one block per rule and
+two hours, and does not support alerts.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _NAME = re.compile(r"[a-zA-Z_:][\w:]*")
 
 Labels = tuple[tuple[str, str], ...]
 Rule = Mapping[str, Any]  # as parsed from YAML
-Results = Mapping[Labels, Sequence[tuple[int, float]]]  # moments and values
+Results = Mapping[Labels, Sequence[tuple[int, float]]]  # times and values
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The programs.
+    """The paths of the programs.
 
     Attributes:
-        prometheus: The server.
-        promtool: Evaluates rules and makes blocks.
+        prometheus: The path of the Prometheus server.
+        promtool: The path of promtool, which creates blocks.
     """
 
     prometheus: Path
@@ -59,13 +59,13 @@ class Tools:
 
 
 class PastOfRules:
-    """Makes the blocks of what rules would have recorded and raised.
+    """A writer of blocks with the past recorded series and alerts of rules.
 
     Args:
         rules: The directory of the rule files.
-        tools: The programs.
-        directory: Where files may be left for a while.
-        blocks: Where the blocks are: Prometheus' data directory.
+        tools: The paths of the programs.
+        directory: A directory for temporary files.
+        blocks: The directory of the blocks, which is Prometheus' data directory.
     """
 
     def __init__(self, rules: Path, *, tools: Tools, directory: Path, blocks: Path) -> None:
@@ -75,10 +75,10 @@ class PastOfRules:
         self._tools, self._directory, self._blocks = tools, directory, blocks
 
     def write(self, moments: Sequence[int]) -> None:
-        """Make the blocks of some moments, in order, later than those before.
+        """Create the blocks for ascending sample times, later than those of previous calls.
 
         Args:
-            moments: The machines' past has them.
+            moments: The sample times, which the machines' past must include.
 
         Raises:
             StackError: A program fails.
@@ -94,7 +94,7 @@ class PastOfRules:
 
     @contextmanager
     def _block_from(self, rules: Sequence[object]) -> Iterator[tuple[TextIO, int]]:
-        """Return a file for samples of which a block is made, and who answers for what there is."""
+        """Return a file for samples, which becomes a block, and a port for querying blocks."""
         path = self._directory / f"rules-{len(rules)}.txt"
         with (
             serve_blocks(self._tools.prometheus, self._blocks, self._directory) as port,
@@ -106,7 +106,7 @@ class PastOfRules:
 
 
 def read_rules(directory: Path) -> list[Rule]:
-    """Read all rules of a directory of rule files."""
+    """Read all rules from a directory of rule files."""
     documents = (
         yaml.safe_load(path.read_text("utf-8")) for path in sorted(directory.glob("*.yml"))
     )
@@ -116,7 +116,7 @@ def read_rules(directory: Path) -> list[Rule]:
 
 
 def sort_records(rules: Sequence[Rule]) -> Iterator[Sequence[Rule]]:
-    """Sort recording rules into layers, each of which needs only those before it."""
+    """Sort recording rules into layers, each of which depends only on previous layers."""
     left = list(rules)
     while left:
         missing = {rule["record"] for rule in left}
@@ -129,7 +129,7 @@ def sort_records(rules: Sequence[Rule]) -> Iterator[Sequence[Rule]]:
 
 @dataclass(slots=True)
 class _Course:
-    """The state of an alert: since when it is active (0: not), when it last was, whether it fires."""
+    """An alert's state: active since (0: inactive), last active at, and whether it fires."""
 
     since: int = 0
     last: int = 0
@@ -140,10 +140,10 @@ class AlertPast:
     """The past of an alert.
 
     Args:
-        rule: Its rule.
+        rule: The alerting rule.
 
     Attributes:
-        rule: The same.
+        rule: The argument `rule`.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -153,11 +153,11 @@ class AlertPast:
         self._courses: dict[Labels, _Course] = {}
 
     def write(self, results: Results, moments: Sequence[int]) -> Iterator[str]:
-        """Write some moments as lines of samples.
+        """Return the alert's samples at some times, as lines.
 
         Args:
-            results: What its expression gave, by labels.
-            moments: All moments, in order, later than those before.
+            results: The results of the alert's expression, by labels.
+            moments: All sample times in ascending order, later than those of previous calls.
         """
         for labels in results.keys() | self._courses.keys():
             course = self._courses.setdefault(labels, _Course())
@@ -189,10 +189,10 @@ def _write_record(rule: Rule, results: Results) -> Iterator[str]:
 
 @contextmanager
 def serve_blocks(prometheus: Path, blocks: Path, directory: Path) -> Iterator[int]:
-    """Start a Prometheus without targets on blocks, and return its port.
+    """Start a Prometheus server without targets on existing blocks, and return its port.
 
     Raises:
-        StackError: It does not start.
+        StackError: The server does not start.
     """
     (port,), log = find_free_ports(1), directory / "past.log"
     (directory / "past.yml").write_text("global: {}\n")
@@ -209,7 +209,7 @@ def serve_blocks(prometheus: Path, blocks: Path, directory: Path) -> Iterator[in
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            # So that what ends the demo finds it, whatever became of us.
+            # The mark allows `down` to find the process even if this process has ended.
             env={**os.environ, MARK: str(blocks.parent)},
         )
     try:
@@ -229,7 +229,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) ->
 
 
 def _ask(expression: str, moments: Sequence[int], port: int) -> Results:
-    """Return what an expression evaluates to at all moments, by labels."""
+    """Return the results of an expression at all sample times, by labels."""
     prometheus = Prometheus(f"http://{HOST}:{port}", _TIMEOUT_SECONDS)
     try:
         found = prometheus.query_range(expression, moments[0], moments[-1], STEP_SECONDS)

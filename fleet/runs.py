@@ -1,6 +1,6 @@
-"""Training runs: what a machine reads of them.
+"""Simulated training runs: the exporter's readings of the runs.
 
-Pace, progress and stalls are judged by the exporter's own sources.
+Rates, progress and stalls are determined by the exporter's own sources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainvitals.sources.runs.reading import Expected, RankReading, RunReading, 
 from trainvitals.sources.runs.stalls import detect_stall
 from trainvitals.sources.runs.stragglers import LOCAL_PHASES, STRAGGLER_RATIO, Slowness
 
-# So long an ended process stays on the page.
+# The time for which an ended run remains on the page, in seconds.
 _SHOWN_SECONDS = 900.0
 _PIDS_EACH_ROUND = 16
 
@@ -34,15 +34,15 @@ class Run:
     """A run on one machine.
 
     Args:
-        job: The job.
-        script: When what happens, in the stages of `pace.py`.
-        start: From when on there is a run, Unix seconds.
-        outcome: How each round ends; None for a run whose script has no death.
-        steps_before: What was done before the first round.
-        slowdown: A rank that slows the others down, at times.
+        job: The training job.
+        script: The script of the run's stages, which are those of `pace.py`.
+        start: The time at which the run begins, in Unix seconds.
+        outcome: The outcome of each round; None for a run whose script has no stage `dead`.
+        steps_before: The number of steps completed before the first round.
+        slowdown: A rank that temporarily slows the others down; None for no such rank.
 
     Attributes:
-        start: The same.
+        start: The argument `start`.
     """
 
     def __init__(
@@ -59,25 +59,25 @@ class Run:
         self._pace = Pace(job, script, start, outcome, steps_before, slowdown)
 
     def load(self, now: float) -> float:
-        """Return which share of the time its devices compute."""
+        """Return the share of the time in which the run's devices are busy."""
         name = self._pace.scene(now).name
         if self._pace.is_training(now):
             share = self._job.utilization * (1 - self._pace.data_wait(now))
             return share * (0.97 + 0.03 * ripple(self._job.pid, now))
-        # A rank that waits for another one spins.
+        # A rank that waits for another rank spins.
         return {"validation": 0.75, "compile": 0.1, "hung": 1.0}.get(name, 0.0)
 
     def held_bytes(self, now: float) -> float:
-        """Return what it holds of the memory of each device."""
+        """Return the memory that the run holds on each device, in bytes."""
         name = self._pace.scene(now).name
         return {DEAD: 0.0, "init": 0.2}.get(name, 1.0) * self._job.reserved_bytes
 
     def pids(self, rank: int, now: float) -> tuple[int, ...]:
-        """Return the processes of a rank that live."""
+        """Return the IDs of a rank's running processes."""
         return (self._pid(rank, now),) if self._lives(now) else ()
 
     def is_shown(self, now: float) -> bool:
-        """Return whether it is on the page."""
+        """Return whether the run is on the machine's page."""
         return self._lives(now) or now - self._pace.scene(now).start < _SHOWN_SECONDS
 
     def read(self, now: float) -> tuple[RunReading, tuple[RankReading, ...]]:
@@ -115,7 +115,7 @@ class Run:
             ranks_alive=len(job.devices) if lives else 0,
             exits=exits,
             losses=losses,
-            # As if its user had written down how it runs while all is well.
+            # The values that a user of the run would have recorded as its expected values.
             expected=Expected(job.epoch_steps * job.step_seconds, job.reserved_bytes),
         )
 
@@ -172,10 +172,10 @@ class Run:
 
 
 class Attempts:
-    """A run whose attempts are planned one by one; the newest that has begun is shown.
+    """A run whose attempts are planned individually; the newest attempt that has begun is shown.
 
     Args:
-        attempts: In the order of their starts.
+        attempts: The attempts in the order of their start times.
     """
 
     def __init__(self, attempts: Sequence[Run]) -> None:
@@ -183,25 +183,25 @@ class Attempts:
         self._starts = [attempt.start for attempt in attempts]
 
     def load(self, now: float) -> float:
-        """Return which share of the time its devices compute."""
+        """Return the share of the time in which the run's devices are busy."""
         return self._newest(now).load(now)
 
     def held_bytes(self, now: float) -> float:
-        """Return what it holds of the memory of each device."""
+        """Return the memory that the run holds on each device, in bytes."""
         return self._newest(now).held_bytes(now)
 
     def pids(self, rank: int, now: float) -> tuple[int, ...]:
-        """Return the processes of a rank that live."""
+        """Return the IDs of a rank's running processes."""
         return self._newest(now).pids(rank, now)
 
     def is_shown(self, now: float) -> bool:
-        """Return whether it is on the page."""
+        """Return whether the run is on the machine's page."""
         return self._newest(now).is_shown(now)
 
     def read(self, now: float) -> tuple[RunReading, tuple[RankReading, ...]]:
         """Return the readings of the run and of its ranks.
 
-        What an earlier attempt has counted goes on where it was still on the page.
+        Counters continue from the previous attempt if that attempt was still on the page.
         """
         place = bisect_right(self._starts, now) - 1
         run, ranks = self._attempts[place].read(now)
@@ -217,7 +217,7 @@ class Attempts:
 
 
 def read_runs(runs: Sequence[Run | Attempts], now: float) -> RunsReading:
-    """Return all runs of a machine that are on its page."""
+    """Return the readings of all runs that are on a machine's page."""
     read = [run.read(now) for run in runs if run.is_shown(now)]
     ranks = tuple(rank for _, members in read for rank in members)
     return RunsReading(ranks=ranks, runs=tuple(run for run, _ in read))

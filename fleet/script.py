@@ -1,4 +1,4 @@
-"""What happens, in stages that follow each other, with the first again after the last."""
+"""Scripts: repeating sequences of stages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of a script.
+    """A stage of a script.
 
     Attributes:
-        name: What happens in it.
-        seconds: How long it takes.
+        name: The name of the activity in the stage.
+        seconds: The duration of the stage in seconds.
     """
 
     name: str
@@ -23,13 +23,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a script is at a moment.
+    """The position of a script at a time.
 
     Attributes:
-        name: Of the stage.
-        start: When the stage began, Unix seconds.
-        round: How often the script has gone round before.
-        round_start: When this round began, Unix seconds.
+        name: The name of the current stage.
+        start: The time at which the stage began, in Unix seconds.
+        round: The number of completed rounds.
+        round_start: The time at which the current round began, in Unix seconds.
     """
 
     name: str
@@ -39,11 +39,12 @@ class Scene:
 
 
 class Script:
-    """Stages in a circle.
+    """A sequence of stages that repeats in rounds.
 
     Args:
-        stages: In their order.
-        start: When the first round began, Unix seconds; nothing is asked about what was before.
+        stages: The stages in order.
+        start: The time at which the first round begins, in Unix seconds; earlier times are not
+            meaningful.
     """
 
     def __init__(self, stages: Sequence[Stage], start: float) -> None:
@@ -53,7 +54,7 @@ class Script:
         self.seconds = self._ends[-1]
 
     def at(self, now: float) -> Scene:
-        """Return the scene of a moment."""
+        """Return the scene at a time."""
         number, elapsed = divmod(max(0.0, now - self.start), self.seconds)
         place = min(bisect_right(self._ends, elapsed), len(self.stages) - 1)
         round_start = self.start + number * self.seconds
@@ -61,12 +62,12 @@ class Script:
         return Scene(self.stages[place].name, round_start + begun, int(number), round_start)
 
     def spent(self, name: str, now: float) -> float:
-        """Return how many seconds it has been in stages of a name."""
+        """Return the total time spent in stages with a name, in seconds."""
         number, elapsed = divmod(max(0.0, now - self.start), self.seconds)
         return number * self._within(name, self.seconds) + self._within(name, elapsed)
 
     def last_end(self, name: str, now: float) -> float | None:
-        """Return when a stage of a name last ended; None where none has."""
+        """Return the time at which a stage with a name last ended; None if none has ended."""
         scene = self.at(now)
         for round_start in (scene.round_start, scene.round_start - self.seconds):
             for stage, end in zip(reversed(self.stages), reversed(self._ends), strict=True):
@@ -75,7 +76,7 @@ class Script:
         return None
 
     def begin_last(self, name: str) -> float:
-        """Return how many seconds into a round its last stage of a name begins."""
+        """Return the offset in a round at which the last stage with a name begins, in seconds."""
         (*_, begun) = (
             end - stage.seconds
             for stage, end in zip(self.stages, self._ends, strict=True)
@@ -84,7 +85,7 @@ class Script:
         return begun
 
     def count_ends(self, name: str, now: float) -> int:
-        """Return how many stages of a name have ended."""
+        """Return the number of ended stages with a name."""
         number, elapsed = divmod(max(0.0, now - self.start), self.seconds)
         named = [
             end for stage, end in zip(self.stages, self._ends, strict=True) if stage.name == name
@@ -92,7 +93,7 @@ class Script:
         return int(number) * len(named) + sum(end <= elapsed for end in named)
 
     def longest(self, name: str) -> float:
-        """Return the seconds of the longest stage of a name."""
+        """Return the duration of the longest stage with a name, in seconds."""
         return max(stage.seconds for stage in self.stages if stage.name == name)
 
     def _within(self, name: str, elapsed: float) -> float:

@@ -1,9 +1,9 @@
-"""The demo's stack: the real programs with the real files, on separate ports and in a separate directory.
+"""The demo's stack: the real programs and files, on separate ports and in a separate directory.
 
-Three things differ from what `trainvitals up` starts. Prometheus scrapes every 15 s, as it is meant
-to for several machines, and Grafana is configured so. It looks back for no longer than the moments of the
-past are apart. And an alert that has held for long enough before the start does not wait again
-(see `rules.py`). The demo sends no messages, whatever `.env` says.
+Three settings differ from those of `trainvitals up`. Prometheus scrapes every 15 s, as intended for
+several machines, and Grafana is configured accordingly. Prometheus' lookback period is limited to
+the interval between past samples. An alert whose `for` duration has elapsed before the start fires
+without waiting again (see `rules.py`). The demo sends no messages, regardless of `.env`.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ ROOT = Path(__file__).parents[1]
 EXPORTER_PORT, PROMETHEUS_PORT, ALERTMANAGER_PORT, GRAFANA_PORT = 19_200, 19_090, 19_093, 13_000
 PAST_SECONDS = 6 * 3600
 
-_LASTING_PORTS = range(20_000, 32_000)  # the kernel begins at 32768
+_LASTING_PORTS = range(20_000, 32_000)  # the kernel assigns ports from 32768
 
-# Grafana takes rates over four times as long: the moments of the past are 30 s apart.
+# Grafana calculates rates over four times this interval; past samples are 30 s apart.
 _RATE_SECONDS = 15
 _SHIPPED_SECONDS = {"scrape_interval": 5, "evaluation_interval": 15, "timeInterval": 5}
 _FLAGS = (f"--query.lookback-delta={LOOKBACK}", "--rules.alert.for-grace-period=15s")
 _LOCK, _MARK = "lock", "made-by-the-demo"
 _TIMEOUT_SECONDS = 120.0
-# What happened while the past was written is written too. That takes a few seconds, and a gap so
-# long between the last moment of the past and the first scrape is none that Prometheus would see.
+# The events during the writing of the past are written too. This takes a few seconds, and a gap of
+# this length between the last past sample and the first scrape has no effect in Prometheus.
 _AHEAD_SECONDS, _GAP_SECONDS = 8.0, 8.0
-# After the second evaluation of a group Prometheus takes up since when its alerts have held, and at
-# the third they fire. An evaluation is counted as it begins, so the third is over at the fourth.
+# After the second evaluation of a group, Prometheus restores the times since which alerts have been
+# active, and at the third evaluation the alerts fire. An evaluation is counted when it begins, so
+# the third evaluation is complete when the fourth is counted.
 _ALERTS_SECONDS, _EVALUATIONS = 90.0, 4
 _EVALUATIONS_TOLD = re.compile(
     r"^prometheus_rule_group_iterations_(missed_)?total\{(.*)\} (\S+)$", re.MULTILINE
@@ -70,14 +71,15 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The settings of a demo; a port that is None is a usual one, or any free one.
+    """The settings of a demo; for a port that is None, the usual port or any free port is used.
 
     Attributes:
-        state_dir: Where everything is kept, an absolute path.
-        past_seconds: How much past there is when the demo goes live.
-        scrape_seconds: How often machines are scraped; Prometheus waits 5 s for an answer.
-        evaluation_seconds: How often rules are evaluated.
-        exporter_port: Of the first machine; the others have the next ones, where these are free.
+        state_dir: The absolute path of the directory that contains all files of the demo.
+        past_seconds: The length of the past when the demo goes live, in seconds.
+        scrape_seconds: The scrape interval; Prometheus waits 5 s for a response.
+        evaluation_seconds: The rule evaluation interval.
+        exporter_port: The port of the first machine's exporter; the other machines use the
+            following ports if these are free.
         prometheus_port: Prometheus' port.
         alertmanager_port: Alertmanager's port.
         grafana_port: Grafana's port.
@@ -96,20 +98,22 @@ class Wishes:
 def bring_up(
     wishes: Wishes, *, report: Report, find: Callable[[str], Path] | None = None
 ) -> tuple[Program, ...]:
-    """Make the past, start everything and wait until it works; what runs already goes on.
+    """Write the past, start all programs and wait until they work; keep a running demo.
 
-    When it cannot be brought up, or is interrupted, nothing is left running.
+    If the demo cannot be started or is interrupted, no program is left running.
 
     Args:
-        wishes: Where, and how much.
-        report: Called with one line at a time: what happens.
-        find: Returns the path of a program by its name; None searches PATH, then Debian's packages.
+        wishes: The settings of the demo.
+        report: A function that receives progress messages of one line.
+        find: A function that returns the path of a program by name; None to search PATH and then
+            Debian's packages.
 
     Returns:
         The programs.
 
     Raises:
-        StackError: A program does not start, or does not work, or the directory is not the demo's.
+        StackError: A program does not start or does not work, or the directory contains files that
+            are not the demo's.
     """
     look = find or (lambda name: find_program(name, report=report))
     _refuse_foreign_directory(wishes.state_dir)
@@ -125,10 +129,11 @@ def bring_up(
 
 
 def remove(state_dir: Path, *, report: Report) -> None:
-    """Stop every process of the demo and remove all that it has written.
+    """Stop every process of the demo and remove all files that the demo has written.
 
     Raises:
-        StackError: A process cannot be ended, or the directory is not the demo's.
+        StackError: A process cannot be terminated, or the directory contains files that are not the
+            demo's.
     """
     if not state_dir.is_dir():
         report("nothing is running")
@@ -139,7 +144,7 @@ def remove(state_dir: Path, *, report: Report) -> None:
 
 
 def _refuse_foreign_directory(state_dir: Path) -> None:
-    """Check that a directory may be removed: it is empty, or an earlier demo has made it."""
+    """Check that a directory may be removed: it is empty or was created by an earlier demo."""
     names = {path.name for path in state_dir.iterdir()} if state_dir.is_dir() else set()
     if names - {_LOCK} and _MARK not in names:
         raise StackError(
@@ -149,7 +154,7 @@ def _refuse_foreign_directory(state_dir: Path) -> None:
 
 
 def find_running(state_dir: Path) -> tuple[Program, ...]:
-    """Return the programs of a demo that runs whole; none where it does not."""
+    """Return the programs of a demo if all of them are running; otherwise an empty tuple."""
     programs = load_programs(state_dir)
     states = ask_states(state_dir) or ()
     running = {each.name for each in states if each.state in STARTED}
@@ -157,7 +162,7 @@ def find_running(state_dir: Path) -> tuple[Program, ...]:
 
 
 def wait_for_alerts(programs: Sequence[Program]) -> tuple[str, ...]:
-    """Wait until all alerts fire whose time has come, and name them; none without Prometheus."""
+    """Wait until all due alerts fire, and return their names; empty without Prometheus."""
     prometheus = next((each for each in programs if each.name == "prometheus"), None)
     if prometheus is None:
         return ()
@@ -170,7 +175,7 @@ def wait_for_alerts(programs: Sequence[Program]) -> tuple[str, ...]:
 
 
 def _has_judged(prometheus: Program) -> bool:
-    """Return whether every group of rules was evaluated often enough for its alerts to fire."""
+    """Return whether every rule group has been evaluated often enough for its alerts to fire."""
     page = fetch_page(prometheus.port, "/metrics", host=prometheus.host) or b""
     counts = Counter[str]()
     for missed, group, count in _EVALUATIONS_TOLD.findall(page.decode("utf-8", "replace")):
@@ -223,7 +228,7 @@ def _start(wishes: Wishes, report: Report, find: Callable[[str], Path]) -> tuple
 
 
 def _clear(state_dir: Path) -> None:
-    """Remove what an earlier demo has left, which is over; the lock is held."""
+    """Remove the files of an earlier demo that has ended; the caller holds the lock."""
     (state_dir / _MARK).touch()
     for path in state_dir.iterdir():
         if path.name in {_LOCK, _MARK}:
@@ -235,7 +240,7 @@ def _clear(state_dir: Path) -> None:
 
 
 def _write_past(machines: Sequence[Machine], wishes: Wishes, tools: Tools, report: Report) -> None:
-    """Write the past, and what has become of it meanwhile, until it reaches the present."""
+    """Write the past, and then the time that has passed meanwhile, until the present is reached."""
     directory, blocks = wishes.state_dir / "past", wishes.state_dir / "prometheus"
     make_private(directory)
     make_private(blocks)
@@ -252,7 +257,7 @@ def _write_past(machines: Sequence[Machine], wishes: Wishes, tools: Tools, repor
         rules.write(moments)
         if time.time() <= moments[-1] + _GAP_SECONDS:
             break
-        # Machines whose story is known may be written ahead of time.
+        # The machines' events are known in advance, so samples can be written ahead of time.
         ahead, most_ahead = min(most_ahead, time.monotonic() - began), 2 * most_ahead
         since, until = moments[-1] + 1, _round_up(time.time() + ahead - _GAP_SECONDS)
     shutil.rmtree(directory)
@@ -260,7 +265,7 @@ def _write_past(machines: Sequence[Machine], wishes: Wishes, tools: Tools, repor
 
 
 def _round_up(moment: float) -> float:
-    """Return the next moment of the past's, which may be to come."""
+    """Return the next sample time at or after a time, which may be in the future."""
     return -(-moment // STEP_SECONDS) * STEP_SECONDS
 
 
@@ -293,7 +298,7 @@ def _set_seconds(text: str, setting: str, seconds: int) -> str:
 
 
 def _plan(settings: Settings, find: Callable[[str], Path], report: Report) -> tuple[Program, ...]:
-    """Plan what the stack plans, with the demo's provisioning and flags."""
+    """Plan the programs as the stack does, with the demo's provisioning and flags."""
 
     def shipped(name: str) -> Path:
         if name == "grafana/provisioning":
@@ -308,7 +313,7 @@ def _plan(settings: Settings, find: Callable[[str], Path], report: Report) -> tu
 
 
 def _find_environment() -> dict[str, str]:
-    """Return the environment in which `python -m fleet` is found from any directory."""
+    """Return environment variables with which `python -m fleet` works in any directory."""
     given = os.environ.get("PYTHONPATH", "")
     places = [ROOT, ROOT / "exporter", *(Path(each).resolve() for each in given.split(":") if each)]
     return {**os.environ, "PYTHONPATH": ":".join(dict.fromkeys(map(str, places)))}
@@ -320,19 +325,19 @@ def _pick_ports(wishes: Wishes, count: int) -> list[int]:
 
 
 def _pick(wanted: int | None, usual: int) -> int:
-    """Return the port that is wanted; where none is, the usual one if it is free, else a free one."""
+    """Return the requested port; if it is None, the usual port if free, otherwise a free port."""
     if wanted is not None:
         return wanted
     return usual if is_free(usual) else find_lasting_port()
 
 
 def find_lasting_port() -> int:
-    """Return a port that nothing listens on, nor will before the past is written.
+    """Return a port that is free and is likely to remain free until the past has been written.
 
-    It is outside the range from which the kernel chooses ports itself.
+    The port is outside the range from which the kernel assigns ports automatically.
 
     Raises:
-        StackError: No port is free.
+        StackError: No port in the range is free.
     """
     for port in random.sample(_LASTING_PORTS, len(_LASTING_PORTS)):
         if is_free(port):

@@ -1,7 +1,7 @@
-"""Eight machines and their ordinary week, from Monday 00:00 on.
+"""Eight machines during an ordinary week, which starts on Monday at 00:00.
 
-`plan_week` lists everything that happens; random variation has fixed seeds. Nothing in the week is
-urgent, so no critical alert may fire; expected warnings are marked. Times are minutes.
+`plan_week` defines all events; random variation has fixed seeds. Nothing in the week is urgent, so
+no critical alert may fire; expected warnings are marked. Times are in minutes.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Stages = Sequence[Stage]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of a run.
+    """One attempt of a run.
 
     Attributes:
-        job: The job; its devices and processes are filled in.
-        cards: The cards that it has on this machine, one for each rank here.
-        start: The minute in which it begins.
-        stages: What it goes through.
-        outcome: How it ends; None where it goes on beyond the week.
-        resumes: Whether it goes on from the checkpoint of the attempt before.
+        job: The training job; its devices and processes are filled in later.
+        cards: The cards of the attempt on this machine, one for each rank on the machine.
+        start: The minute in which the attempt begins.
+        stages: The stages of the attempt.
+        outcome: The outcome of the attempt; None if it continues beyond the week.
+        resumes: Whether the attempt continues from the checkpoint of the previous attempt.
     """
 
     job: Job
@@ -53,22 +53,22 @@ class Attempt:
 
     @property
     def trained_seconds(self) -> float:
-        """How long it trains."""
+        """The duration of training in seconds."""
         return sum(stage.seconds for stage in self.stages if stage.name in ("train", "slow"))
 
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """Some minutes in which a machine is busy with something.
+    """A period in which a machine is busy with other work.
 
     Attributes:
-        start: From which minute.
-        end: Until which.
-        busy: Which share of the cores computes.
-        io_wait: Which share is idle and waits for I/O.
-        io_stalled: Which share of the time everything waits for I/O.
-        cached: Which share of memory caches files.
-        disk_bytes: Bytes read and written per second.
+        start: The minute in which the period begins.
+        end: The minute in which the period ends.
+        busy: The share of the cores that is busy.
+        io_wait: The share of the cores that is idle and waits for I/O.
+        io_stalled: The share of the time in which all tasks wait for I/O.
+        cached: The share of memory used by the page cache.
+        disk_bytes: The bytes read and written per second.
     """
 
     start: int
@@ -82,20 +82,20 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine and what happens on it.
+    """A machine and its events.
 
     Attributes:
-        name: Its host name, the label `instance`.
-        model: Of its cards.
-        cards: How many it has.
-        attempts: Starts of its runs.
-        volumes: Its file systems.
-        spells: When it is busy otherwise.
-        blips: Minutes in which a single scrape fails.
-        reboot: From when until when it was away for a planned reboot; None for never.
-        hotter_by: By how many degrees a card is hotter than its model, by its index.
-        clock_ahead_seconds: How far its clock is ahead.
-        memory_gib: Its memory.
+        name: The host name, which is the label `instance`.
+        model: The model of the cards.
+        cards: The number of cards.
+        attempts: The attempts of all runs.
+        volumes: The file systems.
+        spells: The periods in which the machine is busy with other work.
+        blips: The minutes in which a single scrape fails.
+        reboot: The minutes in which a planned reboot begins and ends; None for no reboot.
+        hotter_by: The difference in °C from the temperature of the card's model, by card index.
+        clock_ahead_seconds: The number of seconds by which the clock is fast.
+        memory_gib: The memory size in GiB.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Node:
     memory_gib: int = 1024
 
     def shrink(self, cards: int) -> Node:
-        """Return the same machine with fewer cards, and so with fewer ranks."""
+        """Return the same machine with fewer cards and therefore fewer ranks."""
         attempts = [
             replace(attempt, cards=kept)
             for attempt in self.attempts
@@ -120,7 +120,7 @@ class Node:
         return replace(self, cards=cards, attempts=attempts)
 
     def begin_at(self, minute: int) -> Node:
-        """Return the same machine with a week that begins later; what was before is left out."""
+        """Return the same machine with a week that begins later, without the attempts before it."""
         return replace(
             self,
             attempts=[
@@ -140,7 +140,7 @@ class Node:
         )
 
     def write(self, minutes: int, names: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Return the series of some metrics for `promtool test rules`, and their values."""
+        """Return the series of some metrics with their values, for `promtool test rules`."""
         lives = [self._serve(0, minutes)]
         if self.reboot is not None:
             down, back = self.reboot
@@ -174,7 +174,7 @@ class Node:
         )
 
     def _plan_runs(self, names: Sequence[str]) -> list[tuple[Attempt, Attempts]]:
-        """Return each run with its first attempt."""
+        """Return the first attempt of each run with the run."""
         runs = []
         for number, name in enumerate(dict.fromkeys(each.job.run for each in self.attempts)):
             attempts = sorted(
@@ -193,7 +193,7 @@ class Node:
         self, attempt: Attempt, pid: int, names: Sequence[str], trained_seconds: float
     ) -> Run:
         job, start = attempt.job, attempt.start * MINUTE
-        # Only the driver of GPUs lists the processes of a card.
+        # Only the GPU driver lists the processes of a card.
         known = [names[card] if self.model.kind == "gpu" else "" for card in attempt.cards]
         planned = trained_seconds + attempt.trained_seconds
         job = replace(
@@ -246,12 +246,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """A file system that fills and is cleaned.
+    """A file system that fills up and is cleaned.
 
     Attributes:
-        mountpoint: Where it is.
-        size_bytes: Its size.
-        free: Minute and share that is free then, in order; straight lines between them.
+        mountpoint: The mount point.
+        size_bytes: The size in bytes.
+        free: Minutes with the free share at that minute, in order; interpolated linearly.
     """
 
     mountpoint: str
@@ -259,7 +259,7 @@ class Filling:
     free: Sequence[tuple[int, float]]
 
     def build(self) -> Volume:
-        """Return it as a file system of a host."""
+        """Return the file system as a volume of a host."""
         return volume(self.mountpoint, "/dev/nvme0n1p2", "ext4", self.size_bytes, self._used)
 
     def _used(self, now: float) -> float:
@@ -271,7 +271,7 @@ class Filling:
 
 
 def at(day: int, hour: int, minute: int = 0) -> int:
-    """Return the minute of a time, with day 0 for Monday."""
+    """Return the minute of a day and time of day; day 0 is Monday."""
     return day * DAY + hour * HOUR + minute
 
 
@@ -290,15 +290,16 @@ def train(
     """Return the stages of an attempt that trains, evaluates and saves at intervals.
 
     Args:
-        minutes: How long it takes in all.
-        init: Minutes until the model is there.
-        compile_minutes: Minutes until the first step.
-        checkpoint_every: Minutes of training between two checkpoints.
-        checkpoint: Minutes that one takes.
-        validation_every: Minutes of training between two evaluations.
-        validation: Minutes that one takes.
-        slow_data_at: After how many minutes of training storage is slow for a while; 0 for never.
-        slow_data: For how many minutes.
+        minutes: The total duration in minutes.
+        init: The number of minutes until the model is loaded.
+        compile_minutes: The number of minutes from then until the first step.
+        checkpoint_every: The number of minutes of training between two checkpoints.
+        checkpoint: The duration of saving a checkpoint in minutes.
+        validation_every: The number of minutes of training between two evaluations.
+        validation: The duration of an evaluation in minutes.
+        slow_data_at: The number of minutes of training after which storage becomes slow; 0 for
+            never.
+        slow_data: The number of minutes for which storage is slow.
     """
     planned = [("init", init), ("compile", compile_minutes)]
     left, trained = minutes - init - compile_minutes, 0
@@ -329,7 +330,7 @@ def _describe(
     loss: tuple[float, float] = (4.0, 1.8),
     checkpoint_age_minutes: int = 180,
 ) -> Job:
-    """Return the job; memory is in percent of the card's until its model is known."""
+    """Return a job; its memory is in percent of the card's memory until the model is known."""
     return Job(
         run,
         _TORCH,
@@ -349,7 +350,7 @@ def _describe(
 
 
 def plan_week() -> Mapping[str, Node]:
-    """Return all eight machines with their week, by name."""
+    """Return all eight machines with their events, by name."""
     nodes = (
         _plan_pretraining("h100-1", first_rank=0, raising_rank=1),
         _plan_pretraining("h100-2", first_rank=8, raising_rank=None),
@@ -372,9 +373,9 @@ def _rotate(high: float, low: float) -> list[tuple[int, float]]:
 def _plan_pretraining(name: str, *, first_rank: int, raising_rank: int | None) -> Node:
     """Plan sixteen ranks on two machines.
 
-    A rank raises on Monday afternoon; torchrun ends the others by SIGTERM and starts all again two
-    minutes later. On Wednesday the run is stopped and started again on purpose. It finishes on
-    Friday.
+    A rank raises an exception on Monday afternoon; torchrun terminates the other ranks with SIGTERM
+    and restarts all ranks two minutes later. On Wednesday, the run is deliberately stopped and
+    restarted. The run finishes on Friday.
     """
     job = replace(
         _describe(
@@ -398,7 +399,7 @@ def _plan_pretraining(name: str, *, first_rank: int, raising_rank: int | None) -
             Attempt(job, _ALL, at(2, 3, 16), third, resumes=True),
         ),
         (
-            # Logs are rotated every midnight, old checkpoints removed on Wednesday and Friday.
+            # Logs are rotated every midnight; old checkpoints are removed on Wednesday and Friday.
             Filling("/", 500 * GIB, _rotate(0.62, 0.55)),
             Filling(
                 "/scratch", 14 * TIB,
@@ -412,10 +413,10 @@ def _plan_pretraining(name: str, *, first_rank: int, raising_rank: int | None) -
 
 
 def _plan_office(name: str) -> Node:
-    """Plan two runs of four cards in office hours, long ones in two nights, nothing else.
+    """Plan two four-card runs in office hours, longer runs in two nights, and no other runs.
 
-    Storage is slow for eight minutes every morning. On Tuesday a person ends a run by Ctrl-C and
-    starts it ten minutes later with other parameters.
+    Storage is slow for eight minutes every morning. On Tuesday, a user interrupts a run with Ctrl-C
+    and starts it ten minutes later with different parameters.
     """
     low, high = (0, 1, 2, 3), (4, 5, 6, 7)
     vit = _describe("vit-large", step_seconds=0.42, samples=64, reserved_percent=78)
@@ -437,7 +438,7 @@ def _plan_office(name: str) -> Node:
 
 
 def _plan_sweeps(name: str) -> Node:
-    """Plan eight small runs side by side, morning and afternoon; one is cancelled by its owner."""
+    """Plan eight small simultaneous runs, morning and afternoon; the owner cancels one of them."""
     plan = partial(
         train, init=1, compile_minutes=2, checkpoint_every=30, checkpoint=2, validation_every=30,
         validation=3,
@@ -466,11 +467,12 @@ def _plan_sweeps(name: str) -> Node:
 
 
 def _plan_consumer(name: str) -> Node:
-    """Plan four cards under a desk at 83 °C, 14 below where they slow down, by day and two nights.
+    """Plan a workstation whose four cards run at 83 °C by day and in two nights.
 
-    The allocator holds 95 % of their memory. Loss scaling makes gradients overflow twice an hour,
-    and the learning rate starts again every four hours. An evaluation takes 28 minutes: the first
-    that takes more than 30 counts as a stall.
+    The cards are 14 °C below the temperature at which they slow down. The allocator holds 95 % of
+    their memory. Loss scaling makes gradients overflow twice an hour, and the learning rate
+    schedule restarts every four hours. An evaluation takes 28 minutes; the first evaluation that
+    took more than 30 minutes would count as a stall.
     """
     model = replace(RTX_2080, full_celsius=83, slowdown_celsius=97, warm_share=0.02)
     job = replace(
@@ -489,7 +491,7 @@ def _plan_consumer(name: str) -> Node:
         4,
         [Attempt(job, (0, 1, 2, 3), start, plan(minutes)) for start, minutes in starts],
         (Filling("/", TIB, _rotate(0.42, 0.36)),),
-        # Photos are copied at lunch: the page cache takes all memory that nothing else needs.
+        # Photos are copied at lunchtime: the page cache uses all memory that programs do not need.
         [
             Spell(at(day, 12), at(day, 12, 50), 0.14, 0.12, 0.12, cached=0.82, disk_bytes=4e8)
             for day in (0, 2, 4)
@@ -501,7 +503,7 @@ def _plan_consumer(name: str) -> Node:
 
 
 def _plan_gaudi(name: str) -> Node:
-    """Plan eight Gaudi cards: graphs compile for 25 minutes, and a step takes twelve seconds."""
+    """Plan eight Gaudi cards with graph compilation of 25 minutes and steps of twelve seconds."""
     job = _describe(
         "llama-70b-hpu", step_seconds=12, samples=4, reserved_percent=93, allocated_percent=70,
         loss=(5.0, 2.4),
@@ -515,10 +517,11 @@ def _plan_gaudi(name: str) -> Node:
 
 
 def _plan_datasets(name: str) -> Node:
-    """Plan a machine that copies datasets, and is rebooted for an update on Wednesday at noon.
+    """Plan a machine that copies data sets, and is rebooted for an update on Wednesday at noon.
 
-    A copy on Monday morning and on Thursday takes the disk's whole speed for hours; the second one
-    runs beside training, which waits for data: a warning that is deserved.
+    On Monday morning and on Thursday, a copy uses the full bandwidth of the disk for hours. The
+    second copy runs during training, which therefore waits for data, so that a warning is
+    justified.
     """
     job = _describe("segmentation", step_seconds=0.6, samples=24, reserved_percent=70)
     job = replace(job, slow_data_wait=0.55)
@@ -551,7 +554,7 @@ def _plan_datasets(name: str) -> Node:
 
 
 def _plan_alignment(name: str) -> Node:
-    """Plan a run that stops getting better, slow evaluations, and cards with only a margin."""
+    """Plan a run that stops improving, slow evaluations, and cards that report only a margin."""
     job = replace(
         _describe(
             "reward-model", step_seconds=2.2, reserved_percent=90, allocated_percent=50,

@@ -1,12 +1,12 @@
 """Vital signs for machines that train models.
 
-Importing this package loads only a small part of the standard library; each name below is loaded
-on first use.
+Importing this package loads only a small part of the standard library; each of the names below is
+loaded on first use.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers take it for True; importing typing costs ten milliseconds
+TYPE_CHECKING = False  # True for type checkers; importing typing costs ten milliseconds
 if TYPE_CHECKING:
     from trainvitals.retry import CircuitBreaker as CircuitBreaker
     from trainvitals.retry import CircuitState as CircuitState
@@ -44,7 +44,7 @@ if not TYPE_CHECKING:  # so that type checkers report missing names
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module 'trainvitals' has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 - only for who asks
+        from importlib import import_module  # noqa: PLC0415 - only when needed
 
         value: object = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value

@@ -1,4 +1,4 @@
-"""`python -m trainvitals` is the same as the command `trainvitals`."""
+"""Entry point of `python -m trainvitals`, which is equivalent to the command `trainvitals`."""
 
 import sys
 

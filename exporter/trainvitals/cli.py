@@ -1,6 +1,7 @@
-"""The command `trainvitals`.
+"""The command-line interface `trainvitals`.
 
-Exit codes: 0 fine, 1 a problem was found, 2 wrong usage or it cannot run.
+Exit codes: 0 for success, 1 if a problem was found, 2 for incorrect usage or if the command cannot
+run.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # what is imported before `main` runs is outside its handling of Ctrl-C
+TYPE_CHECKING = False  # `main` does not handle Ctrl-C during earlier imports
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-# The function that declares each command, and what the command does, in the order of the help.
-# Only the module of the command that was asked for is imported.
+# For each command, the function that declares it and a summary, in the order of the help text.
+# Only the module of the requested command is imported.
 _COMMANDS = {
     "serve": ("serve:add_serve", "run the exporter"),
     "up": ("stack:add_up", "start the whole stack and wait until it works"),
@@ -55,14 +56,14 @@ Exit codes: 0 fine, 1 it found a problem, 2 wrong usage or it cannot run.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the requested command and return its exit code."""
     try:
         _open_closed_streams()
         words = sys.argv[1:] if arguments is None else arguments
         if words[:1] == ["serve"]:
             from trainvitals.commands.serve_signals import ignore_hangup  # noqa: PLC0415
 
-            ignore_hangup()  # before anything that takes time
+            ignore_hangup()  # before any slow operation
         return _run(words)
     except KeyboardInterrupt:
         return 2
@@ -84,7 +85,8 @@ def _run(arguments: Sequence[str]) -> int:
 def _open_closed_streams() -> None:
     """Open the null device for each standard stream that the shell closed (`<&-`, `>&-` or `2>&-`).
 
-    Otherwise the next file that is opened gets that number, and printed text is written to it.
+    Otherwise the next opened file gets that stream's descriptor, and printed text is written to
+    that file.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
@@ -96,11 +98,11 @@ def _open_closed_streams() -> None:
 
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command line.
+    """Return the command-line parser.
 
     Args:
-        chosen: The one command that is declared with its arguments; an unknown name declares the
-            names and summaries of all, None all with their arguments.
+        chosen: The command to declare with its arguments. For an unknown name, every command is
+            declared by its name and summary only; for None, every command with its arguments.
     """
     from argparse import RawDescriptionHelpFormatter  # noqa: PLC0415
 

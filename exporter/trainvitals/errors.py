@@ -1,22 +1,22 @@
-"""The errors of trainvitals.
+"""The exceptions of trainvitals.
 
     TrainvitalsError
-    ├── SourceError         a part of the machine could not be read
-    ├── ConfigurationError  a flag or a file is invalid
-    └── StackError          the monitoring stack could not be started, stopped or asked
+    ├── SourceError         a source of data exists but could not be read
+    ├── ConfigurationError  a flag or a configuration file is invalid
+    └── StackError          the monitoring stack could not be started, stopped or queried
 
-Each message is one line: the place, the error, and the next step.
+Each message is one line: the location of the error, the error, and the next step.
 """
 
 from __future__ import annotations
 
 
 class TrainvitalsError(Exception):
-    """An error that trainvitals raises deliberately."""
+    """The base class of all exceptions that trainvitals raises deliberately."""
 
 
 class SourceError(TrainvitalsError):
-    """A part of the machine exists but could not be read."""
+    """A source of data exists on the machine but could not be read."""
 
 
 class ConfigurationError(TrainvitalsError):
@@ -24,4 +24,4 @@ class ConfigurationError(TrainvitalsError):
 
 
 class StackError(TrainvitalsError):
-    """The monitoring stack could not be started, stopped or asked."""
+    """The monitoring stack could not be started, stopped or queried."""

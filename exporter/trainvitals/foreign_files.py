@@ -1,11 +1,11 @@
-"""Files that another user of the machine may have made: the one way to open and to read them.
+"""Opening and reading files that another user of the machine may have created.
 
-Such a path can name a link to a file that only root may read, a pipe without a writer, a
-device that never ends or has effects when it is opened, or a file of a terabyte. So only regular
-files are opened, another user's link is not followed to files that this user may not read, and not
-more is read than is asked for.
+The path of such a file can lead to a symbolic link to a file that only root may read, a pipe
+without a writer, a device that never ends or that acts when opened, or a file of a terabyte.
+Therefore only regular files are opened, a symbolic link is not followed to a file that the link's
+owner may not read, and no more than the requested number of bytes is read.
 
-The read itself can still wait, if the file is on a file system that does not respond.
+The read itself can still block if the file is on an unresponsive file system.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def open_regular(path: str, *, folder: int | None = None, follows: bool = True) -> int:
-    """Open a regular file for reading, even if another file may take its name in between.
+    """Open a regular file for reading, even if its path is replaced during the call.
 
-    Opening a device can have effects (a watchdog restarts the machine), and opening a pipe can
-    block forever. Therefore the path is opened with O_PATH first, then checked, and only then
+    Opening a device can have side effects (a watchdog restarts the machine), and opening a pipe can
+    block forever. Therefore the path is first opened with O_PATH, then checked, and only then
     opened for reading.
 
     Args:
-        path: The file.
-        folder: An open directory that the path begins from.
-        follows: Whether symbolic links are followed, except those of other users to files that
-            they may not read; else the last component must not be one.
+        path: The path of the file.
+        folder: The descriptor of the directory that a relative path starts from; None for the
+            working directory.
+        follows: Whether symbolic links are followed, except other users' links to files that those
+            users may not read. If False, the last component must not be a symbolic link.
 
     Raises:
         OSError: The file cannot be opened; EINVAL if it is not a regular file, ELOOP if it is
@@ -58,11 +59,11 @@ def open_regular(path: str, *, folder: int | None = None, follows: bool = True) 
 def read_regular(
     path: Path, most_bytes: int, *, follows: bool = True, from_end: bool = False
 ) -> bytes:
-    """Read a regular file, opened as `open_regular` does.
+    """Read a regular file, which is opened by `open_regular`.
 
     Args:
-        path: The file.
-        most_bytes: The maximum number of bytes.
+        path: The path of the file.
+        most_bytes: The maximum number of bytes to read.
         follows: As for `open_regular`.
         from_end: Whether the last bytes of a larger file are read instead of the first.
 
@@ -84,15 +85,15 @@ def read_regular(
 
 
 def read_whole(path: Path, most_bytes: int, *, follows: bool = True) -> bytes:
-    """Read a regular file that is of no use in part.
+    """Read a complete regular file.
 
     Args:
         path: The file.
-        most_bytes: The size up to which it is read.
+        most_bytes: The maximum size of the file.
         follows: As for `open_regular`.
 
     Raises:
-        OSError: The file cannot be opened or read; EFBIG if it is larger.
+        OSError: The file cannot be opened or read; EFBIG if the file is larger than `most_bytes`.
     """
     return _require_whole(read_regular(path, most_bytes + 1, follows=follows), most_bytes)
 
@@ -104,12 +105,12 @@ def _require_whole(data: bytes, most_bytes: int) -> bytes:
 
 
 def open_named(path: Path) -> BufferedReader:
-    """Open a file that the user of a command named.
+    """Open a file that a command's user specified.
 
-    It must be a regular one, except those that the shell opened: `<(COMMAND)` is `/dev/fd/63`.
+    The file must be a regular file, unless the shell opened it: `<(COMMAND)` becomes `/dev/fd/63`.
 
     Raises:
-        OSError: As for `open_regular`.
+        OSError: The file cannot be opened; EINVAL and ELOOP as for `open_regular`.
     """
     if path.parent == _OPEN_FILES:
         return path.open("rb")
@@ -117,21 +118,21 @@ def open_named(path: Path) -> BufferedReader:
 
 
 def read_named(path: Path, most_bytes: int) -> bytes:
-    """Read a file that the user of a command named, opened as `open_named` does.
+    """Read a file that a command's user specified; the file is opened by `open_named`.
 
     Args:
         path: The file.
-        most_bytes: The size up to which it is read.
+        most_bytes: The maximum size of the file.
 
     Raises:
-        OSError: The file cannot be opened or read; EFBIG if it is larger.
+        OSError: The file cannot be opened or read; EFBIG if the file is larger than `most_bytes`.
     """
     with open_named(path) as file:
         return _require_whole(file.read(most_bytes + 1), most_bytes)
 
 
 def explain_refusal(error: OSError) -> str:
-    """Return why a file could not be read, and what to do about it."""
+    """Return the reason why a file could not be read, followed by a remedy."""
     match error.errno:
         case errno.ELOOP | errno.EINVAL:
             remedy = "put the file itself there"
@@ -143,10 +144,10 @@ def explain_refusal(error: OSError) -> str:
 
 
 def _walk(path: str, folder: int | None) -> int:
-    """Return a descriptor with O_PATH for what a path leads to, component by component.
+    """Resolve a path component by component, and return an O_PATH descriptor of its target.
 
     Raises:
-        OSError: A component does not exist, or ELOOP as in `open_regular`.
+        OSError: A component cannot be opened; ELOOP as for `open_regular`.
     """
     flags = os.O_PATH | os.O_CLOEXEC | _NO_LINK
     place = os.open("/" if path.startswith("/") else ".", flags, dir_fd=folder)
@@ -181,7 +182,7 @@ def _check_links(links: Sequence[os.stat_result], passed: Sequence[os.stat_resul
 
 
 def _may_read(user: int, passed: Sequence[os.stat_result]) -> bool:
-    """Return whether a file is a user's, or its mode and those of its folders let him read it."""
+    """Return whether a user owns a file or may read the file according to the permission bits."""
     *folders, file = passed
     if file.st_uid == user:
         return True
@@ -191,10 +192,10 @@ def _may_read(user: int, passed: Sequence[os.stat_result]) -> bool:
 
 
 def _follow(link: int, step: str, place: int, steps: list[str]) -> int:
-    """Return where to go on after a symbolic link, and put what it names before the other steps."""
+    """Add a symbolic link's target to `steps`; return a descriptor of the path to continue from."""
     try:
         if not os.fstat(link).st_size:
-            # The target of a kernel link such as `/proc/PID/root` cannot be opened by its text.
+            # The target of a kernel link such as `/proc/PID/root` cannot be opened by its name.
             return os.open(step, os.O_PATH | os.O_CLOEXEC, dir_fd=place)
         target = os.readlink("", dir_fd=link)
     finally:
@@ -204,7 +205,7 @@ def _follow(link: int, step: str, place: int, steps: list[str]) -> int:
 
 
 def _split(path: str) -> list[str]:
-    """Return the components of a path, the last first."""
+    """Return the components of a path in reverse order."""
     return [step for step in reversed(path.split("/")) if step]
 
 

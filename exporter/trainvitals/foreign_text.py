@@ -1,12 +1,12 @@
-"""Sanitizing of untrusted text: names, log lines, labels, error messages of others.
+"""Sanitizing of untrusted text, such as names, log lines, labels and error messages.
 
-The author of a run's name or a log line can put escape codes into it that move the cursor, change
-colours, ring the bell or set a window's title, and characters that reverse the direction of
-writing. Every view passes such text through `clean_text` (one line) or `clean_lines` (several)
-before it escapes for its own format: HTML, Markdown, a terminal or JSON for people. Values of
-labels pass through `clean_label`, and names of files through `clean_file_name`.
+A run name or a log line can contain escape codes that move the cursor, change colours, ring the
+bell or set a window's title, and characters that reverse the writing direction. Every view passes
+such text through `clean_text` (one line) or `clean_lines` (several lines) before escaping it for
+the view's output format: HTML, Markdown, a terminal or human-readable JSON. Label values pass
+through `clean_label`, and file names through `clean_file_name`.
 
-It uses the standard library only, because the training client imports it.
+This module imports only the standard library, because the training client imports this module.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# Linear: each alternative consumes at least one character and starts with ESC or CSI.
+# Matching takes linear time: each alternative consumes at least one character, ESC or CSI.
 _ESCAPE_CODES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-9;?]*[@-~]"  # CSI: colours and cursor moves
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles and links, ended at the latest by a line
-    r"|\x1b[@-Z\\-_=>78]?"  # the rest, and a lone ESC
+    r"|\x1b[@-Z\\-_=>78]?"  # other codes, and a lone ESC
 )
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!@&$])")
 _CODE = re.compile(r"(`[^`]*`)")
@@ -27,46 +27,47 @@ _ELLIPSIS = "…"
 
 
 def strip_escape_codes(text: str) -> str:
-    """Return a text without the escape codes of terminals (ECMA-48: CSI, OSC and others)."""
+    """Return a text without terminal escape codes (ECMA-48: CSI, OSC and others)."""
     return _ESCAPE_CODES.sub("", text) if "\x1b" in text or "\x9b" in text else text
 
 
 def clean_text(text: str, *, most: int | None = None) -> str:
-    """Return a text as one line that is safe to show.
+    """Return a text as one line that is safe to display.
 
-    Escape codes are removed; tabs and line ends become spaces; control characters, marks of writing
-    direction and lone surrogates become `?`; a letter keeps one combining mark.
+    Escape codes are removed; tabs and line breaks become spaces; control characters,
+    writing-direction marks and lone surrogates become `?`; each letter keeps at most one combining
+    mark.
 
     Args:
-        text: Anything.
-        most: The maximum number of characters; a longer text ends with `…`.
+        text: Any text.
+        most: The maximum number of characters; a longer text is cut and ends with `…`.
     """
     if most is not None and len(text) > 8 * most:
-        text = text[: 8 * most]  # the rest cannot be shown, so it is not scanned
+        text = text[: 8 * most]  # the rest cannot be displayed
     if not (text.isascii() and text.isprintable()):
         text = "".join(_keep_printable(strip_escape_codes(text).translate(_SPACES)))
     return text if most is None else cut(text, most)
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most `most` characters; a longer one ends with `…`."""
+    """Return a text cut to at most `most` characters; a cut text ends with `…`."""
     return text if len(text) <= most else text[: most - 1] + _ELLIPSIS
 
 
 def clean_lines(text: str, *, most: int | None = None) -> str:
-    """Return a text of several lines, each as `clean_text` returns it."""
+    """Apply `clean_text` to each line of a text."""
     return "\n".join(clean_text(line, most=most) for line in text.split("\n"))
 
 
 def clean_label(text: str, *, forbidden: str = "", replacement: str = "_") -> str:
     """Return a text with each non-printable character replaced.
 
-    This includes lone surrogates, so the result can always be encoded.
+    Lone surrogates are replaced too, so the result can always be encoded.
 
     Args:
-        text: Anything.
-        forbidden: Further characters that are replaced.
-        replacement: The text that replaces them.
+        text: Any text.
+        forbidden: Further characters to replace.
+        replacement: The text that replaces each of these characters.
     """
     if text.isprintable() and not forbidden:
         return text
@@ -74,25 +75,25 @@ def clean_label(text: str, *, forbidden: str = "", replacement: str = "_") -> st
 
 
 def clean_file_name(text: str, *, allowed: str = "-_") -> str:
-    """Return a text with `_` for each character but ASCII letters, digits and the allowed ones."""
+    """Replace all characters except ASCII letters, digits and the allowed characters by `_`."""
     return "".join(c if c.isascii() and (c.isalnum() or c in allowed) else "_" for c in text)
 
 
 def join_names(names: Sequence[str], *, most: int) -> str:
-    """Return names separated by commas, and the number of those beyond `most`."""
+    """Return at most `most` names separated by commas, followed by the number of omitted names."""
     shown = ", ".join(names[:most])
     return f"{shown} {name_rest(len(names) - most)}" if len(names) > most else shown
 
 
 def name_rest(left: int, hint: str = "") -> str:
-    """Return how many were left out: `and 3 more`, with a hint behind it; empty if none were."""
+    """Return the number of omitted names as `and 3 more` with a hint appended; empty if it is 0."""
     return f"and {left:,} more{hint}" if left > 0 else ""
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text as one line that Markdown shows as it is; code in backticks stays code.
+    """Return a text as one line that Markdown renders literally; code in backticks stays code.
 
-    It contains no link, picture, HTML, heading or mention.
+    The rendered text contains no link, image, HTML, heading or mention.
     """
     return "".join(
         part if _CODE.fullmatch(part) else _escape_part(part)
@@ -101,7 +102,7 @@ def escape_markdown(text: str) -> str:
 
 
 def _escape_part(text: str) -> str:
-    # Renderers turn addresses into links.
+    # Renderers turn URLs into links.
     return _MARKDOWN.sub(r"\\\1", text).replace("://", ":\\//").replace("www.", "www\\.")
 
 

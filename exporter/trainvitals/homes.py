@@ -1,4 +1,4 @@
-"""Paths that begin with `~`."""
+"""Expansion of paths that begin with `~`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def expand_home(path: Path, name: str) -> Path:
     """Return a path in which `~` or `~user` is replaced by the home directory.
 
     Args:
-        path: The path.
-        name: The name of the flag or variable, for the error message.
+        path: The path to expand.
+        name: The name of the flag or environment variable, for the error message.
 
     Raises:
         ConfigurationError: The home directory is unknown.

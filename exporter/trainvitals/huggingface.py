@@ -1,24 +1,26 @@
-"""A callback for the Trainer of Hugging Face's transformers.
+"""A callback for the Trainer of Hugging Face transformers.
 
     from trainvitals.huggingface import TrainvitalsCallback
 
     trainer = Trainer(..., callbacks=[TrainvitalsCallback()])
 
 The Trainer calls its callbacks on every rank, in the training thread, but passes them neither the
-loss of a step nor its forward and backward passes. Those are read by two hooks on the model:
+loss of a step nor the start and end of the forward and backward passes. Two hooks on the model read
+these values:
 
-- Forward is from the model's call to its return, backward from there to the optimizer's step;
-  clipping of gradients counts as backward. A forward pass without gradients (generation, a
-  reference model) belongs to no phase of its own.
-- The loss is the one that the model returns, before the Trainer's NaN filter. It is summed or
-  averaged over the micro-batches of a step as in the Trainer. Where the Trainer computes the loss
-  itself (label smoothing, `compute_loss_func`), the loss is known only when the Trainer logs it.
-- Samples are the rows of the first input of each micro-batch, tokens the elements of `input_ids`,
-  padding included. Both are read from the shapes, so no device is waited for.
+- The forward phase lasts from the model's call to its return, and the backward phase from then to
+  the optimizer step, including gradient clipping. A forward pass without gradients (generation, a
+  reference model) is not a separate phase.
+- The loss is the value that the model returns, before the Trainer's NaN filter. The losses of a
+  step's micro-batches are summed or averaged as in the Trainer. If the Trainer itself computes the
+  loss (label smoothing, `compute_loss_func`), the loss is known only when the Trainer logs it.
+- The number of samples is the number of rows in the first input of each micro-batch; the number of
+  tokens is the number of elements of `input_ids`, including padding. Both are read from the shapes,
+  without waiting for a device.
 
-Inside code compiled by `torch.compile`, and in the replicas of `DataParallel`, the hooks do
-nothing. Then samples are taken from the batch size, the loss from the Trainer's log, and tokens
-and the time of forward and backward are unknown.
+In code compiled by `torch.compile` and in the replicas of `DataParallel`, the hooks do nothing. The
+number of samples is then derived from the batch size and the loss is read from the Trainer's log;
+the number of tokens and the durations of the forward and backward phases are unknown.
 
 Source: transformers 5.23, `Trainer._run_epoch`, `_maybe_log_save_evaluate` and `evaluation_loop`.
 """
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("trainvitals")
 
-# These keys describe the training and not the model, so they are no metrics.
+# These keys describe the training and not the model, so they are not metrics.
 _OWN_KEYS = frozenset(
     ("epoch", "step", "loss", "grad_norm", "learning_rate", "total_flos", "num_input_tokens_seen")
 )
@@ -60,16 +62,18 @@ class TrainvitalsCallback(TrainerCallback):
     """A callback that reports a Trainer's run to the exporter.
 
     Args:
-        run: The name of the run. If None, as for `TrainingMonitor`.
-        monitor: An existing monitor, which the caller finishes. If None, each `train()` creates
-            one and finishes it.
-        flops_per_token: Floating-point operations of the model per token, forward and backward,
-            for model FLOPs utilisation. Ignored if `monitor` is passed.
+        run: The run name. If None, the name is chosen as for `TrainingMonitor`.
+        monitor: An existing monitor, which the caller finishes. If None, each call of `train()`
+            creates a monitor and finishes it.
+        flops_per_token: The model's floating-point operations per token, forward and backward, for
+            model FLOPs utilisation. Ignored if `monitor` is passed.
         count_tokens: Whether the elements of `input_ids` are tokens.
 
     Attributes:
-        monitor: The monitor in use; None before training, and after it unless it was passed in.
-        errors: The internal errors, which are logged once and never reach the Trainer.
+        monitor: The monitor in use; None before training, and None after training unless a monitor
+            was passed in.
+        errors: The error counter; internal errors are logged once and never raised in the
+            Trainer.
     """
 
     def __init__(
@@ -97,12 +101,12 @@ class TrainvitalsCallback(TrainerCallback):
     def on_train_begin(
         self, /, args: TrainingArguments, state: TrainerState, *_: object, **kwargs: object
     ) -> None:
-        """Begin the run, and record its totals and the step from which it resumes."""
+        """Begin the run, and record its totals and the step from which the run resumes."""
         if self._is_off:
             return
         self._release()
         if self._is_own and self.monitor is not None:
-            self.monitor.fail()  # the previous training ended without a call, as in a notebook
+            self.monitor.fail()  # the previous run was interrupted, as in a notebook
             self.monitor = None
         if self.monitor is None:
             self.monitor = TrainingMonitor(
@@ -136,7 +140,7 @@ class TrainvitalsCallback(TrainerCallback):
     def on_epoch_begin(
         self, /, args: TrainingArguments, state: TrainerState, *_: object, **kwargs: object
     ) -> None:
-        """Begin an epoch, and the wait for its first batches."""
+        """Begin an epoch and the wait for its first micro-batches."""
         if self.monitor is not None:
             epoch = int((state.epoch or 0.0) + 1e-6)
             steps = _count_epoch_steps(args, kwargs.get("train_dataloader"))
@@ -159,13 +163,13 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_pre_optimizer_step(self, /, *_: object, **__: object) -> None:
-        """Begin the optimizer's step."""
+        """Begin the optimizer step."""
         if self.monitor is not None:
             self.monitor.mark("optimizer")
 
     @guard
     def on_optimizer_step(self, /, *_: object, **__: object) -> None:
-        """End the optimizer's step."""
+        """End the optimizer step."""
         if self.monitor is not None:
             self.monitor.mark("other")
 
@@ -178,7 +182,7 @@ class TrainvitalsCallback(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """End a step, with the samples, tokens and loss of its forward passes."""
+        """End a step, and record the samples, tokens and loss of its forward passes."""
         forwards = self._forwards
         if self.monitor is not None and forwards is not None:
             forwards.end_step()
@@ -199,12 +203,12 @@ class TrainvitalsCallback(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """End an epoch; an evaluation or a checkpoint may follow."""
+        """End an epoch, and begin the evaluation or checkpoint that follows, if any."""
         self._mark_what_follows(control)
 
     @guard
     def on_log(self, /, *_: object, logs: Mapping[str, object] | None = None, **__: object) -> None:
-        """Record what the Trainer logs during training, except evaluations."""
+        """Record the values that the Trainer logs during training, except evaluation results."""
         monitor, forwards = self.monitor, self._forwards
         if monitor is None or forwards is None or logs is None:
             return
@@ -219,7 +223,7 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_prediction_step(self, /, *_: object, **__: object) -> None:
-        """Mark validation during an evaluation."""
+        """Mark the validation phase during an evaluation."""
         if self.monitor is not None and self._forwards is not None:
             self._forwards.mark_validation()
 
@@ -234,7 +238,7 @@ class TrainvitalsCallback(TrainerCallback):
         metrics: Mapping[str, object] | None = None,
         **_: object,
     ) -> None:
-        """End an evaluation, and record its metrics without the prefix `eval_`."""
+        """End an evaluation, and record the metrics without the prefix `eval_`."""
         if self.monitor is None or self._forwards is None:
             return
         values = {
@@ -250,14 +254,14 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_save(self, /, *_: object, **__: object) -> None:
-        """End a checkpoint."""
+        """Record that a checkpoint has been written."""
         if self.monitor is not None:
             self.monitor.checkpoint_saved()
             self.monitor.mark("data_wait")
 
     @guard
     def on_train_end(self, /, *_: object, **__: object) -> None:
-        """End the run; an evaluation after it does not belong to it."""
+        """End the run; a later evaluation is not part of the run."""
         self._release()
         if self.monitor is None:
             return
@@ -297,7 +301,7 @@ class TrainvitalsCallback(TrainerCallback):
 
 
 def _count_epoch_steps(args: TrainingArguments, loader: object) -> int | None:
-    """Return the optimizer steps of an epoch; None if the loader has no length."""
+    """Return the number of optimizer steps in an epoch; None if the loader has no length."""
     try:
         batches = len(loader)  # type: ignore[arg-type] # without a length it raises TypeError
     except TypeError:

@@ -5,17 +5,18 @@
     model.fit(x, y, batch_size=32, callbacks=[TrainvitalsCallback(batch_size=32)])
 
 Keras reports the end of a batch on another thread, late and in any order, and does not pass the
-batch to its callbacks. Therefore:
+batch to callbacks. Therefore:
 
-- A step lasts from the start of one batch to the start of the next, with the wait for data; waiting,
-  forward, backward and optimizer cannot be distinguished and count as phase `other`.
-- With `steps_per_execution=N` Keras reports every N-th batch. Then N batches are one step here,
-  with the samples of all of them, while the global step counts batches.
-- Samples are known only if `batch_size` is passed to the callback. The last batch of an epoch may be
-  smaller; it is counted as a full one.
-- The loss and metrics of a batch are means since the epoch began. They are shown as such, and not
-  searched for spikes. One NaN makes the mean NaN for the rest of the epoch; each such mean that is
-  reported counts as a non-finite loss.
+- A step lasts from the start of one batch to the start of the next, including the wait for data.
+  Data wait, forward, backward and optimizer phases cannot be distinguished and count as phase
+  `other`.
+- With `steps_per_execution=N`, Keras reports every N-th batch. The callback then records N batches
+  as one step, with the samples of all N batches, while the global step counts batches.
+- The number of samples is known only if `batch_size` is passed to the callback. The last batch of
+  an epoch is counted as a full batch, although it may be smaller.
+- The loss and metrics of a batch are means since the epoch began. They are shown as means, and are
+  not checked for spikes. A single NaN makes the mean NaN for the rest of the epoch; each reported
+  NaN mean counts as a non-finite loss.
 
 Source: keras 3.15, `CallbackList` and the backends' `Trainer.fit`.
 """
@@ -42,23 +43,24 @@ Values = Mapping[str, float]
 
 
 class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # keras ships no types
-    """A callback that reports a `fit` to the exporter.
+    """A callback that reports a call of `fit` to the exporter.
 
     Args:
-        run: The name of the run. If None, as for `TrainingMonitor`.
-        monitor: An existing monitor, which the caller finishes; it treats the means as losses of
-            steps. If None, each `fit` creates one and finishes it.
+        run: The run name. If None, the name is chosen as for `TrainingMonitor`.
+        monitor: An existing monitor, which the caller finishes; this monitor treats the means as
+            the losses of steps. If None, each call of `fit` creates a monitor and finishes it.
         batch_size: The number of samples in a batch, as passed to `fit` or to the data set. If
-            None, samples are unknown.
-        flops_per_sample: Floating-point operations of the model per sample, forward and backward,
+            None, the number of samples is unknown.
+        flops_per_sample: The model's floating-point operations per sample, forward and backward,
             for model FLOPs utilisation. Ignored if `monitor` is passed.
 
     Attributes:
-        monitor: The monitor in use; None before training, and after it unless it was passed in.
-        errors: The internal errors, which are logged once and never reach Keras.
+        monitor: The monitor in use; None before training, and None after training unless a monitor
+            was passed in.
+        errors: The error counter; internal errors are logged once and never raised in Keras.
     """
 
-    # Without this Keras would wait for the device after each batch, to convert its values.
+    # Otherwise Keras would wait for the device after each batch to convert the batch's values.
     async_safe = True
 
     def __init__(
@@ -85,7 +87,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         self._is_first_epoch = True
         self._steps_done = 0  # before this epoch
         self._epoch_batches = 0
-        self._begun: int | None = None  # the batch with which the open step began
+        self._begun: int | None = None  # the first batch of the current step
         self._received = _BatchValues()
 
     @guard
@@ -94,7 +96,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         if self._is_off:
             return
         if self._is_own and self.monitor is not None:
-            self.monitor.fail()  # the previous fit ended without a call, as in a notebook
+            self.monitor.fail()  # the previous fit was interrupted, as in a notebook
             self.monitor = None
         if self.monitor is None:
             self.monitor = _MeansMonitor(
@@ -115,12 +117,13 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_epoch_begin(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """Begin an epoch; the first one of a `fit` shows whether the run resumes."""
+        """Begin an epoch; in the first epoch of a `fit`, detect whether the run resumes."""
         monitor = self.monitor
         if monitor is None:
             return
         if self._is_first_epoch:
-            # Not earlier: Keras' own BackupAndRestore restores the optimizer as training begins.
+            # Not read earlier, because Keras' BackupAndRestore restores the optimizer when training
+            # begins.
             self._is_first_epoch = False
             self._steps_done = _count_batches_done(self.model)
             if self._steps_done:
@@ -128,12 +131,13 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         self._begun = None
         self._epoch_batches = 0
         self._received.clear()
-        # No phase is marked in training: the time between two batches cannot be divided.
+        # No phase is marked during training, because the time between two batches cannot be
+        # divided.
         monitor.start_epoch(epoch, steps=self._read_parameter("steps"))
 
     @guard
     def on_train_batch_begin(self, batch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """End the previous step and begin one, on the training thread."""
+        """End the previous step and begin a new one; this runs on the training thread."""
         if self.monitor is not None:
             self._end_step(batch)
             self._begun = batch
@@ -141,7 +145,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_train_batch_end(self, batch: int, logs: Values | None = None) -> None:
-        """Keep the values for the training thread; this runs on another thread, late and unordered."""
+        """Keep the values of a batch; called late, in any order, outside the training thread."""
         self._received.put(batch, logs or {})
 
     @guard
@@ -153,13 +157,13 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_test_end(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """End validation; its values are recorded at the end of the epoch."""
+        """End validation; the validation values are recorded at the end of the epoch."""
         if self.monitor is not None and self._is_fitting:
             self.monitor.mark("other")
 
     @guard
     def on_epoch_end(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """End an epoch, and record its means and the values of its validation."""
+        """End an epoch, and record its means and validation values."""
         monitor = self.monitor
         if monitor is None:
             return
@@ -186,7 +190,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
             self.monitor.mark("idle")
 
     def _end_step(self, end: int) -> None:
-        """End the open step before the batch `end`."""
+        """End the current step, whose last batch is the one before batch `end`."""
         begun = self._begun
         if self.monitor is None or begun is None or end <= begun:
             return
@@ -197,11 +201,11 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         )
 
     def _find_end(self) -> int:
-        """Return the number of batches of an epoch that is over."""
+        """Return the number of batches in the epoch that has just ended."""
         begun = self._begun or 0
         if self._received.batches > begun:
             return self._received.batches
-        # The values of the last batch have not arrived yet.
+        # The values of the epoch's last batch have not arrived yet.
         end = begun + int(getattr(self.model, "steps_per_execution", None) or 1)
         return min(end, max(begun + 1, self._read_parameter("steps") or end))
 
@@ -214,7 +218,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
 
 class _MeansMonitor(TrainingMonitor):
-    """A monitor whose losses are running means, which are not searched for spikes."""
+    """A monitor whose losses are running means, which are not checked for spikes."""
 
     def _review_losses(self) -> None:
         for loss in self._fresh_losses:
@@ -227,7 +231,7 @@ class _BatchValues:
     """The values of the latest batch, passed from Keras' threads to the training thread.
 
     Attributes:
-        batches: The number of batches of the epoch that have been reported.
+        batches: The number of the epoch's batches that have been reported.
     """
 
     def __init__(self) -> None:
@@ -249,16 +253,16 @@ class _BatchValues:
                 self._values = values
 
     def take(self) -> Values:
-        """Return the values that arrived since the last call."""
+        """Return the values that have arrived since the last call."""
         with self._lock:
             values, self._values = self._values, {}
             return values
 
 
 def _count_batches_done(model: object) -> int:
-    """Return the number of batches that a model was trained with before.
+    """Return the number of batches on which a model has already been trained.
 
-    This waits for the device, so it is called once.
+    The call waits for the device, so it is made only once.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:

@@ -1,30 +1,34 @@
-"""A callback for Lightning's Trainer: the run for the exporter, resources, alerts and a CSV.
+"""A callback for Lightning's Trainer that reports a fit to the exporter and monitors resources.
 
     from trainvitals.lightning import ResourceMonitorCallback
 
     trainer = Trainer(callbacks=[ResourceMonitorCallback(log_interval=50)])
 
-It works with both distributions, `lightning` and `pytorch-lightning`.
+The callback works with both distributions, `lightning` and `pytorch-lightning`.
 
-- Phases, by the order of Lightning's hooks: data wait is from the end of a batch to the start of
-  the next and includes the copy to the device; forward ends where backward begins; the optimizer
-  phase lasts from just before its step to the end of the batch. On a GPU these are times of the
-  host, which launches the work. On ranks other than 0, a checkpoint ends with the next batch,
-  because Lightning notifies only rank 0 when the file is written.
-- A step is an optimizer step. Samples and tokens of the batches accumulated for it are summed, and
-  its loss is the mean of theirs; Lightning itself divides each by their number.
-- Named values come through a logger of the callback, which receives what Lightning has already
-  reduced over the ranks. Reading `trainer.callback_metrics` instead can hang a run of several
-  ranks. Where a Trainer has no other logger, Lightning then copies the logged values from the
-  device every `log_every_n_steps`, as for any logger.
-- Otherwise nothing is copied from the device, no rank waits for another, and an internal error ends
-  no fit: it is logged, and after ten the callback switches itself off.
-- Rank 0 of a machine samples all GPUs that the Trainer uses there, every other rank its own.
+- Phases follow the order of Lightning's hooks. The data wait lasts from the end of a batch to the
+  start of the next, and includes the copy to the device; the forward phase ends when the backward
+  phase begins; the optimizer phase lasts from just before the optimizer step to the end of the
+  batch. For a GPU, these are times on the host, which launches the work. On ranks other than 0, a
+  checkpoint ends with the next batch, because Lightning notifies only rank 0 when the file has been
+  written.
+- A step is an optimizer step. The samples and tokens of the accumulated batches are summed, and the
+  loss of the step is the mean of the batches' losses; Lightning divides each loss by the number of
+  batches.
+- Named values are received through a logger of the callback, after Lightning has reduced them over
+  the ranks. Reading `trainer.callback_metrics` instead can hang a run with several ranks. If the
+  Trainer has no other logger, Lightning copies the logged values from the device every
+  `log_every_n_steps` steps, as for any logger.
+- Apart from these values, nothing is copied from the device, and no rank waits for another. An
+  internal error does not end the fit: the error is logged, and after ten errors the callback
+  disables itself.
+- Rank 0 of a machine samples all GPUs that the Trainer uses on that machine; every other rank
+  samples only its own GPU.
 
 Source: lightning 2.6, `_TrainingEpochLoop.advance`, `_EvaluationLoop.on_run_end`.
 """
 
-# ruff: noqa: ARG002 - Lightning decides about the parameters of its hooks
+# ruff: noqa: ARG002 - Lightning defines the parameters of the hooks
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ _HOOKS = (
     "on_exception",
     "teardown",
 )
-# A callback of Lightning's own passes 50 numbers and more to every logger.
+# One of Lightning's own callbacks passes 50 or more numbers to every logger.
 _NOT_OURS = ("DeviceStatsMonitor",)
 _TRAINING_NAMES = {
     "train_acc": "accuracy",
@@ -76,11 +80,13 @@ _TRAINING_NAMES = {
 class ResourceMonitorCallback(ResourceMonitor, Callback):
     """A callback that reports a fit to the exporter and monitors its resources.
 
-    It takes the arguments of `ResourceMonitor`.
+    The arguments are those of `ResourceMonitor`.
 
     Attributes:
-        monitor: The monitor in use; None before a fit, and after it unless it was passed in.
-        errors: The internal errors, which are logged once and never reach the Trainer.
+        monitor: The monitor in use; None before a fit, and None after the fit unless a monitor
+            was passed in.
+        errors: The error counter; internal errors are logged once and never raised in the
+            Trainer.
     """
 
     _hooks = _HOOKS
@@ -98,7 +104,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Begin a fit. Validation, testing and prediction on their own are not recorded."""
+        """Begin a fit. Separate validation, testing and prediction are not recorded."""
         if stage != "fit":
             return
         self._begin(rank=trainer.global_rank)
@@ -118,7 +124,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Record the totals of the fit, and the step from which it resumes."""
+        """Record the totals of the fit, and the step from which the fit resumes."""
         monitor = self._watched()
         monitor.set_totals(
             epochs=_known(trainer.max_epochs),
@@ -131,7 +137,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin an epoch, and the wait for its first batch."""
+        """Begin an epoch and the wait for its first batch."""
         self._end_saving()
         self.current_epoch = trainer.current_epoch
         self._batch = None
@@ -150,7 +156,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """End the wait for the batch, and begin forward."""
+        """End the wait for the batch, and begin the forward phase."""
         if self._is_saving:
             self._end_saving()
         self._pace.begin_batch()
@@ -164,12 +170,12 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         pl_module: LightningModule,
         loss: Tensor,
     ) -> None:
-        """End forward, and begin backward."""
+        """End the forward phase, and begin the backward phase."""
         self._watched().mark("backward")
 
     @guard
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End backward."""
+        """End the backward phase."""
         self._watched().mark("other")
 
     @guard
@@ -179,7 +185,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         pl_module: LightningModule,
         optimizer: Optimizer,
     ) -> None:
-        """Begin the optimizer step, and record its learning rate."""
+        """Begin the optimizer step, and record the learning rate."""
         self._watched().mark("optimizer")
         rate = optimizer.param_groups[0]["lr"]
         self._open_step.learning_rate = rate if isinstance(rate, float) else None
@@ -193,11 +199,11 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """Count the batch, end the step with its last batch, and sample the resources."""
+        """Count the batch, end the step if this batch is its last one, and sample the resources."""
         samples = count_samples(batch) or 0
         is_automatic = pl_module.automatic_optimization
         tokens = count_tokens(batch) if self._has_tokens else None
-        if self._batch is None:  # batches of a loader are alike
+        if self._batch is None:  # all batches of a loader have the same structure
             self._has_tokens = tokens is not None
         self._open_step.add(samples, tokens, _find_loss(outputs))
         is_over = trainer.global_step != self._step_before or not is_automatic
@@ -207,7 +213,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
             parts = trainer.accumulate_grad_batches if is_automatic else 1
             self._open_step.record(monitor, parts=parts, global_step=trainer.global_step)
             self._open_step = AccumulatedStep()
-        # Lightning's index is wrong where a step takes the loader's iterator itself.
+        # Lightning's index is wrong if the training step itself consumes the loader's iterator.
         self._batch = batch_idx if self._batch is None else self._batch + 1
         if self._batch % self.log_interval == 0:
             monitor.mark("other")
@@ -234,7 +240,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End validation, and record its values."""
+        """End validation, and record the validation values."""
         if self.monitor is None or self._validation is None:
             return
         loss, accuracy, others = sort_validation(self._validation)
@@ -296,7 +302,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         return monitor
 
     def _leave(self, trainer: Trainer) -> TrainingMonitor | None:
-        """End a fit and return its monitor; None if there was no fit."""
+        """End a fit and return its monitor; return None if no fit was in progress."""
         monitor, logger = self.monitor, self._logger
         if logger is None:
             return None
@@ -326,7 +332,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def _end_saving(self) -> None:
-        """Record that a checkpoint has been written, if one was being saved."""
+        """Record that a checkpoint has been written, if a checkpoint was being saved."""
         if self.monitor is not None and self._is_saving:
             self._is_saving = False
             self.monitor.checkpoint_saved()
@@ -335,7 +341,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
 
 def _known(number: float | None) -> int | None:
-    """Return a number from Lightning; None for -1 and infinity, which mean unlimited."""
+    """Return a positive number from Lightning; None for -1 and infinity, which mean unlimited."""
     return int(number) if number is not None and 0 < number < math.inf else None
 
 
@@ -345,7 +351,7 @@ def _count_epoch_steps(trainer: Trainer) -> int | None:
 
 
 def _choose_gpus(trainer: Trainer) -> list[int] | None:
-    """Return the GPUs to sample, numbered as in `cuda:1`; None for all if the Trainer uses none."""
+    """Return the numbers of the GPUs to sample; None to sample all, if the Trainer uses no GPU."""
     device = trainer.strategy.root_device
     if device.type != "cuda":
         return None
@@ -361,7 +367,7 @@ def _find_loss(outputs: object) -> Tensor | None:
 
 
 def _is_from_loader(exception: BaseException) -> bool:
-    """Return whether an exception was raised by the iteration of a loader."""
+    """Return whether an exception was raised while a loader was being iterated."""
     trace = exception.__traceback__
     while trace is not None:
         if str(trace.tb_frame.f_globals.get("__name__", "")).endswith("pytorch.loops.fetchers"):

@@ -1,11 +1,11 @@
-"""Logging of trainvitals itself to standard error, and loggers for training scripts.
+"""The logging of trainvitals to standard error, and loggers for training scripts.
 
-`set_up_logging` configures the logger of trainvitals, with lines of text or JSON. Training scripts use
-`setup_logger` for a logger, and `log_time` to log the duration of a block.
+`set_up_logging` configures the `trainvitals` logger, which writes lines of text or JSON. Training
+scripts create a logger with `setup_logger`, and log the duration of a block with `log_time`.
 
-A line of JSON has `timestamp` (ISO 8601, UTC), `level`, `logger`, `message`, `module`, `function`,
-`line`, `exception` if there is one, and the fields of `extra`, such as `hpu_id`, `batch_idx` or
-`collector`.
+A JSON line contains `timestamp` (ISO 8601, UTC), `level`, `logger`, `message`, `module`,
+`function`, `line`, `exception` if an exception is logged, and the fields of `extra`, such as
+`hpu_id`, `batch_idx` or `collector`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CONSOLE = "trainvitals.console"  # the name of a logger's handler for standard 
 
 
 class StructuredFormatter(logging.Formatter):
-    """Formats a record as one line of JSON."""
+    """A formatter that writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as JSON; values that JSON does not support become their text."""
+        """Return the record as JSON; values that JSON does not support are converted to strings."""
         import json  # noqa: PLC0415 - only where JSON is chosen
 
         entry: dict[str, object] = {
@@ -62,7 +62,7 @@ class StructuredFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a record as time, level and message, followed by the traceback if there is one."""
+    """A formatter that writes a record as time, level, message and, if present, traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text."""
@@ -74,7 +74,7 @@ class TextFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str, format_: str, *, stream: TextIO | None = None) -> None:
-    """Configure the logger of trainvitals.
+    """Configure the `trainvitals` logger.
 
     Args:
         level: One of `LEVELS`.
@@ -96,15 +96,15 @@ def setup_logger(
 ) -> logging.Logger:
     """Return a logger that writes to standard output and optionally to a file.
 
-    A line is `2025-10-07 10:00:00 - training - INFO - Training started`, in local time.
-    A second call with the same name sets the level and adds only the missing handlers, so that no
+    Lines have the form `2025-10-07 10:00:00 - training - INFO - Training started`, in local time. A
+    second call with the same name sets the level and adds only the missing handlers, so that no
     line is written twice.
 
     Args:
         name: The name of the logger, as for `logging.getLogger`.
-        log_file: The file that lines are appended to, in UTF-8; missing directories are created. None
-            for no file.
-        level: The lowest level that is logged, as a number or a name of `logging`.
+        log_file: The file to which lines are appended, in UTF-8; missing directories are created.
+            None for no file.
+        level: The minimum level that is logged, as a number or a level name of `logging`.
 
     Raises:
         ConfigurationError: The file cannot be written, or the level does not exist.
@@ -126,7 +126,7 @@ def setup_logger(
 def _add_console(logger: logging.Logger, formatter: logging.Formatter) -> None:
     for handler in logger.handlers:
         if isinstance(handler, logging.StreamHandler) and handler.get_name() == _CONSOLE:
-            handler.setStream(sys.stdout)  # it may have been replaced since
+            handler.setStream(sys.stdout)  # it may have been replaced
             return
     console = logging.StreamHandler(sys.stdout)
     console.set_name(_CONSOLE)
@@ -157,19 +157,21 @@ def _add_file(logger: logging.Logger, path: Path, formatter: logging.Formatter) 
 def log_time(
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger], operation: str
 ) -> Iterator[None]:
-    """Log the duration of a block at level info, as `Data loading took 1.25 seconds`.
+    """Log the duration of a block at level INFO, such as `Data loading took 1.25 seconds`.
 
-    It is also logged if an exception ends the block; the exception propagates. Use it with `with`, or
-    as a decorator of a function. The duration is measured by the monotonic clock.
+    The duration is also logged if an exception ends the block; the exception propagates. Use
+    `log_time` in a `with` statement or as a function decorator. The duration is measured with the
+    monotonic clock.
 
     Args:
-        logger: The logger.
-        operation: The name of the operation in the line.
+        logger: The logger that receives the message.
+        operation: The name of the operation, which begins the log line.
     """
     start = time.monotonic()
     try:
         yield
     finally:
         duration_seconds = time.monotonic() - start
-        # Skips this function and contextlib's, so that the record has the location of the `with`.
+        # Skip the frames of this function and of contextlib, so that the record contains the
+        # location of the `with` statement.
         logger.info("%s took %.2f seconds", operation, duration_seconds, stacklevel=3)

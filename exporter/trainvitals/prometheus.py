@@ -1,12 +1,12 @@
-"""The exporter's metrics for programs that already have a prometheus_client server.
+"""The exporter's metrics for programs that already run a prometheus_client server.
 
     from prometheus_client import REGISTRY
     from trainvitals.prometheus import MachineCollector
 
     REGISTRY.register(MachineCollector())
 
-`prometheus_client` exports metrics of this process under the names `process_*`, so the collector
-`process` is left out unless requested.
+`prometheus_client` exports metrics of this process under the names `process_*`; therefore the
+collector `process` is disabled unless a machine that includes it is passed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _DEADLINE_SECONDS = 5.0
 
 
 class MachineCollector(Collector):
-    """Every metric of the exporter, in any registry of prometheus_client.
+    """A collector of all exporter metrics for any prometheus_client registry.
 
     Args:
-        machine: The machine to read; by default this machine without the collector `process`.
-        deadline_seconds: The timeout of one collection; late values are missing.
+        machine: The machine to read; by default, this machine without the collector `process`.
+        deadline_seconds: The timeout of one collection; values that arrive later are missing.
     """
 
     def __init__(
@@ -37,21 +37,21 @@ class MachineCollector(Collector):
         self._deadline_seconds = deadline_seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Read the machine."""
+        """Read the machine and return the metrics."""
         for block in self._machine.runner.snapshot(seconds=self._deadline_seconds).blocks:
             yield from convert_block(block)
 
     def describe(self) -> list[Metric]:
-        """Describe nothing, so that registering reads nothing."""
+        """Return no metrics, so that registering the collector does not read the machine."""
         return []
 
     def close(self) -> None:
-        """Stop reading and release the drivers."""
+        """Stop reading the machine and release the drivers."""
         self._machine.close()
 
 
 def convert_block(block: Block) -> Iterator[Metric]:
-    """Return a block's families as those of prometheus_client."""
+    """Return the metric families of a block as prometheus_client metrics."""
     values = iter(block.values)
     for family in block.describe():
         stem = {"counter": "_total", "info": "_info"}.get(family.type, "")

@@ -1,4 +1,4 @@
-"""Retries with exponential backoff, and a circuit breaker, for calls that may fail for a while.
+"""Retries with exponential backoff, and a circuit breaker, for calls that may fail temporarily.
 
     @retry_with_backoff(max_retries=5)
     def download_model(name): ...
@@ -6,12 +6,12 @@
     breaker = CircuitBreaker(failure_threshold=3, timeout=30)
     breaker.call(download_model, "bert-base-uncased")
 
-tenacity repeats the calls, and the package circuitbreaker counts their failures. The states of a
-circuit breaker:
+The package tenacity repeats the calls, and the package circuitbreaker counts the failures. A
+circuit breaker has these states:
 
-closed      every call is made
-open        after `failure_threshold` failures in a row; no call is made for `timeout` seconds
-half_open   after that: one call is made, and closes it or opens it again
+closed      Every call is made.
+open        After `failure_threshold` consecutive failures, no call is made for `timeout` seconds.
+half_open   After that, one call is made: its success closes the circuit, its failure reopens it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _JITTER_RATIO = 0.1
-_SHORTEST_SECONDS = 1e-9  # circuitbreaker takes 0 for its own default
+_SHORTEST_SECONDS = 1e-9  # circuitbreaker replaces 0 by its default
 
 
 def retry_with_backoff(
@@ -43,21 +43,21 @@ def retry_with_backoff(
     max_delay: float = 60,
     exponential_base: float = 2,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Return a decorator that repeats a function, also a coroutine function, while it raises.
+    """Return a decorator that retries a function or coroutine function when it raises an exception.
 
-    Each failure that is followed by another call is printed, with the pause before that call.
+    Each failure that is followed by a retry is printed, with the delay before the retry.
 
     Args:
-        max_retries: The most calls, the first one included; with 0 the function is not called, and
-            the result is None.
-        base_delay: The pause before the second call is this times `exponential_base`, in seconds,
-            plus up to a tenth of it at random.
-        max_delay: The longest pause without the random part, in seconds.
-        exponential_base: The factor from one pause to the next.
+        max_retries: The maximum number of calls, including the first; if 0, the function is not
+            called and the result is None.
+        base_delay: The base of the delays, in seconds: the delay before the second call is
+            `base_delay * exponential_base`, plus a random part of up to a tenth.
+        max_delay: The maximum delay without the random part, in seconds.
+        exponential_base: The factor by which each delay is longer than the previous one.
     """
     if max_retries < 1:
         return _replace_by_nothing
-    from tenacity import (  # noqa: PLC0415 - only where something is repeated
+    from tenacity import (  # noqa: PLC0415 - only when needed
         retry,
         stop_after_attempt,
         wait_exponential,
@@ -92,7 +92,7 @@ def _replace_by_nothing(func: Callable[Parameters, Result]) -> Callable[Paramete
 def _print_failure(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     pause = state.next_action.sleep if state.next_action else 0.0
-    # A standard output that is closed must not end the retries.
+    # A closed standard output must not end the retries.
     with suppress(OSError, ValueError, AttributeError):
         sys.stdout.write(
             f"Attempt {state.attempt_number} failed: {error}\nRetrying in {pause:.2f} seconds...\n"
@@ -104,7 +104,7 @@ class CircuitOpenError(TrainvitalsError):
 
 
 class CircuitState(Enum):
-    """The state of a circuit breaker."""
+    """A state of a circuit breaker."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -115,17 +115,18 @@ class CircuitBreaker:
     """A circuit breaker for one service.
 
     Args:
-        failure_threshold: The number of failures in a row that open it.
-        timeout: The time that it stays open, in seconds.
+        failure_threshold: The number of consecutive failures that open the circuit.
+        timeout: The time for which the circuit stays open, in seconds.
 
     Attributes:
-        failure_threshold: As given.
-        timeout: As given.
-        last_failure_time: When the last failure was, seconds since 1970; None before the first.
+        failure_threshold: The argument `failure_threshold`.
+        timeout: The argument `timeout`.
+        last_failure_time: The time of the last failure, in seconds since 1970; None before the
+            first failure.
     """
 
     def __init__(self, failure_threshold: int = 5, timeout: float = 60) -> None:
-        from circuitbreaker import CircuitBreaker as Counter  # noqa: PLC0415 - only who needs it
+        from circuitbreaker import CircuitBreaker as Counter  # noqa: PLC0415 - only when needed
 
         self.failure_threshold = failure_threshold
         self.timeout = timeout
@@ -136,22 +137,22 @@ class CircuitBreaker:
 
     @property
     def state(self) -> CircuitState:
-        """The current state."""
+        """The current state of the circuit breaker."""
         return CircuitState(self._counter.state)
 
     @property
     def failures(self) -> int:
-        """The number of failures in a row."""
+        """The number of consecutive failures."""
         return int(self._counter.failure_count)
 
     @property
     def failure_count(self) -> int:
-        """The same, by the name that circuit breakers usually have for it."""
+        """The number of consecutive failures, under the name that is usual for circuit breakers."""
         return self.failures
 
     @property
     def wait_seconds(self) -> float:
-        """The time until a call is made again, rounded up to seconds; 0 if one is made now."""
+        """The time until a call is allowed, in seconds, rounded up; 0 if a call is allowed now."""
         is_open = self.state is CircuitState.OPEN
         return max(0.0, self._counter.open_remaining) if is_open else 0.0
 
@@ -162,7 +163,7 @@ class CircuitBreaker:
         *args: Parameters.args,
         **kwargs: Parameters.kwargs,
     ) -> Result:
-        """Call a function and return its result; an exception that it raises is a failure.
+        """Call a function and return its result; an exception raised by the function is a failure.
 
         Raises:
             CircuitOpenError: The circuit is open; the function was not called.

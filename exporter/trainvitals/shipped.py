@@ -1,6 +1,7 @@
-"""Files of the package: rules, boards, runbooks and Compose files.
+"""Paths of the files shipped with the package: rules, dashboards, runbooks and Compose files.
 
-A wheel has them in `trainvitals/stack/files`; in a checkout they are at the root of the repository.
+In a wheel these files are in `trainvitals/stack/files`; in a checkout they are at the root of the
+repository.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ PACKAGE = Path(__file__).parent
 
 
 def find_shipped(name: str, package: Path = PACKAGE) -> Path:
-    """Return the path of a shipped file or directory: the installed one, else the checkout's.
+    """Return the path of a shipped file or directory, in the package or else in the checkout.
 
     Args:
-        name: Its path from the root of the repository, as `prometheus` or `docker-compose.yml`.
+        name: The path relative to the root of the repository, such as `prometheus` or
+            `docker-compose.yml`.
         package: The directory of the package `trainvitals`.
 
     Raises:
-        StackError: The file is in neither place.
+        StackError: The file or directory is in neither place.
     """
     places = (package / "stack/files" / name, package.parents[1] / name)
     for place in places:

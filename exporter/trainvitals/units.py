@@ -1,26 +1,26 @@
-"""Amounts, shares, durations and times as text: one form for each, wherever a person reads it.
+"""Formatting of amounts, shares, durations and times, with one format for each in all output.
 
-============== ============================ =========================================================
-what           form                         rule
-============== ============================ =========================================================
-bytes          `512 MiB`, `71.2 GiB`        powers of 1024; one decimal below 100; TiB from 10 TiB on
+============== ============================ ========================================================
+quantity       format                       rule
+============== ============================ ========================================================
+bytes          `512 MiB`, `71.2 GiB`        powers of 1024; one decimal below 100; TiB from 10 TiB
 bytes a second `1.3 GB/s`                   powers of 1000, as network and disk vendors count
 share          `97%`, `0.4%`                one decimal between 0 and 1 %
-duration       `12ms`, `3.2s`, `3s`, `45s`,       the units of Prometheus' humanizeDuration, two at most
+duration       `12ms`, `3.2s`, `3s`, `45s`, at most two of Prometheus' humanizeDuration units
                `12m 5s`, `2h 4m`, `3d 2h`
-temperature    `84 °C`, `84 / 89 °C`        with its limit where that is shown
+temperature    `84 °C`, `84 / 89 °C`        followed by the limit where the limit is shown
 power          `512 W`, `512 / 700 W`
 energy         `120 Wh`, `41.7 kWh`
 count          `30,990`                     exact
 rate           `8.05`, `1,302`              three significant digits below 100
-value          `0.4213`, `1.2e-05`, `NaN`   four significant digits: a loss or any other metric
-time           `2026-11-21 03:12:07 CET`    the machine's time zone unless another one is named
-minute, date   `2026-11-21 03:12`           in the zone of its report
-stamp          `20261121T021207Z`           in names of files
-============== ============================ =========================================================
+value          `0.4213`, `1.2e-05`, `NaN`   four significant digits; for a loss or another metric
+time           `2026-11-21 03:12:07 CET`    the machine's time zone, unless another is specified
+minute, date   `2026-11-21 03:12`           in the time zone of the report
+stamp          `20261121T021207Z`           in file names
+============== ============================ ========================================================
 
-Unknown amounts are written as `UNKNOWN`.
-The standard library only, since the training client and every command use it.
+Unknown amounts are written as `UNKNOWN`. This module imports only the standard library, because the
+training client and every command import it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNKNOWN = "-"
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
-_LARGEST_GIB = 10 * 1024  # a machine's memory is compared in GiB: 2015 GiB rather than 2.0 TiB
+_LARGEST_GIB = 10 * 1024  # memory is compared in GiB: 2015 GiB, not 2.0 TiB
 _ONE_DECIMAL_BELOW = 99.95
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SHORTEST_SECONDS = 0.0005
@@ -56,9 +56,10 @@ def format_bytes(size_bytes: float | None) -> str:
 
 
 def format_bytes_of(used_bytes: float | None, total_bytes: float | None) -> str:
-    """Return a part and its whole in the unit of the whole: `66.0 / 79.6 GiB`.
+    """Return a used and a total amount, in the unit of the total: `66.0 / 79.6 GiB`.
 
-    A missing part is `- / 79.6 GiB`; without a whole it is the part alone.
+    If the used amount is unknown, the result is `- / 79.6 GiB`; if the total is unknown, only the
+    used amount.
     """
     if not _is_finite(total_bytes) or total_bytes <= 0:
         return format_bytes(used_bytes)
@@ -89,7 +90,7 @@ def format_percent(ratio: float | None) -> str:
 
 
 def format_limited(value: float | None, limit: float | None, unit: str) -> str:
-    """Return a value and its limit with their unit: `63 / 87 °C`; without a limit `63 °C`."""
+    """Return a value and its limit with the unit: `63 / 87 °C`; without a limit, `63 °C`."""
     if not _is_finite(value):
         return UNKNOWN
     return (
@@ -98,19 +99,20 @@ def format_limited(value: float | None, limit: float | None, unit: str) -> str:
 
 
 def format_temperature(celsius: float | None) -> str:
-    """Return a temperature, or a difference between two: `84 °C`."""
+    """Return a temperature or a temperature difference as text: `84 °C`."""
     return format_limited(celsius, None, "°C")
 
 
 def format_power(watts: float | None) -> str:
-    """Return power: `512 W`, `1,204 W`."""
+    """Return an electric power as text: `512 W`, `1,204 W`."""
     return format_limited(watts, None, "W")
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return a duration: `12ms`, `3.2s`, `45s`, `12m 5s`, `2h 4m`, `3d 2h`.
+    """Return a duration as text: `12ms`, `3.2s`, `45s`, `12m 5s`, `2h 4m`, `3d 2h`.
 
-    One under half a millisecond, or negative from a clock that was set, is `0s`.
+    The result is `0s` for a duration below half a millisecond, and for a negative duration, which
+    results from a change of the system clock.
     """
     if not _is_finite(seconds):
         return UNKNOWN
@@ -136,12 +138,12 @@ def _format_short(seconds: float) -> str:
 
 
 def format_age(time: float | None, now: float) -> str:
-    """Return how long ago a Unix time was: `3m 5s ago`."""
+    """Return the age of a Unix time as text: `3m 5s ago`."""
     return UNKNOWN if not _is_finite(time) else f"{format_duration(now - time)} ago"
 
 
 def format_hours(seconds: float | None) -> str:
-    """Return accelerator time in hours: `0.25 h`, `3.5 h`, `1,204 h`."""
+    """Return an accelerator time in hours as text: `0.25 h`, `3.5 h`, `1,204 h`."""
     if not _is_finite(seconds):
         return UNKNOWN
     hours = seconds / _HOUR
@@ -151,7 +153,7 @@ def format_hours(seconds: float | None) -> str:
 
 
 def format_energy(joules: float | None) -> str:
-    """Return energy: `120 Wh`, `41.7 kWh`, `1.20 MWh`."""
+    """Return an amount of energy as text: `120 Wh`, `41.7 kWh`, `1.20 MWh`."""
     if not _is_finite(joules):
         return UNKNOWN
     hours = joules / _JOULES_PER_WH
@@ -161,12 +163,12 @@ def format_energy(joules: float | None) -> str:
 
 
 def format_count(count: float | None) -> str:
-    """Return a whole number with separators: `30,990`."""
+    """Return a whole number with thousands separators: `30,990`."""
     return UNKNOWN if not _is_finite(count) else f"{count:,.0f}"
 
 
 def format_rate(per_second: float | None) -> str:
-    """Return how many a second, without the unit: `8.05`, `1,302`."""
+    """Return a rate per second as text, without the unit: `8.05`, `1,302`."""
     if not _is_finite(per_second):
         return UNKNOWN
     is_large = abs(per_second) >= _ONE_DECIMAL_BELOW
@@ -174,7 +176,7 @@ def format_rate(per_second: float | None) -> str:
 
 
 def format_value(value: float | None) -> str:
-    """Return a loss or another metric with four significant digits; NaN and infinities as such."""
+    """Return a loss or another metric with four significant digits; or `NaN`, `inf`, `-inf`."""
     if value is None:
         return UNKNOWN
     if math.isnan(value):
@@ -183,11 +185,11 @@ def format_value(value: float | None) -> str:
 
 
 def format_time(time: float | None, zone: tzinfo | None = None) -> str:
-    """Return a Unix time in full: `2026-11-21 03:12:07 CET`.
+    """Return a Unix time with date and time zone: `2026-11-21 03:12:07 CET`.
 
     Args:
         time: Seconds since 1970.
-        zone: The time zone; the machine's when None.
+        zone: The time zone; None for the machine's time zone.
     """
     when = read_time(time, zone)
     return UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z}"
@@ -196,12 +198,12 @@ def format_time(time: float | None, zone: tzinfo | None = None) -> str:
 def format_clock(
     time: float | None, near: float | None, zone: tzinfo | None = None, *, is_exact: bool = False
 ) -> str:
-    """Return the time of day, `03:12:07`, or `11-20 03:12` on another day than that of `near`.
+    """Return a time of day, `03:12:07`; or `11-20 03:12` if the date is not that of `near`.
 
     Args:
         time: Seconds since 1970.
-        near: A time whose date the reader knows; None for any.
-        zone: The time zone; the machine's when None.
+        near: A time whose date is known to the reader; None to omit the date in any case.
+        zone: The time zone; None for the machine's time zone.
         is_exact: Whether to add milliseconds, which show the order of events: `03:12:07.250`.
     """
     when, other = read_time(time, zone), read_time(near, zone)
@@ -213,31 +215,31 @@ def format_clock(
 
 
 def format_date(when: datetime) -> str:
-    """Return a date: `2026-11-21`."""
+    """Return a date as text: `2026-11-21`."""
     return f"{when:%Y-%m-%d}"
 
 
 def format_minute(when: datetime) -> str:
-    """Return a date and a time of day: `2026-11-21 03:12`."""
+    """Return a date and a time of day as text: `2026-11-21 03:12`."""
     return f"{when:%Y-%m-%d %H:%M}"
 
 
 def format_iso(time: float | None, *, timespec: str = "milliseconds") -> str | None:
-    """Return a Unix time for programs, in UTC: `2026-11-21T02:12:07.250Z`; None if there is none.
+    """Return a Unix time in UTC for programs: `2026-11-21T02:12:07.250Z`; None if it is unknown.
 
     Args:
         time: Seconds since 1970.
-        timespec: As in `datetime.isoformat`.
+        timespec: The precision, as in `datetime.isoformat`.
     """
     when = read_time(time, timezone.utc)
     return None if when is None else when.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def format_local_iso(time: float, zone: tzinfo | None = None) -> str:
-    """Return a Unix time with the offset of its zone: `2026-11-21T03:12:07.250+01:00`.
+    """Return a Unix time with the time zone's UTC offset: `2026-11-21T03:12:07.250+01:00`.
 
     Raises:
-        OverflowError, OSError, ValueError: No clock can show the time.
+        OverflowError, OSError, ValueError: The time is outside the range that `datetime` supports.
     """
     return (
         datetime.fromtimestamp(time, timezone.utc)
@@ -247,11 +249,11 @@ def format_local_iso(time: float, zone: tzinfo | None = None) -> str:
 
 
 def format_stamp(time: float, zone: tzinfo | None = timezone.utc, *, is_exact: bool = False) -> str:
-    """Return a Unix time for names of files: `20261121T021207Z`.
+    """Return a Unix time in the format of file names: `20261121T021207Z`.
 
     Args:
         time: Seconds since 1970.
-        zone: The time zone; None for the machine's, whose stamps have no `Z`.
+        zone: The time zone; None for the machine's time zone, which is written without `Z`.
         is_exact: Whether to add milliseconds: `20261121T021207.250Z`.
     """
     when = datetime.fromtimestamp(time, timezone.utc).astimezone(zone)
@@ -264,7 +266,7 @@ def _format_milliseconds(when: datetime) -> str:
 
 
 def read_time(time: float | None, zone: tzinfo | None = None) -> datetime | None:
-    """Return a Unix time in a time zone; None if no clock can have shown it."""
+    """Return a Unix time as a `datetime` in a time zone; None if the time is unknown or invalid."""
     known = foreign_numbers.read_time(time)
     return None if known is None else datetime.fromtimestamp(known, timezone.utc).astimezone(zone)
 

@@ -1,15 +1,15 @@
-"""A pool of worker threads for work that may hang.
+"""A pool of worker threads for tasks that may hang.
 
-A driver call or a `statvfs` on a dead mount cannot be cancelled, only left alone. Therefore work is
-run by a pool: its threads are reused, and a thread whose task hangs is missing until the task
-returns. While it hangs, the same task is not started again.
+A driver call, or a `statvfs` on an unresponsive mount, cannot be cancelled. Therefore such tasks
+are run by a pool of threads, which are reused. A thread whose task hangs is unavailable until the
+task returns; meanwhile, the same task is not started a second time.
 
-Quick work is done by few workers: the first take one task after the other. Only when that
-takes longer than `HELP_AFTER_SECONDS` is another worker woken, and then twice as many each time
-as the time before, up to one for each task. So tasks behind a slow one wait for it a moment at
-most, and quick tasks cost neither thread switches nor threads. For the same reason outcomes are
-collected: the thread that waits for them is woken when a worker runs out of tasks, and checks
-periodically as long as workers go from task to task.
+Fast tasks are run by few workers: the first worker runs one task after another. If this takes
+longer than `HELP_AFTER_SECONDS`, another worker is woken, and then twice as many each time, up to
+one worker per task. Therefore a slow task delays the tasks behind it only briefly, and fast tasks
+cause neither thread switches nor additional threads. To avoid thread switches, outcomes are also
+collected: the waiting thread is woken when a worker runs out of tasks, and checks periodically
+while workers still have tasks.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ Result = TypeVar("Result")
 class Outcome(Generic[Result]):
     """The outcome of a task.
 
-    A class written out, like all that the driver readers' processes import: `dataclasses` would
-    cost each of them 1.3 MiB.
+    This class is written without `dataclasses`, as are all classes that the driver readers'
+    processes import: importing `dataclasses` would cost each process 1.3 MiB.
 
     Attributes:
-        key: Which task.
-        value: The returned value; None if the task raised or is late.
-        error: The exception that the task raised; None if it returned or is late.
-        late: It had not finished when the patience was over; it continues in the background.
-        seconds: How long it ran; for a late task, how long the caller waited.
-        ended_at: When it ended or, for a late task, the waiting, by `time.monotonic`.
+        key: The key of the task.
+        value: The returned value; None if the task raised an exception or is late.
+        error: The exception that the task raised; None if the task returned or is late.
+        late: Whether the task had not finished by the timeout; a late task continues in the
+            background.
+        seconds: The duration of the task; for a late task, the time for which the caller waited.
+        ended_at: The time of `time.monotonic` at which the task ended or, for a late task, the
+            wait.
     """
 
     __slots__ = ("ended_at", "error", "key", "late", "seconds", "value")
@@ -65,13 +67,14 @@ class Outcome(Generic[Result]):
         self.ended_at = ended_at
 
 
-# Takes an outcome on the worker's thread. Its second argument is True when more outcomes will follow,
-# because the worker continues with another task at once: then it need not wake a waiting thread.
+# A function that receives an outcome on the worker's thread. The second argument is True if the
+# worker continues with another task immediately, so that more outcomes follow and the waiting
+# thread need not be woken yet.
 Deliver = Callable[[Outcome[Any], bool], None]
 
 
 def attempt(key: str, task: Callable[[], Result]) -> Outcome[Result]:
-    """Run a task and return its outcome, whatever it raises."""
+    """Run a task and return its outcome, which contains any exception that the task raised."""
     started_at = time.monotonic()
     value = error = None
     try:
@@ -85,13 +88,13 @@ def attempt(key: str, task: Callable[[], Result]) -> Outcome[Result]:
 def attempt_without_faulty(
     task: Callable[[Sequence[Item]], Result], items: Sequence[Item]
 ) -> tuple[Result, list[tuple[Item, Exception]]]:
-    """Run a task on several items, without those on which it fails alone.
+    """Run a task on several items, omitting the items on which the task fails individually.
 
     Returns:
-        What the task returned, and each item that was left out, with the error.
+        The return value of the task, and each omitted item with its error.
 
     Raises:
-        Exception: The task failed, and on none of the items alone.
+        Exception: The task failed on all items together but on no individual item.
     """
     whole = attempt("all", partial(task, items))
     if whole.error is None:
@@ -114,11 +117,11 @@ class _Job:
 
 
 class WorkerPool:
-    """Worker threads that share a backlog of tasks.
+    """A pool of worker threads that share a backlog of tasks.
 
     Args:
-        name: Stem of the threads' names.
-        limit: The largest number of threads.
+        name: The prefix of the thread names.
+        limit: The maximum number of threads.
     """
 
     def __init__(self, *, name: str, limit: int) -> None:
@@ -133,26 +136,26 @@ class WorkerPool:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a task waits for a worker."""
+        """Whether a task is waiting for a worker."""
         return bool(self._backlog)
 
     def is_running(self, key: str) -> bool:
-        """Return whether the task of that key was submitted and has not ended."""
+        """Return whether a task with this key has been submitted and has not ended."""
         return key in self._running
 
     def submit(self, key: str, task: Callable[[], object], deliver: Deliver) -> None:
-        """Put a task into the backlog; `wake` a worker to have it done.
+        """Add a task to the backlog; call `wake` to have a worker run it.
 
         Args:
-            key: Names the task; it must not be running.
-            task: The work; what it raises becomes the outcome's error.
-            deliver: Takes the outcome.
+            key: The key of the task; no task with this key may be running.
+            task: The function to call; an exception that it raises becomes the outcome's error.
+            deliver: The function that receives the outcome.
         """
         self._running.add(key)
         self._backlog.append(_Job(key, task, deliver))
 
     def wake(self, count: int) -> None:
-        """Wake at most this number of workers to take tasks from the backlog."""
+        """Wake at most `count` workers to take tasks from the backlog."""
         for _ in range(min(count, len(self._backlog))):
             with self._lock:
                 if self._idle > 0:
@@ -168,17 +171,18 @@ class WorkerPool:
         *,
         turn: float | None = None,
     ) -> dict[str, Outcome[Result]]:
-        """Run all tasks and return their outcomes, after `patience` seconds at the latest.
+        """Run all tasks and return their outcomes after at most `patience` seconds.
 
         Args:
             tasks: The tasks by key.
-            patience: Seconds to wait for all of them together.
-            turn: For tasks that only slow each other down: how many seconds one has to itself
-                before the next is begun beside it. None: as many at once as it takes.
+            patience: The maximum time to wait for all tasks together, in seconds.
+            turn: For tasks that slow each other down when run at once: the number of seconds for
+                which a task runs before the next one is started. If None, more workers are woken as
+                needed.
 
         Returns:
-            An outcome for each key. A task that is late now, or still runs from an earlier
-            gathering, has `late` set; the latter is not started again.
+            An outcome for each key. `late` is set for a task that has not finished in time, and for
+            a task that is still running from an earlier call, which is not started a second time.
         """
         queue = _OutcomeQueue()
         started_at = time.monotonic()
@@ -195,7 +199,7 @@ class WorkerPool:
         return outcomes
 
     def close(self) -> None:
-        """End the idle workers; those that hang end with the process."""
+        """End the idle workers; workers whose tasks hang end with the process."""
         with self._lock:
             for _ in range(self._threads):
                 self._wakeups.put(item=False)
@@ -217,7 +221,7 @@ class WorkerPool:
             outcomes.update((outcome.key, outcome) for outcome in found)
             now = time.monotonic()
             if now >= help_at:
-                # Outcomes that this thread was not woken for: there may be more of them.
+                # If this thread was not woken for these outcomes, more outcomes may follow.
                 again = MORE_HELP_AFTER_SECONDS if turn is None else turn
                 help_at = now + again if found or self.is_behind else until
                 if turn is None:
@@ -232,7 +236,7 @@ class WorkerPool:
         )
         try:
             thread.start()
-        except RuntimeError:  # the system has no thread left; the existing ones continue
+        except RuntimeError:  # no further thread can be started; existing ones continue
             return False
         self._threads += 1
         return True
@@ -242,12 +246,12 @@ class WorkerPool:
             while self._has_more():
                 try:
                     job = self._backlog.popleft()
-                except IndexError:  # another worker was quicker
+                except IndexError:  # another worker took the task
                     continue
                 self._do(job)
 
     def _has_more(self) -> bool:
-        """Return whether there is work left; without any, count this worker as idle."""
+        """Return whether a task is left; if not, count this worker as idle."""
         with self._lock:
             if not self._backlog:
                 self._idle += 1
@@ -261,7 +265,7 @@ class WorkerPool:
 
 
 class _OutcomeQueue:
-    """Outcomes on their way from the workers to the thread that waits for them."""
+    """A queue of outcomes from the workers to the waiting thread."""
 
     __slots__ = ("_outcomes", "_wakeups")
 
@@ -275,7 +279,7 @@ class _OutcomeQueue:
             self._wakeups.put(None)
 
     def take(self, timeout: float) -> list[Outcome[Any]]:
-        """Wait for an outcome, at most `timeout` seconds, and return all outcomes so far."""
+        """Wait at most `timeout` seconds for an outcome, and return all that have arrived."""
         with suppress(Empty):
             self._wakeups.get(timeout=max(0.0, timeout))
         return [self._outcomes.popleft() for _ in range(len(self._outcomes))]

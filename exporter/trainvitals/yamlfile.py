@@ -1,4 +1,4 @@
-"""Configuration files in YAML, read strictly: nothing unknown, nothing twice, no wrong types."""
+"""Strict parsing of YAML files: unknown keys, duplicate keys and wrong types are errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_BYTES = 1 << 20
 
 
 class Mapping(dict[object, object]):
-    """A mapping of a file.
+    """A mapping in a YAML file.
 
     Attributes:
-        line: The line on which it begins, counted from 1.
+        line: The number of the line on which the mapping begins, starting from 1.
     """
 
     __slots__ = ("line",)
@@ -32,19 +32,19 @@ class Mapping(dict[object, object]):
 
 
 def load_yaml(path: Path, *, flag: str) -> object:
-    """Read a file of one YAML document.
+    """Read a YAML file that contains one document.
 
     Args:
-        path: The file.
-        flag: The flag that names the file, for the message.
+        path: The path of the file.
+        flag: The flag that specifies the file, for the error message.
 
     Returns:
-        Its content in plain types, with a `Mapping` for each mapping; None if it is empty.
+        The content in plain types, with a `Mapping` for each mapping; None if the file is empty.
 
     Raises:
         ConfigurationError: The file cannot be read or is not YAML.
     """
-    import yaml  # noqa: PLC0415 - only a machine with such a file pays for it
+    import yaml  # noqa: PLC0415 - only needed with such a file
 
     try:
         content: object = yaml.load(read_named(path, MOST_BYTES), _make_loader())  # noqa: S506 - a SafeLoader
@@ -55,22 +55,22 @@ def load_yaml(path: Path, *, flag: str) -> object:
         problem = _in_one_line(str(error.problem))
         raise ConfigurationError(f"{path}: line {line}: {problem}; correct it") from error
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
-        # The last three: a value that its tag denies.
+        # The last three errors are raised for a value that does not match its tag.
         raise ConfigurationError(f"{path}: this is not YAML; write it as UTF-8 text") from error
     return content
 
 
 def _make_loader() -> type[yaml.SafeLoader]:
-    """Return PyYAML's loader of plain types, made stricter."""
+    """Return a stricter version of PyYAML's safe loader."""
     import yaml  # noqa: PLC0415 - as above
 
     class Loader(yaml.SafeLoader):
-        """Refuses a duplicate key, of which PyYAML would take the last, and endless nesting."""
+        """A loader that rejects excessive nesting and duplicate keys; PyYAML accepts both."""
 
         depth = 0
 
         def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-            if self.depth == _DEEPEST:  # PyYAML calls itself for each level
+            if self.depth == _DEEPEST:  # PyYAML recurses for each level
                 raise yaml.MarkedYAMLError(
                     problem=f"nested more than {_DEEPEST} levels deep",
                     problem_mark=parent.start_mark if parent else None,
@@ -83,12 +83,12 @@ def _make_loader() -> type[yaml.SafeLoader]:
         def construct_mapping(
             self,
             node: yaml.MappingNode,
-            deep: bool = False,  # noqa: FBT001, FBT002 - as the class above has it
+            deep: bool = False,  # noqa: FBT001, FBT002 - as in the base class
         ) -> dict[object, object]:
             seen: set[object] = set()
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    continue  # refused by the class above
+                    continue  # rejected by the base class
                 if key.value in seen:
                     mark = key.start_mark
                     raise yaml.MarkedYAMLError(
@@ -99,7 +99,7 @@ def _make_loader() -> type[yaml.SafeLoader]:
 
     def construct(loader: Loader, node: yaml.MappingNode) -> Iterator[Mapping]:
         mapping = Mapping(node.start_mark.line + 1)
-        yield mapping  # before what is in it, which may refer to it
+        yield mapping  # before its content, which may refer to the mapping
         mapping.update(loader.construct_mapping(node))
 
     Loader.add_constructor("tag:yaml.org,2002:map", construct)
@@ -107,15 +107,15 @@ def _make_loader() -> type[yaml.SafeLoader]:
 
 
 class Section:
-    """One mapping of a file, whose keys are taken one by one; keys that are left over are unknown.
+    """A mapping in a file, from which known keys are taken one by one; the other keys are unknown.
 
     Args:
-        where: The file and the key that lead here, for messages.
-        content: The value.
+        where: The path of the file and the parent keys, for error messages.
+        content: The value to be read as a mapping.
 
     Raises:
-        ConfigurationError: The value is not a mapping; every other method raises it likewise for a
-            value that does not fit.
+        ConfigurationError: The value is not a mapping. The methods that take values raise the same
+            error for an invalid value.
     """
 
     def __init__(self, where: str, content: object) -> None:
@@ -128,30 +128,30 @@ class Section:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left to take."""
+        """Whether all keys have been taken."""
         return not self._left
 
     def take(self, key: str, kind: type[Kind], wanted: str) -> Kind | None:
-        """Take a value of one type; None if the key is missing or has no value."""
+        """Take and return a value of one type; None if the key is missing or has no value."""
         value = self._left.pop(key, None)
         if value is not None and not isinstance(value, kind):
             raise self.refuse(key, f"this is not {wanted}; correct it")
         return value
 
     def take_section(self, key: str) -> Section | None:
-        """Take a mapping; None if the key is missing or has no value."""
+        """Take and return a mapping; None if the key is missing or has no value."""
         content = self._left.pop(key, None)
         return None if content is None else Section(f"{self.where}: {key}", content)
 
     def take_choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        """Take one of some strings; None if the key is missing or blank."""
+        """Take and return one of the strings `choices`; None if the key is missing or empty."""
         value = self.take(key, str, "a string")
         if value not in (None, "", *choices):
             raise self.refuse(key, f"{value} is not one of {', '.join(choices)}")
         return value or None
 
     def take_strings(self, key: str) -> tuple[str, ...] | None:
-        """Take a list of strings; None if the key is missing."""
+        """Take and return a list of strings; None if the key is missing or has no value."""
         values = self.take(key, list, "a list of strings")
         if values is None:
             return None
@@ -160,7 +160,7 @@ class Section:
         return tuple(values)
 
     def take_strings_by_name(self) -> dict[str, str]:
-        """Take everything that is left, which must be strings."""
+        """Take and return the remaining keys with their values, all of which must be strings."""
         for name, value in self._left.items():
             if not (isinstance(name, str) and isinstance(value, str)):
                 raise self.refuse(
@@ -170,12 +170,12 @@ class Section:
         return strings
 
     def finish(self) -> None:
-        """Refuse keys that were not taken."""
+        """Raise ConfigurationError if a key has not been taken."""
         for key in self._left:
             raise self.refuse(key, "this key is not known here; correct or remove it")
 
     def refuse(self, key: object, reason: str) -> ConfigurationError:
-        """Return the error for a key, from its fault and the remedy."""
+        """Return an error about a key; `reason` contains the fault and the remedy."""
         return ConfigurationError(f"{self.where}.{_in_one_line(str(key))}: {_in_one_line(reason)}")
 
 

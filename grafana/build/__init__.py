@@ -1,7 +1,7 @@
-"""Writes the boards in `grafana/dashboards`: one file for each board, and what they share.
+"""Generation of the dashboards in `grafana/dashboards`.
 
-`fleet`, `run`, `accelerators`, `host` and `containers` each have one function `build` that returns a
-board. `panels` has a function for each kind of panel; `queries` fills in what every query selects
-by; `layout` makes Grafana's JSON of it all; `palette` has the house's colours, units and states;
-`limits` reads the numbers that alerts compare with.
+The modules `fleet`, `run`, `accelerators`, `host` and `containers` each contain a function `build`
+that returns a dashboard. `panels` contains a function for each type of panel; `queries` expands the
+short names of matchers in queries; `layout` converts dashboards to Grafana's JSON; `palette`
+defines colours, units and states; `limits` reads the thresholds of alerts.
 """

@@ -1,4 +1,4 @@
-"""`python -m grafana.build`: writes the boards, or with `--check` only lists what differs."""
+"""`python -m grafana.build` writes the dashboards; `--check` only lists files that differ."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DIRECTORY: Final = Path(__file__).resolve().parents[1] / "dashboards"
 
 
 def list_files() -> dict[Path, str]:
-    """Return the contents of each file of `grafana/dashboards`."""
+    """Return the content of each file in `grafana/dashboards`, by path."""
     boards = [build() for build in BOARDS]
     return {DIRECTORY / f"{board.uid}.json": write_board(board, boards) for board in boards}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write what differs; exit with 1 where `--check` finds a difference."""
+    """Write the files that differ; with `--check`, return 1 if a file differs."""
     files = list_files()
     stale = [path for path in DIRECTORY.glob("*.json") if path not in files]
     differing = [

@@ -1,4 +1,4 @@
-"""The board `Vitals / Accelerators`: are the GPUs and HPUs of a machine well, and at work?"""
+"""The dashboard `Vitals / Accelerators`: the health and load of a machine's GPUs and HPUs."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ DEVICE: Final = Variable(
     "Devices, by the driver's index",
     is_multiple=True,
 )
-# A card that is lost or was never seen has no index any more, whichever is chosen.
+# A lost card, or a card that was never detected, has no index, so alerts without one are included.
 _OF_DEVICES: Final = '@host, component="accelerator", kind=~"$kind|", device=~"$device|"'
 
 
 def build() -> Board:
-    """Return the board."""
+    """Return the dashboard."""
     return Board(
         uid=ACCELERATORS,
         title="Vitals / Accelerators",

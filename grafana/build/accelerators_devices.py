@@ -1,4 +1,4 @@
-"""Tables of the board of accelerators: its devices, who holds them, and what cards they are."""
+"""Tables of the accelerators dashboard: devices, the processes that hold them, and card models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from grafana.build.panels import About, Panel
 from grafana.build.parts import ACCELERATORS, CONTAINERS, FIRES, RUN, find_worst_alert
 from grafana.build.tables import Column, Key, table
 
-# Of the words in a table only trouble has a colour: the power limit is where a busy device should be.
+# In a table, only words for problems are coloured: a busy device is expected to run at its power
+# limit.
 _CALM_CONDITIONS: Final = tuple(
     replace(one, colour=OK) if one.colour == INFORMATION else one for one in CONDITIONS
 )
@@ -129,7 +130,7 @@ def list_devices() -> Panel:
 
 
 def write_holders() -> Row:
-    """Return the row of cards, who holds them, and what is held for nothing."""
+    """Return the row on cards, the processes that hold them, and idle cards that are held."""
     panels = (_list_processes(), _list_idle(), _list_cards())
     return Row("Processes, what is held idle, cards", panels, is_collapsed=True)
 

@@ -1,4 +1,4 @@
-"""Rows of the board of accelerators about faults: alerts, Xids, memory."""
+"""Rows of the accelerators dashboard on faults: alerts, Xids, memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from grafana.build.queries import find_rise
 from grafana.build.tables import Column, Key, table
 from trainvitals.sources.accelerators.xids import XIDS
 
-# Who has to act, by the class of an Xid, the worst first; and the alert whose window counts.
+# The required action by the class of an Xid, most severe first, with the alert whose window
+# applies.
 _CLASSES: Final[Mapping[str, tuple[State, str]]] = MappingProxyType(
     {
         "critical": (State(4, "critical", CRITICAL), "critical"),
@@ -36,7 +37,7 @@ _CLASSES: Final[Mapping[str, tuple[State, str]]] = MappingProxyType(
     }
 )
 _REPAIR_PENDING: Final = State(1, "memory: waits for a reset", WARNING)
-# By the driver's number of it, one higher.
+# By the driver's number of the action plus one.
 _ACTIONS: Final = tuple(
     State(number, text, CRITICAL)
     for number, text in enumerate(
@@ -56,7 +57,7 @@ _MOST_XIDS: Final = 20
 
 
 def write_faults(whose: str) -> Row:
-    """Return the row of alerts, Xids, and what devices need; `whose` selects the alerts."""
+    """Return the row on alerts, Xids and required actions; `whose` selects the alerts."""
     panels = (
         list_alerts(whose, width=24),
         _show_needs(),
@@ -68,7 +69,7 @@ def write_faults(whose: str) -> Row:
 
 
 def write_memory_faults() -> Row:
-    """Return the row of memory errors and their repair."""
+    """Return the row on memory errors and repairs."""
     panels = (_draw_uncorrected(), _draw_corrected(), _draw_replaced())
     return Row("Memory errors", panels, is_collapsed=True)
 
@@ -137,7 +138,7 @@ def _list_xids() -> Panel:
 
 
 def _explain_codes(title: str) -> Json:
-    """Return the cells of a column that hold codes the meaning of each."""
+    """Return an override that shows the meaning of each code in a column."""
     texts = {
         str(xid.code): {"index": at, "text": f"{xid.code}: {xid.meaning}"}
         for at, xid in enumerate(XIDS)

@@ -1,4 +1,4 @@
-"""The row of the board of accelerators about what connects them: PCIe and NVLink."""
+"""The row of the accelerators dashboard on links: PCIe and NVLink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_LINK: Final = "No NVLink on this host"
 
 
 def write_links() -> Row:
-    """Return the row of PCIe and NVLink."""
+    """Return the row on PCIe and NVLink."""
     panels = (
         _list_links(),
         _draw_share(),

@@ -1,4 +1,4 @@
-"""Graphs of the board of accelerators about load: condition, use, heat."""
+"""Graphs of the accelerators dashboard on load: condition, use, heat."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from grafana.build.queries import over_time
 
 
 def show_conditions() -> Panel:
-    """Return what was wrong with each device, or held it back, and when."""
+    """Return the timeline of the problems that affected or throttled each device."""
     drawn = states_by_device(
         "Condition of each device",
         About(
@@ -44,11 +44,11 @@ def show_conditions() -> Panel:
         width=10,
         height=6,
     )
-    return replace(drawn, extra={"maxDataPoints": 120})  # a band is no line
+    return replace(drawn, extra={"maxDataPoints": 120})  # bands have no thresholds
 
 
 def draw_busy() -> Panel:
-    """Return how busy each device is."""
+    """Return the graph of each device's utilisation."""
     return by_device(
         "Busy",
         About(
@@ -67,7 +67,7 @@ def draw_busy() -> Panel:
 
 
 def draw_headroom() -> Panel:
-    """Return the degrees that each device has left."""
+    """Return the graph of each device's temperature headroom in °C."""
     return by_device(
         "Headroom to slowdown",
         About(
@@ -90,7 +90,7 @@ def draw_headroom() -> Panel:
 
 
 def write_use() -> Row:
-    """Return the row of use: time and memory."""
+    """Return the row on use: time and memory."""
     panels = (
         _draw_training(),
         _draw_needed(),
@@ -192,7 +192,7 @@ def _draw_video() -> Panel:
 
 
 def write_heat() -> Row:
-    """Return the row of temperatures and what they cost."""
+    """Return the row on temperatures and the resulting slowdown."""
     panels = (_draw_heat(), _draw_temperature(), _draw_memory_temperature(), _draw_fans())
     return Row("Heat", panels, is_collapsed=True)
 

@@ -1,4 +1,4 @@
-"""What the rows of the board of accelerators share: panels with a series or a band for each device."""
+"""Panels shared by rows of the accelerators dashboard, with a series or band for each device."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ WARM: Final = limit("accelerator_temperature_near_limit:headroom_celsius")
 HEADROOM: Final[Steps] = ((None, CRITICAL), (HOT, WARNING), (WARM, OK))
 MEMORY: Final[Steps] = ((None, OK), (limit("high_memory_usage:ratio"), WARNING))
 HEAT: Final[Steps] = ((None, OK), (limit("accelerator_thermal_throttling:ratio"), WARNING))
-# 0 of a machine whose accelerators are looked for, with none as the answer.
+# 0 for a machine whose exporter looks for accelerators, even if it finds none.
 LOOKED: Final = '0 * max(trainvitals_collector_success{@host, collector="accelerator"} == 1)'
 ONE_IS_BAD: Final[Steps] = ((None, OK), (1, CRITICAL))
 
 STATE: Final = encode("accelerator_state{@device", "state", DEVICE_STATES, BY)
 
-# What is wrong with a device and what holds it back, on one scale, the worse the higher.
+# Problems and throttle reasons of a device on one scale; a higher number is more severe.
 _FAULTS: Final[Mapping[str, State]] = MappingProxyType(
     {
         "lost": replace(DEVICE_STATES["lost"], number=11),
@@ -66,7 +66,7 @@ _BRAKES: Final[Mapping[str, State]] = MappingProxyType(
     }
 )
 _FULL: Final = replace(FULL_SPEED, number=2)
-_ANSWERS: Final = DEVICE_STATES["ok"]  # where nothing tells what holds it back
+_ANSWERS: Final = DEVICE_STATES["ok"]  # without information on throttling
 CONDITIONS: Final = (*_FAULTS.values(), *_BRAKES.values(), _FULL, _ANSWERS)
 CONDITION: Final = f"""
     {encode("accelerator_state{@device", "state", _FAULTS, BY)}
@@ -74,7 +74,7 @@ CONDITION: Final = f"""
     or {_FULL.number} + (max by ({BY}) (accelerator_throttle_active{{@device}}) == 0)
     or {_ANSWERS.number} * max by ({BY}) (accelerator_state{{@device, state="ok"}} == 1)
 """
-# Seconds that something ran in each second; the last sample where the driver keeps no others.
+# The share of time in which the device was busy; the last sample if the driver keeps no counter.
 BUSY: Final = """
     clamp_max(
       rate(accelerator_busy_seconds_total{@device}[$__rate_interval])
@@ -104,25 +104,23 @@ def by_device(
     is_bars: bool = False,
     extreme: str = "max",
 ) -> Panel:
-    """Return a graph with a line, or bars, for each device in its own colour, and limits beside it.
-
-    The other arguments are those of `timeseries`.
+    """Return a graph with a line or bars in a separate colour for each device, and with limits.
 
     Args:
-        title: Its title.
-        about: The text under it.
-        expr: The query of the devices, whose series keep the labels of a device.
-        limits: Queries of what the devices are compared with.
+        title: The title.
+        about: The text under the title.
+        expr: The query for the devices, whose series keep the device labels.
+        limits: Queries for the limits with which the devices are compared.
         unit: Grafana's name of the unit.
-        steps: Where dashed lines are drawn.
-        least: Where the axis begins.
-        most: Where it ends.
-        empty: Why there may be nothing.
-        width: In columns.
-        height: In units of 30 pixels.
-        overrides: For limits.
-        is_bars: Whether it shows bars.
-        extreme: The legend's value beside the last value and the mean: `max` or `min`.
+        steps: The values at which dashed lines are drawn.
+        least: The minimum of the axis.
+        most: The maximum of the axis.
+        empty: The text that explains why the panel has no data.
+        width: The width in columns.
+        height: The height in units of 30 pixels.
+        overrides: Overrides of fields, such as those for limits.
+        is_bars: Whether to show bars.
+        extreme: The legend's third value, after the last value and the mean: `max` or `min`.
     """
     return timeseries(
         title,
@@ -152,7 +150,7 @@ def states_by_device(
     width: int = 12,
     height: int = 7,
 ) -> Panel:
-    """Return a band for each device that shows the states which it was in."""
+    """Return a timeline with a band for each device, which shows the device's states."""
     query = over_time(expr, LEGEND)
     return state_timeline(
         title, about, query, states=states, empty=empty, width=width, height=height
@@ -160,18 +158,18 @@ def states_by_device(
 
 
 def by_model(what: str, expr: str) -> Query:
-    """Ask for what holds for each model of card, such as a limit; its line is named after both."""
+    """Return a query for a value per card model, such as a limit; lines are named after both."""
     info = "on (job, instance, uuid) group_left (model) accelerator_info{@device}"
     return over_time(f"min by (model) (({expr}) * {info})", f"{{{{model}}}} {what}")
 
 
 def find_runs(labels: str) -> str:
-    """Return a query for the phase of the run of each process that holds a device.
+    """Return a query for the run phase of each process that holds a device.
 
-    The PID that the kernel knows identifies the rank.
+    The rank of a process is identified by the PID on the host.
 
     Args:
-        labels: Those that are kept, of a process on a device and of the rank that it is.
+        labels: The labels to keep, from the process on a device and from its rank.
     """
     phases = encode("training_phase{@host", "phase", PHASES, _RANK)
     stalled = f"{STALLED.number} * max by ({_RANK}) (training_stalled{{@host}} == 1)"

@@ -1,4 +1,4 @@
-"""The row of the board of accelerators about power, and the clocks that follow from it."""
+"""The row of the accelerators dashboard on power and on clocks, which depend on power."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grafana.build.queries import over_time
 
 
 def write_power() -> Row:
-    """Return the row of power and clocks."""
+    """Return the row on power and clocks."""
     panels = (
         _draw_power(),
         _draw_brake(),

@@ -1,8 +1,8 @@
-"""The board of containers: what runs, what died of what, and which is next to run out of memory.
+"""The containers dashboard: running containers, exits with reasons, and containers low on memory.
 
-It shows one machine, which has at most 128 containers, so graphs show the ten that matter most.
-Whether a container died at its own limit or because the machine had no memory left is distinguished
-by the reason of its death.
+The dashboard shows one machine with at most 128 containers, so graphs are limited to the ten most
+relevant containers. The exit reason distinguishes whether a container was killed at its own memory
+limit or because the machine had run out of memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONTAINER: Final = Variable(
 
 
 def build() -> Board:
-    """Return the board."""
+    """Return the dashboard."""
     return Board(
         uid=CONTAINERS,
         title="Vitals / Containers & OOM",

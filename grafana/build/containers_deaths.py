@@ -1,8 +1,9 @@
-"""What containers are, and what they died of.
+"""Panels on the states of containers and the reasons of their exits.
 
-The first death of a kind is where its count begins, at 1: `increase` sees nothing there, so counts
-are compared with what they were before, and a count that was not there before counts in full. What
-was removed keeps its series for ten minutes, hence the looks back over the time range.
+The counter of an exit reason begins at 1 with the first such exit, which `increase` does not
+detect; therefore counts are compared with their earlier values, and a count without an earlier
+value counts in full. A removed container keeps its series for ten minutes; therefore queries look
+back over the time range.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from grafana.build.parts import CONTAINERS, list_alerts
 from grafana.build.queries import encode, find_rise, keep_worst, over_time
 from grafana.build.tables import Column, Key, table
 
-# Reasons of docs/diagnosis.md.
+# Reasons defined in docs/diagnosis.md.
 OWN_LIMIT: Final = "oom-cgroup|oom-missed"
 FROM_OUTSIDE: Final = "oom-host|oom-parent"
 _NO_FAULT: Final = "finished|stop-graceful|kill-operator|interrupted"
@@ -44,11 +45,11 @@ _UNHEALTHY: Final = State(6, "unhealthy", WARNING)
 _DIED: Final = State(7, "died", CRITICAL)
 _OOM_OWN: Final = State(8, "OOM, own limit", CRITICAL)
 _OOM_HOST: Final = State(9, "OOM, host", CRITICAL)
-TROUBLE: Final = _STATES["restarting"].number  # the least of what is wrong
+TROUBLE: Final = _STATES["restarting"].number  # the least severe problem
 _NONE_HERE: Final = State(-1, "none here", UNKNOWN)
 STATES: Final = (_UNKNOWN, *_STATES.values(), _UNHEALTHY, _DIED, _OOM_OWN, _OOM_HOST)
 
-# Where memory ran out, by reason.
+# The place where memory ran out, by exit reason.
 _RAN_OUT: Final = {
     OWN_LIMIT: State(1, "own limit", CRITICAL),
     "oom-host": State(2, "host", CRITICAL),
@@ -59,10 +60,10 @@ _RAN_OUT: Final = {
 _NAME: Final = "on (job, instance, name)"
 STEP: Final = "trainvitals_containers_privilege_step{@host}"
 _LOOKED: Final = 'trainvitals_collector_success{@host, collector="container"} == 1'
-# 0 of a machine whose exporter looks for containers …
+# 0 for a machine whose exporter looks for containers.
 LOOKS: Final = f"0 * max({_LOOKED})"
-# … and which has an engine that is watched, or no container that one could have; who sees containers
-# and asks no engine hears of no death.
+# Likewise, but only if the exporter watches an engine or no containers are running. An exporter
+# that detects containers without querying an engine does not learn of exits.
 WATCHED: Final = f"0 * max({_LOOKED} unless on (job, instance) {STEP} == 0 or {STEP} > 0)"
 _INFO: Final = "container_last_death_info{@container}"
 _MOST_BANDS: Final = 12
@@ -80,14 +81,17 @@ DEATHS: Final = Annotation(
 
 
 def count_deaths(reasons: str) -> str:
-    """Return a query for the deaths of the last 24 hours, 0 where an engine is watched or nothing runs in one."""
+    """Return a query for the number of exits in the last 24 hours.
+
+    The result is 0 if an engine is watched or no container is running, and no exit occurred.
+    """
     counts = f'container_deaths_total{{@container, reason=~"{reasons}"}}'
     newest = f"max_over_time({counts}[24h])"
     return f"sum({newest} - {counts} offset 24h >= 0 or {newest}) or {WATCHED}"
 
 
 def tell_state(by: str) -> str:
-    """Return a query for the number of the state that a container is in."""
+    """Return a query for the number of a container's state."""
     exited = 'container_state{@container, state="exited"} == 1'
 
     def died_of(sign: str, reasons: str) -> str:
@@ -111,7 +115,7 @@ def tell_state(by: str) -> str:
 
 
 def tell_state_with_image() -> str:
-    """Return the same query with what the container is; without an engine its state is unknown."""
+    """Return the query of `tell_state` with the image; the state is unknown without an engine."""
     what = "name, image"
     told = (
         f"max by ({what}) (({tell_state('job, instance, name')})"
@@ -121,14 +125,14 @@ def tell_state_with_image() -> str:
 
 
 def write_deaths() -> Row:
-    """Return the closed row of alerts and deaths."""
+    """Return the collapsed row on alerts and exits."""
     alerts = list_alerts('@host, component=~"container|host"')
     panels = (alerts, _list_deaths(), _draw_kills(), _draw_restarts())
     return Row("Alerts and deaths", panels, is_collapsed=True)
 
 
 def draw_states() -> Panel:
-    """Return the picture of what each container was."""
+    """Return the timeline of each container's state."""
     unknown = f"{_UNKNOWN.number} * group by (name) (container_info{{@container}})"
     seen = keep_worst(_MOST_BANDS, f"{tell_state('name')} or {unknown}")
     none = f"{_NONE_HERE.number} + {LOOKS}"
@@ -152,7 +156,7 @@ def draw_states() -> Panel:
 
 
 def draw_deaths() -> Panel:
-    """Return the graph of what containers died of, beside what the kernel killed on the machine."""
+    """Return the graph of containers' exit reasons and of the kernel's OOM kills on the machine."""
     deaths = find_rise("container_deaths_total{@container}", since=STEP)
     return timeseries(
         "Deaths by reason",

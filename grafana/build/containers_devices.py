@@ -1,4 +1,4 @@
-"""The row of the board of containers about the accelerators that they hold."""
+"""The row of the containers dashboard on the accelerators that containers hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE: Final = "No container is seen to hold an accelerator: `docker run --gpus`
 
 
 def write_accelerators() -> Row:
-    """Return the row on accelerators, closed."""
+    """Return the collapsed row on accelerators."""
     busy = f"max by (name, kind, device) ({_join(tell_busy())})"
     memory = f"max by (name, kind, device) ({_join('accelerator:memory_used:ratio{@host}')})"
     return Row(
@@ -66,7 +66,8 @@ def _list_devices() -> Panel:
     }
     run = {"instance": "${instance}", "run": "${__data.fields.Run}"}
     used, power = "accelerator_memory_used_bytes{@host}", "accelerator_power_watts{@host}"
-    # A device that several containers share counts for one of them: PromQL joins with one only.
+    # A device that several containers share is counted for one of them, because a PromQL join
+    # allows only one match.
     container = f"topk by (job, instance, uuid) (1, {_DEVICES})"
     ranks = (
         f"count by ({by}, run) ({list_held_devices()}"
@@ -101,6 +102,6 @@ def _list_devices() -> Panel:
 
 
 def _join(expr: str) -> str:
-    """Return containers the readings of the devices that their processes hold."""
+    """Return a query that joins containers with the readings of the devices that they hold."""
     readings = f"max by (job, instance, uuid) ({expr})"
     return f"{_DEVICES} * on (job, instance, uuid) group_left () {readings}"

@@ -1,7 +1,7 @@
-"""The first screen of the board of containers: what is in trouble, and what is near a limit.
+"""The first screen of the containers dashboard: problems, and containers near their limits.
 
-A machine on which nothing runs in containers is well: its counts are 0, and one line says how to have
-containers seen. Where they are seen and no engine is asked, what only an engine tells is not known.
+On a machine without containers, counts are 0, and one line explains how to make containers visible.
+If containers are visible but no engine is queried, values that only an engine provides are unknown.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UNKNOWN: Final = "unknown"
 
 
 def write_now() -> Row:
-    """Return the row that answers what died, what ran out, and which is next."""
+    """Return the row on exits, exhausted memory, and containers that may run out of memory next."""
     figures = (
         _count_running(),
         _count_troubled(),

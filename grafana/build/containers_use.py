@@ -1,4 +1,4 @@
-"""What containers use: memory by their limit, cores, disks and networks."""
+"""Panels on resource use by containers: memory relative to limits, cores, disks and networks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHARE: Final = f"{_USED} / ({_LIMIT} > 0)"
 
 
 def draw_limits() -> Panel:
-    """Return the graph of who is near the limit of memory: containers, and the machine itself."""
+    """Return the graph of containers near their memory limits, and of the machine's memory."""
     return timeseries(
         "Memory by its limit",
         About(
@@ -55,13 +55,13 @@ def draw_limits() -> Panel:
 
 
 def write_memory() -> Row:
-    """Return the closed row on memory."""
+    """Return the collapsed row on memory."""
     panels = (_draw_nearest(), _draw_without_limit(), _draw_waits())
     return Row("Memory", panels, is_collapsed=True)
 
 
 def write_use() -> Row:
-    """Return the closed row on cores, disks and networks."""
+    """Return the collapsed row on cores, disks and networks."""
     return Row(
         "CPU, disks and network",
         (
@@ -195,7 +195,7 @@ def _top(rate: str) -> str:
 
 
 def _keep_nearest(expr: str, count: int) -> str:
-    """Keep the containers that came nearest to their limits, the same ones all the time."""
+    """Return a query limited to the containers that came nearest to their limits."""
     most = f"max_over_time({_USED}[$__range] @ end())"
     allowed = f"max_over_time({_LIMIT}[$__range] @ end())"
     return f"{expr} and {_NAME} topk({count}, {most} / ({allowed} > 0))"
@@ -209,7 +209,7 @@ def _draw(
     normal: str,
     act: str,
 ) -> Panel:
-    """Return a graph of the ten containers of which a counter rises fastest."""
+    """Return a graph of the ten containers with the highest rate of a counter."""
     return timeseries(
         title,
         About(f"{shows[:-1]}: the ten with the most.", normal, act),
@@ -229,7 +229,7 @@ def _draw_both(
     *,
     empty: str = _NOTHING,
 ) -> Panel:
-    """Return a graph of the eight containers of which each counter, in or out, rises fastest."""
+    """Return a graph of the eight containers with the highest rate of each of two counters."""
     return timeseries(
         title,
         About(f"{shows[:-1]}: the eight with the most of each.", normal, act),

@@ -1,4 +1,4 @@
-"""Fields: what holds for the values of a panel, as Grafana's JSON."""
+"""Field settings of a panel as Grafana's JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from grafana.build.palette import CALM, OK, UNKNOWN, State
 Json = dict[str, Any]
 Steps = Sequence[tuple[float | None, str]]
 
-# Without this Grafana colours a missing value like the lowest step.
+# Otherwise Grafana would colour a missing value like the lowest step.
 NOTHING_IS_GREY: Final[Json] = {
     "options": {"match": "null", "result": {"color": UNKNOWN, "index": 99}},
     "type": "special",
 }
-# The text of `noValue` is for a panel without data. Grafana writes it into every cell, state and
-# legend that lacks a value, too, unless these have a shorter one of their own.
+# The text of `noValue` is for a panel without data. Grafana also shows it in every cell, state and
+# legend without a value, unless an override sets another text.
 SAY_NOTHING: Final[Json] = {
     "matcher": {"id": "byRegexp", "options": "/.*/"},
     "properties": [{"id": "noValue", "value": ""}],
@@ -32,7 +32,7 @@ def write_defaults(
     *,
     decimals: int | None = None,
 ) -> Json:
-    """Return what holds for all values; `empty` is shown where the panel has none."""
+    """Return the default field settings; the text `empty` is shown if the panel has no values."""
     defaults: Json = {
         "mappings": write_mappings(states),
         "noValue": empty,
@@ -43,13 +43,13 @@ def write_defaults(
 
 
 def write_steps(steps: Steps) -> Json:
-    """Return thresholds."""
+    """Return steps as Grafana thresholds."""
     written = [{"color": colour, "value": value} for value, colour in steps]
     return {"mode": "absolute", "steps": written}
 
 
 def write_mappings(states: Sequence[State]) -> list[Json]:
-    """Return the texts and colours of numbers."""
+    """Return the value mappings for states: the text and colour of each number."""
     if not states:
         return []
     options = {
@@ -60,10 +60,10 @@ def write_mappings(states: Sequence[State]) -> list[Json]:
 
 
 def calm_steps(steps: Steps, calm: str = CALM) -> Steps:
-    """Return steps whose OK is a colour that nobody looks at: there is one where something is wrong."""
+    """Return steps with a neutral colour in place of OK, so that only problems are coloured."""
     return tuple((value, calm if colour == OK else colour) for value, colour in steps)
 
 
 def calm_states(states: Sequence[State], calm: str = CALM) -> tuple[State, ...]:
-    """Return states whose OK is a colour that nobody looks at."""
+    """Return states with a neutral colour in place of OK."""
     return tuple(replace(one, colour=calm) if one.colour == OK else one for one in states)

@@ -1,7 +1,7 @@
-"""The home board: which machine, accelerator or run is in trouble, and can the monitoring be trusted.
+"""The home dashboard: problems of machines, accelerators and runs, and the monitoring's health.
 
-With 64 machines of 8 devices no panel may draw more than 200 series: graphs show the ten that
-matter most or how all are spread, tables have a row for each machine or run.
+For 64 machines with 8 devices each, no panel may draw more than 200 series: graphs show the ten
+most relevant series or a distribution, and tables have a row for each machine or run.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from grafana.build.parts import (
 from grafana.build.queries import encode, now, over_time, tell_of
 from grafana.build.tables import Column, Key, table
 
-# Whoever chooses a machine still sees what fires for none, such as rules that fail.
+# If a machine is selected, alerts without a machine, such as failing rules, are still shown.
 _ALERTS = 'job=~"$job|",instance=~"$instance|"'
 
-# What cannot wait, and what is wrong with the monitoring itself, which no other board is about.
+# Urgent alerts, and alerts about the monitoring itself, which no other dashboard covers.
 _URGENT: Final = f'ALERTS{{{_ALERTS}, alertstate="firing", severity="critical"}}'
 _OF_MONITORING: Final = (
     f'ALERTS{{{_ALERTS}, alertstate="firing", severity="warning", component="meta",'
@@ -77,7 +77,7 @@ _WORKS = State(0, "works", OK)
 _HALF_BLIND = State(1, "partly blind", WARNING)
 _BROKEN = State(2, "broken", CRITICAL)
 _SILENT = State(3, "no rules run", CRITICAL)
-# Of accelerators, those states in which something is wrong.
+# The accelerator states that indicate a problem.
 _WRONG: Final = {
     name: state for name, state in DEVICE_STATES.items() if name not in ("ok", "unsupported")
 }
@@ -86,7 +86,7 @@ _ANY: Steps = ((None, OK), (1, CRITICAL))
 
 
 def build() -> Board:
-    """Return the board."""
+    """Return the dashboard."""
     return Board(
         uid=FLEET,
         title="Vitals / Fleet",
@@ -205,7 +205,7 @@ def _judge_monitoring() -> Panel:
 
 
 def _count_lost_devices() -> str:
-    """Return a query for those that do not answer and, where a number is expected, were never seen."""
+    """Return a query for the number of devices that do not respond or were never detected."""
     expected, answer = "accelerator_devices_expected{@host}", "accelerator_devices{@host}"
     by = "job, instance, kind"
     lost = f"""(

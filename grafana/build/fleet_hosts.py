@@ -1,4 +1,4 @@
-"""The machines of the fleet: what each is short of, and the worst that is wrong with it."""
+"""The machines of the fleet: scarce resources and the most severe alert of each machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grafana.build.queries import keep_worst, over_time
 from grafana.build.tables import Column, Key, table
 
 TARGETS: Final = 'up{@host, job!~"prometheus|alertmanager"}'
-# How busy the accelerators of each machine are together, and how many there are.
+# The total utilisation and the number of the accelerators of each machine.
 BUSY: Final = "instance:accelerators_busy:sum{@host}"
 DEVICES: Final = 'instance:accelerators_busy:bucket{@host, le="+Inf"}'
 
@@ -25,7 +25,7 @@ _MOST_BANDS: Final = 12
 
 
 def draw_hosts() -> Panel:
-    """Return the picture of the worst alert on each machine."""
+    """Return the timeline of the most severe alert on each machine."""
     alerts = 'ALERTS{@host, job!~"prometheus|alertmanager", alertstate="firing", severity="%s"}'
     by_severity = (f"{state.number} * {alerts % state.text}" for state in (_WARNS, _CRITICAL))
     down = f"{_HOST_DOWN.number} * ({TARGETS} == bool 0)"
@@ -50,7 +50,7 @@ def draw_hosts() -> Panel:
 
 
 def write_hosts() -> Row:
-    """Return the row, closed."""
+    """Return the collapsed row on machines."""
     return Row("Hosts", (_list_hosts(),), is_collapsed=True)
 
 
@@ -123,6 +123,6 @@ def _list_hosts() -> Panel:
 
 
 def _gauge(title: str, expr: str, most: float) -> Column:
-    """Return a column of shares that turns orange where an alert begins."""
+    """Return a gauge column of ratios that turns orange at the threshold of an alert."""
     steps = ((None, OK), (most, WARNING))
     return Column(title, expr, RATIO, steps=steps, look="gauge", decimals=0)

@@ -1,6 +1,7 @@
-"""The row of the home board about the monitoring itself: targets, scrapes, rules, messages.
+"""The row of the home dashboard on the monitoring: targets, scrapes, rules, notifications.
 
-Prometheus' and Alertmanager's own metrics know no machine of ours, so they are asked for all.
+The metrics of Prometheus and Alertmanager have no labels for the monitored machines, so these
+metrics are not filtered by machine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TWICE, _MISSING = State(2, "there twice", CRITICAL), State(3, "missing", CRITIC
 
 
 def write_pipeline() -> Row:
-    """Return the row; it is closed by default."""
+    """Return the row, which is collapsed by default."""
     return Row(
         "Pipeline: scrapes, rules, messages",
         (
@@ -262,7 +263,8 @@ def _show_reloads() -> Panel:
 
 
 def _show_remote_write() -> Panel:
-    # 0 until the first batch is sent; until then the remote is behind since Prometheus began.
+    # The timestamp is 0 until the first batch has been sent; until then, the delay is counted from
+    # the start of Prometheus.
     highest = "prometheus_remote_storage_queue_highest_sent_timestamp_seconds{}"
     begun = f"({highest} == 0) + on (job, instance) group_left () process_start_time_seconds{{}}"
     sent = f"({highest} > 0 or {begun})"

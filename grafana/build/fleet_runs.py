@@ -1,7 +1,8 @@
-"""The runs of all machines: how many there are, what each does, which are in trouble.
+"""The runs of all machines: their number, their phases, and runs with problems.
 
-A run of several machines has a row for each in the table, and one band in the picture of phases.
-States of runs that died or are gone are those of the board of a run, with the labels of machines alone.
+A run on several machines has a table row for each machine, and one band in the timeline of phases.
+The states of runs that died or are gone are those of the run dashboard, but filtered only by
+machine.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from grafana.build.run_selection import cut_out
 from grafana.build.run_verdict import STATES, recall_state, tell_state
 from grafana.build.tables import Column, Key, table
 
-# How long a run is shown after its last sample: as long as the exporter keeps runs that ended.
+# The time for which a run is shown after its last sample, which is the time for which the exporter
+# keeps ended runs.
 _MEMORY: Final = "15m"
 _MOST_RUNS: Final = 100
 _MOST_BANDS: Final = 12
@@ -37,14 +39,15 @@ _MOST_BANDS: Final = 12
 _RANK = "on (job, instance, run, rank)"
 _PROGRESS = f"last_over_time(training_last_progress_timestamp_seconds{{@host}}[{_MEMORY}])"
 _NO_RUN = (
-    "0 * count(training_client_incompatible_files{@host})"  # of every exporter that looks for runs
+    "0 * count(training_client_incompatible_files{@host})"  # of every exporter that reads runs
 )
 
 
 def tell_busy() -> str:
-    """Return a query for how busy each accelerator is, at the finest that there is.
+    """Return a query for each accelerator's utilisation at the finest available resolution.
 
-    From every sample of the driver; where it keeps none, its latest.
+    The query uses the counter of busy time or, if the driver provides no counter, the latest
+    sample.
     """
     return (
         "(rate(accelerator_busy_seconds_total{@host}[$__rate_interval])"
@@ -53,30 +56,30 @@ def tell_busy() -> str:
 
 
 def list_held_devices() -> str:
-    """Return a query for the ranks that live, once for each `uuid` of an accelerator that they hold."""
+    """Return a query for the living ranks, once for each `uuid` of a held accelerator."""
     ranks = cut_out("training_rank_info{@host%s}")
     return f"(({ranks}) and {_RANK} training_process_up{{@host}} == 1)"
 
 
 def count_open() -> str:
-    """Return a query that counts runs but for those that have ended well."""
+    """Return a query for the number of runs, excluding runs that ended successfully."""
     states = recall_state(_MEMORY, "run", "@host")
     return f"count({states} != {ENDED.number}) or {_NO_RUN}"
 
 
 def count_troubled() -> str:
-    """Return a query that counts runs which died, are gone or are stalled."""
+    """Return a query for the number of runs that died, are gone or are stalled."""
     states = recall_state(_MEMORY, "run", "@host")
     return f"count({states} >= {STALLED.number}) or {_NO_RUN}"
 
 
 def write_runs() -> Row:
-    """Return the row, closed."""
+    """Return the collapsed row on runs."""
     return Row("Runs", (_list_runs(),), is_collapsed=True)
 
 
 def draw_phases() -> Panel:
-    """Return the picture of what each run did."""
+    """Return the timeline of each run's phases."""
     drawn = state_timeline(
         "Phase of each run",
         About(
@@ -149,12 +152,12 @@ def _by_run(operation: str, expr: str) -> str:
 
 
 def _cap(expr: str) -> str:
-    """Keep the runs with the oldest progress; those that do not report progress come last."""
+    """Return a query limited to the runs with the oldest progress, or no reported progress."""
     age, others = f"time() - {_by_run('max', _PROGRESS)}", "training_run_info{@host}"
     return f"({expr}) and on (instance, run) topk({_MOST_RUNS}, {age} or {_by_run('max', others)})"
 
 
 def _tell_age() -> str:
-    """Return a query for how long ago the slowest rank that lives got on; else the last of all."""
+    """Return a query for the age of the slowest living rank's progress, else of any progress."""
     living = f"{_PROGRESS} and {_RANK} training_process_up{{@host}} == 1"
     return f"time() - ({_by_run('min', living)} or {_by_run('max', _PROGRESS)})"

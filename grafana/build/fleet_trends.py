@@ -1,4 +1,4 @@
-"""How all machines did over time: how busy accelerators were, how fast runs, and the energy."""
+"""Trends of all machines: accelerator utilisation, run throughput and energy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grafana.build.queries import in_buckets, over_time
 
 
 def draw_busy() -> Panel:
-    """Return how all accelerators are spread over how busy they are."""
+    """Return the heatmap of the distribution of accelerators over utilisation."""
     drawn = heatmap(
         "Accelerators by how busy they are",
         About(
@@ -25,11 +25,11 @@ def draw_busy() -> Panel:
         unit=RATIO,
         empty="No accelerator is known: `trainvitals doctor` on its machine says why, if there should be one",
     )
-    return replace(drawn, extra={"interval": "1m"})  # a finer one shows no more
+    return replace(drawn, extra={"interval": "1m"})  # a finer one shows no further detail
 
 
 def draw_least_busy() -> Panel:
-    """Return the machines whose accelerators are held and do the least."""
+    """Return the graph of the machines whose held accelerators have the lowest utilisation."""
     low = limit("gpu_low_utilization:utilization_percent")
     drawn = timeseries(
         "Least busy hosts",
@@ -53,13 +53,13 @@ def draw_least_busy() -> Panel:
 
 
 def _find_least_busy() -> str:
-    """Return a query for the hosts that are least busy at the end of the time range."""
+    """Return a query for the hosts with the lowest utilisation at the end of the time range."""
     mean = "avg by (instance) (instance:accelerators_held_busy:avg{@host}%s)"
     return f"{mean % ''} and on (instance) bottomk(10, {mean % ' @ end()'})"
 
 
 def write_energy() -> Row:
-    """Return the row, closed: a week of energy is much to ask."""
+    """Return the row on energy, which is collapsed because its query over a week is expensive."""
     return Row(
         "Energy",
         (

@@ -1,4 +1,4 @@
-"""The board `Vitals / Host`: what does the machine below the runs lack?"""
+"""The dashboard `Vitals / Host`: the resources that the machine lacks for its runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from grafana.build.host_use import write_cpu, write_memory
 from grafana.build.layout import Board
 from grafana.build.parts import HOST, JOB, ONE_HOST, OOM_KILLS, mark_alerts
 
-# What has its own board is shaded there. A training alert without a run is about the machine.
+# Alerts of components with a separate dashboard are shaded on that dashboard. A training alert
+# without a run concerns the machine.
 _OF_THE_MACHINE: Final = '@host, component!~"accelerator|container", run=""'
 
 
 def build() -> Board:
-    """Return the board."""
+    """Return the dashboard."""
     return Board(
         uid=HOST,
         title="Vitals / Host",

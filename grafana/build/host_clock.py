@@ -1,4 +1,4 @@
-"""The row of the board of hosts about its clock."""
+"""The row of the host dashboard on the clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GONE: Final = "The host does not answer"
 
 
 def write_clock() -> Row:
-    """Return the row of the clock."""
+    """Return the row on the clock."""
     return Row("Clock", (_draw_skew(), _show_synchronized()), is_collapsed=True)
 
 

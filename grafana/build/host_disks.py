@@ -1,4 +1,4 @@
-"""The row of the board of hosts about its disks."""
+"""The row of the host dashboard on disks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_DISK: Final = "No disk here reports it, as in most containers"
 
 
 def write_disks() -> Row:
-    """Return the closed row of the disks."""
+    """Return the collapsed row on disks."""
     panels = (_draw_throughput(), _draw_busy(), _draw_latency(), _draw_requests())
     return Row("Disks", panels, is_collapsed=True)
 

@@ -1,4 +1,4 @@
-"""The row of the board of hosts about the exporter itself: whether its readings can be trusted."""
+"""The row of the host dashboard on the exporter: whether the exporter's readings are reliable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXPORTER: Final = "last_over_time(trainvitals_build_info{@host}[$__range] @ end
 
 
 def write_exporter() -> Row:
-    """Return the row of the exporter."""
+    """Return the row on the exporter."""
     panels = (
         _show_up(),
         _count_unreadable(),
@@ -41,7 +41,7 @@ def write_exporter() -> Row:
 
 
 def _of_the_exporter(expr: str) -> str:
-    """Keep what is of this exporter: other programs of the machine may have the same instance."""
+    """Return a query limited to this exporter; other programs may have the same instance label."""
     return f"({expr}) and on (job, instance) {_EXPORTER}"
 
 

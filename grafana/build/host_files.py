@@ -1,4 +1,4 @@
-"""File systems on the board of hosts: how full they are, and when they will be full."""
+"""The file systems on the host dashboard: use, and the expected time until they are full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_DISK: Final = "No disk that runs can fill, or no answer"
 _FULL: Final[Steps] = ((None, OK), (1 - limit("host_disk_space_low:avail_ratio"), WARNING))
 _FEW_INODES: Final[Steps] = ((None, OK), (1 - limit("host_inodes_low:free_ratio"), WARNING))
 
-# Disks that runs can fill, and shared memory, which the same limit holds for.
+# Disks that runs can fill, and shared memory, to which the same limit applies.
 _USED: Final = f"""
     1 - (
       instance:disk_avail:bytes{{@host}} / on ({_PLACE}) (instance:disk_size:bytes{{@host}} > 0)
@@ -38,7 +38,7 @@ _INODES: Final = f"""
 
 
 def find_time_left() -> str:
-    """Return a query for the seconds until each disk is full that has been filling for 2 hours."""
+    """Return a query for the seconds until each disk that has been filling for 2 hours is full."""
     return f"""
         instance:disk_avail:bytes{{@host}}
           / on ({_PLACE}) abs(deriv(instance:disk_avail:bytes{{@host}}[2h]) < 0)
@@ -110,7 +110,7 @@ def _list_file_systems() -> Panel:
 
 
 def draw_used() -> Panel:
-    """Return the graph of how full file systems are."""
+    """Return the graph of file system use."""
     return timeseries(
         "File systems, used",
         About(
@@ -129,7 +129,7 @@ def draw_used() -> Panel:
 
 
 def write_file_systems() -> Row:
-    """Return the closed row of file systems."""
+    """Return the collapsed row on file systems."""
     panels = (_list_file_systems(), _draw_left(), _draw_forecast(), _show_states())
     return Row("File systems", panels, is_collapsed=True)
 

@@ -1,4 +1,4 @@
-"""The row of the board of hosts about what runs there: runs, their input, and containers."""
+"""The row of the host dashboard on its workload: runs, data loading and containers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GONE: Final = "The host does not answer"
 
 
 def write_loaders() -> Row:
-    """Return the closed row of runs and containers."""
+    """Return the collapsed row on runs and containers."""
     panels = (
         _draw_data_wait(),
         _draw_input(),

@@ -1,4 +1,4 @@
-"""The row of the board of hosts about its network."""
+"""The row of the host dashboard on the network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_LINK: Final = "No interface here reports it"
 
 
 def write_network() -> Row:
-    """Return the closed row of the network."""
+    """Return the collapsed row on the network."""
     panels = (_draw_traffic(), _draw_share(), _draw_lost(), _show_links())
     return Row("Network", panels, is_collapsed=True)
 

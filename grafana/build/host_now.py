@@ -1,4 +1,4 @@
-"""The first screen of the board of hosts: what of the machine is used, and what is waited for."""
+"""The first screen of the host dashboard: the resources in use, and the resources waited for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from grafana.build.panels import About, Panel, stat, timeseries
 from grafana.build.parts import CONTAINERS, list_alerts
 from grafana.build.queries import name_series, now, over_time
 
-_UNKNOWN: Final = "unknown"  # a host that does not answer
+_UNKNOWN: Final = "unknown"  # a host that does not respond
 _SILENT: Final = State(-1, "no answer", CRITICAL)
 
 _FULL: Final = 1 - limit("host_disk_space_low:avail_ratio")
@@ -32,7 +32,7 @@ _MEMORY_LIMIT: Final = limit("host_high_memory_usage:used_ratio")
 _MEMORY_WAITS: Final = limit("host_memory_pressure:stalled_ratio")
 _DISK_WAITS: Final = limit("host_io_bottleneck:stalled_ratio")
 
-# The share of their time for which cores, memory, the busiest disk and the fullest link are used …
+# The used share of cores, memory, the busiest disk and the fullest link.
 _USED: Final = {
     "cores": "max(cpu_utilization_percent{@host} / 100)",
     "memory": "max(instance:memory_used:ratio{@host})",
@@ -42,7 +42,7 @@ _USED: Final = {
           / on (job, instance, device) group_left () (host_network_speed_bytes{@host} > 0))
     """,
 }
-# … and for which all tasks stood still for want of it.
+# The share of time in which all tasks were stalled because of a lack of the resource.
 _STALLED: Final = {
     "memory": """max(rate(host_pressure_stalled_seconds_total{
         @host, resource="memory", level="full"}[$__rate_interval]))""",
@@ -60,7 +60,7 @@ _WAITED: Final = {
 
 
 def write_now() -> Row:
-    """Return the row that answers what the machine lacks."""
+    """Return the row on the resources that the machine lacks."""
     return Row(
         "Now",
         (

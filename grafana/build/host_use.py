@@ -1,4 +1,4 @@
-"""Closed rows of the board of hosts about its cores and its memory."""
+"""Collapsed rows of the host dashboard on cores and memory."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _GONE: Final = "The host does not answer"
 
 
 def write_cpu() -> Row:
-    """Return the row of the cores."""
+    """Return the row on cores."""
     panels = (_draw_modes(), _draw_tasks(), _draw_cores(), _draw_frequency())
     return Row("CPU", panels, is_collapsed=True)
 
 
 def write_memory() -> Row:
-    """Return the row of memory, swap and shared memory."""
+    """Return the row on memory, swap and shared memory."""
     panels = (_draw_parts(), _draw_swap(), _draw_shared(), _draw_oom_kills())
     return Row("Memory", panels, is_collapsed=True)
 

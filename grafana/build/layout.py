@@ -1,8 +1,8 @@
-"""Boards: panels in rows, with variables, annotations and links, as Grafana's classic JSON.
+"""Dashboards as Grafana's classic JSON: panels in rows, with variables, annotations and links.
 
-Schema version 42, the last of the classic ones: Grafana reads later ones through its API only, not
-from files. A panel's number counts from the top, so it has no meaning; people and tests name a panel
-by its row and title.
+The schema version is 42, the last classic version: Grafana reads later versions only through its
+API, not from files. Panels are numbered from top to bottom, so a panel's number has no meaning;
+users and tests refer to a panel by its row and title.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from grafana.build.queries import Query, fill
 
 COLUMNS: Final = 24
 SCHEMA_VERSION: Final = 42
-FAMILY: Final = "trainvitals"  # the tag that all boards have
+FAMILY: Final = "trainvitals"  # the tag of all dashboards
 
-# Grafana's page of the rule of the alert in a table's row; Prometheus gives it, so it has no uid.
+# Grafana's page of the rule for the alert in a table row; the rule comes from Prometheus, so it has
+# no uid.
 RULE: Final = "/alerting/${datasource:text}/${__data.fields.Alert:percentencode}/find"
 
 _FILLED: Final = re.compile(r"\$\{([^:}]+)\}")
@@ -31,12 +32,12 @@ _ALL: Final[Json] = {"text": ["All"], "value": ["$__all"]}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels under one heading.
+    """A row of panels under one heading.
 
     Attributes:
         title: The heading.
-        panels: From left to right, then on the next line.
-        is_collapsed: Whether it is closed, and runs no queries, until it is opened.
+        panels: The panels, from left to right and then on the next line.
+        is_collapsed: Whether the row is collapsed and runs no queries until it is expanded.
     """
 
     title: str
@@ -46,17 +47,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A choice at the top of a board.
+    """A variable, which is selected at the top of a dashboard.
 
     Attributes:
-        name: How queries call it, without the dollar.
-        label: How people call it.
-        query: The query for its values: `label_values(METRIC{MATCHERS}, LABEL)` or `query_result(…)`;
-            empty for a text that people type in.
-        is_multiple: Whether more than one, or all, can be chosen.
-        regex: What cuts the values out of a `query_result`.
-        sort: Grafana's number: 7 is natural, 0 as the query returns them.
-        about: What it chooses.
+        name: The name in queries, without the dollar sign.
+        label: The name displayed to users.
+        query: The query for the values: `label_values(METRIC{MATCHERS}, LABEL)` or
+            `query_result(…)`; empty for a text box.
+        is_multiple: Whether several values, or all, can be selected.
+        regex: The regular expression that extracts the values from a `query_result`.
+        sort: Grafana's sort number: 7 for natural order, 0 for the order of the query.
+        about: A description of the variable.
     """
 
     name: str
@@ -70,16 +71,17 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What is drawn over every graph: regions where `expr` is above 0, or moments.
+    """An annotation drawn over every graph: regions in which `expr` is above 0, or points in time.
 
     Attributes:
-        name: The name of its switch.
-        expr: PromQL.
-        colour: Its colour.
-        title: What it is called, with `{{label}}`.
-        text: Its text, with `{{label}}`.
+        name: The name of the switch that enables the annotation.
+        expr: The PromQL query.
+        colour: The colour.
+        title: The title, in which `{{label}}` is replaced by the label's value.
+        text: The text, in which `{{label}}` is replaced by the label's value.
         is_moment: Whether the query's value is a time, in milliseconds since 1970.
-        is_enabled: Whether it is drawn before anybody asks: only what can never cover the curves.
+        is_enabled: Whether the annotation is enabled by default, which is reserved for annotations
+            that never cover the curves.
     """
 
     name: str
@@ -93,17 +95,17 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A board.
+    """A dashboard.
 
     Attributes:
-        uid: Its name in addresses; other files refer to it, so it does not change.
-        title: Its title.
-        question: The one question that it answers.
-        variables: From left to right; the data source comes before them by itself.
-        annotations: What is drawn over graphs.
-        rows: Its rows.
-        since: Where the time range begins.
-        refresh: How often it refreshes.
+        uid: The dashboard's ID in URLs, which never changes because other files refer to it.
+        title: The title.
+        question: The question that the dashboard answers.
+        variables: The variables from left to right; the data source is added before them.
+        annotations: The annotations drawn over graphs.
+        rows: The rows.
+        since: The beginning of the time range.
+        refresh: The refresh interval.
     """
 
     uid: str
@@ -118,23 +120,24 @@ class Board:
 
     @property
     def name(self) -> str:
-        """Its title without that of the family."""
+        """The title without the common prefix of the dashboards."""
         return self.title.rpartition(" / ")[2]
 
 
 def write_board(board: Board, family: Sequence[Board] = ()) -> str:
-    """Return a board as the file that Grafana reads: sorted keys, a line for each value.
+    """Return the content of a dashboard's JSON file, with sorted keys and one value per line.
 
     Args:
-        board: The board.
-        family: The boards to which it has links at the top, itself left out.
+        board: The dashboard.
+        family: The dashboards to which the dashboard links at the top; the dashboard itself is
+            omitted.
     """
     described = describe_board(board, family)
     return json.dumps(described, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def describe_board(board: Board, family: Sequence[Board] = ()) -> Json:
-    """Return a board as Grafana's JSON."""
+    """Return a dashboard as Grafana's JSON."""
     others = [other for other in family if other.uid != board.uid]
     return {
         "annotations": {"list": [_BUILT_IN, *(_write_annotation(a) for a in board.annotations)]},
@@ -158,21 +161,21 @@ def describe_board(board: Board, family: Sequence[Board] = ()) -> Json:
 
 
 def link_to(uid: str, title: str, **variables: str) -> Json:
-    """Link to another board, with the time range and the data source kept.
+    """Return a link to another dashboard that keeps the time range and the data source.
 
     Args:
-        uid: The board.
-        title: What the click does.
-        variables: Its variables, each a text in which Grafana fills in `${…}`.
+        uid: The dashboard's uid.
+        title: A description of the link.
+        variables: The values of the dashboard's variables, in which Grafana replaces `${…}`.
     """
     return {"targetBlank": False, "title": title, "url": write_address(uid, **variables)}
 
 
 def write_address(uid: str, **variables: str) -> str:
-    """Return the address of a board, relative to Grafana's own, for a link of a panel or a cell.
+    """Return the URL of a dashboard, relative to Grafana's URL, for a link in a panel or cell.
 
-    Left to itself Grafana escapes what an address cannot have, but not what has a meaning in it: a
-    run called `a&b` or `c#1` would be cut.
+    By default, Grafana escapes only characters that are invalid in a URL, but not characters with a
+    special meaning; without further escaping, a run name such as `a&b` or `c#1` would be cut.
     """
     written = {
         name: _FILLED.sub(r"${\1:percentencode}", value) for name, value in variables.items()
@@ -207,10 +210,10 @@ _SOURCE: Final[Json] = {
 
 
 def _write_link(board: Board, other: Board) -> Json:
-    """Return the link from a board to another, with what is chosen that the other can take.
+    """Return a link from a dashboard to another, with the selected values that both support.
 
-    A menu of Grafana's own would carry everything: `All` to a board of one host, which then says that
-    the host `$__all` does not answer.
+    Grafana's built-in link menu would pass all selected values: for example, it would pass `All` to
+    a dashboard of a single host, which would then show that the host `$__all` does not respond.
     """
     chosen = {variable.name: variable for variable in board.variables}
     taken = [
@@ -293,7 +296,7 @@ def _write_annotation(annotation: Annotation) -> Json:
 
 
 def _place_rows(rows: Sequence[Row]) -> Iterable[Json]:
-    """Return rows and panels their numbers and places, from top to bottom."""
+    """Return the rows and panels with their numbers and positions, from top to bottom."""
     number, top = 0, 0
     for row in rows:
         number += 1
@@ -308,7 +311,7 @@ def _place_rows(rows: Sequence[Row]) -> Iterable[Json]:
         top += 1
         placed, bottom = _place_panels(row.panels, number + 1, top)
         number += len(placed)
-        if row.is_collapsed:  # what is in a closed row takes no room until it is opened
+        if row.is_collapsed:  # a collapsed row takes no space
             yield {**heading, "panels": placed}
         else:
             yield heading

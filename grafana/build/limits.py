@@ -1,7 +1,8 @@
-"""The numbers that alerts compare with, read from `thresholds.yml`.
+"""The alert thresholds from `thresholds.yml`.
 
-`prometheus/rules/thresholds.yml` has a rule for each: `record: threshold:<alert>:<name>` and
-`expr: vector(<number>)`. A panel draws its lines where alerts begin, so it asks here.
+`prometheus/rules/thresholds.yml` contains a rule for each threshold: `record:
+threshold:<alert>:<name>` and `expr: vector(<number>)`. Panels use these values to draw lines at the
+thresholds of alerts.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ THRESHOLDS = Path(__file__).resolve().parents[2] / "prometheus/rules/thresholds.
 
 @cache
 def read_limits(path: Path = THRESHOLDS) -> Mapping[str, float]:
-    """Return every threshold by its name without `threshold:`, as `high_memory_usage:ratio`."""
+    """Return every threshold by name without `threshold:`, such as `high_memory_usage:ratio`."""
     return read_thresholds(path)
 
 
 def limit(name: str) -> float:
-    """Return the number that an alert compares with.
+    """Return the threshold of an alert.
 
     Raises:
-        KeyError: There is no such threshold.
+        KeyError: The threshold does not exist.
     """
     return read_limits()[name]

@@ -1,4 +1,4 @@
-"""Colours, units and states: what means the same on every board."""
+"""Colours, units and states with the same meaning on every dashboard."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-# One meaning each.
+# Each of these colours has one meaning.
 OK, WARNING, CRITICAL, INFORMATION, UNKNOWN = "green", "orange", "red", "blue", "#808080"
 
-# Of what is in order, for only trouble is coloured: figures and words are like any text, and bands
-# and gauges, which need a colour, are slate.
+# The colours of values without problems, because only problems are highlighted: numbers and words
+# have the colour of text, and bands and gauges, which need a colour, are slate.
 CALM, CALM_BAND = "text", "#4F6475"
 
-# Okabe and Ito's colours, which colour-blind people can distinguish; black and yellow,
-# which a dark or a light page swallows, are grey and ochre.
+# The colours of Okabe and Ito, which colour-blind people can distinguish; black and yellow, which
+# are hard to see on a dark or light page, are replaced by grey and ochre.
 SERIES = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
     *("#56B4E9", "#D55E00", "#B79F00", "#999999"),
@@ -34,15 +34,15 @@ TIMES = "suffix:\N{MULTIPLICATION SIGN}"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state: its number, its text and its colour."""
+    """A state with its number, text and colour."""
 
     number: int
     text: str
     colour: str
 
 
-# By the value of the label with the state. Numbers rise with how bad it is, so that the
-# greatest of several is the worst; Prometheus records them (`run:rank_state:number`).
+# States by the value of the state label. A higher number is more severe, so that the maximum of
+# several numbers is the most severe; Prometheus records the numbers (`run:rank_state:number`).
 PHASES: Mapping[str, State] = MappingProxyType(
     {
         "train": State(3, "training", OK),
@@ -57,7 +57,7 @@ ENDED = State(2, "ended", UNKNOWN)
 STALLED = State(31, "stalled", WARNING)
 DIED = State(33, "died", CRITICAL)
 
-# Of an accelerator, by the state in `accelerator_state`.
+# Accelerator states, by the label `state` of `accelerator_state`.
 DEVICE_STATES: Mapping[str, State] = MappingProxyType(
     {
         "ok": State(1, "ok", OK),
@@ -69,7 +69,8 @@ DEVICE_STATES: Mapping[str, State] = MappingProxyType(
     }
 )
 
-# What slows an accelerator down, the worst first: several may hold at once, and the first is shown.
+# Throttle reasons of an accelerator, most severe first: if several apply at once, the first is
+# shown.
 FULL_SPEED = State(1, "full speed", OK)
 THROTTLES: Mapping[str, State] = MappingProxyType(
     {

@@ -1,8 +1,9 @@
-"""Panels: a function for each kind, with the house's look.
+"""Functions for each type of panel, in the common style.
 
-Every panel has three things under its title: what it shows, what is normal, what to do when it is
-not; then which alerts it is the home of and which metrics it asks. A panel without data shows
-why. Whatever a function here takes in `defaults`, `options` or `overrides` is Grafana's JSON.
+The description of every panel states what the panel shows, what is normal, and what to do
+otherwise, followed by the alerts that the panel illustrates and the metrics that it queries. A
+panel without data shows the reason. Arguments such as `defaults`, `options` and `overrides` are
+Grafana's JSON.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ from grafana.build.sizes import count_legend_rows
 
 DATASOURCE: Final[Mapping[str, str]] = {"type": "prometheus", "uid": "${datasource}"}
 
-# What Grafana heads a legend's column with, by calculation.
+# Grafana's headers of legend columns, by calculation.
 _COLUMNS: Final[Mapping[str, str]] = {"lastNotNull": "Last *", "max": "Max", "sum": "Total"}
 _TOOLTIP: Final[Json] = {"mode": "multi", "sort": "desc"}
-# Of units that Grafana writes with all their digits otherwise.
+# The decimals of units for which Grafana would otherwise show all digits.
 _DECIMALS: Final[Mapping[str, int]] = {SCIENTIFIC: 2}
-# Where an axis ends while all values are 0; Grafana's own choice is 100, 10,000 % for a ratio. It is
-# below whatever is worth a look, for an axis that ends above its values flattens them.
+# The maximum of an axis while all values are 0; Grafana's default is 100, which is 10,000 % for a
+# ratio. The maximum is below all relevant values, because an axis that extends far above the values
+# would flatten the curves.
 _SOFT_MOST: Final[Mapping[str, float]] = {
     BYTES: 1024,
     BYTES_PER_SECOND: 10,
@@ -64,7 +66,7 @@ _SOFT_MOST: Final[Mapping[str, float]] = {
     WHOLE: 1,
 }
 _OTHERS_MOST: Final = 0.001
-# Panels of fewer columns have no room for a legend beside the graph, or for one value in it.
+# The minimum width in columns for a legend beside the graph, and for all values in this legend.
 _BESIDE, _ALL_VALUES = 8, 12
 _NO_LEGEND: Final[Json] = {
     "calcs": [],
@@ -76,13 +78,13 @@ _NO_LEGEND: Final[Json] = {
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The text under a panel's title.
+    """The description under a panel's title.
 
     Attributes:
-        shows: What it shows.
-        normal: What is normal.
-        act: What to do when it is not.
-        alerts: The alerts whose expression it shows.
+        shows: The content of the panel.
+        normal: The normal values.
+        act: The action to take if values are not normal.
+        alerts: The alerts whose expression the panel shows.
     """
 
     shows: str
@@ -91,7 +93,7 @@ class About:
     alerts: tuple[str, ...] = ()
 
     def write(self, metrics: Sequence[str]) -> str:
-        """Write it for a board: a paragraph each, the metrics last."""
+        """Return the description for a dashboard: one paragraph for each part, the metrics last."""
         lines = [self.shows, f"Normal: {self.normal}", f"If not: {self.act}"]
         if self.alerts:
             lines.append(f"Alerts: {', '.join(self.alerts)}")
@@ -101,20 +103,21 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel that has no place yet.
+    """A panel that has not been placed yet.
 
     Attributes:
-        kind: Grafana's name of the panel's type.
-        title: Its title; with its row, how people and tests name it.
-        about: The text under its title.
-        queries: What it asks.
-        width: In columns; a board has 24.
-        height: In units of 30 pixels.
-        defaults: Of all fields: unit, thresholds, what is shown where there is nothing.
-        overrides: Of single fields.
-        options: Of the kind of panel.
-        transformations: What is done with the answers, one after the other.
-        extra: Other fields of the panel's JSON, as `interval`.
+        kind: Grafana's name of the panel type.
+        title: The title, which with the row's title identifies the panel for users and tests.
+        about: The description under the title.
+        queries: The queries.
+        width: The width in columns; a dashboard has 24 columns.
+        height: The height in units of 30 pixels.
+        defaults: The settings of all fields, such as the unit, the thresholds and the text shown
+            without data.
+        overrides: The settings of single fields.
+        options: The options of the panel type.
+        transformations: The transformations of the results, in order.
+        extra: Other fields of the panel's JSON, such as `interval`.
     """
 
     kind: str
@@ -131,7 +134,7 @@ class Panel:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that it asks, each once."""
+        """The names of the metrics in the panel's queries, without duplicates."""
         named = (metric for query in self.queries for metric in find_metrics(query.expr))
         return tuple(dict.fromkeys(named))
 
@@ -150,9 +153,10 @@ def stat(
     link: Json | None = None,
     text_mode: str = "value",
 ) -> Panel:
-    """Return a panel of one large value, in the colour of its step or state if that is not OK.
+    """Return a panel with one large value, coloured by its step or state unless that is OK.
 
-    Its query returns one series. With `value_and_name` as text mode the series' name is above it.
+    The query must return one series. In the text mode `value_and_name`, the name of the series is
+    shown above the value.
     """
     steps, states = calm_steps(steps), calm_states(states)
     defaults = write_defaults(unit, steps, states, empty, decimals=decimals)
@@ -192,12 +196,12 @@ def timeseries(
     decimals: int | None = None,
     link: Json | None = None,
 ) -> Panel:
-    """Return a graph over time with a legend of all its series, as a table where there is room.
+    """Return a graph over time with a legend of all series, as a table if space permits.
 
-    The axis ends at `most`, and later for greater values if it `is_open`: what is no part of a whole.
-    Where `steps` are given, each but the first is drawn as a dashed line. Bars show how much
-    something rose in each step (see `queries.find_rise`), and their legend the sum; without `calcs`,
-    that of lines has the last value, the mean and the maximum.
+    The axis ends at `most`; if `is_open`, the axis is extended for greater values, for quantities
+    that are not part of a whole. Each step of `steps` except the first is drawn as a dashed line.
+    Bars show the increase in each interval (see `queries.find_rise`), and their legend shows the
+    sum; by default, the legend of lines shows the last value, the mean and the maximum.
     """
     count = count_series(queries)
     if decimals is None:
@@ -234,10 +238,10 @@ def state_timeline(
     height: int = 6,
     link: Json | None = None,
 ) -> Panel:
-    """Return a band for each object that shows the states which it was in.
+    """Return a timeline with a band for each object, which shows the object's states.
 
-    With a colour mode that looks at thresholds, Grafana merges values by threshold and never reads
-    the mappings: every state would have one colour and one text.
+    In a colour mode based on thresholds, Grafana would merge values by threshold and ignore the
+    mappings, so that every state would have the same colour and text.
     """
     defaults = write_defaults(COUNT, ((None, CALM),), calm_states(states, CALM_BAND), empty)
     defaults["color"] = {"fixedColor": UNKNOWN, "mode": "fixed"}
@@ -265,7 +269,7 @@ def heatmap(
     width: int = 8,
     height: int = 8,
 ) -> Panel:
-    """Return a picture of how values are spread over time, from buckets."""
+    """Return a heatmap of the distribution of values over time, from histogram buckets."""
     defaults: Json = {
         "custom": {"hideFrom": {"legend": False, "tooltip": False, "viz": False}},
         "noValue": empty,
@@ -296,7 +300,7 @@ def heatmap(
 
 
 def colour_series(pattern: str, colour: str) -> Json:
-    """Return the series whose name fits a pattern, without slashes, a colour."""
+    """Return an override of the colour of series whose name matches a pattern without slashes."""
     return {
         "matcher": {"id": "byRegexp", "options": f"/{pattern}/"},
         "properties": [{"id": "color", "value": {"fixedColor": colour, "mode": "fixed"}}],
@@ -304,12 +308,12 @@ def colour_series(pattern: str, colour: str) -> Json:
 
 
 def colour_devices() -> tuple[Json, ...]:
-    """Return the devices 0 to 7 the same colours on every board: series named `gpu 0`, `hpu 1`."""
+    """Return overrides that set fixed colours for the series of devices, `gpu 0` to `hpu 7`."""
     return tuple(colour_series(rf"[gh]pu {at}\b", colour) for at, colour in enumerate(SERIES))
 
 
 def dash_series(pattern: str, colour: str) -> Json:
-    """Draw the series whose name fits a pattern as a dashed line: a limit, not a reading."""
+    """Return an override that draws series whose name matches a pattern as dashed lines."""
     drawn = colour_series(pattern, colour)
     line = {"dash": [8, 8], "fill": "dash"}
     more = [
@@ -320,7 +324,7 @@ def dash_series(pattern: str, colour: str) -> Json:
 
 
 def put_right(name: str, unit: str) -> Json:
-    """Return a series an axis of its own on the right."""
+    """Return an override that draws a series on a separate axis on the right."""
     return {
         "matcher": {"id": "byName", "options": name},
         "properties": [
@@ -332,7 +336,7 @@ def put_right(name: str, unit: str) -> Json:
 
 
 def _find_soft_most(unit: str, steps: Steps = (), decimals: int | None = None) -> float:
-    """Return where an axis ends unless values are greater: above all dashed lines, else near 0."""
+    """Return the soft maximum of an axis: above all dashed lines or, without lines, near 0."""
     lines = [value for value, _ in steps if value is not None]
     if lines:
         return 1.2 * max(lines)
@@ -340,7 +344,7 @@ def _find_soft_most(unit: str, steps: Steps = (), decimals: int | None = None) -
 
 
 def _write_legend(calcs: Sequence[str], count: int, width: int, height: int) -> Json:
-    """Return a legend that shows all series: below, beside, or as a list of names alone."""
+    """Return a legend of all series: below the graph, beside it, or as a list of names only."""
     if count <= count_legend_rows(height, is_beside=False):
         shown, placement = calcs, "bottom"
     elif width >= _BESIDE:
@@ -364,7 +368,7 @@ def _write_line(
     return {
         "axisPlacement": "auto",
         "drawStyle": "bars" if is_bars else "line",
-        # Overlapping areas would be hard to distinguish.
+        # Overlapping filled areas would be hard to distinguish.
         "fillOpacity": 60 if is_stacked or is_bars else 8 * is_alone,
         "gradientMode": "none",
         "lineInterpolation": "linear",

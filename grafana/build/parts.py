@@ -1,4 +1,4 @@
-"""What several boards have: their variables, annotations and the table of alerts."""
+"""Parts shared by several dashboards: variables, annotations and the table of alerts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FLEET, RUN, ACCELERATORS, HOST, CONTAINERS = (
     "trainvitals-containers",
 )
 
-# Grafana sorts labels as texts, so a digit before a severity puts the worst first; it is not shown.
+# Grafana sorts labels as text, so a hidden digit before each severity sorts the most severe first.
 _RANKED: Final = {f"{at} {name}": colour for at, (name, colour) in enumerate(SEVERITIES.items(), 1)}
 _WORDS: Final = {ranked: ranked.partition(" ")[2] for ranked in _RANKED}
 
-# What an alert on the board of a run is about, the run first; sorted by the digit, too.
+# The subjects of alerts on the run dashboard, starting with the run; also sorted by the digit.
 _SUBJECTS: Final = {
     "1 run": ("run", "run"),
     "2 accelerator": ("accelerator", "device"),
@@ -37,13 +37,13 @@ _SUBJECTS: Final = {
     "4 others": ("", ""),
 }
 
-# Of a table that has the worst alert of each of its rows; numbers rise with how bad it is.
+# States for the most severe alert of a table row; a higher number is more severe.
 FIRES: Final = tuple(
     State(number, severity, SEVERITIES[severity])
     for number, severity in enumerate(("info", "warning", "critical"), 1)
 )
 
-# Of each severity: as many as anybody reads.
+# The maximum number of alerts shown for each severity.
 _MOST_ALERTS: Final = 50
 
 JOB = Variable(
@@ -67,7 +67,7 @@ ONE_HOST = Variable(
     "One machine, by the address that Prometheus scrapes",
 )
 
-# A run that is started again and again would cover its own curves.
+# The annotations of a run that restarts repeatedly would cover its curves.
 _SELDOM: Final = (
     "unless on (job, instance, run)"
     " changes(training_process_start_time_seconds{@run}[$__range] @ end()) > 10"
@@ -99,7 +99,8 @@ CHECKPOINTS = Annotation(
     "",
     is_moment=True,
 )
-# HostOOMKill belongs to memory; elsewhere it only shows that a kill was important.
+# The alert HostOOMKill is shown on the panels on memory; elsewhere it only indicates that a kill
+# was important.
 OOM_KILLS = Annotation(
     "OOM kills",
     "increase(host_oom_kills_total{@host}[$__rate_interval]) > 0",
@@ -110,13 +111,15 @@ OOM_KILLS = Annotation(
 
 
 def mark_alerts(matchers: str, *, among: str = "") -> Annotation:
-    """Return the regions in which alerts fired, drawn when asked for: of those that the board is about.
+    """Return an annotation of the regions in which alerts of the dashboard's subject fired.
 
-    One alert that fires for hours paints every graph.
+    The annotation is disabled by default, because an alert that fires for hours would cover every
+    graph.
 
     Args:
-        matchers: What they are selected by, a short name first, as `@host, component="container"`.
-        among: What more they must be, as `and on (job, instance) training_run_info{@run}`.
+        matchers: The matchers that select the alerts, beginning with a short name, such as
+            `@host, component="container"`.
+        among: A further condition, such as `and on (job, instance) training_run_info{@run}`.
     """
     return Annotation(
         "Alerts",
@@ -128,11 +131,11 @@ def mark_alerts(matchers: str, *, among: str = "") -> Annotation:
 
 
 def find_worst_alert(matchers: str, by: str) -> str:
-    """Return a query for the worst alert that fires for each set of labels `by`, as a number of `FIRES`.
+    """Return a query for the most severe firing alert of each label set, as a number of `FIRES`.
 
     Args:
-        matchers: The short name of what alerts are selected by, as `@device`.
-        by: The labels of what they are about.
+        matchers: The short name of the matchers that select the alerts, such as `@device`.
+        by: The labels that identify the subject of an alert.
     """
     ranked = " or ".join(
         f'{one.number} * ALERTS{{{matchers}, alertstate="firing", severity="{one.text}"}}'
@@ -149,16 +152,17 @@ def list_alerts(
     width: int = 24,
     height: int = 8,
 ) -> Panel:
-    """Return the table of alerts that fire now, the worst first, and of these the newest.
+    """Return a table of the firing alerts, sorted by severity and then from newest to oldest.
 
-    On the board of a run, the run's own come before those of its accelerators and machines.
+    On the run dashboard, alerts about the run come before alerts about its accelerators and
+    machines.
 
     Args:
-        matchers: The short name of what they are selected by.
-        among: What more they must be, as `and on (job, instance) training_run_info{@run}`.
-        of_a_run: Whether all are about one run, whose name need not be said.
-        width: In columns.
-        height: In units of 30 pixels.
+        matchers: The short name of the matchers that select the alerts.
+        among: A further condition, such as `and on (job, instance) training_run_info{@run}`.
+        of_a_run: Whether all alerts concern one run, whose name is then omitted.
+        width: The width in columns.
+        height: The height in units of 30 pixels.
     """
     by = "severity, alertname, instance, run, name, device"
     age = (
@@ -209,9 +213,9 @@ def list_alerts(
 
 
 def _count_left_out(age: str) -> str:
-    """Return a query for a row for each severity that has more: how many, and the age of the oldest.
+    """Return a query for the number of omitted alerts of each severity, and the age of the oldest.
 
-    The text is in a column without a link, for it names no alert whose rule could be opened.
+    The text is in a column without a link, because no rule can be opened for omitted alerts.
     """
     more = f"count by (severity) ({age}) - {_MOST_ALERTS} > 0"
     return (
@@ -222,14 +226,14 @@ def _count_left_out(age: str) -> str:
 
 
 def _rank(expr: str) -> str:
-    """Return a query for the same with a digit before each severity."""
+    """Return an expression with a digit before each severity."""
     for ranked, word in _WORDS.items():
         expr = f'label_replace({expr}, "severity", "{ranked}", "severity", "{word}")'
     return expr
 
 
 def _tell_subjects(expr: str) -> str:
-    """Return a query for the same with what each is about in place of the run."""
+    """Return an expression in which the label `about` with the alert's subject replaces `run`."""
     expr = f'label_replace({expr}, "about", "4 others", "", "")'
     for subject, (_, label) in reversed(_SUBJECTS.items()):
         if label:

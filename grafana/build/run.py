@@ -1,4 +1,4 @@
-"""The board of a training run: is it well, what does it lose time to, does it learn."""
+"""The dashboard of a training run: its health, its time losses and its learning progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _HOSTS: Final = Variable(
     "Machines on which a run was in this time range",
     is_multiple=True,
 )
-# A run known from its logs alone has no start; its first progress in this range is taken instead.
+# A run known only from its logs has no start time; its first progress in this range is used
+# instead.
 _RUN: Final = Variable(
     "run",
     "Run",
@@ -43,7 +44,7 @@ _RUN: Final = Variable(
     "max by (run) (max_over_time(training_process_start_time_seconds{@host}[$__range]))"
     " or max by (run) (min_over_time(training_last_progress_timestamp_seconds{@host}[$__range]))))",
     "One run, the newest first; a run that ended stays while this time range has it",
-    regex='/run="([^`]*)"\\} /',  # no selector can quote a backtick: see queries.py
+    regex='/run="([^`]*)"\\} /',  # a backtick cannot be quoted, see queries.py
     sort=0,
 )
 _RANK: Final = Variable(
@@ -66,7 +67,7 @@ _TARGET: Final = Variable(
     "",
     "A number that a metric should reach, drawn as a line beside the metrics; empty for none",
 )
-# What may be the reason for what happens to the run; most of it has nothing to do with it.
+# Alerts that may explain problems of the run; most of these alerts are unrelated to the run.
 _ALERTS_AROUND: Final[Annotation] = replace(
     mark_alerts('@host, run=""', among=OF_THIS_RUN),
     name="Alerts of its machines",
@@ -76,7 +77,7 @@ _OOM_KILLS: Final[Annotation] = replace(OOM_KILLS, expr=on_hosts(OOM_KILLS.expr)
 
 
 def build() -> Board:
-    """Return the board of a training run."""
+    """Return the dashboard of a training run."""
     return Board(
         RUN,
         "Vitals / Training run",

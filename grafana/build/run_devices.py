@@ -1,4 +1,4 @@
-"""The resource timeline of a run: what its accelerators did while it was there."""
+"""The resource timeline of a run: its accelerators during the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_DEVICE: Final = "No accelerator that the run holds"
 
 
 def write_devices() -> Row:
-    """Return the row of the accelerators of the run."""
+    """Return the row on the run's accelerators."""
     return Row(
         "Resource timeline: the run's accelerators",
         (
@@ -53,7 +53,7 @@ def _draw_devices(
     width: int = 8,
     limits: tuple[tuple[str, str], ...] = (),
 ) -> Panel:
-    """Return a graph with a line for each accelerator, and a dashed one for each limit."""
+    """Return a graph with a line for each accelerator and a dashed line for each limit."""
     dashed: tuple[Json, ...] = tuple(dash_series(f"^{name}$", UNKNOWN) for name, _ in limits)
     return timeseries(
         title,
@@ -122,9 +122,10 @@ def _draw_throttling() -> Panel:
 
 
 def _measure_throttling(reasons: str) -> str:
-    """Return a query for the share of time in which accelerators were held back, by reason.
+    """Return a query for the share of time in which accelerators were throttled, by reason.
 
-    The driver's count of time, and where it keeps none whether they are held back now.
+    The query uses the driver's counter of throttled time or, without a counter, whether the
+    accelerator is throttled at the time.
     """
     counted = f'accelerator_throttle_seconds_total{{@host, reason=~"{reasons}"}}'
     return (

@@ -1,4 +1,4 @@
-"""How the ranks of a run ended, how often it was started again, and what it can go back to."""
+"""The exits of a run's ranks, the restarts of the run, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDED: Final = "last_over_time(training_process_end_timestamp_seconds{@rank}[$_
 
 
 def write_ends() -> Row:
-    """Return the row about deaths, restarts and checkpoints."""
+    """Return the row on exits, restarts and checkpoints."""
     return Row(
         "Ends, restarts and checkpoints",
         (

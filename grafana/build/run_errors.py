@@ -1,4 +1,4 @@
-"""Rows of the board of a run: errors, and the client's own figures."""
+"""Rows of the run dashboard on errors and on the training client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HIDDEN: Final = State(1, "hides NaN", WARNING)
 
 
 def write_errors() -> Row:
-    """Return the row about errors in the run."""
+    """Return the row on errors in the run."""
     return Row(
         "Errors",
         (_draw_stalls(), _draw_nonfinite(), _draw_errors(), _show_alerts()),
@@ -28,7 +28,7 @@ def write_errors() -> Row:
 
 
 def write_client() -> Row:
-    """Return the row about the client and its files."""
+    """Return the row on the training client and its files."""
     return Row(
         "The client and its files",
         (_show_overhead(), _show_filter(), _draw_client_errors(), _draw_unreadable()),

@@ -1,4 +1,4 @@
-"""The resource timeline of a run: what its machines did while it was there."""
+"""The resource timeline of a run: its machines during the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grafana.build.run_why import OPEN_HOST
 
 
 def write_hosts() -> Row:
-    """Return the row of the machines of the run."""
+    """Return the row on the run's machines."""
     return Row(
         "Resource timeline: the run's machines",
         (

@@ -1,4 +1,4 @@
-"""What a run learns: its curves, its best values, and how fast it gets there."""
+"""The learning progress of a run: its curves, its best values and its speed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from grafana.build.panels import About, Panel, colour_series, dash_series, put_r
 from grafana.build.queries import over_time
 from grafana.build.tables import Column, Key, table
 
-# As many as a legend can hold.
+# The maximum number of curves in a legend.
 _MOST_CURVES: Final = 17
 
-# Values with a metric of their own, under their usual names.
+# Values with a dedicated metric, under their usual names.
 _NAMED: Final = (
     ("training_accuracy", "accuracy", "train"),
     ("validation_accuracy", "accuracy", "validation"),
@@ -28,7 +28,7 @@ _LOSS_COLOURS: Final = (
 
 
 def write_learning() -> Row:
-    """Return the row with the other curves, and with what the alerts on learning compare."""
+    """Return the row with the other curves and the quantities that alerts on learning compare."""
     return Row(
         "Learning",
         (
@@ -44,7 +44,7 @@ def write_learning() -> Row:
 
 
 def draw_loss() -> Panel:
-    """Return the losses, which answer whether the run learns."""
+    """Return the graph of the losses, which shows whether the run is learning."""
     return timeseries(
         "Loss",
         About(
@@ -78,7 +78,7 @@ def _draw_metrics() -> Panel:
         ),
         over_time("avg(training_accuracy{@rank})", "accuracy train"),
         over_time("avg(validation_accuracy{@rank})", "accuracy validation"),
-        # Nothing typed in makes 0, which is no target.
+        # An empty text box results in 0, which is not a target.
         over_time("vector(${target}+0) != 0", "target"),
         empty="No metric was logged under a name",
         calcs=("lastNotNull", "min", "max"),
@@ -108,7 +108,7 @@ def _list_best() -> Panel:
 
 
 def _gather(operator: str, function: str) -> str:
-    """Return a query for a figure of each value over the time range, by name and split."""
+    """Return a query for an aggregate of each value over the time range, by name and split."""
     named = (
         f'label_replace(label_replace({function}({metric}{{@rank}}[$__range]), "name", "{name}",'
         f' "", ""), "split", "{split}", "", "")'

@@ -1,4 +1,4 @@
-"""The first screen of the board of a run: how it is, and what is wrong with it."""
+"""The first screen of the run dashboard: the state of the run, and its problems."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from grafana.build.run_verdict import (
 )
 from grafana.build.run_why import draw_phases
 
-# An alert about the run, or about a machine on which it was within the last half hour; but for
-# accelerators that it does not hold, where its ranks report which they hold.
+# Alerts about the run, or about a machine on which the run was active within the last half hour;
+# except alerts about accelerators that the run does not hold, if its ranks report the accelerators
+# that they hold.
 _HELD: Final = "last_over_time(run:accelerator_held:bool{@run}[30m])"
 OF_THIS_RUN: Final = (
     "and on (job, instance) last_over_time(training_run_info{@run}[30m])"
@@ -36,7 +37,7 @@ _ENDED: Final = f"unless on ({RANK}) training_process_up{{@run}} == 0"
 
 
 def write_now() -> Row:
-    """Return the row that answers whether anything is wrong."""
+    """Return the row that shows whether the run has a problem."""
     return Row(
         "Now",
         (

@@ -1,4 +1,4 @@
-"""How fast a run gets on, and how much memory its batches take."""
+"""The speed of a run, and the memory used by its batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EPOCHS_BEFORE: Final = _EPOCHS.replace("{@run}", "{@run} offset 15m")
 
 
 def write_pace() -> Row:
-    """Return the row about epochs, tokens, and memory against batch size."""
+    """Return the row on epochs, tokens, and memory by batch size."""
     return Row(
         "Pace and memory",
         (

@@ -1,4 +1,4 @@
-"""The ranks of a run, each for itself and beside the others."""
+"""The ranks of a run, individually and in comparison."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from grafana.build.run_verdict import (
 )
 from grafana.build.tables import Column, Key, table
 
-# What ranks do on their own; in the backward pass all wait for the slowest.
+# The phases in which ranks work independently; in the backward pass all wait for the slowest.
 _OWN: Final = "data_wait|h2d|forward|optimizer"
 _MOST_RANKS: Final = 10
 _MOST_HOSTS: Final = 19  # as many bands as the panel shows
@@ -54,7 +54,7 @@ _WITH_DEVICE: Final = (
 
 
 def write_ranks() -> Row:
-    """Return the row that compares ranks."""
+    """Return the row on the comparison of ranks."""
     return Row(
         "Ranks",
         (

@@ -1,25 +1,26 @@
-"""What belongs to the chosen run: its machines, and the accelerators that its ranks hold.
+"""Queries limited to the machines of the selected run and the accelerators that its ranks hold.
 
-A run does not know its machines and accelerators by their labels, so they are found by
-`training_run_info` and by `training_rank_info`, whose `gpu_uuid` lists up to eight accelerators
-with commas between them. PromQL cannot take a list apart, so each place in it is cut out by an
-expression of its own; ranks with a single accelerator are touched by the first alone.
+The metrics of a run do not have the labels of its machines and accelerators, so these are found
+with `training_run_info` and `training_rank_info`, whose label `gpu_uuid` is a comma-separated list
+of up to eight accelerators. PromQL cannot split a list, so each position in the list is extracted
+by a separate expression; only the first expression matches ranks with a single accelerator.
 
-Which accelerators those are is asked once, at the end of the time range, for all of it. That costs
-no more for a week than for an hour, and a rank's first seconds, in which it holds none yet, do not
-count.
+The accelerators are queried once, at the end of the time range, for the entire time range. The
+query costs no more for a week than for an hour, and the first seconds of a rank, in which it does
+not hold accelerators yet, have no effect.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# All that training_rank_info lists.
+# The maximum number of accelerators that training_rank_info lists.
 _MOST_IN_A_LIST: Final = 8
-# All of a large machine, with room for the smaller part of a second one.
+# All accelerators of a large machine, plus some of a second machine.
 MOST_LINES: Final = 12
 
-# By the counter, for which no step is too short or too long; logs have no counter.
+# The rate of the counter, which works for steps of any duration; runs known from logs have no
+# counter.
 PACE: Final = (
     "sum(rate(training_samples_total{@run}[$__rate_interval]))"
     " or sum(training_samples_per_second{@run}"
@@ -31,14 +32,14 @@ _RANKS_NOW: Final = "training_rank_info{@rank%s}"
 
 
 def on_hosts(expr: str) -> str:
-    """Keep what is of the machines on which the run was, while it was there."""
+    """Return an expression limited to the run's machines while the run was active there."""
     return f"({expr}) and on (job, instance) training_run_info{{@run}}"
 
 
 def on_devices(expr: str, *, is_now: bool = False) -> str:
-    """Keep what is of the accelerators that the run's ranks held, while the run was there.
+    """Return an expression limited to the accelerators held by the run's ranks during the run.
 
-    On a machine whose ranks report no accelerators, all of them count.
+    On a machine whose ranks report no accelerators, all accelerators of the machine are included.
     """
     return (
         f"({expr}) and on (job, instance, uuid) ({_list_devices(_RANKS_NOW if is_now else _RANKS)})"
@@ -47,12 +48,13 @@ def on_devices(expr: str, *, is_now: bool = False) -> str:
 
 
 def pick_devices(expr: str, gauge: str, extreme: str = "topk") -> str:
-    """Keep `MOST_LINES` of those accelerators, the same ones for all of the time range.
+    """Return an expression limited to `MOST_LINES` of the run's accelerators, fixed over time.
 
     Args:
-        expr: What is drawn.
-        gauge: A selector without range, whose mean decides which accelerators are kept.
-        extreme: `topk` keeps those with the highest means, `bottomk` those with the lowest.
+        expr: The expression to draw.
+        gauge: A selector without range, whose mean determines the accelerators that are kept.
+        extreme: `topk` keeps the accelerators with the highest means, `bottomk` those with the
+            lowest means.
     """
     kept = (
         f"{extreme}({MOST_LINES}, avg_over_time({gauge}[$__range] @ end())"
@@ -65,7 +67,7 @@ def pick_devices(expr: str, gauge: str, extreme: str = "topk") -> str:
 
 
 def sum_held(gauge: str) -> str:
-    """Sum what is of the accelerators that each rank holds now, by machine and rank."""
+    """Return the sum of a gauge over the accelerators that each rank currently holds."""
     return (
         f"sum by (instance, rank) (max by (job, instance, run, rank, uuid) ({cut_out(_RANKS_NOW)})"
         f" * on (job, instance, uuid) group_left () {gauge})"
@@ -83,10 +85,10 @@ def _list_devices(ranks: str = _RANKS) -> str:
 
 
 def cut_out(ranks: str) -> str:
-    """Return the ranks with the label `uuid`: once for each accelerator that they hold.
+    """Return an expression for the ranks with the label `uuid`, once for each accelerator held.
 
     Args:
-        ranks: A selector of `training_rank_info`, with `%s` where more matchers go.
+        ranks: A selector of `training_rank_info`, in which `%s` is the place for more matchers.
     """
     first = f'label_replace({ranks % _having(0)}, "uuid", "$1", "gpu_uuid", "([^,]+).*")'
     others = (
@@ -98,5 +100,5 @@ def cut_out(ranks: str) -> str:
 
 
 def _having(before: int) -> str:
-    """Return the matcher for lists that go on after so many accelerators."""
+    """Return a matcher for lists of more than `before` accelerators."""
     return f', gpu_uuid=~"([^,]+,){{{before}}}.+"' if before else ', gpu_uuid!=""'

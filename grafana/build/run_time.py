@@ -1,4 +1,4 @@
-"""Where the time of a run goes: its steps, and the work that was done in vain."""
+"""The use of a run's time: its steps, and lost work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IN_STEPS: Final = "data_wait|h2d|forward|backward|optimizer|other"
 
 
 def write_time() -> Row:
-    """Return the row with the steps themselves, and with the time that was for nothing."""
+    """Return the row on the steps and on lost time."""
     return Row(
         "Where time goes: steps, and work that was lost",
         (

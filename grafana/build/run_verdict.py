@@ -1,8 +1,9 @@
-"""The state of a run and its bottleneck: their values, and queries for their numbers.
+"""The state and bottleneck of a run: the meaning of their numbers, and queries for the numbers.
 
-Prometheus records the numbers (`prometheus/rules/recording.yml`) for each rank, and for each run on
-each machine; the conditions are there, and are those of the alerts. Here is what each number means.
-All states are on one scale, the worse the higher, so that of several machines the highest counts.
+Prometheus records the numbers for each rank, and for each run on each machine;
+`prometheus/rules/recording.yml` defines the conditions, which are those of the alerts. This module
+defines the meaning of each number. All states are on one scale, on which a higher number is more
+severe, so that the maximum over several machines is the state of the run.
 """
 
 from __future__ import annotations
@@ -67,43 +68,43 @@ _DEATHS: Final = "run:rank_death:timestamp_seconds"
 
 
 def tell_state(by: str = "", whose: str = "@run") -> str:
-    """Return a query for the state of the run, at each time as it was reported then.
+    """Return a query for the state of the run, as reported at each point in time.
 
     Args:
-        by: The labels that are kept.
-        whose: The short name of what is selected by.
+        by: The labels to keep.
+        whose: The short name of the matchers.
     """
     return f"max by ({by}) ({_STATE}{{{whose}}})"
 
 
 def tell_verdict() -> str:
-    """Return a query for the bottleneck of the run, at each time as it was reported then."""
+    """Return a query for the bottleneck of the run, as reported at each point in time."""
     return f"max({_VERDICT}{{@run}})"
 
 
 def tell_rank_state() -> str:
-    """Return a query for the state of each selected rank that is reported now."""
+    """Return a query for the state of each selected rank that is currently reported."""
     return f"{_OF_RANKS}{{@rank}}"
 
 
 def recall_state(window: str, by: str = "", whose: str = "@run") -> str:
-    """Return a query for the state of the run now; where it is no longer reported, for how it ended.
+    """Return a query for the current state of the run or, if no longer reported, its final state.
 
-    Where it did not end, nothing has been heard of it: that is a state, too.
+    If the run is no longer reported but did not end, the state is `NOT_SEEN`.
 
     Args:
-        window: How long a run is shown after its last sample.
-        by: The labels that are kept.
-        whose: The short name of what is selected by.
+        window: The time for which a run is shown after its last sample.
+        by: The labels to keep.
+        whose: The short name of the matchers.
     """
     return f"max by ({by}) ({_recall(f'{_STATE}{{{whose}}}', window)})"
 
 
 def recall_verdict(window: str) -> str:
-    """Return a query for what the run loses its time to now.
+    """Return a query for the current bottleneck of the run.
 
     Args:
-        window: As for the state.
+        window: As for `recall_state`.
     """
     return f"max({_recall(f'{_VERDICT}{{@run}}', window)})"
 
@@ -111,10 +112,10 @@ def recall_verdict(window: str) -> str:
 def recall_trouble(window: str) -> str:
     """Return a query for the state of each rank that died, is gone, is stalled or was terminated.
 
-    Where a machine no longer reports the run, its ranks keep their last state.
+    If a machine no longer reports the run, the ranks on the machine keep their last state.
 
     Args:
-        window: As for the state.
+        window: As for `recall_state`.
     """
     ranks = f"{_OF_RANKS}{{@run}}"
     before = f"{_keep_ends(f'last_over_time({ranks}[{window}])')}"
@@ -125,15 +126,15 @@ def recall_trouble(window: str) -> str:
 
 
 def tell_slow() -> str:
-    """Return a query for the ranks that slow the others down, with the number of that state."""
+    """Return a query for the ranks that slow other ranks down, with the number of this verdict."""
     return f"{SLOW_RANK.number} * ({SLOW})"
 
 
 def find_beginning(window: str) -> str:
-    """Return a query for when each rank died, or else got on for the last time.
+    """Return a query for the time of each rank's death or, for other ranks, of its last progress.
 
     Args:
-        window: As for the state.
+        window: As for `recall_state`.
     """
     died = f"last_over_time({_DEATHS}{{@run}}[{window}])"
     moved = f"last_over_time(training_last_progress_timestamp_seconds{{@run}}[{window}])"
@@ -146,5 +147,5 @@ def _recall(recorded: str, window: str) -> str:
 
 
 def _keep_ends(last: str) -> str:
-    """Keep the states after which nothing more is reported."""
+    """Return an expression limited to the states in which a run is no longer reported."""
     return f"{last} == {ENDED.number} or {last} == {TERMINATED.number} or {last} >= {GONE.number}"

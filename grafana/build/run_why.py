@@ -1,4 +1,4 @@
-"""Where the time of a run goes: the rows with the reasons for its verdict."""
+"""The use of a run's time: the rows with the reasons for the run's verdict."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PHASE_COLOURS: Final = (
 
 
 def write_why() -> Row:
-    """Return the row that shows what the verdict is made of, of the run's own machines."""
+    """Return the row with the values from which the verdict is derived, for the run's machines."""
     return Row(
         "Why: the run's own machines and accelerators",
         (
@@ -76,7 +76,7 @@ def _draw_pace() -> Panel:
 
 
 def draw_phases() -> Panel:
-    """Return what all ranks spend their time on."""
+    """Return the graph of the time that all ranks spend in each phase."""
     seconds = "rate(training_phase_seconds_total{@rank}[$__rate_interval])"
     return timeseries(
         "Time by phase",
@@ -102,7 +102,7 @@ def draw_phases() -> Panel:
 
 
 def colour_phases() -> tuple[Json, ...]:
-    """Return the overrides that colour phases."""
+    """Return the overrides that set the colours of phases."""
     return tuple(colour_series(f"^{phase}$", colour) for phase, colour in _PHASE_COLOURS)
 
 

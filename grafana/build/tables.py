@@ -1,4 +1,4 @@
-"""Tables: a row for each set of labels, a column for each query."""
+"""Tables with a row for each set of labels and a column for each query."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _LEAST_COLUMN: Final = 70  # pixels
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: a value that is asked for.
+    """A table column with the values of a query.
 
     Attributes:
-        title: Its head.
+        title: The header.
         expr: The query, grouped by the labels of the table's rows.
         unit: Grafana's name of the unit.
-        steps: Where its colour changes; nothing is coloured when empty.
-        look: How a cell shows it: `auto`, `color-text` or `gauge`.
-        states: The texts of its numbers.
-        most: What fills a gauge.
-        decimals: How many digits after the point.
-        width: In pixels; 0 for its share of what is left.
-        is_first: Whether it stands before the labels.
+        steps: The values at which the colour changes; values are not coloured if empty.
+        look: The cell type: `auto`, `color-text` or `gauge`.
+        states: The states whose texts replace numbers.
+        most: The maximum of a gauge.
+        decimals: The number of decimals; None for Grafana's default.
+        width: The width in pixels; 0 for a share of the remaining width.
+        is_first: Whether the column comes before the labels.
     """
 
     title: str
@@ -56,16 +56,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A column of a table that is a label of its rows.
+    """A table column with the values of a label.
 
     Attributes:
-        label: The label.
-        title: The column's head.
-        link: Where a click leads; empty for nowhere.
-        link_title: What the click does.
-        width: In pixels; 0 for its share of what is left.
-        colours: The colours of its texts, by the label's value.
-        texts: What is shown in place of such a value, as where values have a number to be sorted by.
+        label: The name of the label.
+        title: The header.
+        link: The URL of the link; empty for no link.
+        link_title: A description of the link.
+        width: The width in pixels; 0 for a share of the remaining width.
+        colours: The text colours by the label's value.
+        texts: Texts that replace label values, such as values with a number for sorting.
     """
 
     label: str
@@ -90,16 +90,17 @@ def table(
     width: int = 24,
     height: int = 8,
 ) -> Panel:
-    """Return a table of what is now: a row for each set of labels, a column for each query.
+    """Return a table of current values, with a row for each set of labels.
 
-    Each query is grouped by the labels of `keys`, and the rows of all are put together by them. They
-    are sorted by the column `sort_by`, or by several, the first of which counts most; the greatest
-    come first unless `is_sorted_up`. No column is narrower than its head. Labels that are `hidden`
-    tell rows apart and have no column, as UUIDs of devices that have an index.
+    Each query is grouped by the labels of `keys`, by which the results of all queries are joined.
+    Rows are sorted by the column `sort_by` or by several columns, in order of precedence, and in
+    descending order unless `is_sorted_up`. No column is narrower than its header. `hidden` labels
+    distinguish rows but have no column, such as the UUIDs of devices that also have an index.
     """
     order = (sort_by,) if isinstance(sort_by, str) else sort_by
     queries = tuple(Query(fill(column.expr), is_instant=True, format="table") for column in columns)
-    # One answer calls its column `Value`, several call theirs by the query.
+    # The value column of a single query is named `Value`; with several queries, the name contains
+    # the query's letter.
     values = [f"Value #{chr(ord('A') + at)}" for at in range(len(columns))]
     if len(columns) == 1:
         values = ["Value"]
@@ -122,7 +123,8 @@ def table(
     overrides = [SAY_NOTHING]
     overrides += [_write_key(key, is_sorted=key.title in order) for key in keys]
     overrides += [_write_column(column, is_sorted=column.title in order) for column in columns]
-    # A label is a text: as a number, the run `0013` would be 13 and the process 40961 "41.0 K".
+    # Labels are text: as numbers, the run `0013` would be shown as 13, and the process 40961 as
+    # "41.0 K".
     defaults = write_defaults(TEXT, ((None, UNKNOWN),), (), empty)
     defaults["custom"] = {
         "align": "auto",
@@ -148,7 +150,7 @@ def table(
 
 
 def _write_width(title: str, width: int, *, is_sorted: bool) -> Json:
-    """Return the property of a column's width, or of the least that it has when it takes its share."""
+    """Return the property of a column's width, or of its minimum width if the width is 0."""
     if width:
         return {"id": "custom.width", "value": width}
     least = max(_LEAST_COLUMN, measure_column(title, is_sorted=is_sorted))
@@ -160,7 +162,7 @@ def _write_key(key: Key, *, is_sorted: bool) -> Json:
     if key.link:
         link = {"targetBlank": False, "title": key.link_title, "url": key.link}
         properties.append({"id": "links", "value": [link]})
-    else:  # a click on its icon shows the whole of a text that is cut
+    else:  # a click on the icon shows the full text
         properties.append({"id": "custom.inspect", "value": True})
     if key.colours:
         options = {
@@ -200,6 +202,6 @@ def _write_column(column: Column, *, is_sorted: bool) -> Json:
         properties.append({"id": "custom.cellOptions", "value": cell})
     if column.decimals is not None:
         properties.append({"id": "decimals", "value": column.decimals})
-    if column.states:  # words, though they are numbers to Grafana
+    if column.states:  # texts, although Grafana sees numbers
         properties.append({"id": "custom.align", "value": "left"})
     return {"matcher": {"id": "byName", "options": column.title}, "properties": properties}

@@ -1,4 +1,4 @@
-"""Alertmanager's programs, and a running Alertmanager over its HTTP API."""
+"""Calls amtool, and a running Alertmanager through the HTTP API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from trainvitals.sources.external_program import Version, parse_version
 from trainvitals.sources.http_client import TooLargeError, build_opener, read_bounded
 from trainvitals.units import format_bytes
 
-# Suffix of a file that is incomplete or not yet checked by amtool; its name begins with a dot.
+# The suffix of a file that is incomplete or has not been checked by amtool yet; the name begins
+# with a dot.
 PARTIAL = ".partial"
 _PROGRAM_SECONDS = 30.0
 _MOST_BYTES = 32 << 20
@@ -35,7 +36,7 @@ _INTEGRATION = re.compile(r"\bintegration=\"([^\"]*)\"")
 
 
 def check_configuration(path: Path, *, amtool: Path) -> None:
-    """Check a configuration and its templates with amtool.
+    """Check Alertmanager's configuration and templates with amtool.
 
     Raises:
         ConfigurationError: The configuration is invalid, or amtool cannot be run.
@@ -50,15 +51,15 @@ def check_configuration(path: Path, *, amtool: Path) -> None:
         words = answer.stdout + answer.stderr
         found = re.search(r"FAILED: (.*)", words)
         reason = found[1].strip() if found else " ".join(words.split())
-        # amtool names the temporary file; show the final name.
+        # amtool's message names the temporary file; replace it with the final name.
         shown = path.with_name(path.name.removeprefix(".").removesuffix(PARTIAL))
-        # The path of a webhook's URL is its secret.
+        # The path in a webhook URL is secret.
         reason = _URL.sub(r"\1…", reason)
         raise ConfigurationError(f"amtool rejects {shown}: {reason}")
 
 
 class ShownAlert(TypedDict):
-    """The fields of an alert in Alertmanager's API that are used."""
+    """The used fields of an alert in Alertmanager's API."""
 
     labels: dict[str, str]
     receivers: list[dict[str, str]]
@@ -72,7 +73,7 @@ class _Status(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Notification counters of Alertmanager by integration (`slack`, `email`, …)."""
+    """Alertmanager's notification counters by integration (`slack`, `email`, …)."""
 
     tried: Counter[str]
     failed: Counter[str]
@@ -82,10 +83,11 @@ class Alertmanager:
     """A running Alertmanager.
 
     Args:
-        url: Its address, as `http://127.0.0.1:9093`.
-        timeout_seconds: Timeout of one request.
+        url: Alertmanager's URL, such as `http://127.0.0.1:9093`.
+        timeout_seconds: The timeout of one request, in seconds.
 
-    Every method but `find_version` raises StackError if there is no response, or an invalid one.
+    Every method except `find_version` raises StackError if Alertmanager does not respond or sends
+    an invalid response.
     """
 
     def __init__(self, url: str, *, timeout_seconds: float = 5.0) -> None:
@@ -94,22 +96,22 @@ class Alertmanager:
         self._opener = build_opener(uses_proxy=False)
 
     def find_version(self) -> Version | None:
-        """Return its version; None if nothing responds."""
+        """Return Alertmanager's version; None if Alertmanager does not respond."""
         try:
             return parse_version(self._read_status()["versionInfo"]["version"])
         except StackError:
             return None
 
     def reload(self) -> None:
-        """Reload its configuration."""
+        """Make Alertmanager reload its configuration."""
         self._request("POST", "/-/reload")
 
     def post(self, alerts: Sequence[Mapping[str, object]]) -> None:
-        """Post alerts to it, as Prometheus does."""
+        """Post alerts to Alertmanager, as Prometheus does."""
         self._request("POST", "/api/v2/alerts", json.dumps(alerts))
 
     def find_alerts(self, **labels: str) -> tuple[ShownAlert, ...]:
-        """Return its active alerts that have these labels."""
+        """Return Alertmanager's active alerts that have these labels."""
         query = "&".join(
             f"filter={quote(f'{name}={json.dumps(value)}')}" for name, value in labels.items()
         )
@@ -117,7 +119,7 @@ class Alertmanager:
         return tuple(cast("list[ShownAlert]", self._decode(page)))
 
     def list_integrations(self) -> dict[str, tuple[str, ...]]:
-        """Return the integrations of each receiver, such as `slack`; one entry for each address."""
+        """Return each receiver's integrations, such as `slack`, with one entry per address."""
         try:
             config = yaml.safe_load(self._read_status()["config"]["original"])
             return {
@@ -133,7 +135,7 @@ class Alertmanager:
             raise self._refuse("responds with a configuration that cannot be read") from error
 
     def read_counts(self) -> Counts:
-        """Return its notification counters since it started."""
+        """Return the notification counters since Alertmanager was started."""
         counts = Counts(Counter(), Counter())
         for line in self._request("GET", "/metrics").decode().splitlines():
             if (found := _COUNTER.match(line)) and (named := _INTEGRATION.search(found[2])):

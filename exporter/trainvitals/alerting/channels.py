@@ -1,13 +1,14 @@
-"""Notification channels: one class for each, and the list of them.
+"""Notification channels: one class per channel, and a list of the classes.
 
-A class defines everything about its channel: its variables in `.env`, which of them are secret,
-which versions of Alertmanager know it, how Alertmanager's configuration names it, and for a
-`DirectChannel` how a message is sent without Alertmanager. To add a channel, write its class and
-add it to `CHANNELS`; `.env.example` and docs/alerting.md explain its variables.
+Each class completely defines a channel: the variables in `.env`, which of these variables are
+secret, which Alertmanager versions support the channel, the names in Alertmanager's configuration,
+and for a `DirectChannel` how a message is sent without Alertmanager. To add a channel, write a
+class, add the class to `CHANNELS`, and document the variables in `.env.example` and
+docs/alerting.md.
 
-A variable is a field of the class, as `variables` describes it: secret where the field is left out
-of the `repr`, required where it has no default. The first one is suggested in the error message for
-a user who has no channel yet.
+A variable is a field of the class, as described in `variables`: a field that is excluded from the
+`repr` is secret, and a field without a default is required. If no channel is configured, the error
+message suggests the first variable of each channel.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from trainvitals.alerting.variables import (
 )
 from trainvitals.sources.external_program import Version
 
-# A part of Alertmanager's configuration, as parsed YAML.
+# A part of Alertmanager's configuration, in the form of parsed YAML.
 Block = dict[str, object]
 
 _TITLE = '{{ template "trainvitals.title" . }}'
@@ -60,12 +61,13 @@ def _parse_chat_id(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Channel(ABC):
-    """A service that notifications are sent to.
+    """A service to which notifications are sent.
 
     Attributes:
-        title: Its display name.
-        integrations: Its names in Alertmanager, each with the first version that supports it.
-        takes_warnings: Whether it receives warnings as well as critical alerts.
+        title: The channel's display name.
+        integrations: The channel's integration names in Alertmanager, each with the first version
+            that supports the name.
+        takes_warnings: Whether the channel receives warnings as well as critical alerts.
     """
 
     title: ClassVar[str]
@@ -74,7 +76,7 @@ class Channel(ABC):
 
     @abstractmethod
     def make_block(self, version: Version) -> Block:
-        """Return its configuration in a receiver of Alertmanager."""
+        """Return the channel's configuration within an Alertmanager receiver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +85,16 @@ class DirectChannel(Channel):
 
     @abstractmethod
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Send a message; one attempt.
+        """Make one attempt to send a message.
 
         Raises:
-            DeliveryError: The message was not accepted.
+            DeliveryError: The service did not accept the message.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Slack(DirectChannel):
-    """A Slack channel, reached by an incoming webhook."""
+    """A Slack channel, reached through an incoming webhook."""
 
     title = "Slack"
     integrations = (("slack", (0, 0)),)
@@ -105,8 +107,8 @@ class Slack(DirectChannel):
         ),
     )
 
-    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
-        """Return its configuration in a receiver of Alertmanager."""
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
+        """Return the channel's configuration within an Alertmanager receiver."""
         return {
             "api_url": self.url,
             "send_resolved": True,
@@ -118,21 +120,21 @@ class Slack(DirectChannel):
         } | ({"channel": self.channel} if self.channel else {})
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Send a message; one attempt."""
+        """Make one attempt to send a message."""
         payload = make_slack_payload(message, self.channel)
         post_json(self.url, payload, timeout_seconds=timeout_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Discord(DirectChannel):
-    """A Discord channel, reached by its webhook."""
+    """A Discord channel, reached through the channel's webhook."""
 
     title = "Discord"
     integrations = (("discord", (0, 25)),)
     url: str = field(repr=False, metadata=from_variable("DISCORD_WEBHOOK_URL", parse_url))
 
-    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
-        """Return its configuration in a receiver of Alertmanager."""
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
+        """Return the channel's configuration within an Alertmanager receiver."""
         return {
             "webhook_url": self.url,
             "send_resolved": True,
@@ -141,20 +143,20 @@ class Discord(DirectChannel):
         }
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Send a message; one attempt."""
+        """Make one attempt to send a message."""
         post_json(self.url, make_discord_payload(message), timeout_seconds=timeout_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Teams(Channel):
-    """A Microsoft Teams channel, reached by the URL of a workflow or of an older connector."""
+    """A Microsoft Teams channel, reached through the URL of a workflow or an older connector."""
 
     title = "Teams"
     integrations = (("msteams", (0, 26)), ("msteamsv2", (0, 28)))
     url: str = field(repr=False, metadata=from_variable("TEAMS_WEBHOOK_URL", parse_url))
 
-    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
-        """Return its configuration in a receiver of Alertmanager."""
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
+        """Return the channel's configuration within an Alertmanager receiver."""
         return {
             "webhook_url": self.url,
             "send_resolved": True,
@@ -183,9 +185,9 @@ class PagerDuty(Channel):
     url: str | None = field(default=None, metadata=from_variable("PAGERDUTY_URL", parse_url))
 
     def make_block(self, version: Version) -> Block:
-        """Return its configuration in a receiver of Alertmanager."""
-        # Since 0.30 Alertmanager parses a detail as YAML if it can, and expands the values in it.
-        # A leading tab is invalid YAML, so the text is kept as it is.
+        """Return the channel's configuration within an Alertmanager receiver."""
+        # Since 0.30, Alertmanager parses a detail as YAML if possible, and expands the values in
+        # it. A leading tab is invalid YAML, so the text is kept unchanged.
         guard = '{{ "\\t" }}' if version >= (0, 30) else ""
         resolved = guard + '{{ template "trainvitals.plain.resolved" . }}'
         block: Block = {
@@ -208,7 +210,7 @@ class PagerDuty(Channel):
         }
         if version >= (0, 26):
             block |= {"client": "trainvitals", "source": "{{ .CommonLabels.instance }}"}
-        else:  # Alertmanager sends the client's name where the source is empty.
+        else:  # Alertmanager sends the client's name if the source is empty.
             block["client"] = "{{ or .CommonLabels.instance `trainvitals` }}"
         return block | ({"url": self.url} if self.url else {})
 
@@ -233,8 +235,8 @@ class Telegram(Channel):
     )
     api_url: str | None = field(default=None, metadata=from_variable("TELEGRAM_API_URL", parse_url))
 
-    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
-        """Return its configuration in a receiver of Alertmanager."""
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
+        """Return the channel's configuration within an Alertmanager receiver."""
         return {
             "bot_token": self.bot_token,
             "chat_id": self.chat_id,
@@ -246,7 +248,7 @@ class Telegram(Channel):
 
 @dataclass(frozen=True, slots=True)
 class Email(DirectChannel):
-    """E-mail to one or more addresses; without a user name, no authentication is used."""
+    """E-mail to one or more addresses; no authentication is used if no user name is set."""
 
     title = "e-mail"
     integrations = (("email", (0, 0)),)
@@ -263,8 +265,8 @@ class Email(DirectChannel):
         default=True, metadata=from_variable("SMTP_REQUIRE_TLS", parse_switch)
     )
 
-    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
-        """Return its configuration in a receiver of Alertmanager."""
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
+        """Return the channel's configuration within an Alertmanager receiver."""
         block: Block = {
             "smarthost": self.smarthost,
             "from": self.sender,
@@ -280,7 +282,7 @@ class Email(DirectChannel):
         return block
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Send a message; one attempt."""
+        """Make one attempt to send a message."""
         send_mail(
             message,
             self.smarthost,
@@ -294,22 +296,22 @@ class Email(DirectChannel):
 
 @dataclass(frozen=True, slots=True)
 class Webhook(DirectChannel):
-    """A service that accepts Alertmanager's webhook JSON."""
+    """A service that accepts the JSON of Alertmanager's webhooks."""
 
     title = "webhook"
     integrations = (("webhook", (0, 0)),)
     url: str = field(repr=False, metadata=from_variable("WEBHOOK_URL", parse_url))
     token: str | None = field(default=None, repr=False, metadata=from_variable("WEBHOOK_TOKEN"))
 
-    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all
-        """Return its configuration in a receiver of Alertmanager."""
+    def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
+        """Return the channel's configuration within an Alertmanager receiver."""
         block: Block = {"url": self.url, "send_resolved": True}
         if self.token:
             block["http_config"] = {"authorization": {"credentials": self.token}}
         return block
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Send a message; one attempt."""
+        """Make one attempt to send a message."""
         payload = make_webhook_payload(message)
         post_json(self.url, payload, token=self.token, timeout_seconds=timeout_seconds)
 
@@ -336,12 +338,12 @@ def advise_variables(kinds: Iterable[type[Channel]] = CHANNELS) -> str:
 def read_channels(
     variables: Mapping[str, str], kinds: Sequence[type[Kind]], *, prefix: str = ""
 ) -> tuple[Kind, ...]:
-    """Return the channels whose variables are set; empty if none is.
+    """Return the channels whose variables are set; empty if no variables are set.
 
     Args:
-        variables: The environment, or the lines of `.env`; an empty value counts as not set.
-        kinds: The channels to look for.
-        prefix: Prefix of each variable, such as `TEAM_VISION_`; empty for the default channels.
+        variables: The environment, or the variables in `.env`; an empty value counts as not set.
+        kinds: The classes of the channels to look for.
+        prefix: The prefix of each variable, such as `TEAM_VISION_`; empty for the default channels.
 
     Raises:
         ConfigurationError: A required variable is missing, or a value is invalid. The message
@@ -352,9 +354,9 @@ def read_channels(
 
 
 def read_direct_channels(variables: Mapping[str, str]) -> tuple[DirectChannel, ...]:
-    """Return the channels whose variables are set and that can be used without Alertmanager.
+    """Return the channels whose variables are set and that do not require Alertmanager.
 
     Raises:
-        ConfigurationError: As `read_channels`.
+        ConfigurationError: A required variable is missing, or a value is invalid.
     """
     return read_channels(variables, DIRECT_CHANNELS)

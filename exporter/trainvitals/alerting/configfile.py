@@ -1,7 +1,7 @@
-"""The files of Alertmanager's configuration, generated from `.env`.
+"""Writes Alertmanager's configuration files, generated from `.env`.
 
-The first line of a file has the SHA-256 of the rest. A file without it, or with another checksum,
-was edited manually and is not overwritten.
+The first line of a file contains the SHA-256 checksum of the following lines. A file with no or
+another checksum was edited manually and is not overwritten.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _PRIVATE_DIRECTORY, _PRIVATE_FILE = 0o700, 0o600
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The files that were written.
+    """The result of writing the configuration.
 
     Attributes:
-        path: The configuration file for Alertmanager.
-        destinations: The destinations of alerts.
+        path: The path of Alertmanager's configuration file.
+        destinations: The alert destinations.
     """
 
     path: Path
@@ -58,20 +58,22 @@ def write_configuration(
     report: Report = lambda _: None,
     check: Callable[[Path], None] = lambda _: None,
 ) -> Rendered:
-    """Write the configuration and the templates, all or none.
+    """Write the configuration and the templates: either all of the files, or none.
 
     A manually edited file is not overwritten. If ALERTMANAGER_CONFIG is set, the file that it
     names is used and nothing is written.
 
     Args:
-        variables: The environment and `.env`.
-        directory: The directory of the files; accessible to its owner only.
+        variables: The variables in the environment and in `.env`.
+        directory: The directory of the files, which only its owner can access.
         shipped: The shipped directory `alertmanager`.
-        links: The links without GRAFANA_URL and RUNBOOK_URL; None for the default ports.
-        version: The version of Alertmanager that will read it; None for the oldest supported one.
-        report: Called with each warning, one line each.
-        check: Called with the new configuration before it replaces the old one; raises if it is
-            invalid.
+        links: The links that apply if GRAFANA_URL and RUNBOOK_URL are not set; None for links with
+            the default ports.
+        version: The version of Alertmanager that will read the file; None for the oldest supported
+            version.
+        report: Called with each warning as one line.
+        check: Called with the new configuration before the old one is replaced; raises an exception
+            if the new configuration is invalid.
 
     Raises:
         ConfigurationError: A variable or the configuration is invalid, or a file cannot be
@@ -116,7 +118,7 @@ def _use_chosen(path: Path, check: Callable[[Path], None]) -> Rendered:
 
 
 def _make_private(directory: Path) -> None:
-    # `parents=True` would create the parents with the default mode, readable by others.
+    # `parents=True` would create the parents with the default mode, which other users can read.
     for each in (*reversed(directory.parents), directory):
         if not each.is_dir():
             each.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
@@ -125,7 +127,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _write(path: Path, body: str, check: Callable[[Path], None] = lambda _: None) -> bool:
-    """Write a file unless it is up to date; return False if it was edited manually and is kept."""
+    """Write a file unless it is up to date; return False if a manually edited file was kept."""
     line = f"{_MARK} (sha256 {_digest(body)})"
     text = (f"{{{{/* {line} */}}}}\n" if path.suffix == ".tmpl" else f"# {line}\n") + body
     old = _read(path)
@@ -163,7 +165,7 @@ def _read(path: Path) -> str | None:
 
 
 def _find_owner(path: Path) -> tuple[int, int] | None:
-    """Return the owner of the old file if root replaces it: Alertmanager runs as another user."""
+    """Return the old file's owner if root replaces the file: Alertmanager runs as another user."""
     with contextlib.suppress(FileNotFoundError):
         status = path.stat()
         return (status.st_uid, status.st_gid) if os.geteuid() == 0 else None

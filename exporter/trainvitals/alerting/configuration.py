@@ -1,4 +1,4 @@
-"""Alertmanager's configuration: the shipped routes and links, with the receivers that were set."""
+"""Generates Alertmanager's configuration from the shipped routes and the configured receivers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainvitals.errors import ConfigurationError
 from trainvitals.sources.external_program import Version
 
 _DEADMAN = "deadman"
-# The placeholder URLs in the rules' annotations, which are the same on every machine.
+# The placeholder URLs in the rules' annotations, which are identical on all machines.
 GRAFANA_URL = "http://localhost:3000"
 RUNBOOK_URL = "http://localhost:9200/runbooks"
 _PLACEHOLDER = "{alert}"
@@ -24,7 +24,7 @@ _LINKS_HEAD = """\
 {{/* The targets of links in messages; `trainvitals notify` writes this from GRAFANA_URL and
      RUNBOOK_URL. A link that a run's name makes longer than 200 characters is left out. */}}
 """
-# The syntax of a link in each channel; URL is replaced by its target.
+# The link syntax of each channel; URL is replaced with the link's target.
 _LINK_FORMS = {
     "slack": " · <URL|{name}>",
     "markdown": " · [{name}](URL)",
@@ -51,12 +51,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 def render(receivers: Receivers, *, base: Path, version: Version | None = None) -> str:
-    """Return the configuration as YAML.
+    """Return Alertmanager's configuration as YAML.
 
     Args:
-        receivers: The default channels and those of teams.
-        base: The shipped alertmanager.yml, whose receivers are empty.
-        version: The version of the Alertmanager that reads it; None for the oldest supported one.
+        receivers: The default channels and the teams' channels.
+        base: The path of the shipped alertmanager.yml, whose receivers are empty.
+        version: The version of the Alertmanager that reads the configuration; None for the oldest
+            supported version.
 
     Raises:
         ConfigurationError: The shipped file cannot be read or lacks a route or a receiver.
@@ -85,7 +86,7 @@ def render(receivers: Receivers, *, base: Path, version: Version | None = None) 
 
 
 def _make_blocks(channels: Sequence[Channel], version: Version, receiver: str) -> Block:
-    """Return the integrations of a receiver, such as `slack_configs`."""
+    """Return a receiver's integrations, such as `slack_configs`."""
     return {
         f"{_choose_integration(channel, version)}_configs": [channel.make_block(version)]
         for channel in choose_channels(channels, version, receiver)
@@ -97,7 +98,8 @@ def _choose_integration(channel: Channel, version: Version) -> str:
 
 
 def _add_route(parent: _Route, team: str) -> None:
-    # A variable's name has only capitals and underscores; a label's value may have others.
+    # A variable name contains only capitals and underscores; a label value may contain other
+    # characters.
     name = team.replace("_", "[-_ .]")
     inherited = [route for route in parent.get("routes", []) if "receiver" not in route]
     route: _Route = {
@@ -110,12 +112,12 @@ def _add_route(parent: _Route, team: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The base URLs of links in messages.
+    """The base URLs of the links in notifications.
 
     Attributes:
-        grafana_url: The URL of Grafana; None for no links to dashboards.
-        runbook_url: The URL of the runbooks' folder, or a template of their URLs with `{alert}` for
-            the alert's name.
+        grafana_url: The Grafana URL; None for no links to dashboards.
+        runbook_url: The URL of the runbooks' folder, or a URL template that contains `{alert}` in
+            place of the alert's name.
     """
 
     grafana_url: str | None = GRAFANA_URL
@@ -123,18 +125,19 @@ class Links:
 
 
 def read_links(variables: Mapping[str, str], default: Links | None = None) -> Links:
-    """Return the links from GRAFANA_URL and RUNBOOK_URL.
+    """Read the links from GRAFANA_URL and RUNBOOK_URL.
 
     Args:
-        variables: The environment and `.env`.
-        default: The links to use if these are not set; None for the default ports.
+        variables: The variables in the environment and in `.env`.
+        default: The links to use if these variables are not set; None for links with the default
+            ports.
 
     Raises:
         ConfigurationError: A link is not a URL.
     """
     default = default or Links()
     runbook = variables.get("RUNBOOK_URL", "").strip().rstrip("/")
-    # The braces of the placeholder are not valid in a URL.
+    # The placeholder's braces are not valid in a URL.
     read_variable({"RUNBOOK_URL": runbook.replace(_PLACEHOLDER, "alert")}, "RUNBOOK_URL", parse_url)
     grafana = read_variable(variables, "GRAFANA_URL", parse_url)
     return Links(
@@ -144,7 +147,7 @@ def read_links(variables: Mapping[str, str], default: Links | None = None) -> Li
 
 
 def render_links(links: Links) -> str:
-    """Return the template file that rewrites the URLs in the rules' annotations to these links."""
+    """Return the template file that replaces the URLs in rules' annotations with these links."""
     runbook = links.runbook_url
     whole = runbook if _PLACEHOLDER in runbook else f"{runbook}/{_PLACEHOLDER}"
     target = "${1}".join(map(_quote, whole.split(_PLACEHOLDER)))
@@ -169,7 +172,7 @@ def _quote(text: str) -> str:
 
 
 def _replace_base(base: str, replacement: str) -> str:
-    # A plus in a query means a space, and some clients end a link there.
+    # A plus sign in a query means a space, and some clients end a link at a plus sign.
     return f'{{{{ . | reReplaceAll "^{base}(.*)$" "{replacement}" | reReplaceAll "\\\\+" "%20" }}}}'
 
 

@@ -1,11 +1,13 @@
-"""A notification, and its payload for each channel.
+"""A notification, and its payloads for the channels.
 
-- Slack: `text` in its mark-up, in which `&`, `<` and `>` alone have a meaning; 40000 characters.
-- Discord: one embed; a title of 256, a description of 4096 and 25 fields of 256 and 1024
-  characters, together 6000. `allowed_mentions` keeps a name from notifying everyone.
-- Webhook: version 4 of Alertmanager's JSON, with one alert, since the receivers of WEBHOOK_URL
-  understand that.
-- Mail: plain text, and HTML beside it where the message has some.
+- Slack: `text` in Slack's mark-up, in which only `&`, `<` and `>` have a special meaning; at most
+  40000 characters.
+- Discord: one embed with a title of at most 256 characters, a description of at most 4096, and at
+  most 25 fields with names of at most 256 and values of at most 1024; at most 6000 characters in
+  total. `allowed_mentions` prevents names in the text from notifying users.
+- Webhook: version 4 of Alertmanager's JSON with one alert, because services at WEBHOOK_URL expect
+  this format.
+- E-mail: plain text, and also HTML if the message contains HTML.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Severity = Literal["critical", "warning", "info"]
 _SIGNS = {"critical": "🔴", "warning": "🟠", "info": "🔵"}
 _COLORS = {"critical": 0xD92D20, "warning": 0xF79009, "info": 0x2E90FA}
 _OVER_SIGN, _OVER_COLOR = "🟢", 0x12B76A
-_SLACK_TEXT = 12_000  # Longer than anyone reads, and below the length that Slack truncates.
+_SLACK_TEXT = 12_000  # Sufficient for readers, and below the length at which Slack truncates.
 _DISCORD_TITLE, _DISCORD_TEXT, _DISCORD_FIELDS = 256, 4096, 10
 _DISCORD_NAME, _DISCORD_VALUE = 40, 100
 _MAIL_SUBJECT = 200
@@ -40,12 +42,12 @@ class Message:
     Attributes:
         title: The subject, one line.
         text: The body, in plain text; may be empty.
-        severity: Its severity.
+        severity: The severity of the reported event.
         key: Messages with the same key are deduplicated.
         html: The body as HTML, for e-mail; None for plain text only.
-        fields: Additional names and values, such as the run and the host.
-        is_over: Whether it resolves the previous message of this key.
-        time: The time of the event, Unix seconds; None for the time at which it is sent.
+        fields: Additional pairs of names and values, such as the run and the host.
+        is_over: Whether the message resolves the previous message with this key.
+        time: The time of the event in Unix seconds; None for the time at which the message is sent.
     """
 
     title: str
@@ -59,17 +61,17 @@ class Message:
 
 
 def write_line(text: str, most: int | None = None) -> str:
-    """Return a text as one printable line that fits into a mail header.
+    """Return a text as one printable line that is valid in a mail header.
 
     Args:
-        text: Anything.
+        text: The text, which may contain any characters.
         most: The maximum length in characters; a longer text ends with `…`.
     """
     return clean_text(" ".join(clean_text(text).split()), most=most)
 
 
 def make_slack_payload(message: Message, channel: str | None) -> Mapping[str, object]:
-    """Return the payload for an incoming webhook of Slack."""
+    """Return the payload for a Slack incoming webhook."""
     title, body = _escape(_write_title(message)), _escape(_write_body(message))
     text = cut(f"{_choose_sign(message)} *{title}*\n{body}".rstrip(), _SLACK_TEXT)
     payload = {"text": text, "unfurl_links": False, "unfurl_media": False}
@@ -77,7 +79,7 @@ def make_slack_payload(message: Message, channel: str | None) -> Mapping[str, ob
 
 
 def make_discord_payload(message: Message) -> Mapping[str, object]:
-    """Return the payload for a webhook of Discord."""
+    """Return the payload for a Discord webhook."""
     fields = [
         {
             "name": write_line(name, _DISCORD_NAME) or "-",
@@ -99,7 +101,8 @@ def make_webhook_payload(
     message: Message, *, clock: Callable[[], float] = time.time
 ) -> Mapping[str, object]:
     """Return the payload that Alertmanager would send about one alert."""
-    # Not by `units.format_iso`, which may return None: Alertmanager's format requires a time.
+    # `units.format_iso` is not used because it may return None, and Alertmanager's format requires
+    # a time.
     seconds = clock() if message.time is None else message.time
     at = format_local_iso(seconds, timezone.utc)
     status = "resolved" if message.is_over else "firing"
@@ -133,7 +136,7 @@ def make_webhook_payload(
 
 
 def make_mail(message: Message, sender: str, to: str) -> EmailMessage:
-    """Return the e-mail.
+    """Return a message as an e-mail.
 
     Raises:
         ValueError: An address is malformed.
@@ -143,7 +146,7 @@ def make_mail(message: Message, sender: str, to: str) -> EmailMessage:
     mail["From"], mail["To"] = sender, to
     mail["Date"] = formatdate(message.time)
     mail["Message-ID"] = make_msgid(domain="trainvitals.localhost")
-    mail["Auto-Submitted"] = "auto-generated"  # Suppresses vacation notices (RFC 3834).
+    mail["Auto-Submitted"] = "auto-generated"  # The header suppresses vacation notices (RFC 3834).
     mail.set_content(_write_body(message) + "\n")
     if message.html is not None:
         mail.add_alternative(message.html.encode("utf-8", "replace").decode(), subtype="html")

@@ -1,12 +1,12 @@
 """Notifications without an Alertmanager: Slack, Discord, e-mail and webhooks.
 
-    Notifier                for a process that must not wait: a queue and a thread for each channel,
+    Notifier                for a process that must not block: one queue and thread per channel,
                             with retries, a circuit breaker and a rate limit
-    deliver(message, …)     for commands: sends once to each channel and waits for the answers
+    deliver(message, …)     for commands: sends to each channel and waits for the responses
 
 The channels are configured by the variables in `.env.example`; see `channels`. Only the thread of a
-channel uses its rate limiter, its circuit breaker and the network. Queueing a message neither waits
-nor takes a lock: `SimpleQueue.put` is reentrant.
+channel uses its rate limiter, its circuit breaker and the network. Queueing a message neither
+blocks nor takes a lock, because `SimpleQueue.put` is reentrant.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ __all__ = ["Discord", "Email", "Notifier", "Outcome", "Slack", "Webhook", "deliv
 
 _log = logging.getLogger("trainvitals")
 _MOST_QUEUED = 100
-# The modules that sending needs are imported here and not by the threads: a fork during an import
-# would leave the child with an import lock that no thread releases.
+# The modules that are needed for sending are imported here and not in the threads: a fork during an
+# import would leave the child process with an import lock that no thread releases.
 _NEEDED_LATER = ("tenacity", "encodings.idna", "ssl")
 
 
 class Notifier:
-    """Sends messages to all channels in the background, on one thread per channel.
+    """Sends messages to all channels in the background, with one thread per channel.
 
-    It retries with exponential backoff, pauses a channel that keeps failing, deduplicates and limits
-    the rate of messages; see `ratelimit`. A forked child sends nothing. When the interpreter exits,
-    queued messages are tried once more, for `flush_seconds` at most.
+    The notifier retries with exponential backoff, pauses a channel after repeated failures,
+    deduplicates messages and limits their rate; see `ratelimit`. A forked child process sends no
+    messages. When the interpreter exits, queued messages are tried once more, for at most
+    `flush_seconds`.
 
     Args:
-        channels: The channels.
+        channels: The channels that receive messages.
         retries: The retry policy; None for the default.
         limit: The rate limit; None for the default.
         failure_threshold: The number of consecutive failures that pause a channel.
-        breaker_seconds: The length of the pause.
-        flush_seconds: The longest delay of the interpreter's exit.
-        report: Called with one line without secrets, on another thread, when a channel begins to
-            fail or recovers; None for the log.
+        breaker_seconds: The duration of the pause.
+        flush_seconds: The maximum delay of the interpreter's exit.
+        report: Called on another thread with one line without secrets when a channel begins to fail
+            or recovers; None to log the line.
 
     Raises:
         RuntimeError: No thread can be started.
@@ -92,20 +93,20 @@ class Notifier:
         atexit.register(self._flush)
 
     def send(self, message: Message) -> None:
-        """Queue a message without blocking; takes microseconds."""
+        """Queue a message without blocking; a call takes microseconds."""
         if self._is_closed or os.getpid() != self._pid:
             return
         for each in self._queues:
             each.put(message)
 
     def close(self, wait_seconds: float = 0.0) -> bool:
-        """Stop accepting messages; queued ones are tried once more, in the background.
+        """Stop accepting messages, and try the queued messages once more in the background.
 
         Args:
-            wait_seconds: How long to wait for queued messages.
+            wait_seconds: The maximum wait for the queued messages to be sent.
 
         Returns:
-            Whether the queues are empty.
+            Whether all queues are empty.
         """
         if os.getpid() != self._pid:
             return True
@@ -115,7 +116,7 @@ class Notifier:
                 each.close()
         deadline = time.monotonic() + wait_seconds
         for each in self._queues:
-            if wait_seconds:  # Waiting takes a lock, so a caller that does not wait skips it.
+            if wait_seconds:  # Event.wait takes a lock, so it is not called without need.
                 each.is_done.wait(max(0.0, deadline - time.monotonic()))
         is_done = all(each.is_done.is_set() for each in self._queues)
         if is_done:
@@ -127,10 +128,10 @@ class Notifier:
 
 
 class _ChannelQueue:
-    """The queue of one channel and the thread that empties it.
+    """A channel's queue and the thread that sends the queued messages.
 
     Attributes:
-        is_done: Set when it was closed and its queue is empty.
+        is_done: Set when the queue has been closed and is empty.
     """
 
     def __init__(
@@ -149,25 +150,26 @@ class _ChannelQueue:
         self._queue: SimpleQueue[Message | None] = SimpleQueue()
         self._dropped = self._dropped_counted = 0
         self._is_failing = False
-        # No Event: setting one takes a lock, and a monitor may be closed by the garbage collector.
+        # This is not an Event: setting an Event takes a lock, and the garbage collector may close a
+        # monitor.
         self._is_closing = False
         self._wake: SimpleQueue[None] = SimpleQueue()
         self.is_done = Event()
         self._thread = Thread(target=self._run, name="trainvitals-notifier", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; raise RuntimeError if it cannot be started."""
+        """Start the thread, or raise RuntimeError if the thread cannot be started."""
         self._thread.start()
 
     def put(self, message: Message) -> None:
-        """Queue a message; if the queue is full it is dropped and counted in the next one."""
+        """Queue a message; if the queue is full, drop the message and count it in the next one."""
         if self._queue.qsize() < _MOST_QUEUED:
             self._queue.put(message)
         else:
             self._dropped += 1
 
     def close(self) -> None:
-        """Stop accepting messages; queued ones are tried once more, and the thread ends."""
+        """Stop accepting messages; queued messages are tried once more before the thread ends."""
         self._is_closing = True
         self._wake.put(None)
         self._queue.put(None)
@@ -185,7 +187,7 @@ class _ChannelQueue:
             self.is_done.set()
 
     def _receive(self, wait_seconds: float | None) -> None:
-        """Wait for a message, without limit if None, and receive all that are queued."""
+        """Wait for a message, without a time limit if None, and receive all queued messages."""
         try:
             message = self._queue.get(timeout=wait_seconds)
             while True:
@@ -198,7 +200,7 @@ class _ChannelQueue:
             self._dropped_counted = dropped
 
     def _find_wait(self) -> float | None:
-        """Return how long to wait if no message arrives; None for no limit."""
+        """Return the maximum wait for a new message, in seconds; None for no limit."""
         wait = self._limiter.wait_seconds
         return None if wait is None else max(wait, self._breaker.wait_seconds)
 
@@ -250,8 +252,8 @@ class Outcome:
 
     Attributes:
         channel: The channel's title, such as `Slack`.
-        reason: Why it was not delivered, with the remedy if one is known; None if it was
-            delivered. It contains no secret.
+        reason: The reason why the message was not delivered, with the remedy if known and without
+            secrets; None if the message was delivered.
     """
 
     channel: str
@@ -259,7 +261,7 @@ class Outcome:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the channel accepted it."""
+        """Whether the channel accepted the message."""
         return self.reason is None
 
 
@@ -270,16 +272,16 @@ def deliver(
     retries: RetryPolicy | None = None,
     timeout_seconds: float = 60.0,
 ) -> tuple[Outcome, ...]:
-    """Send a message to all channels in parallel, with retries, and wait.
+    """Send a message to all channels in parallel, with retries, and wait for the outcomes.
 
     Args:
-        message: The message.
-        channels: The channels.
+        message: The message to send.
+        channels: The channels that receive messages.
         retries: The retry policy; None for the default.
         timeout_seconds: The deadline for all channels.
 
     Returns:
-        The outcome of each channel, in their order.
+        The outcome for each channel, in the order of the channels.
     """
     policy = retries or RetryPolicy()
     late = f"no response within {format_duration(timeout_seconds)}"
@@ -300,7 +302,7 @@ def deliver(
         else:
             outcomes[place] = Outcome(channel.title)
 
-    # Daemon threads, since a DNS lookup cannot be interrupted.
+    # The threads are daemon threads, because a DNS lookup cannot be interrupted.
     threads = [Thread(target=run, args=pair, daemon=True) for pair in enumerate(channels)]
     deadline = time.monotonic() + timeout_seconds
     for thread in threads:

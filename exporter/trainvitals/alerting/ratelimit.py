@@ -1,11 +1,11 @@
 """Deduplication and rate limiting of messages.
 
-- **Deduplication.** After a message is sent, others with the same key wait `repeat_seconds`; then
-  the last of them is sent with their number. A higher severity than the one that was sent,
-  and the end of what it reported, are sent at once.
-- **Rate limit.** A bucket holds `burst` tokens and gets one each `refill_seconds`; a message takes
-  one. With the last token, all waiting messages are sent as one.
-- Nothing is dropped silently: the next message states how many were lost.
+- **Deduplication.** After a message is sent, other messages with the same key wait for
+  `repeat_seconds`; then only the last waiting message is sent, with the number of waiting messages.
+  A message with a higher severity, and a message that resolves the previous one, are sent at once.
+- **Rate limit.** A bucket holds at most `burst` tokens and gains one every `refill_seconds`; each
+  sent message takes one token. With the last token, all waiting messages are sent as one.
+- No message is dropped silently: the next message states how many were lost.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LATE_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """The limits of a channel.
+    """A channel's limits.
 
     Attributes:
-        repeat_seconds: The minimum time between two messages of one key.
+        repeat_seconds: The minimum time between two messages with the same key.
         burst: The number of messages that may be sent at once.
-        refill_seconds: The time between two messages after a burst.
+        refill_seconds: The average time between two messages after a burst.
     """
 
     repeat_seconds: float = 600.0
@@ -42,7 +42,7 @@ class TokenBucket:
     """A token bucket: allows a burst, then one operation per interval.
 
     Args:
-        burst: Its capacity.
+        burst: The bucket's capacity.
         refill_seconds: The interval at which a token is added.
         now: The current time; the bucket starts full.
     """
@@ -52,18 +52,18 @@ class TokenBucket:
         self._tokens, self._at = float(burst), now
 
     def take(self, now: float) -> bool:
-        """Take a token; return whether one was available."""
+        """Take a token; return whether a token was available."""
         if self.wait_seconds(now) > 0:
             return False
         self._tokens -= 1.0
         return True
 
     def wait_seconds(self, now: float) -> float:
-        """Return the time until a token is available."""
+        """Return the time until a token is available, in seconds."""
         gained = max(0.0, now - self._at) / self._refill_seconds
         self._tokens = min(float(self._burst), self._tokens + gained)
         self._at = now
-        # Ignore rounding errors: they would cause a wait of nanoseconds.
+        # Rounding errors are ignored, because they would cause waits of nanoseconds.
         return max(0.0, (1.0 - self._tokens) * self._refill_seconds - 1e-6)
 
     @property
@@ -74,7 +74,7 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class _Known:
-    """The last message sent for a key, the time until which others wait, and the waiting ones."""
+    """A key's last sent message, the time until which others wait, and the waiting messages."""
 
     sent: Message
     until: float
@@ -91,8 +91,8 @@ class RateLimiter:
     """Decides which messages are sent now, later, or merged into one.
 
     Args:
-        limit: The limits of a channel.
-        clock: Monotonic seconds.
+        limit: The channel's limits.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, limit: RateLimit, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,7 +104,7 @@ class RateLimiter:
         self._lost = 0
 
     def put(self, message: Message) -> None:
-        """Add a message."""
+        """Add a message to the waiting ones."""
         now = self._clock()
         self._release_due(now)
         known = self._known.get(message.key)
@@ -121,16 +121,16 @@ class RateLimiter:
             known.last = message
 
     def count_lost(self, number: int) -> None:
-        """Count messages that the caller dropped."""
+        """Count messages that the caller has dropped."""
         self._lost += number
 
     def put_back(self, message: Message) -> None:
-        """Put back a message that could not be sent; it is the next one."""
+        """Put a message that could not be sent back at the front of the queue."""
         self._ready.appendleft((self._clock(), message))
         self._drop_excess()
 
     def take(self) -> Message | None:
-        """Return the next message to send now; None if there is none."""
+        """Return the next message to send now; None if no message may be sent."""
         now = self._clock()
         self._release_due(now)
         if not self._ready or not self._bucket.take(now):
@@ -138,7 +138,7 @@ class RateLimiter:
         return self._next(now, everything=self._bucket.is_low)
 
     def take_rest(self) -> Message | None:
-        """Return all waiting messages as one, regardless of the limit; None if there are none."""
+        """Return all waiting messages as one, regardless of the limit; None if no messages wait."""
         now = self._clock()
         for known in self._known.values():
             self._release(known, now)
@@ -146,7 +146,7 @@ class RateLimiter:
 
     @property
     def wait_seconds(self) -> float | None:
-        """Return the time until `take` may return a message; None if that needs another `put`."""
+        """Return the time until `take` may return a message; None if no message waits."""
         now = self._clock()
         if self._ready:
             return self._bucket.wait_seconds(now)
@@ -154,7 +154,7 @@ class RateLimiter:
         return max(0.0, min(dues) - now) if dues else None
 
     def _release_due(self, now: float) -> None:
-        """Queue the messages whose wait is over, and forget the keys that did not repeat."""
+        """Queue the messages whose wait has ended, and remove the keys without new messages."""
         for key, known in list(self._known.items()):
             if now < known.until:
                 continue
@@ -195,7 +195,7 @@ class RateLimiter:
 
 
 def _gather(messages: list[Message]) -> Message:
-    """Merge messages into one."""
+    """Merge several messages into one."""
     counts: dict[str, int] = {}
     for each in messages:
         title = ("over: " if each.is_over else "") + each.title

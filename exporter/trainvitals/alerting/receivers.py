@@ -1,10 +1,10 @@
-"""Receivers of alerts, read from the variables in `.env`: default ones and those of teams.
+"""Reads the alert receivers from the variables in `.env`: the default ones and those of teams.
 
-The variables of a channel are defined in `channels`. `TEAM_VISION_SLACK_WEBHOOK_URL` is the Slack
-channel of the team whose alerts have the label `team="vision"`, and so on with each of them. A team
-may share the bot and the mail server of the default channels: it then sets its own TELEGRAM_CHAT_ID
-or SMTP_TO only. DEADMAN_URL is the dead man's switch; there is only one for all teams. With
-NOTIFY_INFO=1 the channels of warnings also receive alerts of severity info.
+The channels' variables are defined in `channels`. `TEAM_VISION_SLACK_WEBHOOK_URL` sets the Slack
+channel of the team whose alerts have the label `team="vision"`; the other variables accept the same
+prefix. A team can share the bot or the mail server of the default channels by setting only its own
+TELEGRAM_CHAT_ID or SMTP_TO. DEADMAN_URL sets the dead man's switch, which all teams share. With
+NOTIFY_INFO=1, the channels for warnings also receive alerts with severity info.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from trainvitals.alerting.channels import (
 from trainvitals.alerting.variables import list_variables, parse_switch, parse_url, read_variable
 from trainvitals.sources.external_program import Version
 
-# The shipped receivers for critical alerts, for warnings and for information.
+# The names of the shipped receivers for critical alerts, warnings and information.
 PAGE, CHAT, INFO = "page", "chat", "info"
-# The oldest supported version (Debian 12), assumed if the version is unknown.
+# The oldest supported Alertmanager version (Debian 12), which is assumed if the version is unknown.
 ASSUMED_VERSION: Version = (0, 25)
 SEVERITIES = {"critical": PAGE, "warning": CHAT, "info": INFO}
 
 _NAMES = tuple(each.name for kind in CHANNELS for each in list_variables(kind))
 _FIRST_WORDS = sorted({name.split("_")[0] for name in _NAMES} | {"DEADMAN"})
-# The environment may have unrelated names that begin with TEAM_, so only these suffixes count.
+# The environment may contain unrelated names that begin with TEAM_, so only these suffixes count.
 _TEAM = re.compile(rf"TEAM_([A-Z0-9]+(?:_[A-Z0-9]+)*?)_({'|'.join(_NAMES)})")
 
 
 @dataclass(frozen=True, slots=True)
 class Receivers:
-    """The default channels and those of teams.
+    """The default channels and the teams' channels.
 
     Attributes:
-        channels: The channels for alerts without a team, and of teams without channels.
-        teams: The channels of each team, by the team's name in lower case.
-        takes_info: Whether alerts of severity info are sent.
+        channels: The channels for alerts without a team and for alerts of teams without channels.
+        teams: Each team's channels, by the team's name in lower case.
+        takes_info: Whether alerts with severity info are sent.
         deadman_url: The URL that is pinged every minute; None for no dead man's switch.
         remarks: Warnings about variables that have no effect, one line each.
     """
@@ -55,7 +55,7 @@ class Receivers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The shipped receivers that have channels."""
+        """The names of the shipped receivers that have channels."""
         return (PAGE, CHAT, INFO) if self.takes_info else (PAGE, CHAT)
 
 
@@ -63,7 +63,7 @@ def read_receivers(variables: Mapping[str, str]) -> Receivers:
     """Return the receivers whose variables are set.
 
     Args:
-        variables: The environment and `.env`; an empty value counts as not set.
+        variables: The variables in the environment and in `.env`; an empty value counts as not set.
 
     Raises:
         ConfigurationError: A required variable is missing, or a value is invalid. The message
@@ -86,9 +86,9 @@ def read_receivers(variables: Mapping[str, str]) -> Receivers:
 
 
 def _is_almost_team(name: str) -> bool:
-    """Return whether a name is that of a variable of a team but for its end or its capitals."""
+    """Return whether a name resembles a team variable but has a wrong ending or wrong case."""
     rest = name.removeprefix("TEAM_")
-    inner = rest[1:-1]  # a letter of the team's name before, and one of the variable's after
+    inner = rest[1:-1]  # at least one letter before and after
     return rest != name and any(f"_{word}_" in inner for word in _FIRST_WORDS)
 
 
@@ -107,7 +107,7 @@ def _read_team(team: str, variables: Mapping[str, str]) -> tuple[Channel, ...]:
 def choose_channels(
     channels: Sequence[Channel], version: Version, receiver: str
 ) -> tuple[Channel, ...]:
-    """Return the channels of `page`, `chat` or `info` that a version supports."""
+    """Return the channels of the receiver `page`, `chat` or `info` that a version supports."""
     return tuple(
         channel
         for channel in channels
@@ -116,7 +116,7 @@ def choose_channels(
 
 
 def find_unsupported(receivers: Receivers, version: Version | None) -> tuple[str, ...]:
-    """Return a warning for each channel that a version does not support."""
+    """Return a warning for each channel that the Alertmanager version does not support."""
     version = version or ASSUMED_VERSION
     channels = [*receivers.channels, *(each for team in receivers.teams.values() for each in team)]
     needs = {channel.title: channel.integrations[0][1] for channel in channels}
@@ -134,11 +134,11 @@ def _show(version: Version) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The channels for alerts of one severity.
+    """The channels for alerts with one severity.
 
     Attributes:
         severity: `critical`, `warning` or `info`.
-        team: The team; None for the default.
+        team: The team; None for the default channels.
         channels: The titles of the channels, such as `Slack`; may be empty.
     """
 
@@ -158,8 +158,8 @@ class Destinations:
     Attributes:
         by_severity: The default channels first, then those of each team.
         has_deadman: Whether a dead man's switch is set.
-        written_by_hand: The manually edited configuration file that defines them instead; None if
-            they come from `.env`.
+        written_by_hand: The path of the manually edited configuration file that defines the
+            channels instead; None if the channels are defined in `.env`.
     """
 
     by_severity: tuple[Destination, ...] = ()
@@ -168,19 +168,19 @@ class Destinations:
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether no channel is set."""
+        """Whether no channel is configured."""
         return self.written_by_hand is None and not any(
             destination.channels for destination in self.by_severity
         )
 
     def describe(self) -> tuple[str, ...]:
-        """Return one line per severity and team, such as `critical: Slack, PagerDuty`."""
+        """Return one line for each severity and team, such as `critical: Slack, PagerDuty`."""
         if self.written_by_hand is not None:
             return (f"the receivers in {self.written_by_hand}, which was edited by hand",)
         return (*self._describe_severities(), self.describe_deadman())
 
     def describe_deadman(self) -> str:
-        """Return one line about the dead man's switch."""
+        """Return one line that describes the dead man's switch."""
         if self.has_deadman:
             return "dead man's switch: a ping every minute"
         return "dead man's switch: none; set DEADMAN_URL to be notified when alerting itself fails"
@@ -194,7 +194,7 @@ class Destinations:
 
 
 def find_destinations(receivers: Receivers, version: Version | None) -> Destinations:
-    """Return the destinations of these receivers in one version of Alertmanager."""
+    """Return the destinations that these receivers have with an Alertmanager version."""
     found = []
     for team, channels in ((None, receivers.channels), *receivers.teams.items()):
         for severity, name in SEVERITIES.items():

@@ -1,6 +1,6 @@
-"""Retries of a delivery with exponential backoff.
+"""Retries deliveries with exponential backoff.
 
-The wait doubles with each retry, with random jitter, and is at least Retry-After.
+The wait doubles with each retry, has random jitter, and is at least as long as `Retry-After`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Limits of retries.
+    """The limits of retries.
 
     Attributes:
         attempts: The maximum number of attempts.
-        first_seconds: The wait before the second attempt, which doubles each time; jitter adds up
-            to as much again.
+        first_seconds: The wait before the second attempt, which doubles with each further attempt;
+            random jitter adds at most this time to each wait.
         longest_seconds: The maximum wait.
-        longest_retry_after_seconds: The maximum wait that Retry-After can request.
-        timeout_seconds: The timeout of one attempt.
+        longest_retry_after_seconds: The maximum wait that `Retry-After` can request.
+        timeout_seconds: The timeout of an attempt.
     """
 
     attempts: int = 4
@@ -45,15 +45,15 @@ def call_with_retries(
     """Call a function until it succeeds, fails permanently, or no attempts are left.
 
     Args:
-        call: Raises DeliveryError when it fails.
-        policy: Limits of retries.
-        sleep: Sleeps for a number of seconds; may return early.
-        must_stop: Returns whether no further attempt may be made.
+        call: The function; raises DeliveryError on failure.
+        policy: The limits of retries.
+        sleep: Sleeps for a number of seconds, and may return early.
+        must_stop: Returns whether retrying must stop.
 
     Raises:
-        DeliveryError: The last failure.
+        DeliveryError: The last attempt failed.
     """
-    from tenacity import (  # noqa: PLC0415 - only where something is sent
+    from tenacity import (  # noqa: PLC0415 - only needed for sending
         Retrying,
         retry_if_exception,
         stop_after_attempt,

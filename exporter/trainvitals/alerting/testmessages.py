@@ -1,4 +1,4 @@
-"""Test alerts of each severity, sent through the running Alertmanager to every channel."""
+"""Sends test alerts of each severity through the running Alertmanager to every channel."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _URL = re.compile(r"(https?://[^/\s\"\\]+)/[^\s\"\\]*")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The result of one test message to one channel.
+    """The result of a test message to one channel.
 
     Attributes:
         severity: `critical` or `warning`.
-        team: The team whose channel it is; None for the default channels.
-        channel: The title of the channel, such as `Slack`.
+        team: The team to which the channel belongs; None for the default channels.
+        channel: The channel's title, such as `Slack`.
         is_delivered: Whether the service accepted the message.
-        reason: Why it was not delivered; None if it was.
+        reason: The reason why the message was not delivered; None if it was delivered.
     """
 
     severity: str
@@ -52,7 +52,7 @@ class Delivery:
     reason: str | None = None
 
     def describe(self) -> str:
-        """Return one line for the terminal."""
+        """Return the result as one line for the terminal."""
         outcome = "delivered" if self.is_delivered else f"failed: {self.reason}"
         return f"{Destination(self.severity, self.team, ())} to {self.channel}: {outcome}"
 
@@ -67,13 +67,14 @@ def send_test_messages(
 ) -> tuple[Delivery, ...]:
     """Send a test alert of each severity that has channels, and wait for the results.
 
-    Each alert is resolved afterwards, so that the resolved message is sent too.
+    Each alert is resolved afterwards, so that the notification about the resolution is also sent.
 
     Args:
         alertmanager: The running Alertmanager.
         destinations: The channels. With a manually edited configuration, whose groups may wait for
-            minutes between two messages, only critical alerts are tested.
-        log: Alertmanager's log, for the reasons of failures; None if it is unknown.
+            minutes between two notifications, only critical alerts are tested.
+        log: The path of Alertmanager's log, which contains the reasons for failures; None if
+            unknown.
         timeout_seconds: The timeout for each severity.
         report: Called with each result as soon as it is known.
 
@@ -92,7 +93,7 @@ def send_test_messages(
 
 
 class _Trial:
-    """One test message to one destination."""
+    """A test message to one destination."""
 
     def __init__(
         self, alertmanager: Alertmanager, destination: Destination, log: Path | None
@@ -129,13 +130,13 @@ class _Trial:
             self._alertmanager.post([self._make_alert(started, ended=time.time())])
 
     def _find_place(self, integration: str) -> int:
-        """Return the position of a channel in the destination's list."""
+        """Return an integration's position in the destination's list of channels."""
         channels = self._destination.channels
         name = _name(integration)
         return channels.index(name) if name in channels else len(channels)
 
     def _list_missing(self, integrations: Iterable[str]) -> list[str]:
-        """Return the channels that are not in the running Alertmanager's configuration."""
+        """Return the channels that the running Alertmanager's configuration lacks."""
         tried = {_name(each) for each in integrations}
         expected = self._destination.channels or (() if tried else ("any channel",))
         return [name for name in expected if name not in tried]
@@ -164,7 +165,7 @@ class _Trial:
         return alert
 
     def _find_receivers(self, deadline: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the receivers that the alert is routed to, and the silences that apply to it."""
+        """Return the receivers to which the alert is routed, and the silences that apply to it."""
         found = _poll(lambda: self._alertmanager.find_alerts(test=self._id), bool, deadline)
         if not found:
             return (), ()
@@ -202,11 +203,12 @@ class _Trial:
         matching = [reason for receiver, reason in reasons if receiver in receivers]
         if matching:
             return matching[-1]
-        # The dead man's switch is a webhook and is counted with the others.
+        # The dead man's switch is a webhook, so its failures are counted with those of other
+        # webhooks.
         return None if reasons else _SEE_LOG
 
     def _wait_for_reasons(self, log: Path, integration: str) -> list[tuple[str, str]]:
-        """Wait for the failures in the log, written when all integrations are done."""
+        """Wait for the failures in the log, which Alertmanager writes after all attempts."""
 
         def read() -> list[tuple[str, str]]:
             failures = _read_failures(log, self._log_start)
@@ -224,7 +226,7 @@ def _name(integration: str) -> str:
 
 
 def _poll(read: Callable[[], Value], is_done: Callable[[Value], bool], deadline: float) -> Value:
-    """Poll until done or until the timeout; return the last value."""
+    """Poll a value until it is final or the deadline has passed; return the last value."""
     while True:
         value = read()
         if is_done(value) or time.monotonic() > deadline:
@@ -233,7 +235,7 @@ def _poll(read: Callable[[], Value], is_done: Callable[[Value], bool], deadline:
 
 
 def _read_failures(log: Path, start: int) -> Iterator[tuple[str, str, str]]:
-    """Yield receiver, integration and reason of each failure in a log, from an offset on."""
+    """Yield the receiver, integration and reason of each failure in a log after an offset."""
     try:
         with log.open("rb") as file:
             file.seek(start)
@@ -255,5 +257,5 @@ def _read_failures(log: Path, start: int) -> Iterator[tuple[str, str, str]]:
 
 
 def _shorten(reason: str) -> str:
-    # The path of a webhook's URL is its secret: show the host only.
+    # The path in a webhook URL is secret, so only the host is shown.
     return _URL.sub(r"\1/…", " ".join(_PREFACE.sub("", reason).split()))

@@ -1,7 +1,7 @@
-"""One attempt to send: JSON over HTTP, or an e-mail over SMTP.
+"""Makes one attempt to send JSON over HTTP, or an e-mail over SMTP.
 
-Redirects are not followed: they would lose the body and send the token to another host. SMTP uses
-implicit TLS on port 465, and STARTTLS on other ports if TLS is required.
+Redirects are not followed, because they could lose the body and send the token to another host.
+SMTP uses implicit TLS on port 465, and STARTTLS on other ports if TLS is required.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ _MOST_ANSWER_BYTES = 2000
 _MOST_ANSWER = 120
 _SHORTEST_SECRET = 8
 _TLS_PORT = 465
-# Without a name, smtplib calls socket.getfqdn(), whose reverse lookup may block for a minute without
-# a name server.
+# Without a local name, smtplib calls socket.getfqdn(), whose reverse lookup may block for a minute
+# if there is no name server.
 _LOCAL_NAME = "localhost"
 _FIRST_PERMANENT = 500
 
 
 class DeliveryError(TrainvitalsError):
-    """A channel did not accept a message; the text contains no URL and no token.
+    """A channel did not accept a message; the error's text contains neither a URL nor a token.
 
     Attributes:
         is_temporary: Whether a retry may succeed.
-        retry_after_seconds: The wait that the channel requested; None if it did not.
+        retry_after_seconds: The wait that the channel requested; None if the channel requested
+            none.
     """
 
     def __init__(
@@ -70,16 +71,16 @@ def post_json(
     token: str | None = None,
     timeout_seconds: float = 10.0,
 ) -> None:
-    """Post JSON, through the proxy from the environment if there is one.
+    """Post JSON, through a proxy if the environment defines one.
 
     Args:
-        url: The URL; it is a secret.
-        payload: The body.
-        token: The bearer token; None if there is none.
+        url: The URL, which is secret.
+        payload: The body to encode as JSON.
+        token: The bearer token; None for no token.
         timeout_seconds: The timeout of each socket operation.
 
     Raises:
-        DeliveryError: The server did not accept the message. The text names only the host.
+        DeliveryError: The server did not accept the message. The error's text names only the host.
     """
     host = _find_host(url)
     headers = {"Content-Type": "application/json", "User-Agent": "trainvitals"}
@@ -101,10 +102,10 @@ def post_json(
 
 
 def parse_retry_after(text: str | None, *, clock: Callable[[], float] = time.time) -> float | None:
-    """Parse a Retry-After header, which has seconds or a date.
+    """Parse a `Retry-After` header, which contains seconds or a date.
 
     Returns:
-        Seconds from now, 0 or more; None if it is missing or invalid.
+        The seconds from now, at least 0; None if the header is missing or invalid.
     """
     if text is None:
         return None
@@ -132,10 +133,10 @@ def send_mail(
 
     Args:
         message: The e-mail.
-        smarthost: `HOST:PORT` of the mail server.
+        smarthost: The address of the mail server, `HOST:PORT`.
         sender: The sender's address.
-        to: One or more addresses, separated by commas.
-        login: User name and password; None for no authentication.
+        to: One or more recipient addresses, separated by commas.
+        login: The user name and the password; None for no authentication.
         requires_tls: Whether to refuse a server without STARTTLS.
         timeout_seconds: The timeout of each socket operation.
 
@@ -226,7 +227,7 @@ def _connect(host: str, port: int, requires_tls: bool, timeout_seconds: float) -
 
 
 def _hang_up(server: smtplib.SMTP) -> None:
-    # The mail was accepted already, so an error in reply to QUIT does not matter.
+    # The e-mail has already been accepted, so an error in response to QUIT is ignored.
     with suppress(OSError):
         server.quit()
     server.close()

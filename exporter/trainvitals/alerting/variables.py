@@ -1,11 +1,11 @@
-"""Settings from environment variables, with validation.
+"""Reads and validates settings from environment variables.
 
-A group of variables is a dataclass: the metadata of each field, made by `from_variable`, names the
-variable and its parser. A field without a default is required; one whose default is None is
-optional, but if it is set the required ones must be set, too.
+A group of variables is a dataclass: the metadata of each field, created by `from_variable`,
+contains the variable's name and parser. A field without a default is required; a field whose
+default is None is optional, but if its variable is set, the required variables must be set, too.
 
-An error names the variable and the expected format; it never quotes the value, which may be a
-secret.
+An error message names the variable and the expected format, but never quotes the value, which may
+be secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 Group = TypeVar("Group", bound="DataclassInstance")
 
-# No quotes and no braces: Alertmanager expands {{ in some of these as a template.
+# Quotes and braces are not allowed: Alertmanager expands {{ in some of these values as a template.
 _URL = re.compile(r"https?://(?:[^\s\"'`<>{}|\\^%]|%[0-9A-Fa-f]{2})+")
 _ADDRESS = re.compile(r"[^\s,@{}]+@[^\s,@{}<>]+")
 _YES, _NO = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0", "off"})
@@ -35,14 +35,14 @@ _KEY = "variable"
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """The environment variable of a field.
+    """The environment variable that sets a field.
 
     Attributes:
-        name: Its name without the prefix.
+        name: The variable's name without the prefix.
         parse: Returns the field's value, or raises ValueError with the reason.
-        is_address: A team that sets only this variable of a group shares the others with the
-            default.
-        needs: The name of an optional variable that must be set too; None if there is none.
+        is_address: Whether a team that sets only this variable of a group shares the default
+            channel's other variables.
+        needs: The name of an optional variable that must also be set; None for no such variable.
     """
 
     name: str
@@ -58,24 +58,24 @@ def from_variable(
     is_address: bool = False,
     needs: str | None = None,
 ) -> dict[str, Variable]:
-    """Return the metadata of a field that is read from a variable."""
+    """Return the metadata for a field that is read from a variable."""
     return {_KEY: Variable(name, parse, is_address, needs)}
 
 
 def list_variables(kind: type[DataclassInstance]) -> tuple[Variable, ...]:
-    """Return the variables of a group, in the order of its fields."""
+    """Return a group's variables, in the order of the fields."""
     return tuple(each.metadata[_KEY] for each in fields(kind))
 
 
 def read_fields(
     kind: type[Group], variables: Mapping[str, str], *, prefix: str = ""
 ) -> Group | None:
-    """Return a group of variables as an object; None if none of them is set.
+    """Return a group of variables as an object; None if no variable of the group is set.
 
     Args:
-        kind: Its dataclass.
-        variables: The environment, or the lines of `.env`; an empty value counts as not set.
-        prefix: The prefix of each name.
+        kind: The group's dataclass.
+        variables: The environment, or the variables in `.env`; an empty value counts as not set.
+        prefix: The prefix of each variable's name.
 
     Raises:
         ConfigurationError: A required variable of the group is missing, or a value is invalid.
@@ -115,9 +115,9 @@ def read_variable(
     """Return the value of a variable; None if it is not set or empty.
 
     Args:
-        variables: The environment, or the lines of `.env`.
+        variables: The environment, or the variables in `.env`.
         name: The variable's name.
-        parse: Returns the value of a text, or raises ValueError with the reason.
+        parse: Returns the parsed value, or raises ValueError with the reason.
 
     Raises:
         ConfigurationError: The value is invalid.
@@ -132,7 +132,7 @@ def read_variable(
 
 
 def parse_url(text: str) -> str:
-    """Return a URL with scheme and host, or raise ValueError."""
+    """Return a URL that has a scheme and a host, or raise ValueError."""
     try:
         parts = urlsplit(text)
         is_whole = bool(_URL.fullmatch(text) and parts.hostname)
@@ -145,7 +145,7 @@ def parse_url(text: str) -> str:
 
 
 def parse_addresses(text: str) -> str:
-    """Return e-mail addresses separated by a comma and a space, or raise ValueError."""
+    """Parse e-mail addresses and join them with commas and spaces, or raise ValueError."""
     addresses = [each.strip() for each in text.split(",")]
     if not all(_ADDRESS.fullmatch(each) for each in addresses):
         raise ValueError("is not an e-mail address; write one such as ada@example.org, or several")
@@ -153,7 +153,7 @@ def parse_addresses(text: str) -> str:
 
 
 def parse_server(text: str) -> str:
-    """Return `HOST:PORT`, or raise ValueError."""
+    """Parse a server address of the form `HOST:PORT`, or raise ValueError."""
     host, _, port = text.rpartition(":")
     if not read_digits(port, _HIGHEST_PORT) or not re.fullmatch(
         r"[\w.\-]+|\[[0-9A-Fa-f:.]+\]", host
@@ -163,14 +163,14 @@ def parse_server(text: str) -> str:
 
 
 def parse_switch(text: str) -> bool:
-    """Return the boolean value of a text, or raise ValueError."""
+    """Parse a switch such as `true` or `0`, or raise ValueError."""
     if text.lower() not in _YES | _NO:
         raise ValueError("is neither true nor false; write one of them")
     return text.lower() in _YES
 
 
 def parse_match(pattern: str, wrong: str) -> Callable[[str], str]:
-    """Return a parser that accepts texts of this form, and else raises ValueError(wrong)."""
+    """Return a parser that accepts texts of this form, and otherwise raises ValueError(wrong)."""
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):

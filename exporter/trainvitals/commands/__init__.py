@@ -1,1 +1,1 @@
-"""The subcommands of `trainvitals`, one module each."""
+"""The subcommands of `trainvitals`, with one module for each."""

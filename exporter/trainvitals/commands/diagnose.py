@@ -1,4 +1,4 @@
-"""The command `trainvitals diagnose`."""
+"""Implements the command `trainvitals diagnose`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trainvitals.errors import ConfigurationError, SourceError
 from trainvitals.foreign_text import join_names
 from trainvitals.sources.signals import HIGHEST_CODE, LOWEST_CODE
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
     from collections.abc import Iterable, Sequence
 
@@ -52,7 +52,7 @@ or that of a file shows neither a fault nor an end.
 """
 _DEFAULT_SINCE = "24h"
 _DEFAULT_LINES = 50
-_LEAST_OF_PBS = 256  # of a signal 0, which ends nothing
+_LEAST_OF_PBS = 256  # PBS adds the signal to 256, and signal 0 terminates no process
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _WEEK = _UNITS["w"]
@@ -62,7 +62,7 @@ _EVER = 10 * 365 * 86400.0
 
 
 def add_diagnose(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals diagnose`."""
     parser.epilog = _EXAMPLES
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -123,12 +123,12 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_exit_code(text: str) -> int:
-    """Return an exit code of a shell, of PBS or of Python's `subprocess`.
+    """Parse an exit code as a shell, PBS or Python's `subprocess` reports it.
 
     Raises:
-        ArgumentTypeError: It is not an exit code.
+        ArgumentTypeError: The text is not an exit code.
     """
-    from argparse import ArgumentTypeError  # noqa: PLC0415 - loaded when arguments are parsed
+    from argparse import ArgumentTypeError  # noqa: PLC0415 - imported when arguments are parsed
 
     number = int(text)
     is_known = LOWEST_CODE <= number <= HIGHEST_CODE and number != _LEAST_OF_PBS
@@ -140,10 +140,10 @@ def _parse_exit_code(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as `24h`.
+    """Parse a duration such as `24h` and return it in seconds.
 
     Raises:
-        ConfigurationError: It is not a duration.
+        ConfigurationError: The text is not a duration.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not int(found[1]):
@@ -181,7 +181,7 @@ def _diagnose(options: argparse.Namespace) -> int:
 
 
 def _read_evidence(options: argparse.Namespace) -> Evidence | None:
-    """Return the evidence of a folder or of files; None if this machine is to be examined."""
+    """Return the evidence in a folder or in files; None if this machine should be examined."""
     if options.evidence is not None:
         from trainvitals.sources.containers.evidence_folder import read_folder  # noqa: PLC0415
 
@@ -205,7 +205,7 @@ def _read_evidence(options: argparse.Namespace) -> Evidence | None:
 
 
 def _is_file(name: str) -> bool:
-    """Return whether a name is that of a file: a plain word is a container's or a run's."""
+    """Return whether a name denotes a file; a plain word denotes a container or a run."""
     return name == "-" or "/" in name or ("." in name and Path(name).is_file())
 
 
@@ -263,7 +263,7 @@ def _find_named(survey: Survey, options: argparse.Namespace, since_seconds: floa
 
 
 def _suggest_files(name: str) -> str:
-    """Return files of the working directory with a similar name, to follow the known names."""
+    """Return a list of similarly named files in the working directory, as text for a message."""
     here = sorted(each.name for each in Path().iterdir() if each.is_file())
     near = difflib.get_close_matches(name, here, _MOST_FILES, _SIMILAR)
     return f"; files here: {join_names(near, most=_MOST_FILES)}" if near else ""
@@ -313,7 +313,7 @@ def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float
 
 
 def _read_runs(directory: Path) -> tuple[Run, ...]:
-    """Return the runs of the run directory; none where it cannot be read."""
+    """Return the runs in the run directory; empty if the run directory cannot be read."""
     from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
     from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
 
@@ -346,7 +346,7 @@ def _list(survey: Survey, options: argparse.Namespace, since_seconds: float) -> 
 
 
 def _find_kills(survey: Survey, runs: Iterable[Run], since_seconds: float) -> list[OomKill]:
-    """Return the OOM kills of processes that belong to no container and to no run."""
+    """Return the OOM kills of processes that belong neither to a container nor to a run."""
     from trainvitals.sources.containers.lookup import find_kills  # noqa: PLC0415
 
     pids = [start.liveness.host_pid for run in runs for start in run.starts]
@@ -382,7 +382,7 @@ def _write(diagnosis: Diagnosis, options: argparse.Namespace) -> int:
 
 
 def _describe_missing(survey: Survey, *, needs_kernel: bool = False) -> str:
-    """Return why the engine or the kernel log could not be read; empty where both could."""
+    """Return why the engine or the kernel log could not be read; empty if nothing is missing."""
     if survey.client is not None and not (needs_kernel and survey.kernel is None):
         return ""
     from trainvitals.views.death.report import describe_step  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The command `trainvitals docker-logging`."""
+"""Implements the command `trainvitals docker-logging`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_engine, add_json, say
 from trainvitals.homes import expand_home
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
     from trainvitals.doctor.docker_logging import Findings
@@ -28,7 +28,7 @@ Exit codes: 0 correct or written, 1 a problem was found, 2 the command cannot ru
 
 
 def add_docker_logging(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals docker-logging`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--file",

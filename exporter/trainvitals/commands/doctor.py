@@ -1,4 +1,4 @@
-"""The command `trainvitals doctor`."""
+"""Implements the command `trainvitals doctor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_engine, add_json, say
 from trainvitals.errors import ConfigurationError
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
     from trainvitals.doctor import Check, Options
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals doctor`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--quick",
@@ -158,7 +158,7 @@ def _read_options(options: argparse.Namespace) -> Options:
         if not 0 < port < 1 << 16:
             raise ConfigurationError(f"--port={port}: write a port from 1 to 65535")
     for name in options.need:
-        if not _NAME.fullmatch(name):  # the text may be a secret
+        if not _NAME.fullmatch(name):  # the text may be secret
             raise ConfigurationError(
                 "--need: not the name of a variable; write it without its value, as HF_TOKEN"
             )
@@ -183,7 +183,7 @@ def _check_files(options: argparse.Namespace) -> None:
             raise ConfigurationError(f"--requirements={file}: there is no file that can be read")
     try:
         options.checkpoints.expanduser().absolute()
-    except (OSError, RuntimeError) as error:  # RuntimeError: no such home directory
+    except (OSError, RuntimeError) as error:  # RuntimeError: the home directory is unknown
         raise ConfigurationError(
             f"--checkpoints={options.checkpoints}: cannot resolve this path ({error}); write an absolute path"
         ) from error

@@ -1,4 +1,4 @@
-"""The command `trainvitals drill`."""
+"""Implements the command `trainvitals drill`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainvitals.commands.parsing import (
 from trainvitals.commands.stack import interrupt_on_signals
 from trainvitals.errors import ConfigurationError
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
     from trainvitals.stack.drills import DrillResult, Fault
@@ -33,7 +33,7 @@ has no channel, 2 the command cannot run.
 
 
 def add_drill(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals drill`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("alert", metavar="ALERT", nargs="?", help="the alert that should fire")
     parser.add_argument(
@@ -58,7 +58,7 @@ def _drill(options: argparse.Namespace) -> int:
     if options.alert is None:
         raise ConfigurationError("no alert was named; see `trainvitals drill --list`")
     interrupt_on_signals()
-    logging.disable(logging.WARNING)  # the faults of the simulated machine are not to be logged
+    logging.disable(logging.WARNING)  # do not log the simulated faults
     result = _run_drill(find_fault(options.alert), options)
     say(format_result(result, as_json=options.json))
     return FINE if result.passed else FOUND_A_PROBLEM

@@ -1,4 +1,4 @@
-"""The command `trainvitals notify`."""
+"""Implements the command `trainvitals notify`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainvitals.commands.stack import (
     warn_of_open_dotenv,
 )
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
 _EXAMPLES = """\
@@ -25,7 +25,7 @@ cannot run.
 
 
 def add_notify(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals notify`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("--test", action="store_true", help="send a test message to every channel")
     add_json(parser)

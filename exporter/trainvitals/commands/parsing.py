@@ -1,4 +1,4 @@
-"""Flags, output and exit codes that commands share."""
+"""The flags, output functions and exit codes that commands share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 FINE, FOUND_A_PROBLEM, CANNOT_RUN = 0, 1, 2
 
-Parser = argparse._ActionsContainer  # noqa: SLF001 - parsers and groups have no other common name
+Parser = argparse._ActionsContainer  # noqa: SLF001 - parsers and groups have no public common type
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that reports an error if its help or version cannot be written."""
+    """An argument parser that reports an error if the help or the version cannot be written."""
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is sys.stdout:
@@ -30,11 +30,11 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_engine(parser: Parser, default: str = "$DOCKER_HOST, or the socket that is there") -> None:
-    """Declare `--containers.engine`, with `--engine` as an alias.
+    """Declare the flag `--containers.engine`, with the alias `--engine`.
 
     Args:
-        parser: The parser of the command.
-        default: The engine that is used without the flag, for the help.
+        parser: The command's parser.
+        default: The engine that is used without the flag, for the help text.
     """
     _add_with_alias(
         parser,
@@ -48,7 +48,7 @@ def add_engine(parser: Parser, default: str = "$DOCKER_HOST, or the socket that 
 
 
 def add_journal(parser: Parser) -> None:
-    """Declare `--containers.journal`, with `--journal` as an alias."""
+    """Declare the flag `--containers.journal`, with the alias `--journal`."""
     _add_with_alias(
         parser,
         "--containers.journal",
@@ -68,24 +68,24 @@ def _add_with_alias(
     *,
     dest: str,
     metavar: str,
-    help: str,  # noqa: A002 - argparse's name
-    type: Callable[[str], object] = str,  # noqa: A002 - argparse's name
+    help: str,  # noqa: A002 - the name that argparse requires
+    type: Callable[[str], object] = str,  # noqa: A002 - the name that argparse requires
 ) -> None:
     parser.add_argument(flag, dest=dest, metavar=metavar, type=type, help=help)
     parser.add_argument(alias, dest=dest, type=type, help=argparse.SUPPRESS)
 
 
 def add_json(parser: Parser) -> None:
-    """Declare `--json`."""
+    """Declare the flag `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def add_roots(parser: Parser, *, has_defaults: bool = True) -> None:
-    """Declare `--path.procfs`, `--path.sysfs` and `--path.rootfs`.
+    """Declare the flags `--path.procfs`, `--path.sysfs` and `--path.rootfs`.
 
     Args:
-        parser: The parser of the command.
-        has_defaults: Whether the default is the usual path rather than None.
+        parser: The command's parser.
+        has_defaults: Whether the default is the usual path instead of None.
     """
     for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
         parser.add_argument(
@@ -99,11 +99,11 @@ def add_roots(parser: Parser, *, has_defaults: bool = True) -> None:
 
 
 def add_run_dir(parser: Parser, *, has_default: bool = True) -> None:
-    """Declare `--run-dir`.
+    """Declare the flag `--run-dir`.
 
     Args:
-        parser: The parser of the command.
-        has_default: Whether the default is the usual directory rather than None.
+        parser: The command's parser.
+        has_default: Whether the default is the usual directory instead of None.
     """
     usual = Path(os.environ.get("TRAINVITALS_RUN_DIR") or "/dev/shm/trainvitals")  # noqa: S108 - the documented default
     parser.add_argument(
@@ -117,7 +117,7 @@ def add_run_dir(parser: Parser, *, has_default: bool = True) -> None:
 
 
 def add_state_dir(parser: Parser) -> None:
-    """Declare `--state-dir`."""
+    """Declare the flag `--state-dir`."""
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
@@ -127,19 +127,19 @@ def add_state_dir(parser: Parser) -> None:
 
 
 def choose_report(options: argparse.Namespace) -> Callable[[str], None]:
-    """Return a function that prints progress, or that prints nothing with `--json`."""
+    """Return a function that prints progress; with `--json`, it prints nothing."""
     return (lambda _: None) if options.json else say
 
 
 def warn(text: str) -> None:
-    """Print a line to standard error, without what would steer a terminal: it may quote a file."""
-    from trainvitals.foreign_text import clean_lines  # noqa: PLC0415 - the help does not need it
+    """Print a line to standard error without control characters, which quoted files may contain."""
+    from trainvitals.foreign_text import clean_lines  # noqa: PLC0415 - not needed for the help
 
     print(f"trainvitals: {clean_lines(text)}", file=sys.stderr)
 
 
 def say(text: str) -> None:
-    """Print to standard output; unencodable characters and a closed pipe are not errors.
+    """Print a text to standard output; unencodable characters and a closed pipe are not errors.
 
     Raises:
         TrainvitalsError: The text cannot be written.
@@ -147,12 +147,12 @@ def say(text: str) -> None:
     try:
         try:
             print(text, flush=True)
-        except UnicodeEncodeError:  # The encoding of the terminal is ASCII.
+        except UnicodeEncodeError:  # The terminal's encoding is ASCII.
             print(text.encode("ascii", "replace").decode(), flush=True)
     except OSError as error:
-        # The text stays in the buffer, and the interpreter flushes it again when it ends: that would
-        # fail too, and the exit code be 120.
+        # The text stays in the buffer, and the interpreter flushes it again at exit: that would
+        # also fail, with the exit code 120.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # A broken pipe is no error: its reader, such as head, has exited.
+        # A broken pipe is not an error: the reading process, such as head, has exited.
         if not isinstance(error, BrokenPipeError):
             raise TrainvitalsError(f"cannot write the output: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The command `trainvitals plot`."""
+"""Implements the command `trainvitals plot`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainvitals.commands.parsing import FINE, say
 from trainvitals.errors import ConfigurationError
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
 _EXAMPLES = """\
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"(\d{3,4})x(\d{3,4})")
 
 
 def add_plot(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals plot`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "files",
@@ -52,7 +52,7 @@ def add_plot(parser: argparse.ArgumentParser) -> None:
 
 
 def _plot(options: argparse.Namespace) -> int:
-    from trainvitals.views.plot import plot  # noqa: PLC0415 - only this command draws
+    from trainvitals.views.plot import plot  # noqa: PLC0415 - only this command needs it
 
     size = _SIZE.fullmatch(options.size)
     if size is None:

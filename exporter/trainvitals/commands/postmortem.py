@@ -1,4 +1,4 @@
-"""The command `trainvitals postmortem`."""
+"""Implements the command `trainvitals postmortem`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.commands.parsing import (
     say,
 )
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
 _EXAMPLES = """\
@@ -27,7 +27,7 @@ Exit codes: 0 it finished or is running, 1 it failed, 2 there is no such run.
 
 
 def add_postmortem(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals postmortem`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "name",

@@ -1,4 +1,4 @@
-"""The command `trainvitals profile`."""
+"""Implements the command `trainvitals profile`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, add_json, add_run_dir, say
 from trainvitals.errors import ConfigurationError
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
     from trainvitals.record.profiling import Target
@@ -32,7 +32,7 @@ _MOST_STEPS = 100
 
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals profile`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("name", metavar="RUN", help="the run's name, or its beginning")
     parser.add_argument(

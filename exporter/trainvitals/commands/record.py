@@ -1,4 +1,4 @@
-"""The command `trainvitals record`."""
+"""Implements the command `trainvitals record`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.errors import ConfigurationError
 from trainvitals.homes import expand_home
 from trainvitals.units import format_stamp
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
     from trainvitals.metrics.machine import MachineOptions
@@ -37,7 +37,7 @@ _LONGEST_PATIENCE_SECONDS = 10.0
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals record`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--interval",
@@ -111,7 +111,7 @@ def _record(options: argparse.Namespace) -> int:
     from trainvitals.sources.host.engine_log import find_engine_log  # noqa: PLC0415
 
     use_one_arena()
-    set_up_logging("error", "text")  # the snapshots have failures and deaths
+    set_up_logging("error", "text")  # the snapshots contain failures and container exits
     _check(options)
     how = RecordOptions(
         interval_seconds=options.interval, count=1 if options.once else options.count
@@ -163,7 +163,7 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.count is not None and options.count < 1:
         raise ConfigurationError(f"--count={options.count}: write a number of 1 or more")
-    if not 0 <= options.keep <= 1000:  # noqa: PLR2004 - a generous bound
+    if not 0 <= options.keep <= 1000:  # noqa: PLR2004 - a generous limit
         raise ConfigurationError(f"--keep={options.keep}: write a number from 0 to 1000")
 
 

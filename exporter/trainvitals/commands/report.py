@@ -1,4 +1,4 @@
-"""The command `trainvitals report`."""
+"""Implements the command `trainvitals report`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainvitals.commands.parsing import FINE, FOUND_A_PROBLEM, say
 from trainvitals.errors import ConfigurationError, StackError
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
     from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ _ADVICE = {
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals report`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "kind",
@@ -160,7 +160,7 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
 def _report(options: argparse.Namespace) -> int:
     form = _choose_format(options)
     if options.send:
-        _check_destinations()  # Fail early: the queries may take minutes.
+        _check_destinations()  # The command fails early, because the queries may take minutes.
     report = _read(options) if options.input is not None else _make(options)
     if options.output is not None:
         from trainvitals.report import write_file  # noqa: PLC0415 - only this command needs them
@@ -178,7 +178,7 @@ def _choose_format(options: argparse.Namespace) -> str:
 
 
 def _read(options: argparse.Namespace) -> Report:
-    """Read a stored report; the flags that select its data are refused."""
+    """Read a stored report; reject flags that select a report's data."""
     from trainvitals.report import read_document  # noqa: PLC0415
 
     fixed = {
@@ -225,7 +225,7 @@ def _make(options: argparse.Namespace) -> Report:
 
 
 def _find_url() -> str:
-    """Return the address that the environment or `.env` names, else that of the stack."""
+    """Return the Prometheus URL in the environment or `.env`; by default, that of the stack."""
     from trainvitals.sources.prometheus_address import URL_VARIABLE  # noqa: PLC0415
     from trainvitals.stack import read_settings  # noqa: PLC0415
 
@@ -270,7 +270,7 @@ def _format(report: Report, form: str) -> str:
 
 
 def _read_variables() -> Mapping[str, str]:
-    """Return the variables of the environment and `.env`, as for alerts."""
+    """Return the variables in the environment and in `.env`, as for alerts."""
     from trainvitals.stack import read_settings  # noqa: PLC0415
 
     return read_settings(os.environ).variables

@@ -1,4 +1,4 @@
-"""The command `trainvitals serve`: the exporter."""
+"""Implements the command `trainvitals serve`, which runs the exporter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.commands.parsing import (
 )
 from trainvitals.errors import ConfigurationError
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
     from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ _MOST_DIGITS = 4
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals serve`."""
     parser.epilog = _EXAMPLES
     _add_web(parser)
     _add_log(parser)
@@ -232,7 +232,7 @@ def _add_collectors(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT, and finish the requests in flight."""
+    """Serve until SIGTERM or SIGINT, and complete the requests in flight."""
     import logging  # noqa: PLC0415
     import sys  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
@@ -249,8 +249,9 @@ def _serve(options: argparse.Namespace) -> int:
 
     set_up_logging(options.log_level, options.log_format)
     log = logging.getLogger(__name__)
-    # A collector's thread makes hundreds of short calls that release the interpreter; with the
-    # default of 5 ms each could wait that long for a thread that is writing a page.
+    # A collector's thread makes hundreds of short calls that release the interpreter lock; with the
+    # default switch interval of 5 ms, each call could wait that long for a thread that renders a
+    # page.
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     use_one_arena()
     machine_options = _read_machine_options(options)
@@ -278,10 +279,10 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _observe(roots: Roots, thresholds: Path | None) -> Observer:
-    """Return the observer of scrapes; called after the first response.
+    """Return the observer of scrapes; this function is called after the first response.
 
-    All that a scrape needs is loaded by then and no client waits, so garbage is collected and the
-    heap is trimmed now.
+    By then, all modules for a scrape are loaded and no client waits, so the function collects
+    garbage and trims the heap.
     """
     import gc  # noqa: PLC0415
 
@@ -290,7 +291,7 @@ def _observe(roots: Roots, thresholds: Path | None) -> Observer:
 
     observer = observe_machine(roots, thresholds)
     gc.collect()
-    gc.freeze()  # Objects created so far live until the end; exclude them from garbage collection.
+    gc.freeze()  # Existing objects live until exit; exclude them from garbage collection.
     trim_heap()
     return observer
 
@@ -331,10 +332,10 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
 
 
 def parse_expected(texts: Sequence[str]) -> dict[Kind, int]:
-    """Parse `--accelerators.expected`.
+    """Parse the value of `--accelerators.expected`.
 
     Raises:
-        ConfigurationError: An item is not of the form KIND=N.
+        ConfigurationError: An item does not have the form KIND=N.
     """
     expected: dict[Kind, int] = {}
     for text in texts:
@@ -361,7 +362,7 @@ def _read_names(texts: Sequence[str] | None) -> HostNames:
 def _read_web_config(path: Path | None) -> WebConfigFile | None:
     if path is None:
         return None
-    from trainvitals.http.web_config import WebConfigFile  # noqa: PLC0415 - imports ssl
+    from trainvitals.http.web_config import WebConfigFile  # noqa: PLC0415 - it imports ssl
 
     return WebConfigFile(path)
 

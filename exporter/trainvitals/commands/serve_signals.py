@@ -1,7 +1,7 @@
-"""The signals of `trainvitals serve`.
+"""Handles the signals of `trainvitals serve`.
 
-A handler may interrupt any statement of the main thread, so what takes more than setting a flag is
-done by the server's loop.
+A signal handler may interrupt any statement in the main thread, so handlers only set flags, and the
+server's loop does the remaining work.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def ignore_hangup() -> None:
-    """Ignore SIGHUP until `handle_signals`: all files are about to be read."""
+    """Ignore SIGHUP until `handle_signals` is called, because all files are about to be read."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def handle_signals(server: Server, machine: Machine, web_config: WebConfigFile | None) -> None:
-    """Handle the signals of the exporter.
+    """Install the exporter's signal handlers.
 
-    SIGTERM and SIGINT end it, SIGHUP has it read its files again, and SIGUSR1 releases the drivers of
-    accelerators for a minute, or takes them up again.
+    SIGTERM and SIGINT terminate the exporter, SIGHUP makes it reload its files, and SIGUSR1 makes
+    it release the accelerator drivers for one minute, or reopen released drivers.
     """
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     signal.signal(signal.SIGINT, lambda *_: server.stop())

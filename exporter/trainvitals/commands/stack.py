@@ -1,4 +1,4 @@
-"""The commands `trainvitals up`, `down`, `status` and `logs`."""
+"""Implements the commands `trainvitals up`, `down`, `status` and `logs`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.commands.parsing import (
     warn,
 )
 
-if TYPE_CHECKING:  # what the commands need is imported when they run
+if TYPE_CHECKING:  # other modules are imported when a command runs
     import argparse
     from types import FrameType
 
@@ -34,26 +34,26 @@ Exit codes: 0 success, 1 `status` found a fault, 2 the command cannot run.
 
 
 def add_up(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `up`."""
+    """Declare the arguments of `trainvitals up`."""
     _add_flags(parser)
     parser.set_defaults(run=_up)
 
 
 def add_down(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `down`."""
+    """Declare the arguments of `trainvitals down`."""
     _add_flags(parser)
     parser.set_defaults(run=_down)
 
 
 def add_status(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `status`."""
+    """Declare the arguments of `trainvitals status`."""
     add_json(parser)
     _add_flags(parser)
     parser.set_defaults(run=_status)
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `logs`."""
+    """Declare the arguments of `trainvitals logs`."""
     _add_flags(parser)
     parser.set_defaults(run=_logs)
 
@@ -64,7 +64,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_stack_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the stack: its directory, its ports, and where it runs."""
+    """Declare the flags for the stack's directory, ports and way of running."""
     add_state_dir(parser)
     parser.add_argument("--exporter-port", metavar="PORT", type=int, help="default 9200")
     parser.add_argument("--prometheus-port", metavar="PORT", type=int, help="default 9090")
@@ -78,7 +78,7 @@ def add_stack_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_stack_settings(options: argparse.Namespace) -> Settings:
-    """Return the stack's settings from these flags, the environment and `.env`.
+    """Read the stack's settings from the flags, the environment and `.env`.
 
     Raises:
         ConfigurationError: A setting is invalid.
@@ -96,7 +96,7 @@ def read_stack_settings(options: argparse.Namespace) -> Settings:
 
 
 def warn_of_open_dotenv() -> None:
-    """Print a warning if others can read the secrets in `.env`."""
+    """Print a warning if other users can read the secrets in `.env`."""
     from trainvitals.stack import exposes_secrets  # noqa: PLC0415
 
     if exposes_secrets(Path(".env")):
@@ -104,7 +104,7 @@ def warn_of_open_dotenv() -> None:
 
 
 def interrupt_on_signals() -> None:
-    """Have SIGTERM and SIGHUP raise KeyboardInterrupt, so that started programs are stopped."""
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, so that started programs are stopped."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
 

@@ -1,4 +1,4 @@
-"""The command `trainvitals top`."""
+"""Implements the command `trainvitals top`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from trainvitals.commands.parsing import FINE, add_engine, add_roots, add_run_dir, say
 from trainvitals.errors import ConfigurationError, TrainvitalsError
 
-if TYPE_CHECKING:  # what the command needs is imported when it runs
+if TYPE_CHECKING:  # other modules are imported when the command runs
     from trainvitals.metrics.machine import MachineOptions
     from trainvitals.views.terminal.origin import Origin
     from trainvitals.views.terminal.view import View
@@ -40,7 +40,7 @@ _NARROWEST_COLUMNS = 40
 
 
 def add_top(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Declare the arguments of `trainvitals top`."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--interval",
@@ -211,7 +211,7 @@ def _find_exporter(options: argparse.Namespace) -> Origin:
 def _find_netrc() -> Path:
     try:
         return Path("~/.netrc").expanduser()
-    except RuntimeError:  # $HOME is not set, and no user has this number
+    except RuntimeError:  # $HOME is not set and the user ID is unknown
         return Path(os.devnull)
 
 
@@ -249,7 +249,7 @@ def _make_options(options: argparse.Namespace) -> MachineOptions:
 
 
 def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
-    """Return the text to print."""
+    """Return the printed output as text."""
     from trainvitals.views.machine.document import write_document  # noqa: PLC0415
     from trainvitals.views.terminal.frame import Source, write_all  # noqa: PLC0415
     from trainvitals.views.terminal.origin import LocalOrigin  # noqa: PLC0415
@@ -263,7 +263,7 @@ def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
 
     picture = origin.look()
     if isinstance(origin, LocalOrigin):
-        time.sleep(_RATES_TAKE_SECONDS)  # a rate needs two readings, at least a second apart
+        time.sleep(_RATES_TAKE_SECONDS)  # a rate requires two readings at least one second apart
         picture = origin.look()
     if options.json:
         return write_document(picture).decode().rstrip()
@@ -283,11 +283,11 @@ def _choose_width() -> int | None:
 
 
 def _watch(origin: Origin, view: View, options: argparse.Namespace) -> None:
-    """Redraw until the user quits."""
+    """Redraw the screen until the user quits."""
     from trainvitals.views.terminal.screen import Look, Screen  # noqa: PLC0415
     from trainvitals.views.terminal.terminal import Terminal, choose_colors, is_ascii  # noqa: PLC0415
 
-    # Failures are shown on the screen, which log lines would overwrite.
+    # Failures are shown on the screen, and log lines would overwrite the screen.
     logging.getLogger("trainvitals").handlers[:] = [logging.NullHandler()]
     look = Look(choose_colors(options.color, sys.stdout, os.environ), options.interval)
     terminal = Terminal(

@@ -1,4 +1,4 @@
-"""Checks of this machine before a run starts, and their report."""
+"""Checks this machine before a training run starts, and reports the results."""
 
 from trainvitals.doctor.checks import (
     CHECKS,

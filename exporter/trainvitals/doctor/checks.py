@@ -1,7 +1,7 @@
-"""All checks, and a run of them in parallel with a deadline.
+"""Lists all checks, and runs checks in parallel with a deadline.
 
-To add a check, write its function and its `Check` in the file of its subject; `make docs` adds it to
-docs/doctor.md.
+To add a check, write a function and a `Check` in the subject's module; `make docs` adds the check
+to docs/doctor.md.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ CHECKS: tuple[Check, ...] = (
     *network.CHECKS,
     *credentials.CHECKS,
 )
-"""In the order in which they are listed."""
+"""All checks, in the order in which they are listed."""
 
-# Python needs up to 1.8 s to start and end on a busy machine, and 5 s are promised.
+# On a busy machine, Python needs up to 1.8 s to start and exit, and the documented limit is 5 s.
 TIMEOUT_SECONDS = 3.2
 QUICK_TIMEOUT_SECONDS = 0.8
 _WORST_FIRST: tuple[Status, ...] = ("problem", "warning", "ok", "not applicable")
@@ -56,12 +56,12 @@ _WORST_FIRST: tuple[Status, ...] = ("problem", "warning", "ok", "not applicable"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a check.
+    """A check's finding and duration.
 
     Attributes:
-        check: The check.
-        finding: The result of the check.
-        seconds: Its duration.
+        check: The check that was run.
+        finding: The check's finding.
+        seconds: The duration of the check.
     """
 
     check: Check
@@ -74,8 +74,9 @@ class CheckRun:
     """The results of all checks.
 
     Attributes:
-        results: The worst first; those of one status in the order of `CHECKS`.
-        seconds: The duration of the whole run.
+        results: The results, the worst first; results with the same status are in the order of
+            `CHECKS`.
+        seconds: The duration of all checks together.
     """
 
     results: tuple[Result, ...]
@@ -83,7 +84,7 @@ class CheckRun:
 
     @property
     def status(self) -> Status:
-        """The worst status."""
+        """The worst status of all checks."""
         found = {result.finding.status for result in self.results}
         return next((status for status in _WORST_FIRST if status in found), "ok")
 
@@ -93,10 +94,10 @@ class CheckRun:
 
 
 def choose_checks(names: Sequence[str], *, is_quick: bool = False) -> tuple[Check, ...]:
-    """Return checks by their names and subjects; without names all, or the quick ones.
+    """Return checks by names and subjects; without names, return all or the quick checks.
 
     Raises:
-        ConfigurationError: No check or subject has one of these names.
+        ConfigurationError: A name is neither a check nor a subject.
     """
     if not names:
         return tuple(check for check in CHECKS if check.is_quick or not is_quick)
@@ -116,13 +117,13 @@ def run_checks(
     machine: Machine | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> CheckRun:
-    """Run checks.
+    """Run checks in parallel.
 
     Args:
         options: The user's options.
-        checks: The checks.
+        checks: The checks to run.
         machine: The machine to check; None for this one.
-        timeout_seconds: The time after which a check that has not finished is left alone.
+        timeout_seconds: The time after which unfinished checks are abandoned.
     """
     started = time.monotonic()
     facts = gather(options, machine or Machine(), started + timeout_seconds)

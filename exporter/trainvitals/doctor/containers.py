@@ -1,4 +1,4 @@
-"""Checks of containers: their states, their access to accelerators, and Docker's log settings."""
+"""Checks containers: their states, their access to accelerators, and Docker's log settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _check_containers(facts: Facts) -> Finding:
 
 
 def _list_running(listed: Sequence[Document]) -> Iterator[str]:
-    """Yield a line for each running container: its name, its status and its ports."""
+    """Yield a line for each running container with the name, the status and the ports."""
     running = [each for each in listed if get_text(each, "State") == "running"]
     for each in running[:_MOST_LISTED]:
         ports = ", ".join(
@@ -66,7 +66,7 @@ def _list_running(listed: Sequence[Document]) -> Iterator[str]:
 
 
 def _describe_port(port: Document) -> str:
-    """Return a port as `docker ps` does: `0.0.0.0:8000->8000/tcp`, or `8000/tcp` if unpublished."""
+    """Return a port as `docker ps` shows it: `0.0.0.0:80->80/tcp`, or `80/tcp` if unpublished."""
     inside = f"{get_number(port, 'PrivatePort')}/{get_text(port, 'Type')}"
     outside = get_number(port, "PublicPort")
     if outside is None:

@@ -1,7 +1,8 @@
-"""Checks of API keys and tokens with their issuers.
+"""Checks API keys and tokens by sending them to their issuers.
 
-A token is sent only to its issuer, without following redirects, and is never printed. Temporary
-failures (a busy server, a lost connection) are retried with backoff.
+A token is sent only to its issuer, redirects are not followed, and tokens are never printed.
+Requests that fail temporarily (because of a busy server or a lost connection) are retried with
+backoff.
 """
 
 from __future__ import annotations
@@ -40,17 +41,18 @@ class Issuer:
     """A service that issues tokens.
 
     Attributes:
-        name: Its name.
-        variables: The environment variables with the token, in order of precedence.
+        name: The issuer's name.
+        variables: The environment variables that may contain the token, in order of precedence.
         base: The base URL.
-        base_variable: The environment variable that overrides the URL, as for a mirror.
+        base_variable: The environment variable that overrides the base URL, for example for a
+            mirror.
         path: The path that returns the owner of a token.
-        has_password: Whether the token is sent as the password of the user `api` instead of as a
+        has_password: Whether the token is sent as the password for the user `api` instead of as a
             bearer token.
-        body: The body of the request; a GET if empty.
-        find_name: Returns the owner from the response; empty if the token is not accepted.
+        body: The body of the request; if empty, the request is a GET.
+        find_name: Returns the token's owner from the response; empty if the token is not accepted.
         login: The command that creates a new token.
-        offline: Environment variables that turn the service off.
+        offline: The environment variables that disable the use of the service.
     """
 
     name: str
@@ -117,7 +119,7 @@ GITHUB = Issuer(
 
 
 class _TemporaryError(Exception):
-    """A temporary failure."""
+    """A request failed temporarily."""
 
 
 class _RefusedError(Exception):
@@ -151,7 +153,7 @@ def _examine(issuer: Issuer, facts: Facts) -> Finding:
 
 
 def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
-    """Return the token that the issuer's libraries would use; empty if there is none."""
+    """Return the source and the token that the issuer's libraries would use; empty if not found."""
     environ = facts.machine.environ
     for variable in issuer.variables:
         if token := environ.get(variable, "").strip("\r\n"):
@@ -171,7 +173,7 @@ def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
 def _find_home(environ: Mapping[str, str]) -> Path:
     try:
         return Path(environ.get("HOME") or "~").expanduser()
-    except RuntimeError:  # there is no entry for this user
+    except RuntimeError:  # the user has no entry
         return Path(os.devnull)
 
 
@@ -191,7 +193,7 @@ def _read_netrc(file: Path, base: str) -> str:
 
 
 def _ask(issuer: Issuer, base: str, token: str, facts: Facts) -> str:
-    """Return the owner of a token, with retries.
+    """Request the name of a token's owner, with retries.
 
     Raises:
         _RefusedError: The token is not accepted.
@@ -207,7 +209,7 @@ def _ask(issuer: Issuer, base: str, token: str, facts: Facts) -> str:
     ):
         with attempt:
             return _ask_once(issuer, base, token, min(_TIMEOUT_SECONDS, budget))
-    raise AssertionError  # not reached: the last error is raised
+    raise AssertionError  # unreachable: the last error is raised
 
 
 def _ask_once(issuer: Issuer, base: str, token: str, timeout_seconds: float) -> str:
@@ -257,7 +259,7 @@ def _explain(error: OSError | ValueError) -> str:
         return "no answer"
     if isinstance(reason, OSError) and reason.strerror:
         return reason.strerror.lower()
-    return type(reason).__name__  # its text may contain the token
+    return type(reason).__name__  # the error's text may contain the token
 
 
 def _check_needed(facts: Facts) -> Finding:

@@ -1,7 +1,7 @@
 """Checks whether the installed PyTorch works with the GPUs and the driver of this machine.
 
-From the version listed below on, a driver runs programs built with any minor version of a CUDA
-release (docs.nvidia.com/deploy/cuda-compatibility, minor version compatibility).
+A driver with at least the version listed below runs programs that were built with any minor version
+of the CUDA release (docs.nvidia.com/deploy/cuda-compatibility, minor version compatibility).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from trainvitals.foreign_numbers import read_digits
 # The oldest driver for each major version of CUDA.
 OLDEST_DRIVERS = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
 _OLDEST_TORCH = (2, 6)
-# The last branch for GPUs from before Turing, and new enough for every CUDA above.
+# The last driver branch that supports GPUs older than Turing; it is new enough for every CUDA
+# version above.
 _NEWER_DRIVER = "sudo apt-get install -y nvidia-driver-580-server && sudo reboot"
 _NVCC = re.compile(r"release (\d+)\.(\d+)")
 _NO_TORCH = "this Python has no PyTorch"
@@ -32,7 +33,7 @@ def _parse(text: str) -> tuple[int, ...]:
 
 
 def _name_index(facts: Facts) -> str:
-    """Return the name of PyTorch's wheel index for this driver."""
+    """Return the name of the PyTorch wheel index that fits this driver."""
     driver = _parse(_find_driver(facts))
     if driver >= OLDEST_DRIVERS[13]:
         return "cu130"
@@ -92,7 +93,7 @@ def _check_driver(facts: Facts) -> Finding:
 
 
 def _runs_programs_of(cuda: tuple[int, ...], driver: str, facts: Facts) -> bool | None:
-    """Return whether a driver runs programs built with a version of CUDA; None if unknown."""
+    """Return whether a driver runs programs built with this CUDA version; None if unknown."""
     known, oldest = facts.settings().cuda, OLDEST_DRIVERS.get(cuda[0])
     if oldest is not None:
         return _parse(driver) >= oldest
@@ -126,7 +127,8 @@ def _check_kernels(facts: Facts) -> Finding:
 
 
 def _install_for(facts: Facts, capability: tuple[int, int]) -> str:
-    # Wheels for CUDA 12.6 go back to 5.0, those for 12.8 on have Blackwell.
+    # Wheels for CUDA 12.6 support compute capability 5.0 and higher; wheels for 12.8 and later
+    # support Blackwell.
     index = "cu128" if capability >= (10, 0) else "cu126"
     return _install(facts).rpartition("/")[0] + f"/{index}"
 
@@ -163,7 +165,7 @@ def _is_of_nvidia(requirement: str) -> bool:
 
 
 def _find_foreign_cudnn(facts: Facts) -> str:
-    """Return a description of a cuDNN of another version that would be loaded before PyTorch's."""
+    """Return a line about another cuDNN version that would be loaded instead of PyTorch's."""
     own = next(
         (each for name, each in facts.distributions().items() if name.startswith("nvidia-cudnn-")),
         None,
@@ -184,7 +186,7 @@ def _check_toolkit(facts: Facts) -> Finding:
 
 
 def _find_toolkit(facts: Facts) -> tuple[int, int] | None:
-    """Return the version of the CUDA toolkit; None without one."""
+    """Return the version of the CUDA toolkit; None if it is not installed."""
     printed = facts.run("nvcc", "--version")
     home = facts.machine.environ.get("CUDA_HOME") or "/usr/local/cuda"
     if printed is None and (facts.machine.roots.rootfs / home.lstrip("/") / "bin/nvcc").exists():
@@ -196,7 +198,7 @@ def _find_toolkit(facts: Facts) -> tuple[int, int] | None:
 
 
 def _compare_with_driver(toolkit: tuple[int, int], facts: Facts) -> Finding | None:
-    """Return a finding if the toolkit is newer than the driver allows; None if it is not."""
+    """Return a finding if the toolkit is newer than the driver allows; otherwise None."""
     driver, known = _find_driver(facts), facts.settings().cuda
     if not driver:
         return None

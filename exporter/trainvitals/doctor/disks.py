@@ -1,4 +1,4 @@
-"""Checks of disk space, above all for checkpoints."""
+"""Checks disk space, in particular for checkpoints."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from trainvitals.verdicts.host import judge_filesystem, judge_inodes, judge_spac
 from trainvitals.verdicts.trouble import drop_explained, sort_troubles
 
 _GIB = 1 << 30
-_LEAST_BYTES = 2 * _GIB  # of a checkpoint of unknown size
+_LEAST_BYTES = 2 * _GIB  # free space for checkpoints of unknown size
 _KEPT = 2  # The checkpoint that is being written and the previous one.
 _TRIAL_BYTES = 4096
 
 
 def _find_folder(facts: Facts) -> Path:
-    """Return the directory of checkpoints, or the nearest parent that exists."""
+    """Return the checkpoint directory, or the nearest existing parent directory."""
     folder = facts.options.checkpoints.expanduser().absolute()
-    # A directory without permission does not exist for the run either.
+    # For the run, a directory without access permission does not exist either.
     while not os.path.exists(folder) and folder != folder.parent:  # noqa: PTH110 - never raises
         folder = folder.parent
     return folder
@@ -83,7 +83,7 @@ def _check_access(facts: Facts) -> Finding:
             "--checkpoints",
         )
     try:
-        # Only a write reveals quotas and root squashing on file servers.
+        # Only an actual write reveals quotas and root squashing on file servers.
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_TRIAL_BYTES))
             file.flush()

@@ -1,4 +1,4 @@
-"""The facts that checks use, each read lazily and only once."""
+"""The facts that checks use; each fact is read lazily and only once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from trainvitals.verdicts.thresholds import Thresholds, find_thresholds, read_th
 from trainvitals.verdicts.trouble import Trouble
 from trainvitals.workers import Outcome, attempt
 
-# What a check needs after a reading.
+# The time that a check needs after a reading.
 _MARGIN_SECONDS = 0.3
 _PYTHON_SECONDS = 2.5
 _ENGINE_SECONDS = 1.0
@@ -52,10 +52,10 @@ Fact = TypeVar("Fact")
 
 
 class Once(Generic[Fact]):
-    """A thread-safe lazy value: read at the first call, while other callers wait.
+    """A thread-safe lazy value, which the first call reads while other callers wait.
 
     Args:
-        read: Returns it; an exception is raised at each call.
+        read: Returns the value; if it raises an exception, every call raises this exception.
     """
 
     def __init__(self, read: Callable[[], Fact]) -> None:
@@ -64,13 +64,13 @@ class Once(Generic[Fact]):
         self._outcome: Outcome[Fact] | None = None
 
     def __call__(self) -> Fact:
-        """Return the value."""
+        """Return the value, and read it first if necessary."""
         with self._lock:
             if self._outcome is None:
                 self._outcome = attempt("", self._read)
         if self._outcome.error is not None:
             raise self._outcome.error
-        return self._outcome.value  # type: ignore[return-value]  # it returned, as there is no error
+        return self._outcome.value  # type: ignore[return-value]  # without an error, a value exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +80,22 @@ class Facts:
     Attributes:
         options: The user's options.
         machine: The machine that is checked.
-        deadline: The time by which all checks must have ended, by `time.monotonic`.
-        pci: The accelerators that are plugged in.
-        accelerators: The readings of the exporter's readers.
-        device_troubles: The troubles of the accelerators as if they were busy, the worst first.
-        settings: The settings of NVIDIA GPUs.
-        filesystems: The file systems with data.
-        memory: The memory of the machine.
-        kernel: The clock of the machine.
-        last_run: The training run that was last seen; None without one.
-        interpreter: The Python interpreter of the run.
-        distributions: Its packages.
-        torch: Its PyTorch; None if there is none.
-        engine: The container engine; None if there is none.
-        engine_info: Its response to `/info`; None without an engine.
-        thresholds: The thresholds of the alerts.
+        deadline: The time at which all checks must have finished, as `time.monotonic` returns it.
+        pci: The accelerators on the PCI bus.
+        accelerators: The accelerator readings, from the exporter's readers.
+        device_troubles: The accelerators' troubles, the worst first, evaluated as if the
+            accelerators were busy.
+        settings: The NVIDIA GPU settings.
+        filesystems: The file systems that contain data.
+        memory: The machine's memory.
+        kernel: The state of the machine's clock.
+        last_run: The training run that was last seen; None if no run was seen.
+        interpreter: The run's Python interpreter.
+        distributions: The packages of that interpreter.
+        torch: The PyTorch of that interpreter; None if PyTorch is not installed.
+        engine: The container engine; None if no engine was found.
+        engine_info: The engine's response to `/info`; None without an engine.
+        thresholds: The alert thresholds.
     """
 
     options: Options
@@ -122,7 +123,7 @@ class Facts:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether there is an NVIDIA GPU, with or without a driver."""
+        """Whether an NVIDIA GPU is present, with or without a driver."""
         settings = self.settings()
         return bool(settings.driver or settings.trouble) or any(
             device.is_gpu for device in self.pci()
@@ -130,12 +131,12 @@ class Facts:
 
     @property
     def has_hpus(self) -> bool:
-        """Whether there is a Gaudi card, with or without a driver."""
+        """Whether a Gaudi card is present, with or without a driver."""
         return any(device.is_hpu for device in self.pci()) or bool(self.list_accelerators("hpu"))
 
     @property
     def is_in_container(self) -> bool:
-        """Whether this is a container, in which less is visible than the machine has."""
+        """Whether this process is in a container, in which the machine is only partly visible."""
         root = self.machine.roots.rootfs
         markers = (root / ".dockerenv", root / "run/.containerenv")
         return any(marker.exists() for marker in markers) or (
@@ -143,32 +144,32 @@ class Facts:
         )
 
     def write_install_command(self, packages: str) -> str:
-        """Return the command that installs packages for the interpreter of the run."""
+        """Return the command that installs packages for the run's interpreter."""
         python = shlex.quote(str(self.interpreter().executable))
         if "pip" in self.distributions():
             return f"{python} -m pip install {packages}"
         return f"uv pip install --python {python} {packages}"
 
     def write_service_command(self, action: str, unit: str) -> str:
-        """Return the command for an action such as `restart` on a system service."""
+        """Return the command that performs an action such as `restart` on a system service."""
         has_systemd = (self.machine.roots.rootfs / "run/systemd/system").exists()
         return f"sudo systemctl {action} {unit}" if has_systemd else f"sudo service {unit} {action}"
 
     def list_accelerators(self, kind: str) -> list[AcceleratorReading]:
-        """Return the readings of one kind of accelerator."""
+        """Return the readings of all accelerators of one kind."""
         return [each for each in self.accelerators().devices if each.identity.kind == kind]
 
     def find_troubles(self, alerts: Sequence[str]) -> tuple[Trouble, ...]:
-        """Return the troubles of accelerators that these alerts report, the worst first."""
+        """Return the accelerator troubles that these alerts report, the worst first."""
         return tuple(each for each in self.device_troubles() if each.alert in alerts)
 
     def run(self, *command: str) -> tuple[int, str] | None:
-        """Run a read-only program within the time that is left; None if it fails to start or end."""
+        """Run a read-only program in the remaining time; None if it does not start or finish."""
         return self.machine.run(command, self.seconds_left, self.machine.environ)
 
 
 def gather(options: Options, machine: Machine, deadline: float) -> Facts:
-    """Return the facts; nothing is read yet."""
+    """Return the facts without reading any of them."""
     last_run = Once(partial(find_last_run, machine))
     interpreter = Once(partial(_inspect_python, options, machine, last_run))
     engine = Once(partial(_find_engine, options, machine))
@@ -200,9 +201,9 @@ def gather(options: Options, machine: Machine, deadline: float) -> Facts:
 def judge_devices(
     reading: AcceleratorsReading, thresholds: Thresholds, *, now: float
 ) -> tuple[Trouble, ...]:
-    """Return the troubles of accelerators, the worst first, as if all were busy.
+    """Return the accelerators' troubles, the worst first, as if all accelerators were busy.
 
-    They do nothing before a run, and are to have their PCIe lanes then.
+    Before a run, accelerators are idle, but they must have all their PCIe lanes during the run.
     """
     past = Past({each.identity.uuid: Work(busy_percent=100.0) for each in reading.devices})
     return judge_machine((), {"accelerator": reading}, past, thresholds, now, Alerts()).troubles

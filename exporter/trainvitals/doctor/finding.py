@@ -1,4 +1,4 @@
-"""A check, and its finding."""
+"""A check and a check's finding."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from trainvitals.verdicts.trouble import SEVERITIES, Severity, Trouble
 
-if TYPE_CHECKING:  # facts import no checks
+if TYPE_CHECKING:  # the module of facts imports no checks
     from trainvitals.doctor.facts import Facts
 
 Status = Literal["ok", "warning", "problem", "not applicable"]
 
 STATUSES: Mapping[Severity, Status] = {"critical": "problem", "warning": "warning", "info": "ok"}
-"""The status of a check that finds a trouble of this severity."""
+"""The status of a check that finds a trouble with this severity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Finding:
     """The result of a check.
 
     Attributes:
-        status: `ok`; `warning` (a run works, but slower than it could, or may fail later);
+        status: `ok`; `warning` (a run works, but is slower than possible or may fail later);
             `problem` (a run fails, or may fail at any time); `not applicable`.
-        what: The state, with names and numbers.
-        command: A shell command that fixes it or shows more; empty if there is none.
-        advice: A remedy besides the command, or instead of it.
-        details: A line for each thing that was examined.
+        what: The observed state, with names and numbers.
+        command: A shell command that fixes the problem or shows more details; may be empty.
+        advice: A remedy in addition to the command or instead of it.
+        details: A line for each examined item.
     """
 
     status: Status
@@ -39,18 +39,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check.
+    """A check of the machine before a run.
 
     Attributes:
-        name: Its name, as in `--checks`.
-        subject: The group that it belongs to.
-        reports: Its description, for the list of checks.
-        why: The reason why it matters.
-        alerts: The alerts of which it shows the verdict. What else it reports, and whatever checks
-            without alerts report, concerns a run that is about to start, and no alert has it.
-        run: Does the check and returns its finding.
-        is_quick: Whether it is part of `--quick`.
-        on_timeout: Its status if it does not finish in time.
+        name: The check's name, as in `--checks`.
+        subject: The group to which the check belongs.
+        reports: The check's description, for the list of checks.
+        why: The reason why the check matters.
+        alerts: The alerts whose conditions the check evaluates. All other findings, including those
+            of checks without alerts, concern a run that is about to start and correspond to no
+            alert.
+        run: Performs the check and returns the finding.
+        is_quick: Whether the check is part of `--quick`.
+        on_timeout: The check's status if it does not finish in time.
     """
 
     name: str
@@ -64,12 +65,12 @@ class Check:
 
 
 def ok(what: str) -> Finding:
-    """Return a finding without a fault."""
+    """Return a finding with the status `ok`."""
     return Finding("ok", what)
 
 
 def warn(what: str, command: str = "", *, advice: str = "") -> Finding:
-    """Return a warning: a run works, but slower than it could, or may fail later."""
+    """Return a warning: a run works, but is slower than possible or may fail later."""
     return Finding("warning", what, command, advice)
 
 
@@ -79,7 +80,7 @@ def fail(what: str, command: str = "", *, advice: str = "") -> Finding:
 
 
 def report(what: str, troubles: Sequence[Trouble], command: str = "", advice: str = "") -> Finding:
-    """Return a finding about troubles, with the status of the worst; `ok` without any."""
+    """Return a finding about troubles, with the status of the worst one; `ok` without troubles."""
     found = {trouble.severity for trouble in troubles}
     worst: Severity = next((each for each in SEVERITIES if each in found), "info")
     status = STATUSES[worst]
@@ -87,5 +88,5 @@ def report(what: str, troubles: Sequence[Trouble], command: str = "", advice: st
 
 
 def skip(why: str) -> Finding:
-    """Return that there is nothing to check, and why."""
+    """Return a finding with the status `not applicable`, with the reason."""
     return Finding("not applicable", why)

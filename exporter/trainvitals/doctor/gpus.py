@@ -1,4 +1,4 @@
-"""Checks of NVIDIA GPUs: their settings, memory errors, PCIe link and temperature."""
+"""Checks the settings, memory errors, PCIe links and temperatures of NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def _check_ecc(facts: Facts) -> Finding:
     if broken:
         counts_text = ", ".join(f"GPU {index} {count}" for index, count in broken.items())
         index = next(iter(broken))
-        # Their age is unknown; the alert AcceleratorUncorrectedEcc reports those of the last hour.
+        # The age of the errors is unknown; the alert AcceleratorUncorrectedEcc reports those in the
+        # last hour.
         return warn(
             f"uncorrected memory errors: {counts_text}",
             f"sudo nvidia-smi --gpu-reset -i {index}",

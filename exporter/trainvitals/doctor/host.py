@@ -1,4 +1,4 @@
-"""Memory, swap, the clock, the limits of the system, and the run directory."""
+"""Checks memory, swap, the clock, system limits and the run directory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from trainvitals.units import format_bytes, format_duration
 from trainvitals.verdicts.host import SHARED_MEMORY, judge_clock, judge_memory, judge_space
 
 _GIB = 1 << 30
-_MOST_NUMBER = (1 << 64) - 1  # of the kernel
+_MOST_NUMBER = (1 << 64) - 1  # the kernel's maximum
 _SHARED = "dev/shm"
 _LEAST_SHARED_BYTES, _GOOD_SHARED_BYTES = _GIB, 4 * _GIB
-_ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # for no problem, and for no warning
+_ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # minimum for no problem, and for no warning
 _LEAST_BYTES = 2 * _GIB
 _UNLIMITED = resource.RLIM_INFINITY
 _SWAPPED_RATIO, _FULL_RATIO = 0.25, 0.9
@@ -71,7 +71,7 @@ def _is_below(limit: int, bound: int) -> bool:
 
 
 def _raise(flag: str, name: str, wanted: int | str, hard: int, bound: int) -> tuple[str, str]:
-    """Return a command that raises a limit, for this shell if the hard limit allows it, and advice."""
+    """Return a command that raises a limit (in this shell if the hard limit allows), and advice."""
     lasting = (
         f'echo "$USER - {name} {wanted}" | sudo tee -a /etc/security/limits.d/90-training.conf'
     )
@@ -85,7 +85,7 @@ def _raise(flag: str, name: str, wanted: int | str, hard: int, bound: int) -> tu
 
 
 def _judge_limit(what: str, soft: int, enough: tuple[int, int], remedy: tuple[str, str]) -> Finding:
-    """Return a problem below the first bound, and a warning below the second."""
+    """Return a problem below the first limit, and a warning below the second."""
     command, advice = remedy
     if _is_below(soft, enough[0]):
         return fail(what, command, advice=advice)
@@ -141,7 +141,7 @@ def _check_processes(facts: Facts) -> Finding:
 
 
 def _find_pids_left(facts: Facts) -> int | None:
-    """Return how many more processes the control groups of this process allow; None for no limit."""
+    """Return how many more processes this process's control groups allow; None for no limit."""
     base = facts.machine.roots.sysfs / "fs/cgroup"
     left = []
     for line in (read_small(facts.machine.roots.procfs / "self/cgroup") or "").splitlines():

@@ -1,4 +1,4 @@
-"""The Python interpreter of the run and its packages, read from files without importing any."""
+"""Reads the run's Python interpreter and its packages without importing any package."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _PROGRAM = (
 _METADATA = (("*.dist-info", "METADATA"), ("*.egg-info", "PKG-INFO"))
 _LONGEST_REASON = 160
 _MOST_BYTES = 1 << 20
-_LEFTOVERS = ("~", "-")  # left by an interrupted uninstallation of pip
+_LEFTOVERS = ("~", "-")  # left behind by an interrupted pip uninstall
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
 class InterpreterError(SourceError):
-    """The Python interpreter of the run does not work."""
+    """The run's Python interpreter does not work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python interpreter.
+    """A Python interpreter that a run would use.
 
     Attributes:
-        executable: The program.
-        version: Its version, such as 3, 11 and 4.
-        has_64_bits: Whether it is a 64-bit program.
-        paths: Its `sys.path`.
-        implementation: Its name in `sys.implementation`, such as `cpython`.
-        origin: Why this one is examined, as text.
+        executable: The path of the program.
+        version: The version, such as 3, 11 and 4.
+        has_64_bits: Whether the interpreter is a 64-bit program.
+        paths: The interpreter's `sys.path`.
+        implementation: The name in `sys.implementation`, such as `cpython`.
+        origin: The reason why this interpreter is examined, as text.
     """
 
     executable: Path
@@ -61,9 +61,9 @@ class Distribution:
     """An installed package.
 
     Attributes:
-        name: Its name, not normalized.
-        version: Its version.
-        requires: Its requirements, as in `Requires-Dist`.
+        name: The package's name, not normalized.
+        version: The package's version.
+        requires: The package's requirements, as in `Requires-Dist`.
     """
 
     name: str
@@ -74,15 +74,16 @@ class Distribution:
 def choose_python(
     wanted: Path | None, environ: Mapping[str, str], find_run: Callable[[], LastRun | None]
 ) -> tuple[Path, str]:
-    """Return the Python interpreter of the run, and why it is taken for that one.
+    """Return the run's Python interpreter, and the reason for this choice.
 
-    An activated environment decides only if it is not the one that this command is installed in:
-    that one was perhaps activated for this command.
+    An activated environment is used only if this command is not installed in it: otherwise the
+    environment may have been activated only for this command.
 
     Args:
-        wanted: The one in `--python`; None for that of the activated environment, else that of the
-            run that was last seen, else the one that runs this command.
-        environ: The environment: `VIRTUAL_ENV` and `CONDA_PREFIX`.
+        wanted: The interpreter in `--python`; None for the first available of these: the
+            interpreter of the activated environment, that of the run that was last seen, and the
+            one that runs this command.
+        environ: The environment, of which `VIRTUAL_ENV` and `CONDA_PREFIX` are used.
         find_run: Returns the run that was last seen.
     """
     if wanted is not None:
@@ -109,11 +110,11 @@ def inspect_python(
     """Run a Python interpreter and return its version and paths.
 
     Args:
-        executable: The interpreter.
-        run: Runs a program.
-        environ: The environment that it is run in.
-        timeout_seconds: The time that it may take.
-        origin: Why this one is examined.
+        executable: The path of the interpreter.
+        run: Runs a read-only program.
+        environ: The environment in which the interpreter is run.
+        timeout_seconds: The maximum time that the interpreter may take.
+        origin: The reason why this interpreter is examined.
 
     Raises:
         InterpreterError: The program does not run, or is not Python.
@@ -133,7 +134,7 @@ def inspect_python(
 
 
 def list_distributions(paths: tuple[Path, ...]) -> dict[str, Distribution]:
-    """Return the installed packages by normalized name; the first of two is the one imported."""
+    """Return the installed packages by normalized name; of duplicates, the one that is imported."""
     found: dict[str, Distribution] = {}
     for path in paths:
         for distribution in _list_folder(path):
@@ -142,7 +143,7 @@ def list_distributions(paths: tuple[Path, ...]) -> dict[str, Distribution]:
 
 
 def normalize_name(name: str) -> str:
-    """Return a package's name as PEP 503 normalizes it."""
+    """Return a package's name normalized according to PEP 503."""
     return _SEPARATORS.sub("-", name).lower()
 
 
@@ -154,7 +155,7 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
             try:
                 file = folder / name if folder.is_dir() else folder
                 text = read_regular(file, _MOST_BYTES).decode(errors="replace")
-            except OSError:  # it is being removed, or this user may not read it
+            except OSError:  # the file is being removed, or this user may not read it
                 continue
             distribution = parse_metadata(text)
             if distribution is not None:
@@ -162,7 +163,7 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
 
 
 def parse_metadata(text: str) -> Distribution | None:
-    """Parse the head of a `METADATA` or `PKG-INFO`; None without a name or a version."""
+    """Parse a `METADATA` or `PKG-INFO` file's head; None without a name or a version."""
     head, _, _ = text.partition("\n\n")
     values: dict[str, list[str]] = {}
     for line in head.splitlines():

@@ -1,6 +1,6 @@
-"""The training run that was last seen on this machine, and its Python interpreter while it lives.
+"""Finds the training run that was last seen on this machine, and the run's interpreter.
 
-A run file names no path, so the interpreter of a run that has ended is unknown.
+A run file contains no path, so the interpreter is known only while the run is alive.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The run that was last seen.
+    """The training run that was last seen.
 
     Attributes:
-        name: Its name.
-        time: When it was last seen, Unix seconds.
-        is_alive: Whether it lives.
-        framework: The framework that its client reported, such as `torch`; `python` without one.
-        framework_version: The version of the framework, or of Python without one.
-        python: The interpreter of its process; None if it is unknown or must not be run.
-        reason: Why `python` is None.
+        name: The run's name.
+        time: The time at which the run was last seen, in Unix seconds.
+        is_alive: Whether the run is alive.
+        framework: The framework that the run's client reported, such as `torch`; `python` without a
+            framework.
+        framework_version: The version of the framework, or of Python without a framework.
+        python: The interpreter of the run's process; None if it is unknown or must not be run.
+        reason: The reason why `python` is None.
     """
 
     name: str
@@ -44,7 +45,7 @@ class LastRun:
 
 
 def find_last_run(machine: Machine) -> LastRun | None:
-    """Return the run of this machine that was last seen; None without a run file that can be read."""
+    """Return the run that was last seen on this machine; None without a readable run file."""
     try:
         history = read_run_history(
             machine.run_directory,
@@ -75,9 +76,9 @@ def _find_time(start: Start, history: RunHistory) -> float:
 
 
 def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
-    """Return the interpreter of a process, or why there is none.
+    """Return a process's interpreter, or None and the reason.
 
-    The interpreter of another user is not run, because it could be any program.
+    Another user's interpreter is not run, because it could be any program.
     """
     pid = start.liveness.host_pid
     if start.ending is not None or pid is None:
@@ -92,15 +93,15 @@ def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
         program = (folder / "exe").resolve(strict=True)
         found = (python for python in _list_names(folder) if _is_same(python, program))
         return next(found, program), ""
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return None, "its process cannot be read"
 
 
 def _list_names(folder: Path) -> Iterator[Path]:
-    """Yield the paths by which a process may have been started.
+    """Yield the paths of the interpreter with which a process may have been started.
 
-    The path decides which packages it has: `bin/python` of a virtual environment is a link to the
-    interpreter that the environment was made with.
+    The interpreter's path determines which packages are available: `bin/python` in a virtual
+    environment is a link to the interpreter with which the environment was created.
     """
     name = (folder / "cmdline").read_bytes().partition(b"\0")[0].decode(errors="surrogateescape")
     environ = _parse_environ((folder / "environ").read_bytes())

@@ -30,8 +30,8 @@ def run_program(
     """Run a read-only program.
 
     Returns:
-        Its exit code and its output, standard error last; None if it cannot be started or does not
-        end in time.
+        The exit code and the output, with standard error last; None if the program cannot be
+        started or does not finish in time.
     """
     try:
         ran = external_program.run(
@@ -43,7 +43,7 @@ def run_program(
 
 
 def name_user(user: int) -> str:
-    """Return the name of a user by the user ID; `user ID` if there is none."""
+    """Return the name of the user with a user ID, or `user ID` if there is no such user."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
@@ -52,21 +52,21 @@ def name_user(user: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine that is checked, and the functions with which checks read it.
+    """The machine that is checked, and the functions with which checks examine it.
 
     Attributes:
-        roots: The roots of its file systems.
+        roots: The root directories of the machine's file systems.
         environ: The environment that a run would inherit.
         vendors: The vendors whose accelerators are read.
-        run: Runs a read-only program, as `run_program`.
-        connect: Connects to a host and port.
+        run: Runs a read-only program, as `run_program` does.
+        connect: Connects to a host and a port.
         resolve: Returns the addresses of a host.
-        fetch_page: Fetches a page of a program on this machine, as `http_client.fetch_page`.
+        fetch_page: Fetches a page from a program on this machine, as `http_client.fetch_page` does.
         find_holder: Returns the process that listens on a port of this machine.
-        get_limit: Returns the soft and the hard limit of a resource; -1 for no limit.
+        get_limit: Returns a resource's soft and hard limits; -1 for no limit.
         statvfs: Returns the state of a file system.
-        clock: Returns the time of day, Unix seconds.
-        adjtimex: Returns the state of the kernel's clock; None for the system call.
+        clock: Returns the current time in Unix seconds.
+        adjtimex: Returns the kernel's clock state; None for the system call.
         hostname: The host name.
         user: The user ID with which a run would be started.
     """
@@ -88,24 +88,24 @@ class Machine:
 
     @property
     def run_directory(self) -> Path:
-        """The run directory of a run that is started here."""
+        """The run directory that a run started here would use."""
         return Path(self.environ.get("TRAINVITALS_RUN_DIR") or DEFAULT_RUN_DIR)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The user's options: the requirements of the run.
+    """The user's options, which describe the requirements of the run.
 
     Attributes:
-        python: The Python interpreter of the run; None to find it.
-        requirements: Requirements files that its packages must satisfy.
-        checkpoints: The directory of checkpoints, which need not exist.
-        checkpoint_bytes: The size of a checkpoint; None if unknown.
-        ports: Ports that must be free, besides those of the stack.
-        reach: Addresses that must accept connections.
-        needed: Variables that must be set.
-        engine: The address of the container engine; `none` for no engine; None for the first one
-            found.
+        python: The run's Python interpreter; None to detect it.
+        requirements: The requirements files that the interpreter's packages must satisfy.
+        checkpoints: The checkpoint directory, which need not exist.
+        checkpoint_bytes: The size of a checkpoint in bytes; None if unknown.
+        ports: The ports that must be free, besides the stack's ports.
+        reach: The addresses that must accept connections.
+        needed: The environment variables that must be set.
+        engine: The address of the container engine; `none` for no engine; None for the first engine
+            that is found.
     """
 
     python: Path | None = None

@@ -1,4 +1,4 @@
-"""Checks of the network: the default route, host names, addresses and ports."""
+"""Checks the network: the default route, host names, addresses and ports."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _LISTENING = "0A"
 _LOCAL, _STATE, _USER = 1, 3, 7  # columns of /proc/net/tcp
 _LAST_PORT = 65535
 _ANYWHERE, _ANYWHERE_6 = "0" * 8, "0" * 32
-_COLUMNS = 10  # of ipv6_route; the last is the interface
+_COLUMNS = 10  # in ipv6_route; the last is the interface
 
 
 class _Program(NamedTuple):
-    """A program of the stack.
+    """A program of the monitoring stack.
 
     Attributes:
-        name: Its name in messages.
-        path: The path of the page that it is known by.
-        words: Text that the page contains.
-        variable: The variable that moves it to another port.
+        name: The program's name in messages.
+        path: The path of the page that identifies the program.
+        words: The text that the page contains.
+        variable: The variable that sets another port for the program.
     """
 
     name: str
@@ -53,7 +53,7 @@ _STACK = {
 
 
 def _find_route(procfs: Path) -> str:
-    """Return the interface of a default route; empty if there is none."""
+    """Return the interface of a default route; empty without a default route."""
     for line in (read_small(procfs / "net/route") or "").splitlines()[1:]:
         name, destination, *_ = (*line.split(), "", "")
         if destination == _ANYWHERE:
@@ -138,7 +138,7 @@ def _connect(address: Address, facts: Facts) -> None:
 
 
 def _gather(tasks: Mapping[str, Callable[[], object]], facts: Facts) -> dict[str, Outcome[object]]:
-    """Run tasks in parallel, so that one without an answer does not delay the others."""
+    """Run tasks in parallel, so that a task without a response does not delay the others."""
     pool = WorkerPool(name="network", limit=len(tasks))
     try:
         return pool.gather(tasks, min(_TIMEOUT_SECONDS + _GRACE_SECONDS, facts.seconds_left))
@@ -164,7 +164,7 @@ def _advise(reason: str) -> str:
 
 
 def list_listening(procfs: Path) -> dict[int, int]:
-    """Return the TCP ports that are listened on, each with the user ID of the socket's owner."""
+    """Return the TCP ports on which a socket listens, each with the socket owner's user ID."""
     found: dict[int, int] = {}
     for name in ("tcp", "tcp6"):
         try:
@@ -215,7 +215,8 @@ def _report_foreign(foreign: Sequence[int], taken: Mapping[int, int], facts: Fac
 
 
 def _is_stack(port: int, facts: Facts) -> bool:
-    # By its page, as the process that holds the port of a container is Docker's.
+    # The program is identified by its page, because the process that holds a container's port
+    # belongs to Docker.
     program = _STACK[port]
     page = facts.machine.fetch_page(port, program.path, timeout_seconds=_PAGE_SECONDS)
     return page is not None and program.words.encode() in page

@@ -1,4 +1,4 @@
-"""The results of checks as text and as JSON."""
+"""Formats check results as text or JSON."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ def format_report(
     """Return the results as text, the worst first.
 
     Args:
-        run: The results.
-        width: The number of columns of the terminal.
-        has_colour: Whether to use colours, in addition to words.
+        run: The results of the checks.
+        width: The number of columns in the terminal.
+        has_colour: Whether to use colours in addition to words.
         is_plain: Whether to use only ASCII.
-        has_all: Whether to show why a check does not apply; otherwise these are only named.
+        has_all: Whether to show why checks do not apply; otherwise only the names of these checks
+            are shown.
     """
     width = min(max(width, _NARROWEST), _WIDEST)
     column = max((len(result.check.name) for result in run.results), default=0) + 2
@@ -103,7 +104,7 @@ def _summarise(run: CheckRun) -> str:
 
 
 def format_json(run: CheckRun) -> str:
-    """Return the results as JSON; docs/doctor.md has its keys."""
+    """Return the results as JSON; docs/doctor.md describes the keys."""
     document = {
         "status": run.status,
         "seconds": round(run.seconds, 3),

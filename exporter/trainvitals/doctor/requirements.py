@@ -1,8 +1,8 @@
-"""Checks of the Python interpreter of the run and of its packages.
+"""Checks the run's Python interpreter and its packages.
 
-A requirements file is read as pip reads it: comments, continued lines, `-r` and `-c`, markers. A
-requirement with an address (`git+https://…`) has no version to compare, so any version satisfies it;
-`-e .` is skipped.
+A requirements file is parsed as pip does: comments, continued lines, `-r` and `-c`, and markers are
+supported. A requirement with a URL (`git+https://…`) contains no version, so any installed version
+satisfies it; `-e .` is skipped.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from trainvitals.foreign_files import read_whole
 from trainvitals.foreign_text import join_names
 from trainvitals.units import format_age
 
-PYTHON = "python"  # the check that reports an interpreter that does not run
+PYTHON = "python"  # the check that reports an unusable interpreter
 _OLDEST_PYTHON = (3, 10)
 _COMMENT = re.compile(r"(^|\s)#.*")
 _MORE = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]?(.+)")
 _HASHES = re.compile(r"\s--hash[= ]\S+")
 _MOST_SHOWN = 4
 _MOST_BYTES = 1 << 20
-_RELEASE = re.compile(r"\d+(?:\.\d+)*")  # of a version such as 2.6.0+cu124 or 3.13.0rc1
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")  # in a version such as 2.6.0+cu124 or 3.13.0rc1
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A requirement that is not met.
+    """A requirement that is not satisfied.
 
     Attributes:
-        requirement: The requirement, as for pip.
-        words: The installed version, as text.
+        requirement: The requirement in pip's syntax.
+        words: A text about the installed version.
     """
 
     requirement: str
@@ -53,7 +53,7 @@ class Unmet:
 def find_unmet(
     requirements: Iterable[str], installed: Mapping[str, Distribution], python: Interpreter
 ) -> tuple[Unmet, ...]:
-    """Return the unmet requirements; invalid ones and those for other machines are skipped."""
+    """Return unmet requirements; invalid requirements and those for other machines are skipped."""
     found = []
     for text in requirements:
         try:
@@ -88,7 +88,7 @@ def _compare(requirement: Requirement, installed: Mapping[str, Distribution]) ->
         return Unmet(wanted, f"{requirement.name} is not installed")
     try:
         version = Version(distribution.version)
-    except InvalidVersion:  # older than PEP 440: it cannot be compared
+    except InvalidVersion:  # a version from before PEP 440 cannot be compared
         return None
     if requirement.url or requirement.specifier.contains(version, prereleases=True):
         return None
@@ -98,7 +98,7 @@ def _compare(requirement: Requirement, installed: Mapping[str, Distribution]) ->
 
 
 def read_requirements(path: Path) -> Iterator[str]:
-    """Yield the requirements of a file and of the files that it includes, each read once.
+    """Yield the requirements in a file and in included files; each file is read once.
 
     Raises:
         SourceError: A file cannot be read, or includes itself.
@@ -121,7 +121,7 @@ def _read(path: Path, within: tuple[Path, ...], known: set[Path]) -> Iterator[st
     for line in re.sub(r"\\\r?\n", "", text).splitlines():
         plain = _HASHES.sub("", _COMMENT.sub("", line)).strip()
         if more := _MORE.fullmatch(plain):
-            # Normalised, for `a/../a/../b` names the same file as `b`.
+            # The path is normalised, because `a/../a/../b` denotes the same file as `b`.
             included = Path(os.path.normpath(path.parent / more[1].strip()))
             yield from _read(included, (*within, path), known)
         elif plain and not plain.startswith("-"):
@@ -143,7 +143,7 @@ def _check_python(facts: Facts) -> Finding:
 
 
 def _compare_run(what: str, facts: Facts) -> Finding:
-    """Return a warning if the run that was last seen had another framework than this Python."""
+    """Return a warning if the last run's framework differs from this Python's framework."""
     run, python = facts.last_run(), facts.interpreter()
     if facts.options.python is not None or run is None or run.python == python.executable:
         return ok(what)
@@ -159,7 +159,7 @@ def _compare_run(what: str, facts: Facts) -> Finding:
 
 
 def _find_difference(run: LastRun, facts: Facts) -> str:
-    """Return how the framework of a run differs from the installed one; empty if it does not."""
+    """Return how a run's framework differs from the installed one; empty if they are equal."""
     if run.framework == PYTHON:
         installed = [facts.interpreter().version_text]
     else:
@@ -201,7 +201,7 @@ def _is_readable(line: str) -> bool:
 
 
 def list_unmet(unmet: tuple[Unmet, ...]) -> str:
-    """Return the installed versions of the first few."""
+    """Return a text about the first few unmet requirements."""
     return join_names([each.words for each in unmet], most=_MOST_SHOWN)
 
 

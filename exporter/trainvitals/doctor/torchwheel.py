@@ -1,9 +1,9 @@
-"""The CUDA version and the GPU architectures that PyTorch was built for, read from its files.
+"""Reads from PyTorch's files for which CUDA version and GPU architectures it was built.
 
-`torch/version.py` has the versions of PyTorch, CUDA and HIP. The GPU architectures that it has
-kernels for are compiled into `torch/lib/libtorch_python.so` as one string, such as
-`sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90`, which `torch.cuda.get_arch_list()` splits.
-Importing torch would take seconds and open the driver.
+`torch/version.py` contains the versions of PyTorch, CUDA and HIP. The GPU architectures for which
+PyTorch contains kernels are compiled into `torch/lib/libtorch_python.so` as one string, such as
+`sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90`, which `torch.cuda.get_arch_list()` splits. Importing
+torch instead would take seconds and open the driver.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ class Torch:
     """An installed PyTorch.
 
     Attributes:
-        folder: Its directory.
-        version: Its version, such as `2.6.0+cu124`.
-        cuda: The CUDA version that it was built with, such as `12.4`; None without CUDA.
-        hip: The HIP version that it was built with; None without HIP.
-        architectures: The architectures that it has kernels for, such as `sm_90`; empty if unknown.
+        folder: The directory of the package.
+        version: The PyTorch version, such as `2.6.0+cu124`.
+        cuda: The CUDA version with which PyTorch was built, such as `12.4`; None without CUDA.
+        hip: The HIP version with which PyTorch was built; None without HIP.
+        architectures: The architectures for which PyTorch contains kernels, such as `sm_90`; empty
+            if unknown.
     """
 
     folder: Path
@@ -45,7 +46,7 @@ class Torch:
 
 
 def find_torch(paths: tuple[Path, ...]) -> Torch | None:
-    """Return the PyTorch that would be imported; None if there is none."""
+    """Return the PyTorch that would be imported; None if PyTorch is not installed."""
     for path in paths:
         try:
             text = read_regular(path / "torch/version.py", _MOST_BYTES).decode(errors="replace")
@@ -71,7 +72,7 @@ def _find_architectures(folder: Path) -> tuple[str, ...]:
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
             return _search(data)
-    except (OSError, ValueError):  # ValueError: it is empty
+    except (OSError, ValueError):  # ValueError: the file is empty
         return ()
 
 
@@ -86,11 +87,11 @@ def _search(data: mmap.mmap) -> tuple[str, ...]:
 
 
 def can_run(architectures: tuple[str, ...], capability: tuple[int, int]) -> bool:
-    """Return whether a GPU of this compute capability has a kernel among these.
+    """Return whether a GPU with this compute capability can run one of these kernels.
 
-    A kernel for 8.0 runs on 8.6 and not on 9.0; PTX (`compute_90`) is compiled for every newer GPU
-    when it is loaded; a name that ends in a letter is limited to that GPU (`a`), or to its family
-    (`f`).
+    A kernel for 8.0 runs on 8.6 but not on 9.0. PTX (`compute_90`) is compiled at load time and
+    therefore runs on every newer GPU. A kernel whose name ends in `a` runs only on that
+    architecture, and a kernel whose name ends in `f` only on that architecture's family.
     """
     return any(_fits(architecture, capability) for architecture in architectures)
 

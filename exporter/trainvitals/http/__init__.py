@@ -1,1 +1,1 @@
-"""The HTTP server: sockets, TLS, users, endpoints and health."""
+"""The HTTP server: sockets, TLS, authentication, endpoints and health."""

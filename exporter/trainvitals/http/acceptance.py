@@ -1,4 +1,4 @@
-"""The listening sockets of a server, and the acceptance of connections."""
+"""Opens a server's listening sockets and accepts connections."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from trainvitals.units import format_duration
 
 _LOG = logging.getLogger(__name__)
 _OUT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# A place is free within the time of a response, and nothing announces it.
+# A place becomes free within the duration of a response, without any event.
 _FULL_PAUSE_SECONDS = 0.05
 
 
 class Accepted(NamedTuple):
-    """A connection that was accepted.
+    """An accepted connection.
 
     Attributes:
-        socket: The socket, which does not block.
-        client: The client.
-        is_loopback: Whether it came in by a listener on a loopback address.
+        socket: The socket, in non-blocking mode.
+        client: The client at the other end.
+        is_loopback: Whether the connection was made to a loopback address.
     """
 
     socket: socket.socket
@@ -37,16 +37,16 @@ class Accepted(NamedTuple):
 
 
 class Acceptance:
-    """Accepts connections while there is a place for them.
+    """Accepts connections while places are free.
 
     Args:
-        loop: The loop of the server.
-        welcome: Takes a connection.
-        has_room: Returns whether there is a place for one more, or one that can be freed.
-        give_up: Closes a connection, if one may be, since the process has no descriptor left;
-            returns whether it did.
-        pause_seconds: The pause after file descriptors have run out.
-        most_per_turn: The number of connections accepted before others are served.
+        loop: The server's loop.
+        welcome: Called with each accepted connection.
+        has_room: Returns whether a place is free or can be freed.
+        give_up: Closes a connection, if any may be closed, when the process has no file descriptor
+            left; returns whether a connection was closed.
+        pause_seconds: The pause after file descriptors have run out, in seconds.
+        most_per_turn: The maximum number of connections that are accepted before others are served.
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class Acceptance:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are listening sockets."""
+        """Whether listening sockets are open."""
         return bool(self._listeners)
 
     def open(self, addresses: Sequence[Address], *, backlog: int) -> tuple[Address, ...]:
-        """Listen on addresses, and return them with the ports that the system chose.
+        """Listen on addresses, and return the bound addresses, in which a port 0 is replaced.
 
         Raises:
-            ConfigurationError: One of the addresses cannot be listened on.
+            ConfigurationError: The server cannot listen on one of the addresses.
         """
         listeners = open_listeners(addresses, backlog=backlog)
         bound = tuple(map(bound_address, listeners))
         for listener, address in zip(listeners, bound, strict=True):
-            # Accepted sockets inherit it.
+            # Accepted sockets inherit this option.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._listeners[listener] = is_loopback_name(address.host)
         self._listen()
@@ -123,7 +123,7 @@ class Acceptance:
             accepted, (host, port, *_) = listener.accept()
             accepted.settimeout(0)
             client = Client(host, port, find_network(host))
-            # A listener on all addresses is also asked by loopback ones.
+            # A listener on all addresses also accepts connections to loopback addresses.
             is_loopback = self._listeners[listener] or is_loopback_name(accepted.getsockname()[0])
             self._welcome(Accepted(accepted, client, is_loopback))
         except BlockingIOError:
@@ -132,7 +132,7 @@ class Acceptance:
             if error.errno in _OUT_OF_ROOM:
                 self._run_out(error)
                 return False
-            _LOG.debug("did not accept a connection: %s", error)  # it ended before its turn
+            _LOG.debug("did not accept a connection: %s", error)  # the client has disconnected
         return True
 
     def _run_out(self, error: OSError) -> None:

@@ -1,12 +1,12 @@
-"""Basic authentication by the users of the web configuration file.
+"""Basic authentication for the users in the web configuration file.
 
-A bcrypt check takes a tenth of a second on purpose. One thread makes them, one after the other, so
-that the server's loop never waits, and guesses cost one core at most. Networks take turns, and each
-connection has few checks waiting, so that a right password is checked soon even while others guess.
-Results are cached, right and wrong passwords apart, so that a flood of guesses cannot evict the
-password of a scraper.
+A bcrypt check intentionally takes a tenth of a second. A single thread does all checks, one at a
+time, so that the server's loop never waits and guessing uses at most one core. Client networks take
+turns, and the number of waiting checks per connection is limited, so that a correct password is
+checked soon even while other clients guess passwords. Correct and wrong passwords are cached
+separately, so that many guesses cannot evict a scraper's password from the cache.
 
-This module imports `hashlib`, and with it OpenSSL, so it is imported only if there is a web
+This module imports `hashlib`, which loads OpenSSL, so it is imported only if there is a web
 configuration file.
 """
 
@@ -39,10 +39,10 @@ _BCRYPT_BYTES = 72
 
 
 class Authentication:
-    """Admits requests of users who log in; if the file names no users, all requests.
+    """Admits authenticated requests, or all requests if the file defines no users.
 
     Args:
-        web_config: The web configuration file.
+        web_config: The web configuration file that defines the users.
         call_soon: Schedules a call in the server's loop; called from another thread.
         call_later: Calls an action after a number of seconds, in the loop.
     """
@@ -60,13 +60,13 @@ class Authentication:
     def check(
         self, request: Request, client: Client, then: Callable[[Response | None], None]
     ) -> None:
-        """Check the password of a request, at once or later.
+        """Check a request's password, at once or later.
 
         Args:
             request: The request.
-            client: The connection that it came over.
-            then: Called in the server's loop with None if the request may be answered, or else
-                with a response of status code 401 or 503.
+            client: The client that sent the request.
+            then: Called in the server's loop: with None if the request may be answered, otherwise
+                with a response with status code 401 or 503.
         """
         self._web_config.refresh()
         users = self._web_config.config.users
@@ -78,7 +78,7 @@ class Authentication:
         self._passwords.check(authorization, users, decide, client)
 
     def forget(self, client: Client) -> None:
-        """Drop the checks of a connection that is closed."""
+        """Drop the checks of a closed connection."""
         self._passwords.forget(client)
 
     def _decide(
@@ -100,7 +100,7 @@ class Authentication:
 
 
 class Verdict(Enum):
-    """The result of a check."""
+    """The result of a password check."""
 
     ADMITTED = "the password is right"
     DENIED = "there is no password, or a wrong one"
@@ -121,7 +121,8 @@ class Passwords:
 
     Args:
         call_soon: Schedules a call in the server's loop; called from the checking thread.
-        compare: Returns whether a password has a hash, slowly; `bcrypt.checkpw` when None.
+        compare: Returns whether a password matches a hash, which is slow; None for
+            `bcrypt.checkpw`.
     """
 
     def __init__(
@@ -148,13 +149,14 @@ class Passwords:
         then: Callable[[Verdict], None],
         client: Client = Client(),  # noqa: B008 - immutable
     ) -> None:
-        """Check a request's password, at once or later; to be called in the server's loop.
+        """Check a request's password, at once or later; must be called in the server's loop.
 
         Args:
-            authorization: The request's header of that name; None if it has none.
+            authorization: The request's `Authorization` header; None if the request has no such
+                header.
             users: The bcrypt hash of each user's password; not empty.
-            then: Called with the result, in the loop.
-            client: The connection that it came over.
+            then: Called in the loop with the result.
+            client: The client that sent the request.
         """
         credentials = parse_credentials(authorization)
         if credentials is None:
@@ -162,7 +164,8 @@ class Passwords:
             return
         name, password = credentials
         hashed = users.get(name)
-        # An unknown name costs the same time as a known one: it is compared with another user's hash.
+        # An unknown name takes the same time as a known one: the password is compared with another
+        # user's hash.
         some_hash = next(iter(users.values())) if hashed is None else hashed
         check = _Check(
             self._fingerprint(name, hashed or "", password),
@@ -174,7 +177,7 @@ class Passwords:
         self._find_out(check, then)
 
     def forget(self, client: Client) -> None:
-        """Drop what a connection waits for; to be called in the server's loop."""
+        """Drop a connection's waiting checks; must be called in the server's loop."""
         self._pending.pop(client, None)
         for fingerprint, waiting in list(self._waiting.items()):
             waiting[:] = [(each, then) for each, then in waiting if each != client]
@@ -198,20 +201,21 @@ class Passwords:
             self._check_next()
 
     def _check_next(self) -> None:
-        """Let the thread make the next check whose request is still open."""
+        """Give the thread the next check for which a request is still waiting."""
         while self._queues and not self._is_checking:
             network, queue = self._queues.popitem(last=False)
             check = queue.popleft()
             if queue:
-                self._queues[network] = queue  # its next turn is after those of all others
+                self._queues[network] = queue  # the network's next turn is the last
             if check.fingerprint in self._waiting:
                 self._is_checking = True
                 self._start_thread()
                 self._checks.put(check)
 
     def _fingerprint(self, name: str, hashed: str, password: bytes) -> bytes:
-        # Keyed with a secret of this process: no client can aim at a fingerprint byte by byte, so
-        # looking it up needs no comparison in constant time, and no password stays in memory.
+        # The hash is keyed with a secret of this process, so no client can guess a fingerprint byte
+        # by byte. Therefore a lookup needs no constant-time comparison, and no password stays in
+        # memory.
         digest = hashlib.blake2b(key=self._secret, digest_size=32)
         for part in (name.encode(), hashed.encode(), password):
             digest.update(len(part).to_bytes(4, "big") + part)
@@ -243,7 +247,7 @@ class Passwords:
 def parse_credentials(authorization: str | None) -> tuple[str, bytes] | None:
     """Return the name and the password in an `Authorization` header.
 
-    None means that the header is missing, malformed or of another scheme.
+    The result is None if the header is missing, is malformed or uses another scheme.
     """
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
@@ -260,7 +264,8 @@ def _compare(password: bytes, hashed: bytes) -> bool:
     import bcrypt  # noqa: PLC0415 - only the first check needs it
 
     try:
-        # bcrypt uses 72 bytes; some versions of the package refuse more, others cut.
+        # bcrypt uses 72 bytes; some versions of the package reject longer passwords, others
+        # truncate.
         return bcrypt.checkpw(password, hashed)
-    except ValueError:  # a password with a zero byte, which no hash has
+    except ValueError:  # the password contains a zero byte, which no hash matches
         return False

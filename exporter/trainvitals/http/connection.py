@@ -1,4 +1,4 @@
-"""The connection of one client: its phase, and the bytes still to be sent."""
+"""A client's connection: its phase, and the bytes that still have to be sent."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _LOOPBACK = "127.0.0.0/8"
 
 
 class Transport(Protocol):
-    """The bytes of a connection, in plain text or through TLS; no method blocks.
+    """Transfers a connection's bytes, in plain text or with TLS; no method blocks.
 
     Attributes:
-        blocked_on: `EVENT_READ` or `EVENT_WRITE`: the event to wait for after a method returned None.
+        blocked_on: The event to wait for after a method returned None: `EVENT_READ` or
+            `EVENT_WRITE`.
     """
 
     blocked_on: int
 
     def receive(self, size: int) -> bytes | None:
-        """Return received bytes; empty at the end of the stream, None if there are none yet.
+        """Return received bytes; empty at the end of the stream, None if no bytes are available.
 
         Raises:
             OSError: The connection is broken, or the TLS handshake failed.
@@ -33,7 +34,7 @@ class Transport(Protocol):
         ...
 
     def send(self, parts: list[memoryview]) -> int | None:
-        """Send some of the bytes and return their number; None if none can be sent now.
+        """Send some of the bytes and return the number of sent bytes; None if sending would block.
 
         Raises:
             OSError: The connection is broken.
@@ -41,7 +42,7 @@ class Transport(Protocol):
         ...
 
     def finish(self) -> None:
-        """Shut down the sending half; the client's bytes can still be received.
+        """Shut down the sending side; the client's bytes can still be received.
 
         Raises:
             OSError: The connection is broken.
@@ -49,7 +50,7 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Close it; further calls have no effect."""
+        """Close the connection; further calls have no effect."""
         ...
 
 
@@ -63,7 +64,7 @@ class PlainTransport:
         self.blocked_on = EVENT_READ
 
     def receive(self, size: int) -> bytes | None:
-        """Receive from the socket."""
+        """Receive bytes from the socket."""
         try:
             return self._socket.recv(size)
         except BlockingIOError:
@@ -71,7 +72,7 @@ class PlainTransport:
             return None
 
     def send(self, parts: list[memoryview]) -> int | None:
-        """Send to the socket, all parts in one system call."""
+        """Send all parts to the socket with one system call."""
         try:
             return self._socket.sendmsg(parts)
         except BlockingIOError:
@@ -79,7 +80,7 @@ class PlainTransport:
             return None
 
     def finish(self) -> None:
-        """Shut down the sending half."""
+        """Shut down the sending side of the socket."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -91,9 +92,9 @@ class Client(NamedTuple):
     """The client of a connection.
 
     Attributes:
-        host: Its address.
-        port: Its port, which tells its connections apart.
-        network: What one client has of the address, as `find_network` returns it.
+        host: The client's IP address.
+        port: The client's port, which distinguishes connections from the same address.
+        network: The part of the address that identifies a client, as `find_network` returns it.
     """
 
     host: str = ""
@@ -101,24 +102,25 @@ class Client(NamedTuple):
     network: str = ""
 
     def __str__(self) -> str:
-        """Return address and port as in an URL."""
+        """Return the address and the port as in a URL."""
         return str(Address(self.host, self.port))
 
 
 def find_network(host: str) -> str:
-    """Return what one client has of an address: all of an IPv4 address, 64 bits of an IPv6 one.
+    """Return the part of an address that identifies a client.
 
-    Every process of this machine has all loopback addresses.
+    The part is the whole of an IPv4 address, and the first 64 bits of an IPv6 address. All loopback
+    addresses count as one, because every process on this machine can use any of them.
     """
     if is_loopback_name(host):
         return _LOOPBACK
-    if ":" not in host or "." in host:  # an IPv4 address may be mapped into an IPv6 one
+    if ":" not in host or "." in host:  # an IPv6 address may contain an IPv4 address
         return host
     return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex(":", 2)
 
 
 class Phase(Enum):
-    """The phase of a connection."""
+    """A connection's phase."""
 
     READING = "waiting for a request, or for the rest of one"
     ANSWERING = "waiting for the response to its request"
@@ -128,26 +130,28 @@ class Phase(Enum):
 
 
 class Connection:
-    """The connection of a client.
+    """A client's connection.
 
     Args:
-        transport: Its bytes.
-        descriptor: The file descriptor to wait on.
-        client: The client.
-        is_loopback: Whether it came in by a listener on a loopback address.
+        transport: Transfers the connection's bytes.
+        descriptor: The file descriptor that is watched for events.
+        client: The client at the other end.
+        is_loopback: Whether the connection was made to a loopback address.
         reader: Splits the received bytes into requests.
 
     Attributes:
-        phase: Its phase.
-        head: The request in flight; None before the first, or if it could not be parsed.
-        ticket: The number of the request in flight; responses to earlier ones are dropped.
-        is_admitted: Whether the password of the request in flight was right, or none is needed.
-        closing: Whether it closes after the response in flight.
-        ended: Whether the client has shut down its sending half.
+        phase: The connection's phase.
+        head: The request in flight; None before the first request, or if the request could not be
+            parsed.
+        ticket: The number of the request in flight; responses to earlier requests are dropped.
+        is_admitted: Whether the password in the request in flight is correct, or no password is
+            needed.
+        closing: Whether the connection closes after the response in flight.
+        ended: Whether the client has shut down its sending side.
         lingering: Whether the client's remaining bytes are read before closing. The kernel resets a
-            connection that is closed with unread bytes, and the response may be lost.
+            connection that is closed while bytes are unread, and the response may then be lost.
         drained_bytes: The number of bytes read while lingering.
-        watched: The events that it is registered for; 0 for none.
+        watched: The events for which the connection is registered; 0 for none.
     """
 
     __slots__ = (
@@ -195,27 +199,27 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        """Whether a request is in flight."""
+        """Whether a request is being answered or its response is being sent."""
         return self.phase is Phase.ANSWERING or self.phase is Phase.WRITING
 
     def receive(self) -> bytes | None:
-        """Return received bytes; empty at the end of the stream, None if there are none yet."""
+        """Return received bytes; empty at the end of the stream, None if no bytes are available."""
         return self.transport.receive(_RECEIVE_BYTES)
 
     def begin(self, head: Head) -> None:
-        """Start to answer a request."""
+        """Mark a request as the one in flight."""
         self.phase = Phase.ANSWERING
         self.head = head
         self.ticket += 1
         self.closing = self.closing or not head.keep_alive
 
     def send(self, *parts: bytes) -> None:
-        """Queue a response, without copying its body; `flush` sends it."""
+        """Queue a response without copying the body; `flush` sends the response."""
         self.phase = Phase.WRITING
         self.unsent = [memoryview(part) for part in parts if part]
 
     def flush(self) -> bool:
-        """Send what can be sent now, and return whether any byte was sent.
+        """Send queued bytes without blocking, and return whether any byte was sent.
 
         Raises:
             OSError: The connection is broken.

@@ -1,7 +1,7 @@
 """The endpoints of the exporter, one method for each path.
 
-`/metrics` accepts `collect[]=NAME` (only these collectors) or `exclude[]=NAME` (all but these), and the
-header `X-Prometheus-Scrape-Timeout-Seconds`, which sets its deadline.
+`/metrics` accepts `collect[]=NAME` (only these collectors) or `exclude[]=NAME` (all but these), and
+the header `X-Prometheus-Scrape-Timeout-Seconds`, which determines the scrape's deadline.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.reading import describe_record
 from trainvitals.workers import attempt
 
-# Modules that /metrics does not need are imported where they are used, so that the start is short.
+# Modules that /metrics does not need are imported where they are used, so that the start is fast.
 if TYPE_CHECKING:
     from trainvitals.http.health import Verdict
     from trainvitals.http.runbooks import Handbook
@@ -53,7 +53,7 @@ class Readable(Protocol):
 
     @property
     def runner(self) -> Runner:
-        """The runner of the collectors."""
+        """The runner that calls the collectors."""
         ...
 
     @property
@@ -63,15 +63,15 @@ class Readable(Protocol):
 
 
 class Endpoints:
-    """Answers requests about a machine.
+    """Answers HTTP requests about a machine.
 
     Args:
-        machine: The machine.
-        handbook: The runbooks; None for those of this package.
-        observe: Creates the observer, which keeps the history of readings for viewers; called after
+        machine: The real or simulated machine.
+        handbook: The runbooks; None for the runbooks in this package.
+        observe: Creates the observer that keeps the history of readings for viewers; called after
             the first response. None for `observe_machine`.
-        alerts: The alerts of Prometheus; None if no Prometheus is configured.
-        clock: Unix seconds.
+        alerts: The source of Prometheus' alerts; None if no Prometheus is configured.
+        clock: Returns the current time in Unix seconds.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Endpoints:
         }
 
     def answer(self, request: Request, reply: Reply) -> None:
-        """Answer a request, at once or after the machine has been read."""
+        """Answer a request, either at once or after the machine has been read."""
         answer = self._paths.get(request.path)
         if answer is None and request.path.startswith(RUNBOOKS):
             answer = self._paths[RUNBOOKS]
@@ -155,7 +155,7 @@ class Endpoints:
             judged = self._find_observer().judge(snapshot, now, self._find_alerts())
             return judge_health(snapshot, expected, judged, now=now)
 
-        self._find_alerts()  # Prometheus is asked while the machine is read, and not waited for
+        self._find_alerts()  # starts a query of Prometheus, without waiting
         self._judge(reply, judge)
 
     def _find_alerts(self) -> Alerts:
@@ -218,7 +218,7 @@ class Endpoints:
     def _deliver(
         self, reply: Reply, write: Callable[[Snapshot], Response], snapshot: Snapshot
     ) -> None:
-        """Reply with the page; after a bug, reply with an error before it is logged."""
+        """Reply with the page; if rendering raises, reply with an error, and then log it."""
         page = attempt("page", partial(write, snapshot))
         reply(page.value or FAILED)
         self._find_observer().note(snapshot, self._clock())
@@ -230,11 +230,11 @@ def observe_machine(
     roots: Roots = Roots(),  # noqa: B008 - immutable
     thresholds: Path | None = None,
 ) -> Observer:
-    """Return the observer of this machine.
+    """Return the observer for this machine.
 
     Args:
-        roots: The root directories.
-        thresholds: The file of thresholds; None for the one in force.
+        roots: The root directories of the file systems to read.
+        thresholds: The thresholds file; None for the file in force.
     """
     # These imports take milliseconds and are not needed for the first scrape.
     from trainvitals.verdicts.thresholds import ThresholdsFile  # noqa: PLC0415
@@ -244,11 +244,12 @@ def observe_machine(
 
 
 def choose_deadline(scrape_timeout: str | None) -> float:
-    """Return the deadline of a scrape in seconds.
+    """Return the time limit for a scrape, in seconds.
 
     Args:
-        scrape_timeout: The timeout of Prometheus, from its header; a tenth of it, at most half a
-            second, is reserved for the transfer. None if the header is missing.
+        scrape_timeout: Prometheus' scrape timeout, from the header of the request; a tenth of the
+            timeout, at most half a second, is reserved for the transfer. None if the header is
+            missing.
     """
     try:
         timeout = float(scrape_timeout) if scrape_timeout else 0.0
@@ -261,9 +262,9 @@ def choose_deadline(scrape_timeout: str | None) -> float:
 
 
 def describe_readings(snapshot: Snapshot) -> dict[str, object]:
-    """Return all readings and their outcomes by collector, ready for JSON.
+    """Return all readings and outcomes by collector, ready for encoding as JSON.
 
-    Infinities and NaN, which JSON does not have, are null.
+    Infinities and NaN become null, because JSON cannot represent them.
     """
     collectors: dict[str, object] = {}
     for report in snapshot.reports:
@@ -278,7 +279,7 @@ def describe_readings(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _simplify(value: object) -> object:
-    """Return a reading as types that JSON has."""
+    """Return a reading converted to types that JSON can represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, int | str):

@@ -1,4 +1,4 @@
-"""The log of failed logins: who guesses passwords, in few lines."""
+"""Logs failed logins with a limited number of lines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _UNKNOWN = "an unknown user"
 
 
 class FailedLogins:
-    """Logs failed logins: the first at once, those of the next minute in one line after it.
+    """Logs the first failed login at once, and those of the next minute afterwards, in one line.
 
-    The name of an unknown user is not logged: people enter passwords there by mistake.
+    The name of an unknown user is not logged, because users may have entered a password as the name
+    by mistake.
 
     Args:
         call_later: Calls an action after a number of seconds, in the server's loop.
@@ -34,7 +35,7 @@ class FailedLogins:
 
         Args:
             host: The client's address.
-            user: A user of the configuration; None for an unknown one.
+            user: The name of a configured user; None for an unknown user.
         """
         who = f"{host} as {user or _UNKNOWN}"
         if not self._is_waiting:

@@ -1,30 +1,33 @@
-"""The documents of `/health` and `/ready`.
+"""Builds the responses of `/health` and `/ready`.
 
-`/health` has `status`, `timestamp` and `checks`. `status` is
+`/health` returns `status`, `timestamp` and `checks`. The values of `status` are
 
-    healthy     nothing is wrong
-    degraded    there is a trouble, or a collector's reading is not complete
-    unhealthy   expected accelerators do not respond, the root file system is full, or everything
-                waits for memory, all by the machine's own readings; the status code is 503
+    healthy     no problem was found
+    degraded    there is a trouble, or a collector's reading is incomplete
+    unhealthy   expected accelerators do not respond, the root file system is full, or all tasks
+                wait for memory, each according to the machine's own readings; the status code is
+                then 503
 
-and `checks` has
+and `checks` contains
 
     hpu_available, hpu_count, gpu_available, gpu_count
-    memory_usage, disk_space  percent in use, of memory and of the root file system; null if unknown
-    problems                  a line for each reason to be unhealthy
-    collectors                `ok` for each collector, or the reason why it is not
-    troubles, unknowns        as in `/api/v1/overview`, with the alerts that Prometheus has sent so
-                              far: no answer waits for it; unknown alerts are no degradation
+    memory_usage, disk_space  percentage of memory and root file system in use; null if unknown
+    problems                  one line for each cause of `unhealthy`
+    collectors                `ok` for each collector, or the reason for a failure
+    troubles, unknowns        as in `/api/v1/overview`, with the alerts that Prometheus has returned
+                              so far: responses do not wait for Prometheus, and unknown alerts do
+                              not make the status `degraded`
 
-`/ready` has `ready` and `checks`. These decide `ready`:
+`/ready` returns `ready` and `checks`. The following checks determine `ready`:
 
     collectors                every collector has returned or failed since the start
-    accelerators              as many respond as are expected
+    accelerators              the expected number of accelerators respond
 
-and these describe the runs of the machine and its Gaudi cards; null where there are none:
+The following checks describe the machine's training runs and Gaudi cards; a check is null if the
+machine has none:
 
-    model_loaded              every living run has left the phase `init`
-    data_available            every living run has received a batch
+    model_loaded              every run that is still alive has left the phase `init`
+    data_available            every run that is still alive has received a batch
     hpu_initialized           a Gaudi card responds
 """
 
@@ -50,11 +53,11 @@ _KINDS: tuple[Kind, ...] = ("gpu", "hpu")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a check.
+    """The response to a request for `/health` or `/ready`.
 
     Attributes:
-        good: Whether the status code is 200, else 503.
-        document: The document, ready for JSON.
+        good: Whether the status code is 200 instead of 503.
+        document: The body, ready for encoding as JSON.
     """
 
     good: bool
@@ -68,12 +71,12 @@ def judge_health(
     *,
     now: float | None = None,
 ) -> Verdict:
-    """Return the result of `/health`.
+    """Return the response of `/health`.
 
     Args:
         snapshot: A snapshot of all collectors.
         expected: The expected number of accelerators of each kind.
-        judgement: The troubles of the machine, and the unknowns.
+        judgement: The machine's troubles and unknowns.
         now: The timestamp in Unix seconds; None for the current time.
     """
     counts = _count_devices(snapshot)
@@ -102,7 +105,7 @@ def judge_health(
 
 
 def judge_readiness(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict:
-    """Return the result of `/ready`; the arguments are those of `judge_health`."""
+    """Return the response of `/ready`; the arguments are those of `judge_health`."""
     checks = {
         "collectors": all(report.answered for report in snapshot.reports),
         "accelerators": not _find_missing(_count_devices(snapshot), expected),
@@ -119,7 +122,7 @@ def judge_readiness(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict
 
 
 def _has_initialized_hpu(snapshot: Snapshot, expected: Mapping[Kind, int]) -> bool | None:
-    """Return whether a Gaudi card responds; None if there is none and none is expected."""
+    """Return whether a Gaudi card responds; None if no card is present and none is expected."""
     reading = take(snapshot.readings, "accelerator", AcceleratorsReading)
     states = [
         device.state
@@ -147,7 +150,8 @@ def _find_missing(counts: Mapping[Kind, int], expected: Mapping[Kind, int]) -> l
 def _list_limits(troubles: tuple[Trouble, ...]) -> Iterator[str]:
     """Yield a line for each trouble that makes the machine unhealthy."""
     for trouble in troubles:
-        # An alert goes on for minutes after its condition, and nothing is restarted for that.
+        # An alert stays active for minutes after its condition has ended, and must not cause a
+        # restart.
         if trouble.subject_kind != "alert" and (trouble.alert, trouble.subject) in _LIMITS:
             yield trouble.words
 

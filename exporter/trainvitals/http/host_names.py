@@ -1,12 +1,13 @@
-"""The check of the `Host` header: the names under which a server answers.
+"""Checks the `Host` header against the names under which a server may be requested.
 
-A web page may let its own name resolve to 127.0.0.1 after it was loaded (DNS rebinding). The browser
-then takes this server for a part of the page and lets its script read the responses. Such a request
-has the name of the page in its `Host` header, which a script cannot change.
+After a web page has been loaded, its host name may be changed to resolve to 127.0.0.1 (DNS
+rebinding). The browser then treats this server as the page's origin and allows the page's scripts
+to read the responses. The `Host` header of such a request contains the page's host name, which a
+script cannot change.
 
-A listener on a loopback address is asked by a loopback name, or by a configured one. Other listeners
-check the header only if names are configured; they then accept IP addresses too, since an address
-cannot be rebound.
+A listener on a loopback address accepts loopback names and configured names. Other listeners check
+the header only if names are configured; in this case they also accept IP addresses, because an
+address cannot be rebound.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _MOST_CHARACTERS = 255
 
 
 def parse_names(texts: Iterable[str]) -> frozenset[str]:
-    """Return the names of `--web.allowed-host`; each text may hold several, separated by commas.
+    """Return the names in `--web.allowed-host`; each text may contain several, comma-separated.
 
     Raises:
-        ConfigurationError: A text is not a name.
+        ConfigurationError: A text is not a host name.
     """
     names = [name.strip() for text in texts for name in text.split(",")]
     return frozenset(_parse_name(name) for name in names if name)
@@ -50,7 +51,7 @@ def _parse_name(text: str) -> str:
 
 
 class HostNames:
-    """The names that a server may be asked by.
+    """The names under which a server may be requested.
 
     Args:
         names: The configured names, as `parse_names` returns them.
@@ -60,11 +61,12 @@ class HostNames:
         self._names = names
 
     def allows(self, host: str | None, *, is_loopback: bool) -> bool:
-        """Return whether a request may be answered.
+        """Return whether a request with this `Host` header may be answered.
 
         Args:
-            host: The value of its `Host` header; None if it has none, which no browser sends.
-            is_loopback: Whether it came in by a listener on a loopback address.
+            host: The value of the `Host` header; None without the header, which browsers always
+                send.
+            is_loopback: Whether the request was sent to a loopback address.
         """
         if not host or ANY in self._names or not (is_loopback or self._names):
             return True
@@ -75,7 +77,7 @@ class HostNames:
 
 
 def refuse_host() -> Response:
-    """Return the response to a request that is refused by its `Host` header."""
+    """Return the response to a request that is refused because of its `Host` header."""
     return plain_response(
         403,
         f"this server is not known by the name in the request; ask 127.0.0.1 or localhost,"
@@ -84,7 +86,7 @@ def refuse_host() -> Response:
 
 
 def split_host(host: str) -> str:
-    """Return the name in a `Host` header: in lower case, without port, brackets and final dot."""
+    """Return the name in a `Host` header in lower case, without port, brackets and final dot."""
     host = host.strip().lower()
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
@@ -99,7 +101,7 @@ def split_host(host: str) -> str:
 
 
 def is_loopback_name(name: str) -> bool:
-    """Return whether a name or an address is one of the loopback interface.
+    """Return whether a name or an address denotes the loopback interface.
 
     No name can be registered below `.localhost`, and browsers resolve it themselves.
     """
@@ -110,10 +112,10 @@ def is_loopback_name(name: str) -> bool:
 
 
 def _read_address(name: str) -> bytes | None:
-    """Return the bytes of an IP address; None if the name is not one."""
+    """Return an IP address as bytes; None if the name is not an IP address."""
     try:
         return socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
-    except (OSError, ValueError):  # not ASCII, or with a zero byte
+    except (OSError, ValueError):  # not ASCII, or contains a zero byte
         return None
 
 

@@ -1,7 +1,7 @@
-"""HTTP/1.1 without sockets: requests without a body are read, complete responses are written.
+"""HTTP/1.1 without sockets: parses requests without a body, and formats complete responses.
 
-h11 parses the heads of requests. A scraper sends the same head, byte for byte, with every scrape, so
-the last few heads are cached with their requests.
+h11 parses request heads. A scraper sends an identical head with every scrape, so the most recent
+heads are cached with the parsed requests.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _PHRASES = {
 
 
 class Head(NamedTuple):
-    """The head of a request.
+    """A request's head.
 
     Attributes:
-        request: The request.
+        request: The parsed request.
         keep_alive: Whether the client may send another request over the same connection.
     """
 
@@ -63,7 +63,7 @@ class RefusalError(Exception):
     """A request was refused; the connection must close after the response.
 
     Attributes:
-        response: The response.
+        response: The response to the refused request.
     """
 
     def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
@@ -72,20 +72,20 @@ class RefusalError(Exception):
 
 
 class KeptHeads:
-    """A cache of the last few heads, by their bytes; heads with credentials are not kept."""
+    """A cache of recent request heads, keyed by their bytes, without heads with credentials."""
 
     def __init__(self) -> None:
         self._heads: OrderedDict[bytes, Head] = OrderedDict()
 
     def find(self, data: bytes) -> Head | None:
-        """Return the head of these bytes; None if they are not in the cache."""
+        """Return the cached head for these bytes; None if the cache does not contain it."""
         head = self._heads.get(data)
         if head is not None:
             self._heads.move_to_end(data)
         return head
 
     def keep(self, data: bytes, head: Head) -> None:
-        """Add a head that was parsed from exactly these bytes."""
+        """Add the head that was parsed from exactly these bytes."""
         if len(data) > _KEPT_HEAD_BYTES or any(
             name in head.request.headers for name in _SECRET_HEADERS
         ):
@@ -96,7 +96,7 @@ class KeptHeads:
 
 
 class RequestReader:
-    """Splits the bytes of one client into requests.
+    """Splits a client's bytes into requests.
 
     Args:
         kept: The cache of heads, shared by all readers.
@@ -115,20 +115,20 @@ class RequestReader:
 
     @property
     def unread_bytes(self) -> int:
-        """The number of bytes that were received and not yet parsed."""
+        """The number of bytes that have been received and not yet parsed."""
         return len(self._unread)
 
     @property
     def amid_head(self) -> bool:
-        """Whether a head was received in part."""
+        """Whether a head has been partly received."""
         return self._parser is not None
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
+        """Add received bytes to the unparsed ones."""
         self._unread = self._unread + data if self._unread else data
 
     def next_head(self) -> Head | None:
-        """Return the next request; None until its head is complete.
+        """Return the head of the next request; None until the head is complete.
 
         Raises:
             RefusalError: The request is refused; later bytes cannot be parsed.
@@ -200,7 +200,7 @@ def _read_head(event: h11.Request) -> Head:
 
 
 def _read_target(target: str) -> tuple[str | None, str, tuple[tuple[str, str], ...]]:
-    """Return the authority, which an absolute URL has, the path and the query."""
+    """Return the authority (None unless the target is an absolute URL), the path and the query."""
     authority = None
     if target[:7].lower() == "http://" or target[:8].lower() == "https://":
         # A client that uses the exporter as a proxy sends an absolute URL, which overrides `Host`.
@@ -216,7 +216,7 @@ def _read_target(target: str) -> tuple[str | None, str, tuple[tuple[str, str], .
 
 
 class ResponseWriter:
-    """Writes the heads of responses, with a date that is formatted once a second."""
+    """Formats response heads, with a date that is formatted once a second."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -225,15 +225,15 @@ class ResponseWriter:
     def write_head(
         self, response: Response, *, more: tuple[tuple[str, str], ...] = (), close: bool
     ) -> bytes:
-        """Return everything of a response before its body.
+        """Return a response's status line and headers, as bytes.
 
         Args:
             response: The response.
             more: Additional headers.
-            close: Whether to announce that the connection closes after it.
+            close: Whether to announce that the connection closes after the response.
 
         Raises:
-            ValueError: A header has a line break or a character that is not Latin-1.
+            ValueError: A header contains a line break or a character outside Latin-1.
         """
         phrase = _PHRASES.get(response.status, "")
         lines = [f"HTTP/1.1 {response.status} {phrase}"]

@@ -1,4 +1,4 @@
-"""The addresses of `--web.listen-address`, and the sockets bound to them."""
+"""Parses the addresses in `--web.listen-address` and opens sockets bound to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Address(NamedTuple):
     """An address to listen on.
 
     Attributes:
-        host: An IP address or a name; empty for all addresses of the machine.
+        host: An IP address or a host name; empty for all of the machine's addresses.
         port: A TCP port; 0 lets the system choose a free one.
     """
 
@@ -28,15 +28,15 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the address in the form of the flag."""
+        """Return the address in the format of the flag."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
-    """Return an address in the form of `--web.listen-address`.
+    """Parse an address in the format of `--web.listen-address`.
 
     Raises:
-        ConfigurationError: The text is not of the form HOST:PORT.
+        ConfigurationError: The text does not have the form HOST:PORT.
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -57,7 +57,7 @@ def open_listeners(
     backlog: int,
     find_holder: Callable[[int], PortHolder | None] | None = None,
 ) -> tuple[socket.socket, ...]:
-    """Return listening sockets for all addresses.
+    """Open listening sockets for all addresses.
 
     Args:
         addresses: The addresses.
@@ -65,15 +65,17 @@ def open_listeners(
         find_holder: Returns the process that listens on a port; None for `find_port_holder`.
 
     Raises:
-        ConfigurationError: An address cannot be listened on; those before it are closed again.
+        ConfigurationError: The server cannot listen on an address; the sockets that were opened
+            before have been closed.
     """
     listeners: list[socket.socket] = []
     try:
         for address in addresses:
             listeners.append(_open(address, backlog))
             listeners[-1].settimeout(0)
-    except (OSError, UnicodeError) as error:  # the IDNA codec refuses invalid names
-        # Before the listeners are closed, since one of them may hold the port.
+    except (OSError, UnicodeError) as error:  # the IDNA codec rejects invalid names
+        # The holder is determined before the listeners are closed, because a listener may hold the
+        # port.
         reason = _explain(error, address, find_holder or find_port_holder)
         for listener in listeners:
             listener.close()
@@ -82,7 +84,7 @@ def open_listeners(
 
 
 def bound_address(listener: socket.socket) -> Address:
-    """Return the address that a socket is bound to."""
+    """Return the address to which a socket is bound."""
     host, port = listener.getsockname()[:2]
     return Address(host, port)
 
@@ -91,8 +93,8 @@ class PortHolder(NamedTuple):
     """A process that listens on a port.
 
     Attributes:
-        pid: Its process ID.
-        name: Its name.
+        pid: The process ID.
+        name: The process name.
     """
 
     pid: int
@@ -107,9 +109,10 @@ def find_port_holder(port: int) -> PortHolder | None:
     """Return the process that listens on a TCP port.
 
     Returns:
-        The process; None if there is none, or it belongs to another user. Source: psutil.
+        The process; None if no process listens or the process belongs to another user. Source:
+        psutil.
     """
-    import psutil  # noqa: PLC0415 - only a start that fails needs it
+    import psutil  # noqa: PLC0415 - only a failing start needs psutil
 
     try:
         holders = {
@@ -131,7 +134,7 @@ def _open(address: Address, backlog: int) -> socket.socket:
     found = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    # A name with addresses of both families is bound to IPv4, as in other exporters.
+    # For a name with IPv4 and IPv6 addresses, the socket is bound to IPv4, as in other exporters.
     family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return socket.create_server(where, family=family, backlog=backlog)
 
@@ -143,7 +146,7 @@ def _open_everywhere(port: int, backlog: int) -> socket.socket:
                 ("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True
             )
         except OSError as error:
-            # A kernel may support IPv6 and have it disabled.
+            # A kernel may support IPv6 although IPv6 is disabled.
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 raise
     return socket.create_server(("", port), backlog=backlog)

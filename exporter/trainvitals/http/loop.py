@@ -14,10 +14,10 @@ Action = Callable[[], None]
 
 
 class Deadlines:
-    """A deadline for each waiter, and the function that is called when it passes.
+    """A deadline for each waiter, and the function that is called after the deadline.
 
-    Deadlines of the same number of seconds share a queue, which is sorted by construction, so the
-    nearest one is found by looking at the heads of a few queues.
+    Deadlines with the same number of seconds share a queue, which is always sorted, so the nearest
+    deadline is found by comparing the heads of a few queues.
     """
 
     def __init__(self) -> None:
@@ -25,25 +25,25 @@ class Deadlines:
         self._seconds: dict[Hashable, float] = {}
 
     def set(self, waiter: Hashable, seconds: float, action: Action) -> None:
-        """Set the deadline of a waiter to this many seconds from now; it replaces an earlier one."""
+        """Set a waiter's deadline to this many seconds from now, replacing an earlier deadline."""
         self.clear(waiter)
         self._seconds[waiter] = seconds
         queue = self._queues.setdefault(seconds, {})
         queue[waiter] = (time.monotonic() + seconds, action)
 
     def clear(self, waiter: Hashable) -> None:
-        """Remove a waiter's deadline, if it has one."""
+        """Remove a waiter's deadline, if the waiter has one."""
         seconds = self._seconds.pop(waiter, None)
         if seconds is not None:
             del self._queues[seconds][waiter]
 
     def nearest_seconds(self) -> float | None:
-        """Return the seconds until the nearest deadline, at least 0; None if there is none."""
+        """Return the seconds until the nearest deadline, at least 0; None without a deadline."""
         heads = [next(iter(queue.values()))[0] for queue in self._queues.values() if queue]
         return max(0.0, min(heads) - time.monotonic()) if heads else None
 
     def take_expired(self) -> list[Action]:
-        """Remove the deadlines that have passed, and return their actions."""
+        """Remove the expired deadlines, and return their actions."""
         now = time.monotonic()
         expired = []
         for queue in self._queues.values():
@@ -57,10 +57,10 @@ class Deadlines:
 
 
 class Loop:
-    """Waits for events and calls their actions; without deadlines it never wakes by itself.
+    """Waits for events and calls their actions; without events and deadlines, it never wakes up.
 
     Attributes:
-        deadlines: The deadlines that it waits for.
+        deadlines: The deadlines for which the loop waits.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,8 @@ class Loop:
         timeout = 0.0 if self._calls else self.deadlines.nearest_seconds()
         for key, _ in self._selector.select(timeout):
             key.data()
-        # Only those that are there now: calls that make calls must not keep out the sockets.
+        # Only the calls that are queued now are made: calls that queue further calls must not delay
+        # the sockets.
         for _ in range(len(self._calls)):
             self._calls.popleft()()
         for action in self.deadlines.take_expired():
@@ -91,9 +92,9 @@ class Loop:
 
         Args:
             descriptor: The file descriptor.
-            before: The events that it is watched for so far; 0 for none.
-            events: The events from now on; 0 for none.
-            action: The action.
+            before: The events for which the file descriptor has been watched so far; 0 for none.
+            events: The events to watch for from now on; 0 for none.
+            action: The function to call.
         """
         if not events and before:
             self._selector.unregister(descriptor)
@@ -103,16 +104,16 @@ class Loop:
             self._selector.register(descriptor, events, action)
 
     def call_soon(self, action: Action) -> None:
-        """Call an action in the loop's thread; from any thread. Many calls cost one wake-up."""
+        """Schedule a call in the loop's thread, from any thread; many calls cause one wake-up."""
         self._calls.append(action)
         if threading.get_ident() != self._thread:
             self.wake()
 
     def wake(self) -> None:
-        """Make `turn` return soon; from any thread or signal handler."""
+        """Make `turn` return soon; may be called in any thread or signal handler."""
         if not self._woken:
             self._woken = True
-            # A full buffer wakes as well, and a loop that is closed needs no waking.
+            # A full buffer also wakes the loop, and a closed loop needs no wake-up.
             with suppress(OSError):
                 self._sender.send(b"\0")
 
@@ -125,5 +126,6 @@ class Loop:
     def _take_wake(self) -> None:
         with suppress(BlockingIOError):
             self._receiver.recv(4096)
-        # Cleared before the calls are taken: who finds it set has added a call before that.
+        # The flag is cleared before the calls are taken: a thread that finds the flag set has added
+        # its call before that.
         self._woken = False

@@ -1,4 +1,4 @@
-"""Requests and responses, which the HTTP server and the endpoints exchange."""
+"""The requests and responses that the HTTP server and the endpoints exchange."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ GUARDS = (
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
 )
-"""The headers of every page and every refusal: nothing in them runs but our own script."""
+"""The headers of every page and every refusal: only the exporter's own script can run in a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request.
+    """An HTTP request.
 
     Attributes:
-        method: "GET" or "HEAD"; the server refuses all others.
+        method: "GET" or "HEAD"; the server refuses all other methods.
         path: The decoded path without the query; starts with a slash.
-        query: The decoded parameters in the order of the request; blank values are included.
+        query: The decoded parameters in the order of the request, including parameters with empty
+            values.
         headers: Values by lower-case name; repeated headers are joined with ", ".
     """
 
@@ -36,13 +37,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response; the same object may answer any number of requests.
+    """An HTTP response; the same object may answer any number of requests.
 
     Attributes:
         status: The HTTP status code.
-        headers: Names and values, without those that the server adds itself (`Content-Length`,
-            `Connection`, `Date`).
-        body: The encoded bytes; in the response to a HEAD request only their number is sent.
+        headers: The names and values of headers, except those that the server adds
+            (`Content-Length`, `Connection`, `Date`).
+        body: The encoded body; the response to a HEAD request contains only the body's length.
     """
 
     status: int
@@ -51,17 +52,20 @@ class Response:
 
 
 Reply = Callable[[Response], None]
-"""Sends the response to one request, at once or later, from any thread; only the first call counts."""
+"""Sends the response to one request, at once or later, from any thread.
+
+Only the first call has an effect.
+"""
 
 Answer = Callable[[Request, Reply], None]
-"""Answers a request through its reply; called in the server's loop, so it must not block or raise."""
+"""Answers a request with a reply. It is called in the server's loop and must not block or raise."""
 
 
 def plain_response(status: int, text: str, *headers: tuple[str, str]) -> Response:
-    """Return a response of one line of text."""
+    """Return a response with one line of text."""
     content_type = ("Content-Type", "text/plain; charset=utf-8")
     return Response(status, (content_type, *headers, *GUARDS), f"{text}\n".encode())
 
 
 FAILED = plain_response(500, "a bug keeps this page from being written; see the log")
-"""The response where rendering raised."""
+"""The response to a request for which rendering raised an exception."""

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 _GZIP_LEVEL = 1
-_GZIP_WINDOW_BITS = 30  # a window of 14 bits, which is enough here and faster, and 16 for gzip
+_GZIP_WINDOW_BITS = 30  # 14 bits, which are sufficient and fast, plus 16 for gzip
 
 
 def prefers_openmetrics(accept: str) -> bool:
@@ -28,7 +28,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def compress(plain: bytes) -> bytes:
-    """Return bytes compressed by gzip, at the level that costs the least time."""
+    """Return bytes compressed with gzip at the fastest level."""
     press = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW_BITS)
     return press.compress(plain) + press.flush()
 

@@ -1,8 +1,9 @@
-"""The connections of a server, and the choice of the one to close when another client connects.
+"""Keeps a server's connections, and chooses a connection to close for another client.
 
-A connection that makes progress stays. One without a request is closed first, and likewise one that
-does not read its response; a request that is being answered never leaves. Among these, clients of an
-address that holds more than its share leave before others.
+A connection that makes progress is not closed. Candidates are connections without a request and
+connections whose clients do not read the response; an admitted request that is being answered is
+never interrupted. Among the candidates, connections from an address that holds more than its share
+are closed first.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from collections.abc import Callable, Iterator
 
 from trainvitals.http.connection import Connection, Phase
 
-_SHARES = 4  # An address that holds more than this part of all places holds more than its share.
+_SHARES = 4  # An address's share is a quarter of all places.
 
 
 class Places:
-    """The connections of a server, in the order of their last progress.
+    """A server's connections, in the order of their last progress.
 
     Args:
-        most: The number of places.
-        stall_seconds: The time without progress after which a client does not read its response.
-        unsent_bytes: The size of all responses that wait for their clients.
-        clock: Monotonic seconds.
+        most: The maximum number of connections.
+        stall_seconds: The time without progress after which a client counts as not reading its
+            response, in seconds.
+        unsent_bytes: The maximum total size of the responses that wait for clients, in bytes.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -46,16 +48,16 @@ class Places:
         return len(self._progress)
 
     def __iter__(self) -> Iterator[Connection]:
-        """Iterate over the connections, the one whose last progress is the longest ago first."""
+        """Iterate over the connections, starting with the longest time since the last progress."""
         return iter(self._progress)
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no place left."""
+        """Whether all places are in use."""
         return len(self._progress) >= self._most
 
     def add(self, connection: Connection) -> None:
-        """Assign a place to a connection."""
+        """Assign a place to a new connection."""
         self._progress[connection] = self._clock()
         self._held[connection.client.network] += 1
 
@@ -67,25 +69,25 @@ class Places:
             del self._held[connection.client.network]
 
     def note_progress(self, connection: Connection) -> None:
-        """Record that a response was sent to a connection, or a part of one."""
+        """Record that a response, or a part of a response, was sent to a connection."""
         del self._progress[connection]
         self._progress[connection] = self._clock()
 
     def is_crowding(self, connection: Connection) -> bool:
-        """Return whether no place is left and the address of a connection holds more than its share."""
+        """Return whether all places are in use and the client's address has more than its share."""
         return self.is_full and self._is_over_share(connection)
 
     def choose_leaver(self) -> Connection | None:
-        """Return the connection that leaves for another one; None if all have requests in flight."""
+        """Return the connection to close for another one; None if no connection may be closed."""
         leavers = [each for each in self._progress if self._may_leave(each)]
         return next(filter(self._is_over_share, leavers), next(iter(leavers), None))
 
     def choose_stalled(self) -> Connection | None:
-        """Return the connection to close because too much waits for clients that do not read.
+        """Return the connection to close because clients leave too many response bytes unread.
 
         Returns:
-            The one that has not read for the longest time; None if no more waits than is allowed,
-            or if it is all for one client.
+            The connection with the longest time since the last read; None if the total size is
+            within the limit, or if only one connection has unread bytes.
         """
         writing = [each for each in self._progress if each.phase is Phase.WRITING]
         unsent = sum(len(part) for each in writing for part in each.unsent)

@@ -1,9 +1,10 @@
-"""The runbooks as pages: `/runbooks/` lists them, `/runbooks/<Alert>` is one of them.
+"""The runbooks as web pages: `/runbooks/` is the list, and `/runbooks/<Alert>` a runbook.
 
-They are read on each request, from the installed package or from `docs/runbooks` of a checkout.
+The runbooks are read on each request, from the installed package or from `docs/runbooks` in a
+checkout.
 
-The Markdown that is rendered: headings, paragraphs, lists, fenced code, `code`, **strong** and links.
-Anything else is shown as it is written.
+The supported Markdown is headings, paragraphs, lists, fenced code, `code`, **strong** and links.
+All other text is shown verbatim.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from trainvitals.http.messages import GUARDS, POLICY
 from trainvitals.shipped import find_shipped
 
 _PATH = "/runbooks/"
-# Of the content of <style> below, which is the only style in a page.
+# The hash of the content of <style> below, which is the only style in a page.
 _STYLE_DIGEST = "'sha256-fpnLyoxdhXSfJx7lGcAUZeh/sRYdA+gjxLRwpeH9Pc0='"
 _POLICY = POLICY.replace("style-src 'self'", f"style-src 'self' {_STYLE_DIGEST}")
 HEADERS = (
     ("Content-Type", "text/html; charset=utf-8"),
     *((name, _POLICY if value == POLICY else value) for name, value in GUARDS),
 )
-"""The headers of each page."""
+"""The HTTP headers of each page."""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -66,10 +67,11 @@ _BLOCKS = re.compile(
 
 
 class Handbook:
-    """The runbooks of a directory.
+    """The runbooks in a directory.
 
     Args:
-        directory: The directory; the shipped one when None. If it is missing, the list is empty.
+        directory: The directory; None for the shipped one. If the directory does not exist, the
+            list is empty.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -80,7 +82,7 @@ class Handbook:
         return _write_page("Runbooks", _write_list(self._find()))
 
     def write_runbook(self, name: str) -> bytes | None:
-        """Return the page about an alert; None if there is no runbook of that name."""
+        """Return the page about an alert; None if there is no runbook with that name."""
         path = self._find().get(name)
         if path is None:
             return None
@@ -89,7 +91,7 @@ class Handbook:
         return _write_page(name, body)
 
     def write_missing(self, name: str) -> bytes:
-        """Return the page for a name without a runbook: a note and the list."""
+        """Return the page for a name without a runbook: a notice and the list."""
         words = f"<p>There is no runbook {escape(name)}; there are these.</p>\n"
         return _write_page("Runbooks", words + _write_list(self._find()))
 
@@ -113,7 +115,7 @@ def _write_list(paths: dict[str, Path]) -> str:
 
 
 def _write_row(name: str, text: str) -> str:
-    """Return a link to a runbook with its first paragraph."""
+    """Return a link to a runbook, followed by the runbook's first paragraph."""
     about = "".join(text.split("\n\n")[1:2]).replace("`", "")
     return f'<li><a href="{escape(_PATH + name)}">{escape(name)}</a> {escape(about)}</li>'
 
@@ -141,7 +143,7 @@ def _write_items(text: str) -> str:
 
 
 def _write_inline(text: str) -> str:
-    """Return a line of text as HTML; everything in it is escaped."""
+    """Return a line of text as HTML, with all special characters escaped."""
     written, end = [], 0
     for found in _INLINE.finditer(text):
         written += [escape(text[end : found.start()]), _write_mark(found)]
@@ -159,4 +161,4 @@ def _write_mark(found: re.Match[str]) -> str:
         return f'<a href="{_PATH}{runbook[1]}">{escape(label)}</a>'
     if re.match(r"https?://", target):
         return f'<a href="{escape(target)}">{escape(label)}</a>'
-    return escape(label)  # a document that is not served
+    return escape(label)  # a link to a document that is not served

@@ -1,11 +1,12 @@
-"""The HTTP server: one thread with a loop that only reads and writes.
+"""The HTTP server: one thread with a loop that only reads requests and writes responses.
 
-Work that takes time (collection, compression, password checks) is done by other threads; their
-replies are queued, and one wake-up of the loop takes all of them. The loop waits only for sockets and
-the nearest deadline, so a server without clients never wakes up.
+Work that takes time (collection, compression, password checks) is done by other threads, which
+queue their replies; one wake-up of the loop processes all queued replies. The loop waits only for
+sockets and the nearest deadline, so a server without clients never wakes up.
 
-Clients cannot affect each other: nothing blocks, a head must be complete within a few seconds, and if
-all connections are in use, the one that makes no progress for the longest time is closed.
+Clients cannot affect each other: no operation blocks, a request's head must be complete within a
+few seconds, and if all connections are in use, the connection with the longest time since its last
+progress is closed.
 """
 
 from __future__ import annotations
@@ -41,25 +42,28 @@ _LOG = logging.getLogger(__name__)
 _LATE = plain_response(503, "no answer came in time; try again")
 
 
-class Limits(NamedTuple):  # a dataclass of this size takes the start a millisecond longer
-    """The limits of the server.
+class Limits(NamedTuple):  # a dataclass of this size would delay the start by a millisecond
+    """The server's limits.
 
     Attributes:
-        head_seconds: The timeout of a request's head, from its first byte or the connection.
+        head_seconds: The timeout of a request's head, measured from the first byte or from the
+            connection's start.
         idle_seconds: The timeout between two requests.
-        answer_seconds: The timeout of a response; after it the client receives 503.
-        write_seconds: The timeout without progress in sending a response.
-        stall_seconds: The same, where another client needs the place.
-        linger_seconds: The time for a refused client to stop sending.
-        linger_bytes: The number of bytes of a refused client that are read.
-        grace_seconds: The time after `stop` for the requests in flight.
+        answer_seconds: The timeout of a response; after the timeout, the client receives 503.
+        write_seconds: The maximum time without progress while a response is sent.
+        stall_seconds: The maximum time without progress while a response is sent, if another client
+            needs the place.
+        linger_seconds: The time within which a refused client must stop sending.
+        linger_bytes: The maximum number of bytes that are read from a refused client.
+        grace_seconds: The time after `stop` within which the requests in flight are completed.
         accept_pause_seconds: The pause after file descriptors have run out.
         head_bytes: The maximum size of a request's head.
-        target_bytes: The maximum size of path and query.
-        unsent_bytes: The maximum size of responses that wait for clients who do not read.
+        target_bytes: The maximum size of a request's path and query.
+        unsent_bytes: The maximum total size of responses that wait for clients that do not read.
         connections: The maximum number of connections.
-        backlog: The number of connections that may wait to be accepted.
-        accepts_per_turn: The number of connections accepted before others are served.
+        backlog: The maximum number of connections that wait to be accepted.
+        accepts_per_turn: The maximum number of connections that are accepted before others are
+            served.
     """
 
     head_seconds: float = 5.0
@@ -80,17 +84,19 @@ class Limits(NamedTuple):  # a dataclass of this size takes the start a millisec
 
 
 class Server:
-    """Serves HTTP.
+    """A single-threaded HTTP server.
 
     Args:
-        addresses: The addresses to listen on.
-        answer: Answers the requests.
-        web_config: TLS, basic authentication and response headers; None for none of them.
-        names: The names that it may be asked by; None for any.
-        limits: The limits; None for the defaults.
+        addresses: The addresses on which the server listens.
+        answer: Called with each request and the function that sends the response.
+        web_config: The web configuration file with TLS, basic authentication and response headers;
+            None for no such file.
+        names: The names under which the server may be requested; None for any name.
+        limits: The server's limits; None for the defaults.
 
     Attributes:
-        bound: The addresses listened on, with ports that the system chose; empty before `bind`.
+        bound: The addresses on which the server listens, with the ports that the system chose;
+            empty before `bind`.
     """
 
     def __init__(
@@ -135,7 +141,7 @@ class Server:
         return Authentication(web_config, self._loop.call_soon, set_deadline)
 
     def bind(self) -> None:
-        """Listen; clients can connect now, and are answered when `run` is called.
+        """Open the listening sockets; clients can connect, and are answered once `run` is called.
 
         Raises:
             ConfigurationError: The server cannot listen on one of the addresses.
@@ -143,10 +149,10 @@ class Server:
         self.bound = self._acceptance.open(self._addresses, backlog=self._limits.backlog)
 
     def run(self) -> None:
-        """Serve until `stop`, then complete the requests in flight and return.
+        """Serve until `stop` is called, complete the requests in flight, and return.
 
         Raises:
-            ConfigurationError: `bind` was not called before and fails.
+            ConfigurationError: `bind` was not called before, and now fails.
         """
         try:
             if not self._acceptance.is_open:
@@ -159,17 +165,17 @@ class Server:
             self.close()
 
     def stop(self) -> None:
-        """Make `run` return soon; from any thread or signal handler, any number of times."""
+        """Make `run` return soon; may be called repeatedly, in any thread or signal handler."""
         self._stopping = True
         self._loop.wake()
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Call an action in the thread of `run` soon; from any thread or signal handler."""
+        """Schedule a call in the thread of `run`; may be called in any thread or signal handler."""
         self._loop.call_soon(action)
-        self._loop.wake()  # a signal handler is in that thread, too
+        self._loop.wake()  # a signal handler also runs in that thread
 
     def close(self) -> None:
-        """Close all sockets; for a server that was bound and not run."""
+        """Close all sockets of a server that was bound and not run."""
         self._close_all("the server ends")
         self._acceptance.close()
         self._loop.close()
@@ -187,7 +193,7 @@ class Server:
         for connection in list(self._connections):
             self._close(connection, reason)
 
-    # Places.
+    # Places for connections.
 
     def _has_room(self) -> bool:
         return not self._connections.is_full or self._connections.choose_leaver() is not None
@@ -227,7 +233,7 @@ class Server:
 
         return TLSTransport(client, context, tls.client_allowed_sans)
 
-    # One connection.
+    # A single connection.
 
     def _allow(self, connection: Connection, seconds: float) -> None:
         late = partial(self._close, connection, "it took too long")
@@ -243,7 +249,7 @@ class Server:
         try:
             if connection.phase is Phase.WRITING:
                 self._write(connection)
-            elif connection.phase is not Phase.CLOSED:  # another's event in this turn closed it
+            elif connection.phase is not Phase.CLOSED:  # closed by another's event
                 self._read(connection)
         except OSError as error:
             self._close(connection, str(error))
@@ -270,7 +276,7 @@ class Server:
     def _read_ahead(self, connection: Connection, data: bytes) -> None:
         connection.reader.feed(data)
         if not data:
-            connection.ended = True  # it may well wait for its answers
+            connection.ended = True  # the client may still wait for responses
         if not data or connection.reader.unread_bytes >= self._limits.head_bytes:
             self._watch(connection, 0)
 

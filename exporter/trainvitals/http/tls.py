@@ -1,6 +1,7 @@
-"""TLS for the server: its context and its transport.
+"""TLS for the server: the context and the transport.
 
-This module imports `ssl`, which costs several MiB, so it is imported only if TLS is configured.
+This module imports `ssl`, which needs several MiB of memory, so it is imported only if TLS is
+configured.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ _ANSWER_TO_PLAIN_HTTP = (
 
 
 def build_context(settings: TLSSettings) -> ssl.SSLContext:
-    """Return the context for the settings of `tls_server_config`.
+    """Return the TLS context for the settings in `tls_server_config`.
 
     Raises:
-        ConfigurationError: A file is unusable, or OpenSSL does not support a setting.
+        ConfigurationError: A file cannot be used, or OpenSSL does not support a setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, settings)
@@ -58,7 +59,8 @@ def build_context(settings: TLSSettings) -> ssl.SSLContext:
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_alpn_protocols(["http/1.1"])
-    # One session ticket is enough; clients of the exporter do not resume two sessions at a time.
+    # One session ticket is sufficient, because the exporter's clients do not resume two sessions at
+    # a time.
     context.num_tickets = 1
     _load_certificate(context, settings)
     _load_client_authority(context, settings)
@@ -67,7 +69,7 @@ def build_context(settings: TLSSettings) -> ssl.SSLContext:
 
 def _set_versions(context: ssl.SSLContext, settings: TLSSettings) -> None:
     with warnings.catch_warnings():
-        # Python warns of TLS 1.0 and 1.1, which the file names on purpose.
+        # Python warns about TLS 1.0 and 1.1, which the file enables intentionally.
         warnings.simplefilter("ignore", DeprecationWarning)
         context.minimum_version = _VERSIONS[settings.min_version]
         context.maximum_version = _VERSIONS[settings.max_version]
@@ -146,13 +148,14 @@ def _check_readable(path: Path, where: str) -> None:
 class TLSTransport:
     """A TCP connection with TLS.
 
-    OpenSSL's objects are created at the client's first byte, so that a silent client costs no more
-    than one without TLS.
+    OpenSSL's objects are created when the client's first byte arrives, so that a silent client uses
+    no more memory than a client without TLS.
 
     Args:
-        client: The accepted socket.
+        client: The accepted socket of the client.
         context: The server's context.
-        allowed_sans: Subject alternative names, of which the client must have one; None for any.
+        allowed_sans: The accepted subject alternative names, of which the client's certificate must
+            contain one; None for any.
     """
 
     __slots__ = ("_allowed_sans", "_client", "_context", "_said_goodbye", "_tls", "blocked_on")
@@ -166,24 +169,24 @@ class TLSTransport:
         self._client = client
         self._context = context
         self._allowed_sans = allowed_sans
-        self._tls: ssl.SSLSocket | None = None  # once the handshake is over
+        self._tls: ssl.SSLSocket | None = None  # after the handshake
         self._said_goodbye = False
         self.blocked_on = EVENT_READ
 
     def receive(self, size: int) -> bytes | None:
-        """Continue the handshake, then receive."""
+        """Continue the handshake, and then receive bytes."""
         try:
             if self._tls is None:
                 self._tls = self._shake()
             return self._tls.recv(size)
-        except (ssl.SSLWantReadError, BlockingIOError):  # the latter once TLS is finished
+        except (ssl.SSLWantReadError, BlockingIOError):  # the latter after the TLS session
             self.blocked_on = EVENT_READ
         except ssl.SSLWantWriteError:
             self.blocked_on = EVENT_WRITE
         return None
 
     def send(self, parts: list[memoryview]) -> int | None:
-        """Send the first part, or one TLS record of it."""
+        """Send the first part, or one TLS record of that part."""
         try:
             return self._client.send(parts[0])
         except ssl.SSLWantWriteError:
@@ -193,12 +196,12 @@ class TLSTransport:
         return None
 
     def finish(self) -> None:
-        """End the TLS session and shut down the sending half."""
+        """End the TLS session and shut down the sending side."""
         self._say_goodbye()
         self._client.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """End the TLS session as far as it was established, and close."""
+        """End the TLS session, if one was established, and close the socket."""
         self._say_goodbye()
         self._client.close()
 
@@ -221,7 +224,7 @@ class TLSTransport:
         if self._tls is None or self._said_goodbye:
             return
         self._said_goodbye = True
-        # Send close_notify if possible, without waiting for that of the client.
+        # Send close_notify if possible, without waiting for the client's close_notify.
         with suppress(OSError, ValueError):
             self._tls.unwrap()
 
@@ -236,7 +239,7 @@ def _check_sans(client: ssl.SSLSocket, allowed: frozenset[str]) -> None:
 
 def _answer_in_the_clear(client: socket.socket) -> None:
     with suppress(OSError):
-        # The class is named to go past TLS, and what the client sent is read so that closing
-        # does not take the answer back.
+        # The method of the base class is called to bypass TLS, and the client's bytes are read
+        # because closing with unread bytes could discard the response.
         socket.socket.send(client, _ANSWER_TO_PLAIN_HTTP)
         socket.socket.recv(client, 1 << 16)

@@ -1,6 +1,7 @@
-"""The settings of TLS in the web configuration file, in terms of Python and OpenSSL.
+"""The TLS settings in the web configuration file, converted to Python's and OpenSSL's terms.
 
-This module does not import `ssl`: `trainvitals.http.tls` does, if TLS is configured.
+This module does not import `ssl`, unlike `trainvitals.http.tls`, which is imported only if TLS is
+configured.
 """
 
 from __future__ import annotations
@@ -39,19 +40,21 @@ _CIPHERS = {
 
 @dataclass(frozen=True, slots=True)
 class TLSSettings:
-    """The settings of `tls_server_config`.
+    """The settings in `tls_server_config`.
 
     Attributes:
-        where: The file and the key, for messages.
-        cert_file: The certificate and its chain.
-        key_file: The certificate's private key.
-        client_ca_file: The certificate authority of clients; None if they need no certificate.
+        where: The path of the file and the key, for messages.
+        cert_file: The path of the certificate with its chain.
+        key_file: The path of the certificate's private key.
+        client_ca_file: The path of the certificate authority for client certificates; None if
+            clients need no certificate.
         client_auth_type: Whether clients must present a certificate.
-        client_allowed_sans: Subject alternative names, of which a client must have one; None for any.
-        min_version: The oldest accepted version of TLS.
-        max_version: The newest accepted version of TLS.
+        client_allowed_sans: The accepted subject alternative names, of which a client's certificate
+            must contain one; None for any.
+        min_version: The oldest accepted TLS version.
+        max_version: The newest accepted TLS version.
         ciphers: OpenSSL's names of the cipher suites up to TLS 1.2; empty for the default.
-        curve: The only curve for the key exchange; None for the default ones.
+        curve: The only curve for the key exchange; None for the default curves.
         prefer_server_cipher_suites: Whether the server's order of cipher suites has precedence.
     """
 
@@ -69,11 +72,11 @@ class TLSSettings:
 
 
 def read_tls_settings(section: Section | None, directory: Path) -> TLSSettings | None:
-    """Return the settings of `tls_server_config`; None if TLS is not configured.
+    """Return the settings in `tls_server_config`; None if TLS is not configured.
 
     Args:
-        section: The section; None if there is none.
-        directory: The directory that paths are relative to.
+        section: The section; None if the file does not contain it.
+        directory: The directory to which paths are relative.
 
     Raises:
         ConfigurationError: A key is missing, invalid or not supported.
@@ -165,7 +168,7 @@ def _read_versions(section: Section) -> tuple[str, str, tuple[str, ...]]:
     if names and not ciphers:
         if newest != "TLS13":
             raise section.refuse("cipher_suites", f"none of these belongs to {newest}; add one")
-        oldest = "TLS13"  # with suites of TLS 1.3 alone, no older version has one
+        oldest = "TLS13"  # with only TLS 1.3 suites, older versions have no suite
     return oldest, newest, ciphers
 
 

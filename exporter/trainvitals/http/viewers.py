@@ -1,12 +1,12 @@
-"""The live page: one picture of the machine a second, for any number of viewers.
+"""The live page: at most one machine snapshot per second, for any number of viewers.
 
-`/` is the whole page, `/live` the part of it that is refreshed, and `/api/v1/overview` the picture as
-JSON. Nothing is collected without a request. Requests that arrive while a picture is being made share
-it, and a finished picture is reused for `KEPT_SECONDS`.
+`/` is the whole page, `/live` is the part that is refreshed, and `/api/v1/overview` is the snapshot
+as JSON. Data is collected only on request. Requests that arrive while a snapshot is being made
+share this snapshot, and a finished snapshot is reused for `KEPT_SECONDS`.
 
-A picture is complete within `DEADLINE_SECONDS`; readings of collectors that hang are missing from it,
-which the page states. Prometheus is queried for alerts in parallel; the first picture after a pause
-waits for its answer, at most `ALERTS_SECONDS`.
+A snapshot is finished within `DEADLINE_SECONDS`; the readings of unresponsive collectors are
+missing, and the page states this. Prometheus is queried for alerts in parallel; the first snapshot
+after a pause waits for the response for at most `ALERTS_SECONDS`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Shot:
-    """A picture, and a cache of its renderings."""
+    """A machine snapshot with a cache of its renderings."""
 
     def __init__(self, picture: Picture, made_at: float, writer: PageWriter) -> None:
         self.made_at = made_at
@@ -54,7 +54,7 @@ class _Shot:
         self._written: dict[tuple[What, bool], bytes] = {}
 
     def write(self, what: What, *, gzip: bool) -> bytes:
-        """Return a rendering as it is sent."""
+        """Return an encoded rendering, from the cache if possible."""
         found = self._written.get((what, gzip))
         if found is None:
             found = compress(self.write(what, gzip=False)) if gzip else self._write(what)
@@ -70,14 +70,14 @@ class _Shot:
 
 
 class Viewing:
-    """Answers the requests of viewers.
+    """Answers viewers' requests.
 
     Args:
-        ask: Reads the collectors within a number of seconds and passes on the snapshot.
-        observer: Makes pictures of snapshots.
-        alerts: The alerts of Prometheus; None if no Prometheus is configured.
-        clock: Unix seconds.
-        monotonic: Monotonic seconds.
+        ask: Reads the collectors within a number of seconds and delivers the snapshot.
+        observer: Derives the machine state (`Picture`) from collector snapshots.
+        alerts: The source of Prometheus' alerts; None if no Prometheus is configured.
+        clock: Returns the current time in Unix seconds.
+        monotonic: Returns monotonic seconds.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Viewing:
         self._logged = ""
 
     def answer(self, what: What, request: Request, reply: Reply) -> None:
-        """Answer with the page, its fragment, or the picture as JSON.
+        """Answer a request with the page, its refreshed part, or the snapshot as JSON.
 
-        The response is 304 if the request has the tag of the latest picture.
+        The status is 304 if the request contains the entity tag of the latest snapshot.
         """
         respond = partial(self._respond, what, request, reply)
         with self._lock:
@@ -121,7 +121,7 @@ class Viewing:
 
     def _begin(self) -> None:
         if self._alerts is not None:
-            self._alerts.latest()  # starts the query
+            self._alerts.latest()  # starts a query of Prometheus
         self._wait_until = self._monotonic() + ALERTS_SECONDS
         asked = attempt("question", partial(self._ask, DEADLINE_SECONDS, self._take))
         if asked.error is not None:
@@ -146,7 +146,7 @@ class Viewing:
         return _Shot(picture, self._monotonic(), self._writer)
 
     def _finish(self, shot: _Shot | None, error: Exception | None) -> None:
-        """Answer all waiting requests with the picture, or with an error if there is none."""
+        """Answer all waiting requests with the snapshot, or with an error if making it failed."""
         with self._lock:
             self._shot = shot
             waiting, self._waiting = self._waiting, []
@@ -173,7 +173,7 @@ class Viewing:
         reply(Response(200, headers, written.value))
 
     def _log_error(self, error: Exception | None) -> None:
-        """Log an error, unless it is the same as the last one."""
+        """Log an error, unless it equals the last logged error."""
         if error is not None and repr(error) != self._logged:
             self._logged = repr(error)
             _log.error("the live page could not be written", exc_info=error)

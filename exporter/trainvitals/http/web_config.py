@@ -1,19 +1,19 @@
 """The web configuration file: TLS, basic authentication and response headers.
 
-The format is that of the exporter-toolkit, which Prometheus exporters share, so a file for another
-exporter can be used. Settings that Python's TLS does not support are refused.
+The format is that of the exporter-toolkit, which many Prometheus exporters use, so a file for
+another exporter can be reused. Settings that Python's `ssl` module does not support are rejected.
 
     tls_server_config:
       cert_file, key_file           PEM; paths are relative to this file
       client_auth_type              NoClientCert, VerifyClientCertIfGiven, RequireAndVerifyClientCert
       client_ca_file                PEM; the certificate authority of clients
-      client_allowed_sans           names, of which a client's certificate must have one
-      min_version, max_version      TLS10 to TLS13; TLS12 and TLS13 unless given
-      cipher_suites                 Go's names; they apply up to TLS 1.2
+      client_allowed_sans           names; a client's certificate must contain one
+      min_version, max_version      TLS10 to TLS13; TLS12 and TLS13 by default
+      cipher_suites                 Go's names; for TLS 1.2 and older
       curve_preferences             one of CurveP256, CurveP384, CurveP521, X25519
-      prefer_server_cipher_suites   true unless given
+      prefer_server_cipher_suites   true by default
     http_server_config:
-      http2                         accepted without effect: only HTTP/1.1 is supported
+      http2                         accepted but ignored: only HTTP/1.1 is supported
       headers                       some security headers for every response
     basic_auth_users:
       NAME: a bcrypt hash of the password
@@ -62,11 +62,11 @@ _Identities = tuple[_Identity | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """The content of a web configuration file.
+    """The parsed content of a web configuration file.
 
     Attributes:
-        tls: The settings of TLS; None without TLS.
-        headers: Additional headers of every response.
+        tls: The TLS settings; None without TLS.
+        headers: The additional headers of every response.
         users: The bcrypt hash of each user's password; empty without authentication.
     """
 
@@ -132,10 +132,10 @@ def _read_users(section: Section | None) -> dict[str, str]:
 
 
 def find_opening(before: WebConfig, after: WebConfig) -> str | None:
-    """Return why a change takes a restart; None if it does not.
+    """Return the reason why a change requires a restart; None if it does not.
 
-    A truncated file is often valid, but lacks protection. A change that removes protection
-    therefore requires a restart, which does not happen by accident.
+    A truncated file is often valid but lacks protection. A change that removes protection therefore
+    requires a restart, so that protection is not removed by accident.
     """
     if (before.tls is None) != (after.tls is None):
         return "TLS can only be turned on or off by a restart"
@@ -156,18 +156,18 @@ def _rank(tls: TLSSettings) -> tuple[int, bool]:
 
 
 class WebConfigFile:
-    """A web configuration file that is read again after it, or one of its certificates, has changed.
+    """A web configuration file that is reloaded after it or one of its certificates has changed.
 
     A change that is invalid, empties the file or removes protection is not applied.
 
     Args:
-        path: The file.
-        clock: Monotonic seconds.
+        path: The path of the file.
+        clock: Returns monotonic seconds.
 
     Attributes:
         config: The last valid content.
-        context: The context of TLS; None without TLS.
-        complaint: Why the file is not in force as it is now; None if it is.
+        context: The TLS context; None without TLS.
+        complaint: The reason why the file's current content is not in force; None if it is.
 
     Raises:
         ConfigurationError: The file cannot be read, is invalid or uses an unsupported setting.
@@ -184,9 +184,9 @@ class WebConfigFile:
             _LOG.warning("%s has neither TLS nor passwords", path)
 
     def refresh(self) -> None:
-        """Read the file again if it has changed; it is checked at most once a second.
+        """Reload the file if it has changed, which is checked at most once a second.
 
-        A change that is not taken over is logged once, and the previous content stays in force.
+        A rejected change is logged once, and the previous content stays in force.
         """
         now = self._clock()
         if now - self._checked < _CHECK_SECONDS:
@@ -208,7 +208,7 @@ class WebConfigFile:
         self.config, self.context, self._seen = config, context, seen
 
     def reload(self) -> None:
-        """Read the file again, changed or not; why it is not taken over is logged once more."""
+        """Reload the file even if it has not changed; log the reason again if it is rejected."""
         self.complaint = None
         self._seen = ()
         self._checked = -math.inf
@@ -223,7 +223,8 @@ class WebConfigFile:
             _LOG.error("%s", kept)
 
     def _read(self) -> tuple[WebConfig, ssl.SSLContext | None, _Identities]:
-        # Identified before it is read, so that a change in between is noticed at the next check.
+        # The file is identified before it is read, so that a change in between is noticed at the
+        # next check.
         before = _identify(self._path)
         config = read_web_config(self._path)
         seen = (before, *_identify_all(self._path, config)[1:])
@@ -236,10 +237,10 @@ class WebConfigFile:
 
 
 def _require_content(path: Path, config: WebConfig) -> None:
-    """Check that a file without settings is one on purpose, and not left empty by a full disk.
+    """Check that a file without settings is intentional, and not empty because of a full disk.
 
     Raises:
-        ConfigurationError: It has nothing but white space, or cannot be read.
+        ConfigurationError: The file contains only white space, or cannot be read.
     """
     if config != WebConfig():
         return
@@ -254,10 +255,10 @@ def _require_content(path: Path, config: WebConfig) -> None:
 
 
 def _require_files(tls: TLSSettings) -> None:
-    """Check that OpenSSL, which reports everything else, will not wait for a pipe.
+    """Check that no certificate or key is a pipe, for which OpenSSL would wait.
 
     Raises:
-        ConfigurationError: A certificate or key is not a file.
+        ConfigurationError: A certificate or key is not a regular file.
     """
     try:
         for file in filter(None, (tls.cert_file, tls.key_file, tls.client_ca_file)):

@@ -1,18 +1,18 @@
-"""Masks secrets in text: in command lines, log lines, errors and the output of probes.
+"""Masking of secrets in command lines, log lines, error messages and probe output.
 
-A secret is replaced by `***`. It is recognized in three ways:
+A secret is replaced by `***`. Secrets are recognized in three ways:
 
-- by its form (`forms`): tokens with a known prefix, JSON web tokens, private keys, URLs of
-  webhooks
-- by its position: `user:password@` in a URL, after `Bearer`, `wandb login`, `mysql -p` or `api key`
-- by its name (`names`): `password: x`, `--token x`, `"api_key": "x"`, `<password>x</password>`,
-  `-e HF_TOKEN=x`; with the name of a service or a word such as `access`, a value that is random
+- by form (`forms`): tokens with a known prefix, JSON web tokens, private keys, webhook URLs
+- by position: `user:password@` in a URL, after `Bearer`, `wandb login`, `mysql -p` or `api key`
+- by name (`names`): `password: x`, `--token x`, `"api_key": "x"`, `<password>x</password>`,
+  `-e HF_TOKEN=x`; if the name contains only a service name or a word such as `access`, the value
+  must also look random
 
-Digests of images, IDs of containers, hashes of commits, UUIDs and paths are not masked without such a
-name. In doubt, a password is masked and a token of a model is not.
+Image digests, container IDs, commit hashes, UUIDs and paths are masked only if they have such a
+name. In ambiguous cases, a password is masked and a model's token is not.
 
-Masking takes linear time, is idempotent, keeps the number of lines, and makes a text at most three
-times as long.
+Masking takes linear time, is idempotent, preserves the number of lines, and makes a text at most
+three times as long.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _ADDRESSES = re.compile(
     r"://(?P<user>[^\s/@:'\"<>?#]{0,256})(?::(?P<password>(?:(?!://)[^\s'\"<>]){0,256}))?@"
 )
 _PORT_AND_PATH = re.compile(r"[0-9]{1,5}/")
-_LONG_USER = 16  # a user name of this length in a URL is a key
+_LONG_USER = 16  # in a URL, a user name of this length is a key
 _LONG_BEARER = 24
-_MOST_PROGRAMS = 16  # the words of a command line in which the name of a program is searched
+_MOST_PROGRAMS = 16  # the number of words searched for a program name
 _WEAK = frozenset({None, Rule.VAGUE, Rule.NEAR, Rule.SERVICE})
 _PASSWORD_PROGRAMS = frozenset(
     ("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "sshpass")
@@ -71,7 +71,7 @@ _USERS = re.compile(
 
 _NO_WORDS = re.compile(r"(?:[0-9][^0-9]*){3}|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _PORTS = re.compile(r"[0-9.:-]+(?:/[a-z]+)?")
-# A name and a value that stand in an element, in two attributes or fields, or behind a command.
+# A name and a value in an XML element, in two attributes or fields, or after a command.
 _ELEMENTS = re.compile(r"<([A-Za-z][\w:.-]{0,60})(?:[ \t][^<>\n]{0,200})?>([^<>\n]+)(?=</)")
 _FIELDS = re.compile(
     r"\b((?:name|key)[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?)([\w.-]{1,80})"
@@ -90,10 +90,10 @@ _SENTENCES = re.compile(
 
 
 def mask_text(text: str) -> str:
-    """Return a text with its secrets masked, without the escape codes of terminals.
+    """Return a text with its secrets masked and terminal escape codes removed.
 
-    Mask consecutive lines together: a private key of several lines is only recognized reliably with its
-    first line.
+    Mask consecutive lines in one call: a private key of several lines is recognized reliably only
+    together with its first line.
     """
     masked = _mask_private_keys(strip_escape_codes(text))
     masked = WEBHOOKS.sub(rf"\1{MASK}", masked)
@@ -114,10 +114,10 @@ def mask_text(text: str) -> str:
 
 
 def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return consecutive lines with their secrets masked, as many as there were.
+    """Return the same number of consecutive lines, with secrets masked.
 
     Args:
-        lines: Lines without line breaks.
+        lines: Consecutive lines without line breaks.
     """
     if not lines:
         return ()
@@ -125,10 +125,10 @@ def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def mask_command(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a command line with their secrets masked, as many as there were.
+    """Return the same number of command-line words, with secrets masked.
 
-    Recognizes `--password x`, `--token=x`, `-e HF_TOKEN=x`, `mysql -px` and
-    `sh -c "KEY=x python train.py"`.
+    Recognized forms include `--password x`, `--token=x`, `-e HF_TOKEN=x`, `mysql -px` and `sh -c
+    "KEY=x python train.py"`.
     """
     words = [strip_escape_codes(word) for word in words]
     programs = frozenset(word.rpartition("/")[2] for word in words[:_MOST_PROGRAMS])
@@ -188,7 +188,7 @@ def _mask_private_keys(text: str) -> str:
 
 
 def _mask_lines_of_key(rest: str, indent: int) -> str:
-    """Mask a key without an end; each line may have a beginning like that of the first."""
+    """Mask a private key without an end marker; each line may have the prefix of the first line."""
     first, *lines = rest.split("\n")
     masked = [KEY_FIRST_LINE.sub(_mask_line, first, count=1)]
     while lines:
@@ -213,7 +213,7 @@ def _mask_each_line(body: str) -> str:
 
 
 def _mask_token(match: re.Match[str]) -> str:
-    """Mask a token; in the middle of a name it must not be words, or `num_ops_per_second` would go."""
+    """Mask a token, unless it is words inside a longer name, such as `num_ops_per_second`."""
     is_inside = match.string[match.start() - 1 : match.start()] in {"_", "-"}
     return match[0] if is_inside and not _NO_WORDS.search(match[0]) else MASK
 
@@ -256,5 +256,5 @@ def _mask_sentence(match: re.Match[str]) -> str:
 
 
 def _mask_end(match: re.Match[str], name: str, value: str) -> str:
-    """Return a match with its end masked if that is the secret of a name."""
+    """Return a match with the value at its end masked if the value is the secret of a name."""
     return match[0][: -len(value)] + MASK if _is_secret(name, value) else match[0]

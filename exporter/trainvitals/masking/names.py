@@ -1,8 +1,8 @@
-"""The names whose values are secrets: `password`, `HF_TOKEN`, `clientSecret`, `client-key-data`.
+"""Names whose values are secrets, such as `password`, `HF_TOKEN` or `client-key-data`.
 
-A name is not sufficient where training logs use the same word with another meaning, as in
-`max_tokens=512`, `eos_token: </s>` or `key: model.layers.0`. Where a name only has a word of secrets,
-or that of a service, its value must look random.
+The name is not sufficient if training logs use the same word with another meaning, as in
+`max_tokens=512`, `eos_token: </s>` or `key: model.layers.0`. If a name only contains a word related
+to secrets or the name of a service, the value must also look random.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", re.ASCII)
 _RANDOM = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+/=~%-]{16,}")
 _NUMBER = re.compile(r"[-+]?[0-9]{1,6}(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?%?")
 _SPECIAL = re.compile(r"<.*>|\[.*\]")
-_STARS_AND_DOTS = "*.…"  # as people write in the place of a value
+_STARS_AND_DOTS = "*.…"  # placeholders for a value
 _NO_VALUE = _list("none null nil true false undefined str string optional bytes not missing")
 _ALWAYS = _list("password passwd passphrase passwort pwd secret secrets pgpassword sshpass apikey")
 _HARMLESS_ENDS = _list(
@@ -50,7 +50,8 @@ _HARMLESS_KEYS = _list(
 )
 _PASSES = _list("db user smtp mysql pg redis admin root ftp mail http proxy ssh")
 _VAGUE = _list("key auth sig creds credential credentials signature")
-# With one of these words, or a service, a value counts that is hardly anything but random.
+# If a name contains one of these words or a service, the value is masked only if it is very likely
+# random.
 _NEAR = _list("access auth api key cred creds credential credentials token session sessionid")
 _SERVICES = re.compile(
     "(?<![a-z])(?:adafruit|airtable|algolia|alibaba|aliyun|artifactory|asana|atlassian|beamer|bintray"
@@ -69,7 +70,7 @@ _NO_SECRETS = _HARMLESS_ENDS | _list(
 _LEAST_RANDOM = 14
 _LEAST_DIGITS = 2
 _FEW_SWITCHES = 3
-_LEAST_SWITCHES = 0.25  # of the places between two characters; words have about 0.2
+_LEAST_SWITCHES = 0.25  # share of character pairs; about 0.2 for words
 _KINDS = str.maketrans(
     {
         **dict.fromkeys("0123456789", "0"),
@@ -84,7 +85,7 @@ _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 class Rule(Enum):
-    """The rule by which the value of a name is masked."""
+    """A rule that determines whether the value of a name is masked."""
 
     LINE = "the rest of the line"
     PASSWORD = "any value"  # noqa: S105 - no password
@@ -95,7 +96,7 @@ class Rule(Enum):
 
 
 def find_rule(name: str) -> Rule | None:
-    """Return the rule for the value of a name; None if it is not the name of a secret."""
+    """Return the rule for the value of a name; None if the name is not that of a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     last = words[-1] if words else ""
     before = words[-2] if len(words) > 1 else ""
@@ -139,7 +140,7 @@ def _is_token(name: str, last: str, before: str) -> bool:
 
 
 def hides(rule: Rule, value: str) -> bool:
-    """Return whether a value is to be masked."""
+    """Return whether a value must be masked according to a rule."""
     if not value.strip(_STARS_AND_DOTS) or value.lower() in _NO_VALUE:
         return False
     match rule:
@@ -161,9 +162,10 @@ def is_random_word(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Return whether a value is hardly anything but random: its letters and digits alternate.
+    """Return whether a value is very likely random: its letters and digits alternate.
 
-    Names of models and files, versions and times have whole words and numbers. A path is not random.
+    Model names, file names, versions and times contain complete words and numbers. A path is not
+    considered random.
     """
     if value.startswith(("/", "~", ".")) or "://" in value or not _LONG_RUN.search(value):
         return False

@@ -1,6 +1,7 @@
-"""The values that are secrets by their names: `password: x`, `"token": "x"`, `passwords: [x, y]`.
+"""Masking of values whose names identify secrets: `password: x`, `passwords: [x, y]`.
 
-A value follows its name and a sign or a space, or stands in the lines below, in brackets or in a call.
+A value follows its name after a separator or a space, on the following lines, in brackets or in a
+call.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from trainvitals.masking.names import Rule, find_rule, hides, is_random_word
 
 MASK = "***"
 
-# A name and its separator from the value.
+# A name, and the separator between the name and the value.
 _NAMES = re.compile(
     r"(?<![\w.-])(?=(?P<name>[\w.-]+))(?P=name)"  # possessive, so without backtracking
     r"(?:(?P<sign>(?:\\*[\"'])?\]?[ \t]*(?:=>|:=|==|=|:)[ \t]*)|(?P<comma>[\"'][ \t]*,[ \t]*)"
     r"|(?P<space>[ \t]+))",
     re.ASCII,
 )
-# The end of an escape with which a name begins, by the character before it: `\npassword`, `%0Apassword`
-# or `\u001b[1mpassword`.
+# The end of an escape sequence that directly precedes a name, by the character before this end:
+# `\npassword`, `%0Apassword` or `\u001b[1mpassword`.
 _ESCAPE_ENDS = {
     "\\": re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[abefnrtv0]"),
     "%": re.compile(r"[0-9A-Fa-f]{2}"),
@@ -27,7 +28,7 @@ _ESCAPE_ENDS = {
     ";": re.compile(r"[0-9]{0,3}m"),
 }
 _CALL = re.compile(r"[A-Za-z_][\w.]{0,60}\([ \t]*(?=[bru]?[\"'])")  # as in `SecretStr('x')`
-# What stands in the lines after a name in YAML, or in the brackets after it.
+# The lines that follow a name in YAML, or the brackets that follow it.
 _BLOCK = re.compile(r"(?:[|>][0-9+-]{0,2})?[ \t]*\r?\n")
 _ITEM = re.compile(r"[ \t]*(?:-[ \t]+)?(?P<value>[^\s#][^\n]*)")
 _BRACKETS = re.compile(r"\[(?P<value>[^\]]{0,4096})\]")
@@ -39,7 +40,7 @@ _ESCAPED = re.compile(r"[bru]?\\+[\"'](?P<value>[^\"'\n\\]*)")
 _WIDE = re.compile(r"(?P<value>[^\s\"'`]+)")
 _NARROW = re.compile(r"(?P<value>[^\s\"'`&;,(){}\[\]<>\\|]+)")
 _LINE = re.compile(r"(?P<value>[^\n\"']+)")
-# Messages of the operating system about a file with such a name.
+# Error messages of the operating system, which follow the name of a file.
 _REFUSAL = re.compile(
     r"(?:permission denied|no such file|file exists|is a directory|not a directory|read-only file"
     r"|operation not permitted|input/output error|no space left)",
@@ -57,7 +58,7 @@ _BARE = {
 
 
 def mask_values(text: str) -> str:
-    """Return a text with the values of names masked."""
+    """Return a text in which secret values are masked according to their names."""
     parts: list[str] = []
     done = 0
     match = _NAMES.search(text)
@@ -80,7 +81,7 @@ def _find_rule(match: re.Match[str]) -> Rule | None:
 
 
 def _find_values(text: str, match: re.Match[str], rule: Rule, done: int) -> list[re.Match[str]]:
-    """Return the values of a name: one, or those of a list or a block."""
+    """Return the secret values of a name: a single value, or the values of a list or block."""
     if rule in _STRONG and (several := _find_several(text, match)) is not None:
         return [value for value in several if _hides_item(rule, value["value"].strip("\"' \t\r"))]
     value = _find_value(text, match, rule, done)
@@ -88,7 +89,7 @@ def _find_values(text: str, match: re.Match[str], rule: Rule, done: int) -> list
 
 
 def _find_plural(text: str, match: re.Match[str]) -> list[re.Match[str]]:
-    """Return the secrets in a list whose name is that of several: `passwords`, `api_keys`."""
+    """Return the secrets in a list or block with a plural name: `passwords`, `api_keys`."""
     name = match["name"]
     rule = find_rule(name[:-1]) if name[-1] in "sS" else None
     if rule not in _STRONG:
@@ -103,7 +104,7 @@ def _hides_item(rule: Rule, value: str) -> bool:
 
 
 def _find_several(text: str, match: re.Match[str]) -> list[re.Match[str]] | None:
-    """Return the lines of a block, or the items of a list, that follow a name; None without one."""
+    """Return the block lines or list items that follow a name; None if neither follows."""
     if match["sign"] is None:
         return None
     if inside := _BRACKETS.match(text, match.end()):
@@ -124,7 +125,7 @@ def _find_several(text: str, match: re.Match[str]) -> list[re.Match[str]] | None
 
 
 def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Match[str] | None:
-    """Return the value of a name, which follows a sign, or a flag, or which is quoted."""
+    """Return the secret value of a name: after a separator, after a flag, or in quotes."""
     start = match.end()
     if ":" in (match["sign"] or "") and _REFUSAL.match(text, start):
         return None
@@ -137,7 +138,7 @@ def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Ma
     if value is None or not hides(rule, value["value"]):
         return None
     if rule is Rule.TOKEN and not quoted:
-        if text.startswith(("(", "["), value.end()):  # a call in a line of source
+        if text.startswith(("(", "["), value.end()):  # a call in source code
             return None
         is_prose = ":" in (match["sign"] or "") and _follows_word(text, match.start(), done)
         if is_prose and not is_random_word(value["value"]):
@@ -148,7 +149,7 @@ def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Ma
 def _needs_no_sign(
     text: str, match: re.Match[str], rule: Rule, quoted: re.Match[str] | None
 ) -> bool:
-    """Return whether a name is that of a flag, of a quoted password or of a pair: `("password", "x")`."""
+    """Return whether a name is a flag or belongs to a quoted password or a pair: `("key", "x")`."""
     start = match.start()
     if match["comma"]:
         return quoted is not None and text[max(0, start - 2) : start] in {"('", '("'}
@@ -157,7 +158,7 @@ def _needs_no_sign(
 
 
 def _follows_word(text: str, start: int, done: int) -> bool:
-    """Return whether a word that was not masked precedes, on the same line."""
+    """Return whether a word that was not masked precedes the name on the same line."""
     place = start - 1
     while place >= done and text[place] in " \t":
         place -= 1

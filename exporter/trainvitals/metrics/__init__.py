@@ -1,1 +1,1 @@
-"""From readings to the text of `/metrics`: collectors, families, exposition, and the runner."""
+"""Turns readings into the text of `/metrics`: collectors, families, exposition, and the runner."""

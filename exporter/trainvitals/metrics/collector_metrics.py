@@ -1,4 +1,4 @@
-"""The outcome of each collector, and the exporter's metrics about it."""
+"""The outcomes of the collectors, and the exporter's metrics about them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from trainvitals.metrics.families import Block, Family, label_samples
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of one collector in a scrape.
+    """A collector's outcome in a scrape.
 
     Attributes:
-        collector: Its name.
-        success: Whether there is a complete reading.
-        answered: Whether it has returned or failed at least once since the start.
-        seconds: The duration of the latest reading, or for a late one the time it was waited for;
-            None before the first.
-        reason: Why it did not succeed; None if it did.
+        collector: The collector's name.
+        success: Whether the reading is complete.
+        answered: Whether the collector has returned or failed at least once since the start of the
+            exporter.
+        seconds: The duration of the latest reading, or the time spent waiting for it if it is late;
+            None before the first reading.
+        reason: The reason why the collector did not succeed; None if it succeeded.
         timeouts: The number of late readings since the exporter started.
-        omitted: The number of label values that the latest reading left out: beyond a bound, or on
-            a line that could not be understood.
-        last_success: Unix seconds of the latest complete reading; None before the first.
+        omitted: The number of label values that the latest reading left out, either because of a
+            limit or because a line could not be parsed.
+        last_success: The time of the latest complete reading in Unix seconds; None before the first
+            complete reading.
     """
 
     collector: str
@@ -37,7 +39,7 @@ class Report:
 
 
 def express_reports(reports: tuple[Report, ...]) -> Block:
-    """Return the families for the reports."""
+    """Return the metric families for the reports."""
     timed = [report for report in reports if report.seconds is not None]
     whole = [report for report in reports if report.last_success is not None]
     failed = [report for report in reports if report.reason is not None]

@@ -1,11 +1,12 @@
-"""The state of one collector: its latest result, its timeout, and when it is read again.
+"""The state of a collector: the latest result, the timeout, and the time of the next reading.
 
-The timeout is learned: `PATIENCE_FACTOR` times the longest of the last readings, at least
-`SHORTEST_PATIENCE_SECONDS`. A reading that ended after the deadline of its scrape is not counted,
-because waiting longer would not have helped.
+The timeout is `PATIENCE_FACTOR` times the duration of the longest of the last readings, at least
+`SHORTEST_PATIENCE_SECONDS`. A reading that timed out and ended after its scrape's deadline is not
+counted, because a longer wait would not have helped.
 
-A collector that failed `_FAILURES_BEFORE_PAUSE` times in a row is read less often, at intervals of up
-to `LONGEST_PAUSE_SECONDS`. Reasons are labels, so their words do not vary; details are logged.
+A collector that has failed `_FAILURES_BEFORE_PAUSE` consecutive times is read less often, at
+intervals of up to `LONGEST_PAUSE_SECONDS`. Reasons for failures are label values, so their texts do
+not vary; details are logged.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CollectorResult:
-    """A reading with its families, the missing parts, and the number of values left out."""
+    """A reading with the families, the missing parts, and the number of omitted values."""
 
     reading: object
     blocks: tuple[Block, ...]
@@ -48,20 +49,20 @@ class CollectorResult:
 
 
 class CollectorState:
-    """One collector and its state.
+    """A collector and its state.
 
-    All methods but `run` are called in the runner's thread.
+    All methods except `run` are called in the runner's thread.
 
     Args:
         collector: The collector.
 
     Attributes:
         collector: The collector.
-        name: Its name.
-        result: Its latest result; None before the first, and after a failure or a timeout.
+        name: The collector's name.
+        result: The latest result; None before the first result, and after a failure or a timeout.
         turn: A number that increases with each new result, failure or timeout.
-        give_up_at: The monotonic time at which the current reading times out; None if there is no
-            reading, or it has timed out.
+        give_up_at: The monotonic time at which the current reading times out; None if no reading is
+            in progress or the reading has timed out.
     """
 
     def __init__(self, collector: Collector[Any]) -> None:
@@ -85,7 +86,7 @@ class CollectorState:
         self._sizes: dict[Hashable, int] = {}
 
     def run(self) -> CollectorResult:
-        """Read and express; in a worker thread, which catches exceptions."""
+        """Read and express; called in a worker thread, which catches exceptions."""
         reading = self.collector.read(self._deadline)
         blocks = self.collector.express(reading)
         for block in blocks:
@@ -103,7 +104,7 @@ class CollectorState:
             self._sizes[block.shape] = size
         if len(block.values) != size:
             raise ValueError(f"{size} samples but {len(block.values)} values")
-        sum(block.values)  # TypeError if one is not a number
+        sum(block.values)  # raises TypeError if a value is not a number
 
     def _patience(self) -> float:
         if not self._durations and not self._timeouts:
@@ -111,13 +112,13 @@ class CollectorState:
         return max(SHORTEST_PATIENCE_SECONDS, PATIENCE_FACTOR * max(self._durations, default=0.0))
 
     def is_due(self, now: float, reuse_seconds: float) -> bool:
-        """Return whether to read again, if a result may be reused for this number of seconds."""
+        """Return whether a reading is due if a result may be reused for this number of seconds."""
         if self._started_at is not None or now < self._paused_until:
             return False
         return now - self._ended_at > reuse_seconds
 
     def start(self, now: float, deadline: float) -> None:
-        """Record that a reading starts now, for a scrape that ends at the deadline."""
+        """Record that a reading starts now for a scrape with this deadline."""
         self._started_at = now
         self._deadline = deadline
         self.give_up_at = now + self._patience()
@@ -132,7 +133,7 @@ class CollectorState:
         self._report(_LEFT_ALONE, f"did not answer within {self._seconds:.1f} s; it is left alone")
 
     def finish(self, outcome: Outcome[Any]) -> None:
-        """Record the outcome of the current reading; the result of one that timed out is dropped."""
+        """Record the current reading's outcome; a result after the timeout is dropped."""
         was_late = self.give_up_at is None
         is_hopeless = was_late and outcome.ended_at > self._deadline
         self._started_at = self.give_up_at = None
@@ -180,7 +181,7 @@ class CollectorState:
         self._report(result.complaint, result.complaint or "reads again")
 
     def _report(self, reason: str | None, words: str, error: Exception | None = None) -> None:
-        """Set the reason, and log it with details if it has changed."""
+        """Set the reason for a failure, and log it with details if it has changed."""
         self._reason = reason
         if reason == self._logged:
             return
@@ -198,11 +199,12 @@ class CollectorState:
         return now - (self._started_at if self._started_at is not None else now)
 
     def report(self, now: float, *, is_late: bool) -> Report:
-        """Return the outcome of the latest reading.
+        """Return the outcome of the collector's latest reading.
 
         Args:
-            now: Monotonic seconds.
-            is_late: Whether this scrape ends now, while others still wait for the reading.
+            now: The current time in monotonic seconds.
+            is_late: Whether this scrape ends now, while other scrapes may still wait for the
+                reading.
         """
         result = None if is_late else self.result
         return Report(

@@ -1,8 +1,8 @@
-"""The Prometheus text format 0.0.4 and OpenMetrics 1.0.
+"""Writes the Prometheus text format 0.0.4 and OpenMetrics 1.0.
 
-The bytes equal those of prometheus_client's `generate_latest` for the same families. The text that
-does not change between scrapes (HELP, TYPE, names, escaped labels) is kept in pieces for each shape of
-block, and a scrape only inserts numbers between them.
+The output is identical to that of prometheus_client's `generate_latest` for the same families. The
+text that does not change between scrapes (HELP, TYPE, names, escaped labels) is cached as pieces
+for each block shape, and a scrape only inserts numbers between the pieces.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _KEPT_SHAPES = 256
-# About 1.5 MB; the page of 64 training ranks has 13,000 pieces, of which new ones are made whenever
-# a rank enters another phase or a run begins.
+# The limit corresponds to about 1.5 MB. The page for 64 training ranks has 13,000 pieces, some of
+# which are replaced whenever a rank enters another phase or a run begins.
 _KEPT_PIECES = 20_000
 _KEPT_NUMBERS = 3072
 _NOT_OF_A_NAME = re.compile("^[0-9]|[^a-zA-Z0-9_]")
@@ -29,17 +29,17 @@ _NEGATIVE_ZERO = struct.pack("=d", -0.0)
 
 @dataclass(slots=True)
 class _Shape:
-    """The pieces of a shape, and the number of the last page that it was part of."""
+    """A shape's pieces, and the number of the last page that contained the shape."""
 
     pieces: list[str]
     page: int = 0
 
 
 class Exposition:
-    """Writes blocks in one of the two formats.
+    """Writes metric blocks in one of the two formats.
 
     Args:
-        openmetrics: Write OpenMetrics 1.0 instead of the Prometheus text format.
+        openmetrics: Whether to write OpenMetrics 1.0 instead of the Prometheus text format.
     """
 
     def __init__(self, *, openmetrics: bool = False) -> None:
@@ -51,14 +51,15 @@ class Exposition:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type of the output of `write`."""
+        """The Content-Type of the pages that `write` returns."""
         return OPENMETRICS_TYPE if self._openmetrics else TEXT_TYPE
 
     def write(self, blocks: Iterable[Block]) -> bytes:
-        """Return the whole page.
+        """Return the complete page.
 
         Raises:
-            ValueError: A block has more or fewer values than its families have samples.
+            ValueError: The number of a block's values differs from the number of its families'
+                samples.
         """
         self._page += 1
         try:
@@ -68,7 +69,7 @@ class Exposition:
                 self._forget()
         if self._openmetrics:
             parts.append("# EOF\n")
-        # A name with lone surrogates must not lose the page.
+        # A name with lone surrogates must not make the whole page fail.
         return "".join(parts).encode(errors="replace")
 
     def _fill(self, block: Block) -> str:
@@ -96,7 +97,7 @@ class Exposition:
         return len(self._kept) > _KEPT_SHAPES or self._kept_pieces > _KEPT_PIECES
 
     def _forget(self) -> None:
-        """Drop the shapes that were not needed for the longest time; none of the latest page."""
+        """Drop the least recently used shapes, except those on the latest page."""
         for key, shape in sorted(self._kept.items(), key=lambda item: item[1].page):
             if shape.page == self._page or not self._is_full():
                 return
@@ -105,9 +106,9 @@ class Exposition:
 
 
 class _Numbers(dict[float, str]):
-    """A cache of the text of numbers, since most values stay or recur.
+    """A cache of formatted numbers, because most values do not change or occur repeatedly.
 
-    Equal numbers have equal text, except that -0.0 equals 0.0.
+    Equal numbers have equal text, except for -0.0, which equals 0.0.
     """
 
     def write(self, values: Sequence[float]) -> list[str]:
@@ -119,7 +120,7 @@ class _Numbers(dict[float, str]):
 
     def __missing__(self, value: float) -> str:
         text = format_number(value)
-        if value == value:  # noqa: PLR0124 - NaN is never found again, so it is not cached
+        if value == value:  # noqa: PLR0124 - NaN is not cached, because a lookup would not find it
             self[value] = text
         return text
 
@@ -127,15 +128,15 @@ class _Numbers(dict[float, str]):
 def _has_negative_zero(values: Sequence[float]) -> bool:
     packed = struct.pack(f"={len(values)}d", *values)
     at = packed.find(_NEGATIVE_ZERO)
-    while at > 0 and at % 8:  # the same bytes across the border of two numbers mean nothing
+    while at > 0 and at % 8:  # bytes that span two numbers do not count
         at = packed.find(_NEGATIVE_ZERO, at + 1)
     return at >= 0
 
 
 def format_number(value: float) -> str:
-    """Return a number as prometheus_client writes it: the repr of a float, with exponents as in Go."""
+    """Return a number as prometheus_client writes it: a float's repr, with exponents as in Go."""
     number = float(value)
-    if -1e6 < number < 1e6:  # noqa: PLR2004 - seven digits before the point take an exponent
+    if -1e6 < number < 1e6:  # noqa: PLR2004 - seven digits before the point require an exponent
         return repr(number)
     if math.isinf(number):
         return "+Inf" if number > 0 else "-Inf"
@@ -181,5 +182,5 @@ def _write_labels(labels: Labels) -> str:
 
 
 def escape_value(value: str) -> str:
-    """Return a label's value as the text format writes it between quotes."""
+    """Return a label value in the escaped form that the text format requires between quotes."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

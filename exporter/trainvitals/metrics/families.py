@@ -1,9 +1,9 @@
-"""Metric families, as collectors return them.
+"""Metric families, in the form in which collectors return them.
 
 The fixed part of a family (name, type, HELP, labels of each sample) changes only when a device, an
-interface or a mount is added or removed; its values change on every scrape. The two are therefore
-separate: a `Block` has the values and a hashable `shape`, and describes the families of that shape
-when it is rendered for the first time.
+interface or a mount is added or removed; the values change on every scrape. The two parts are
+therefore separate: a `Block` contains the values and a hashable `shape`, and describes the families
+when this shape is rendered for the first time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The fixed part of one metric family.
+    """The fixed part of a metric family.
 
     Attributes:
-        name: The full name, with `_total` or `_info`.
+        name: The full name, including `_total` or `_info`.
         type: The Prometheus type.
-        help: One sentence, followed by the source.
+        help: The HELP text: one sentence, followed by the source.
         samples: The suffix and the labels of each sample, in the order of the block's values; the
             suffix is empty except for `_bucket`, `_sum` and `_count` of a histogram.
     """
@@ -36,12 +36,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Families of one collector with their values.
+    """Metric families from one collector, with their values.
 
     Attributes:
-        shape: Equal for two blocks of a collector if and only if their families are equal.
+        shape: A key that is equal for two blocks of a collector if and only if their families are
+            equal.
         describe: Returns the families; called once for each new shape.
-        values: One number per sample, flat, in the order of the families and their samples.
+        values: One number per sample, as a flat sequence in the order of the families and their
+            samples.
     """
 
     shape: Hashable
@@ -50,5 +52,5 @@ class Block:
 
 
 def label_samples(label: str, values: Sequence[str]) -> tuple[tuple[str, Labels], ...]:
-    """Return the samples of a family that has one label, one sample for each of its values."""
+    """Return the samples of a family with one label: one sample for each value of the label."""
     return tuple(("", ((label, value),)) for value in values)

@@ -1,4 +1,4 @@
-"""The machine: its collectors and their runner."""
+"""The machine's collectors and their runner."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from trainvitals.sources.runs.source import TrainingOptions
 
 @dataclass(frozen=True, slots=True)
 class MachineOptions:
-    """The parts of the machine to read, and their places.
+    """The parts of the machine to read, and the paths to read from.
 
     Attributes:
-        roots: The root directories.
+        roots: The root directories of the file systems to read.
         disabled: The names of collectors that are turned off.
         expected: The expected number of accelerators of each kind.
-        is_isolated: Whether drivers of accelerators are opened in child processes from the start.
-        memory_limit_bytes: The limit for the memory of each accelerator; None for no limit.
-        temperature_limit_celsius: The limit for the temperature of each accelerator; None for no
-            limit.
-        training: The directories and files of training runs.
-        containers: The engine, and how containers are watched.
-        complain: Returns which of the exporter's own files is not in force; None if all are.
+        is_isolated: Whether accelerator drivers are opened in child processes from the start.
+        memory_limit_bytes: The memory limit for each accelerator, in bytes; None for no limit.
+        temperature_limit_celsius: The temperature limit for each accelerator, in degrees Celsius;
+            None for no limit.
+        training: The directories and files for training runs.
+        containers: The container engine and the settings for watching containers.
+        complain: Returns a line about an exporter file that is not in force; None if all files are
+            in force.
     """
 
     roots: Roots = field(default_factory=Roots)
@@ -44,9 +45,9 @@ class MachineOptions:
 
 
 class Machine:
-    """The collectors of the machine and their runner.
+    """The machine's collectors and the runner that calls the collectors.
 
-    The constructor starts to open the drivers of accelerators, without waiting for them.
+    The constructor starts to open the accelerator drivers, without waiting until they are open.
 
     Args:
         options: The parts of the machine to read; None for the defaults.
@@ -56,8 +57,8 @@ class Machine:
         expected: The expected number of accelerators of each kind.
 
     Raises:
-        ConfigurationError: A disabled collector does not exist, or the file of patterns for
-            training logs is invalid.
+        ConfigurationError: A disabled collector does not exist, or the pattern file for training
+            logs is invalid.
     """
 
     def __init__(self, options: MachineOptions | None = None) -> None:
@@ -97,14 +98,14 @@ class Machine:
             raise
 
     def release(self) -> None:
-        """Release the drivers of accelerators for a minute; called again, open them at once."""
+        """Release the accelerator drivers for one minute; reopen drivers that are released."""
         self._accelerators.release()
 
     def reload(self) -> None:
-        """Have the collectors read their files of patterns and baselines again."""
+        """Make the collectors reload their pattern and baseline files."""
         self._reloads += 1
 
     def close(self) -> None:
-        """Stop the runner and end the child processes that have drivers open."""
+        """Stop the runner and terminate the child processes that use the drivers."""
         self.runner.close()
         self._accelerators.close()

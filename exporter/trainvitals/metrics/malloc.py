@@ -1,18 +1,18 @@
-"""Calls of glibc's allocator that keep the process small."""
+"""Calls glibc's allocator functions to limit the process's memory."""
 
 from __future__ import annotations
 
 import ctypes
 
-_M_ARENA_MAX = -8  # malloc.h
+_M_ARENA_MAX = -8  # from malloc.h
 
 
 def use_one_arena() -> None:
-    """Make all threads share one heap; to be called before the first thread is started.
+    """Make all threads share one heap; must be called before the first thread is started.
 
-    With an arena for each thread, memory freed by one cannot be used by another, while the
-    interpreter lets only one thread allocate at a time anyway. C libraries without this setting
-    ignore it.
+    With an arena for each thread, memory that one thread has freed cannot be used by another
+    thread. The interpreter allows only one thread to allocate at a time, so a single arena causes
+    no contention. C libraries without this setting ignore the call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -20,7 +20,7 @@ def use_one_arena() -> None:
 
 
 def trim_heap() -> None:
-    """Return free heap pages to the system, such as those that imports needed temporarily."""
+    """Return free heap pages to the system, such as pages that imports needed temporarily."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)

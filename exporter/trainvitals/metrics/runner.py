@@ -1,16 +1,18 @@
-"""The runner: it runs collectors independently of each other, within the deadline of a scrape.
+"""The runner, which runs collectors independently of each other, within a scrape's deadline.
 
-A scrape is a request for some collectors with a deadline. Requests that overlap share a reading, and a
-finished reading is reused for `REUSE_SECONDS`. The runner's thread schedules; collectors run in a
-worker pool. A collector that
+A scrape is a request for some collectors with a deadline. Overlapping requests share a reading, and
+a finished reading is reused for `REUSE_SECONDS`. The runner's thread schedules the readings, and
+the collectors run in a worker pool. A collector that
 
-- raises, intentionally or by a bug, is missing from this scrape, with the reason;
-- does not return in time is missing, and is not started again until it returns: its result is then
-  dropped, because it may be old;
-- keeps failing is read less often, and its reason states that.
+- raises an exception, intentionally or because of a bug, is missing from this scrape, and the
+  reason is reported;
+- does not return in time is missing from this scrape and is not called again until it returns; the
+  late result is dropped, because it may be outdated;
+- fails repeatedly is read less often, which the reported reason states.
 
-The timeout of a collector is learned (`collector_state.py`) and never exceeds the deadline, so that a
-call that hangs for ever delays one scrape by half a second, and later ones not at all.
+Each collector's timeout is derived from its past durations (see `collector_state.py`) and never
+exceeds the deadline. A call that hangs forever delays one scrape by half a second and does not
+delay later scrapes.
 """
 
 from __future__ import annotations
@@ -44,10 +46,11 @@ class Snapshot:
     """The result of one scrape.
 
     Attributes:
-        blocks: The families of every collector that could be read, and those of the runner.
-        readings: The readings by collector; those that failed are absent.
+        blocks: The families of every collector that could be read, and the families about the
+            collectors.
+        readings: The readings by collector; failed readings are absent.
         reports: The outcome of each requested collector.
-        written: A cache of rendered pages, for callers that share this snapshot.
+        written: A cache of rendered pages for callers that share this snapshot.
     """
 
     blocks: tuple[Block, ...]
@@ -65,11 +68,11 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Ends the runner's thread."""
+    """An event that ends the runner's thread."""
 
 
 class Runner:
-    """Runs collectors on request.
+    """Runs collectors on request and delivers snapshots.
 
     Args:
         collectors: All collectors, with distinct names.
@@ -98,13 +101,13 @@ class Runner:
     def request(
         self, names: Iterable[str], seconds: float, deliver: Callable[[Snapshot], None]
     ) -> None:
-        """Request a snapshot.
+        """Request a snapshot, which is delivered later.
 
         Args:
-            names: The collectors.
-            seconds: The timeout.
-            deliver: Called with the snapshot in the runner's thread; it must not block, and its
-                exceptions are logged.
+            names: The names of the collectors.
+            seconds: The timeout in seconds.
+            deliver: Called with the snapshot in the runner's thread; must not block; exceptions are
+                logged.
 
         Raises:
             ValueError: No collector has this name.
@@ -126,8 +129,8 @@ class Runner:
         """Request a snapshot and wait for it.
 
         Args:
-            names: The collectors; None for all.
-            seconds: The timeout.
+            names: The names of the collectors; None for all.
+            seconds: The timeout in seconds.
 
         Raises:
             ValueError: No collector has this name.
@@ -138,7 +141,7 @@ class Runner:
         return box.get()
 
     def close(self) -> None:
-        """Answer all pending requests at once, and stop; a call that hangs ends with the process."""
+        """Answer all pending requests at once, and stop; a hanging call ends with the process."""
         with self._lock:
             is_first, self._closed = not self._closed, True
         if not is_first:
@@ -188,7 +191,7 @@ class Runner:
             self._states[outcome.key].finish(outcome)
         return count
 
-    def _receive(self, outcome: Outcome[Any], more: bool) -> None:  # noqa: FBT001 - as `Deliver` has it
+    def _receive(self, outcome: Outcome[Any], more: bool) -> None:  # noqa: FBT001 - as in `Deliver`
         self._finished.append(outcome)
         if not more:
             self._events.put(None)
@@ -213,7 +216,7 @@ class Runner:
             if state.give_up_at is not None and now >= state.give_up_at:
                 self._give_up(state, now)
         if now >= self._help_at:
-            # Outcomes have arrived without an event, so there may be more of them.
+            # Outcomes have arrived without an event, so more outcomes may follow.
             again = count > 0 or self._pool.is_behind
             self._pool.wake(1)
             self._help_at = now + HELP_AFTER_SECONDS if again else float("inf")
@@ -235,7 +238,7 @@ class Runner:
     def _answer(self, request: _Request, now: float) -> None:
         late = self._awaited.keys() & set(request.names)
         if late:
-            # Requests with a later deadline may still get the reading.
+            # Requests with a later deadline may still receive the reading.
             for name in late - {name for other in self._pending for name in other.names}:
                 self._give_up(self._awaited[name], now)
             late &= self._awaited.keys()
@@ -246,7 +249,7 @@ class Runner:
             _log.error("a snapshot could not be delivered", exc_info=outcome.error)
 
     def _assemble(self, names: tuple[str, ...], late: AbstractSet[str], now: float) -> Snapshot:
-        """Return a snapshot of these collectors; the same one while none of them has a new result."""
+        """Return a snapshot of collectors; the previous one if no collector has a new result."""
         states = [self._states[name] for name in names]
         if late:
             return _assemble(states, late, now)
@@ -258,7 +261,7 @@ class Runner:
         return kept[1]
 
     def _forget_old(self) -> None:
-        """Drop the snapshots of earlier readings, which hold these and the pages made of them."""
+        """Drop outdated snapshots, which keep readings and rendered pages in memory."""
         for names, (turns, _) in list(self._kept.items()):
             is_old = turns != tuple([self._states[name].turn for name in names])
             if is_old or len(self._kept) > 2 * len(self._states):

@@ -1,4 +1,4 @@
-"""`trainvitals record`: snapshots of the machine, written to a file at an interval."""
+"""`trainvitals record`: snapshots of the machine, written to a file at regular intervals."""
 
 from trainvitals.record.formats import make_format, name_format
 from trainvitals.record.logfile import Console, LogFile

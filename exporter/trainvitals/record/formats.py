@@ -1,14 +1,14 @@
-"""The formats of a recording: text for people, CSV and JSON lines for programs.
+"""The formats of a recording: text for people, CSV and JSON Lines for programs.
 
-CSV: the first line has the names of the columns, `timestamp` first; each other line is a snapshot. An
-unknown value is an empty cell. An existing file is continued with its own header; if it lacks a
-column, because a device was added, it is rotated and a new one is started.
+In CSV, the first line contains the column names, `timestamp` first; every other line is a snapshot.
+An unknown value is an empty cell. An existing file is continued with the columns of its header; if
+the header lacks a column, because a device was added, the file is rotated and a new one is started.
 
     timestamp,uptime_seconds,cpu_percent,…,gpu_0_up,gpu_0_util,…,disk_/_used_pct,…,gpu_0_name
     2025-11-13T03:13:20.250+01:00,86400.2,12,…,1,97,…,75,…,NVIDIA H100 80GB HBM3
 
-`timestamp` is local time with its offset; names and units are listed in `numbers.py`. Numbers have at
-most three decimals. JSON lines are described in `jsonlines.py`.
+`timestamp` is the local time with its offset from UTC; names and units are listed in `numbers.py`.
+Numbers have at most three decimals. The JSON Lines format is described in `jsonlines.py`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Piece:
     """A piece of a recording, appended to its file in one write.
 
     Attributes:
-        text: Whole lines.
-        head: The header of the file; empty if it has none.
+        text: Complete lines.
+        head: The header of the file; empty if the format has no header.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Format(Protocol):
         ...
 
     def write_end(self, now: float, written: int) -> Piece | None:
-        """Format the end of the recording at a Unix time; None if the format has no such line."""
+        """Format the last line, at a Unix time; return None if the format has no such line."""
         ...
 
 
@@ -74,7 +74,7 @@ class JsonFormat:
         """Format a snapshot."""
         return Piece(write_json_line(snapshot, format_local_iso(snapshot.time)))
 
-    def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as others have it
+    def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as in `Format`
         """Return None: every line is a snapshot."""
         return None
 
@@ -90,7 +90,7 @@ class CsvFormat:
         self._columns = list(columns)
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Format a snapshot; new columns are added to the header."""
+        """Format a snapshot and add new columns to the header."""
         cells = {name: _write_number(value) for name, value in list_numbers(snapshot).items()}
         cells |= list_names(snapshot)
         self._columns += [name for name in cells if name not in self._columns]
@@ -100,17 +100,17 @@ class CsvFormat:
             _write_row([_FIRST, *self._columns]),
         )
 
-    def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as others have it
+    def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as in `Format`
         """Return None: every line is a snapshot."""
         return None
 
 
 def name_format(wanted: str | None, path: str | None) -> str:
-    """Return the format that was asked for, else the one of the file's suffix.
+    """Return the requested format, else the one for the file's suffix, else `text`.
 
     Args:
         wanted: `text`, `csv` or `jsonl`; None if none was requested.
-        path: The file; None if it is named later.
+        path: The path of the file; None if the path is chosen later.
     """
     if wanted is not None:
         return wanted
@@ -123,8 +123,8 @@ def make_format(name: str, first_line: str, path: str) -> Format:
 
     Args:
         name: `text`, `csv` or `jsonl`.
-        first_line: The first line of the file; empty if it has none.
-        path: The name of the file in messages.
+        first_line: The first line of the file; empty if the file is new or empty.
+        path: The file's name, for messages.
 
     Raises:
         ConfigurationError: The file has another format.

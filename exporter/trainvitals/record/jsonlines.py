@@ -1,24 +1,25 @@
 """A snapshot as one line of JSON.
 
-Each line is an object. It has the numbers of `numbers.py` under their names, of which unknown ones are
-left out, and these keys, which are null if unknown:
+Each line is an object. It contains the numbers of `numbers.py` under their names, except unknown
+ones, and the following keys, whose values are null if unknown:
 
-timestamp       ISO 8601 with the offset
-hostname        the machine
+timestamp       ISO 8601 with the offset from UTC
+hostname        the machine's name
 snapshot        the snapshot's number, from 1
-seconds         how long the snapshot took
+seconds         the time that the snapshot took
 skipped         intervals without a snapshot before this one
 unwritten       snapshots before this one that could not be written
 accelerators    [{kind, device, uuid, model, state, holders: [{pid, name, container, used_bytes}]}]
 runs            a list with an object for each rank: {run, rank, source, alive, stalled,
                 samples_per_second, progress_ratio, loss, steps}
-top_processes   [{pid, name, user, cpu_percent, resident_bytes}]: the busiest and the largest
+top_processes   [{pid, name, user, cpu_percent, resident_bytes}]: the processes with the highest CPU
+                or memory usage
 container_list  [{name, id, image, status, health, restarts, deaths, oom_kills, cpu_percent,
                 memory_bytes, memory_limit_bytes, last_death: {time, exit_code, reason, signal,
                 confidence, summary}}]
 kernel, engine  new lines of the kernel log and of the engine's log that report problems, with
                 secrets masked
-not_read        what could not be read, and why
+not_read        the sources that could not be read, and the reasons
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def write_json_line(snapshot: Snapshot, timestamp: str) -> str:
 
     Args:
         snapshot: The snapshot.
-        timestamp: Its time, as text.
+        timestamp: The time of the snapshot, as text.
     """
     document: dict[str, object] = {
         "timestamp": timestamp,

@@ -1,8 +1,9 @@
-"""The file of a recording: atomic appends, and rotation by size.
+"""The file of a recording, with atomic appends and rotation by size.
 
-`NAME` is written to. Before it exceeds its maximum size it becomes `NAME.1.gz`, the old `NAME.1.gz`
-becomes `NAME.2.gz`, and so on up to the number that is kept. If there is no room to compress it, it
-stays as `NAME.1`. A file whose header differs from the required one is rotated too.
+The recording is appended to the file `NAME`. Before this file exceeds its maximum size, it becomes
+`NAME.1.gz`, the old `NAME.1.gz` becomes `NAME.2.gz`, and so on up to the number of files to keep.
+If there is no space for the compressed file, `NAME.1` remains uncompressed. A file whose header
+differs from the required one is also rotated.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Console:
     """The standard output.
 
     Attributes:
-        path: Its name in messages.
+        path: The stream's name, for messages.
     """
 
     path = Path("the standard output")
@@ -45,7 +46,7 @@ class Console:
         return ""
 
     def append(self, text: str, head: str = "") -> None:
-        """Write a piece, after the header if that changed.
+        """Write a piece, preceded by the header if the header has changed.
 
         Raises:
             OSError: The write failed.
@@ -56,14 +57,14 @@ class Console:
         self._head = head
 
     def close(self) -> None:
-        """Leave it open."""
+        """Leave the standard output open."""
 
 
 class LogFile:
-    """A file that is written in complete records.
+    """A file to which only complete records are appended.
 
     Args:
-        path: The file; missing parent directories are created with mode 0700.
+        path: The path of the file; missing parent directories are created with mode 0700.
         max_bytes: The maximum size; 0 for no limit.
         keep: The number of compressed old files to keep.
         is_durable: Whether each piece is synced to the disk, so that it survives a crash of the
@@ -104,10 +105,10 @@ class LogFile:
             return file.readline(_CHUNK_BYTES).decode(errors="replace")
 
     def append(self, text: str, head: str = "") -> None:
-        """Append a piece, or nothing if that fails.
+        """Append a piece; if this fails, remove the written part from a regular file.
 
         Args:
-            text: Whole lines.
+            text: Complete lines.
             head: The header of the file.
 
         Raises:
@@ -126,7 +127,7 @@ class LogFile:
             _write_on(descriptor, data)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -136,9 +137,9 @@ class LogFile:
         return self._descriptor is not None and stat.S_ISREG(os.fstat(self._descriptor).st_mode)
 
     def _open(self) -> int:
-        """Return the descriptor of the file that has the name now."""
+        """Return a descriptor of the file that is at the path now."""
         if self._descriptor is not None and not self._is_named():
-            self.close()  # The file was moved or removed, as by logrotate.
+            self.close()  # The file was moved or removed, for example by logrotate.
         if self._descriptor is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self.path, flags, _FILE_MODE)
@@ -181,7 +182,7 @@ class LogFile:
             return False
 
     def _write_whole(self, descriptor: int, data: bytes, size: int) -> None:
-        # One write, so that `tail -f` sees a piece whole; a piece that a full disk cut short is
+        # One write, so that `tail -f` shows complete pieces; a piece that a full disk truncated is
         # removed.
         try:
             rest = data[os.write(descriptor, data) :]
@@ -189,7 +190,7 @@ class LogFile:
             if self._is_durable:
                 os.fdatasync(descriptor)
         except OSError:
-            with suppress(OSError):  # The disk fails: leave the file as it is.
+            with suppress(OSError):  # The disk is failing: leave the file as it is.
                 os.ftruncate(descriptor, size)
             raise
 
@@ -216,7 +217,7 @@ class LogFile:
 
 
 def _find_end_of_lines(file: BinaryIO, size: int) -> int:
-    """Return the offset after the last complete line; 0 if there is none."""
+    """Return the offset after the last complete line; 0 if no line is complete."""
     at = size
     while at > 0:
         begin = max(0, at - _CHUNK_BYTES)
@@ -234,14 +235,14 @@ def _write_on(descriptor: int, data: bytes) -> None:
 
 
 def _read(path: Path) -> BufferedReader:
-    # Others may write in its folder.
+    # Other users may be able to write to the directory.
     return open(open_regular(str(path), follows=False), "rb")  # noqa: PTH123 - of a descriptor
 
 
 def _compress(plain: Path, packed: Path) -> None:
     part = packed.with_name(f"{packed.name}.part")
     try:
-        # What an interrupted compression left, or another program put there, is not written to.
+        # Do not write to a file that an interrupted compression or another program left.
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
         with (
@@ -255,7 +256,7 @@ def _compress(plain: Path, packed: Path) -> None:
             os.fsync(descriptor)
         part.rename(packed)
         plain.unlink()
-    except OSError:  # No space left: keep it uncompressed.
+    except OSError:  # No space left: keep the file uncompressed.
         with suppress(OSError):
             part.unlink()
 

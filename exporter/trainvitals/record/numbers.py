@@ -1,33 +1,34 @@
-"""The numbers of a snapshot, under the names that CSV files and JSON lines share, and the names in CSV.
+"""The numbers of a snapshot, and their names in CSV files and JSON Lines.
 
-`trainvitals.lightning.ResourceMonitorCallback` uses the same names, so that `trainvitals plot` draws
-both. Sizes are in MiB, rates in MiB/s, shares in percent; unknown values are left out.
+`trainvitals.lightning.ResourceMonitorCallback` uses the same names, so `trainvitals plot` can draw
+files from both sources. Sizes are in MiB, rates in MiB/s and shares in percent; unknown values are
+left out.
 
-uptime_seconds          since boot; monotonic, so that setting the clock does not change it
-cpu_percent             CPU time used, of all cores
-io_wait_pct             CPU time waiting for I/O
-load_1m                 the load average of a minute
+uptime_seconds          time since boot, from a monotonic clock that ignores changes of system time
+cpu_percent             CPU utilization of all cores
+io_wait_pct             share of CPU time spent waiting for I/O
+load_1m                 the one-minute load average
 memory_percent, memory_used_mb, memory_available_mb, memory_system_mb
-                        RAM in use, available without swapping, and in total
+                        RAM in use, RAM available without swapping, and total RAM
 swap_percent, swap_used_mb
-                        swap in use; left out if there is no swap
+                        swap in use; left out if the machine has no swap
 io_read_rate_mbps, io_write_rate_mbps
-                        all disks, since the last snapshot
+                        throughput of all disks since the last snapshot
 net_recv_mbps, net_sent_mbps
-                        all physical interfaces, since the last snapshot
+                        throughput of all physical interfaces since the last snapshot
 processes               the number of processes
 oom_kills               OOM kills since the last snapshot
 containers, containers_running, container_deaths
-                        existing, running, and died since the last snapshot
+                        the number that exist, that run, and that died since the last snapshot
 gpu_0_up                1 if the device can be read, 0 if it is lost, hung or without a driver
 gpu_0_util              utilization
-gpu_0_memory_util       the share of time in which memory of the device was read or written
+gpu_0_memory_util       the share of time in which device memory was read or written
 gpu_0_memory_pct, gpu_0_memory_used_mb, gpu_0_memory_free_mb, gpu_0_memory_total_mb
-                        memory of the device
-gpu_0_temp_c            temperature of the chip in degrees Celsius
+                        device memory: share in use, used, free and total
+gpu_0_temp_c            chip temperature in degrees Celsius
 gpu_0_power_w           power draw in watts
 disk_/data_used_pct, disk_/data_free_mb
-                        the file system mounted at /data
+                        share in use and free space of the file system mounted at /data
 gpu_0_name              the model of the device; in CSV only, last in the header
 
 The names of Gaudi cards begin with `hpu_0_`.
@@ -49,7 +50,7 @@ Number = tuple[str, float | None]
 
 
 def list_numbers(snapshot: Snapshot) -> dict[str, float]:
-    """Return the known numbers, in the order of the columns."""
+    """Return the numbers that are known, in the order of the columns."""
     numbers: list[Number] = [
         *_count_machine(snapshot),
         *_count_containers(snapshot),
@@ -62,7 +63,7 @@ def list_numbers(snapshot: Snapshot) -> dict[str, float]:
 
 
 def list_names(snapshot: Snapshot) -> dict[str, str]:
-    """Return the models of the devices, by column."""
+    """Return the device models by column name."""
     devices = snapshot.accelerators.devices if snapshot.accelerators else ()
     return {f"{_prefix(one)}_name": clean_text(one.identity.model) for one in devices}
 

@@ -1,6 +1,6 @@
-"""Requests for a trace of a live run's next steps, through its run file; see `runfile`.
+"""Requests to trace the next steps of a live run, written to the run file; see `runfile`.
 
-Only the owner of the run and root can write to it.
+Only the owner of a run and root can write to its run file.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Target:
     """A rank that can be traced.
 
     Attributes:
-        path: Its run file.
+        path: The rank's run file.
         run: The run's name.
-        rank: Its rank.
-        phase: Its current phase, such as `train`; None if unknown.
+        rank: The rank's number.
+        phase: The rank's current phase, such as `train`; None if unknown.
     """
 
     path: Path
@@ -60,10 +60,11 @@ def find_target(directory: Path, name: str, rank: int | None) -> Target:
     Args:
         directory: The run directory.
         name: The run's name, or a prefix of it.
-        rank: The rank; None for the lowest that is alive on this machine.
+        rank: The rank; None for the lowest rank that is alive on this machine.
 
     Raises:
-        ConfigurationError: No run matches, the run has ended, or the prefix is ambiguous.
+        ConfigurationError: No run matches, the prefix is ambiguous, the run has ended, or the rank
+            is not alive on this machine.
         SourceError: The directory cannot be read.
     """
     files = _read(directory)
@@ -91,7 +92,7 @@ def find_target(directory: Path, name: str, rank: int | None) -> Target:
 
 @contextmanager
 def ask(target: Target, request: TraceRequest) -> Iterator[Callable[[], TraceAnswer]]:
-    """Request a trace; yield a function that reads the answer, and withdraw the request at the end.
+    """Request a trace, yield a function that reads the answer, and withdraw the request on exit.
 
     Raises:
         TrainvitalsError: The file belongs to another user, the run's client does not support
@@ -135,13 +136,14 @@ def follow(
 
     Args:
         target: The rank.
-        request: The request.
+        request: The trace request.
         read: Returns the current answer.
-        timeout_seconds: The longest time without progress.
-        report: Called with a line about the progress when it changes.
+        timeout_seconds: The maximum time without progress.
+        report: Called with a line about the progress whenever the progress has changed.
 
     Raises:
-        TrainvitalsError: The run ended, takes no steps, or does not answer.
+        TrainvitalsError: The run ended before the trace was written, or there was no progress
+            before the timeout.
     """
     reported = ""
     changed = looked = time.monotonic()
@@ -153,7 +155,7 @@ def follow(
             return answer
         now = time.monotonic()
         words = describe(answer) if is_ours else _UNSEEN
-        # Most answers come at once, so that this would be over before it is read.
+        # Most answers arrive within this time; a message would be obsolete at once.
         is_early = words == _UNSEEN and now - changed < _LOOK_SECONDS
         if words != reported and not is_early:
             reported, changed = words, changed if words == _UNSEEN else now

@@ -1,4 +1,4 @@
-"""The main loop of `trainvitals record`, its schedule, and the signals that end it."""
+"""The main loop, the schedule and the termination signals of `trainvitals record`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class RecordOptions:
     Attributes:
         interval_seconds: The interval between snapshots.
         count: The number of snapshots; None for no limit.
-        prepare_seconds: The time between the first readings and the first snapshot, for rates.
+        prepare_seconds: The time between the first readings and the first snapshot; rates need two
+            readings.
     """
 
     interval_seconds: float = 30.0
@@ -40,11 +41,11 @@ class RecordOptions:
 
 
 class Schedule:
-    """A fixed-rate schedule: a slow snapshot does not delay those after the next.
+    """A fixed-rate schedule: a slow snapshot skips intervals but does not shift later snapshots.
 
     Args:
-        interval_seconds: The interval.
-        clock: Monotonic seconds.
+        interval_seconds: The interval between snapshots.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Schedule:
         self._number = 0
 
     def advance(self) -> tuple[float, int]:
-        """Return the seconds until the next snapshot, and the number of snapshots skipped before it."""
+        """Return the seconds until the next snapshot, and the number of skipped snapshots."""
         passed = (self._clock() - self._start) / self._interval_seconds
         number = max(self._number + 1, -int(-passed // 1))
         missed = number - self._number - 1
@@ -65,12 +66,12 @@ class Schedule:
 
 
 class EndSignals:
-    """Handlers of SIGTERM, SIGINT and SIGHUP that end a recording between two snapshots.
+    """Handlers for SIGTERM, SIGINT and SIGHUP, which end a recording between two snapshots.
 
     The handlers stay installed until `close`; only the main thread can install them.
 
     Args:
-        on_user_signal: Called at SIGUSR1.
+        on_user_signal: Called on SIGUSR1.
     """
 
     def __init__(self, on_user_signal: Callable[[], None] = lambda: None) -> None:
@@ -87,12 +88,12 @@ class EndSignals:
         os.close(self._writer)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until a signal or the timeout; return whether a signal arrived."""
+        """Wait for a signal or until the timeout; return whether a signal has arrived."""
         ready, _, _ = select.select([self._reader], [], [], max(0.0, seconds))
         return bool(ready)
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        # The pipe is full of earlier signals, so the reader is awake anyway.
+        # The pipe is full of earlier signals, so the reader wakes up anyway.
         with suppress(BlockingIOError):
             os.write(self._writer, bytes([number]))
 
@@ -103,11 +104,11 @@ def _complain(text: str) -> None:
 
 
 def _keep_quiet(_: str) -> None:
-    """Print nothing: the error at the end has the same words."""
+    """Print nothing: the error at the end contains the same message."""
 
 
 class _Scribe:
-    """Writes pieces, and continues after failures."""
+    """A writer of pieces that continues after a failed write."""
 
     def __init__(
         self, file: Console | LogFile, format_: Format, complain: Callable[[str], None]
@@ -163,22 +164,22 @@ def record(
     format_: Format | None = None,
     complain: Callable[[str], None] = _complain,
 ) -> int:
-    """Record until the count is reached, or SIGTERM, SIGINT or SIGHUP; SIGUSR1 releases drivers.
+    """Record up to the count or until SIGTERM, SIGINT or SIGHUP; on SIGUSR1, release the drivers.
 
     Args:
         watcher: The source of snapshots; closed at the end.
         file: The destination; closed at the end.
-        options: The options.
+        options: The interval, the count and the preparation time.
         format_: The format; None for text.
-        complain: Called with each warning, one line.
+        complain: Called with each warning, which is one line.
 
     Returns:
         The number of snapshots that were written.
 
     Raises:
-        TrainvitalsError: The last snapshots of a count could not be written.
+        TrainvitalsError: The count is limited, and the last snapshots could not be written.
     """
-    # With --once the only failure is the error at the end.
+    # With --once, the error at the end is the only message.
     warn = _keep_quiet if options.count == 1 else complain
     scribe = _Scribe(file, format_ or TextFormat(), warn)
     signals = EndSignals(watcher.machine.release)

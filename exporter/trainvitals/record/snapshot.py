@@ -1,4 +1,4 @@
-"""A snapshot of the machine, independent of the format."""
+"""A snapshot of the machine, independent of the output format."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from trainvitals.sources.runs.reading import RunsReading
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that holds memory of an accelerator.
+    """A process that holds accelerator memory.
 
     Attributes:
-        uuid: The accelerator's.
-        pid: The process.
-        name: Its name; None if it is in another PID namespace.
-        container: The name of its container; None if it runs in none, or if that is unknown.
-        used_bytes: The memory that it holds.
+        uuid: The accelerator's UUID.
+        pid: The process ID.
+        name: The process name; None if the process is in another PID namespace.
+        container: The name, else the short ID, of the container that the process runs in; None if
+            there is no container or it is unknown.
+        used_bytes: Accelerator memory that the process holds.
     """
 
     uuid: str
@@ -40,8 +41,8 @@ class Kernel:
 
     Attributes:
         oom_kills: OOM kills, the oldest first.
-        xids: Errors of NVIDIA GPUs.
-        lines: Other lines about problems, with secrets masked.
+        xids: Errors that NVIDIA GPUs reported.
+        lines: Other lines that report problems, with secrets masked.
         lost: The number of records that were overwritten before they were read.
     """
 
@@ -53,13 +54,13 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Bytes per second since the last measurement; None at the first, and if unknown.
+    """Bytes per second since the last measurement; None in the first measurement or if unknown.
 
     Attributes:
-        read: Read from all disks, each byte counted once.
-        written: Written to them.
-        received: Received by all physical interfaces.
-        transmitted: Bytes transmitted by them.
+        read: Bytes read from all disks, each byte counted once.
+        written: Bytes written to all disks, each byte counted once.
+        received: Bytes received by all physical interfaces.
+        transmitted: Bytes transmitted by all physical interfaces.
     """
 
     read: float | None = None
@@ -70,34 +71,34 @@ class Flows:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The machine at one time.
+    """The state of the machine at one time.
 
-    A reading that is None could not be read; `troubles` has the reason.
+    A reading that is None could not be obtained; `troubles` contains the reason.
 
     Attributes:
-        time: Unix seconds.
+        time: The time of the snapshot, Unix seconds.
         hostname: The machine's name.
-        number: Its number in this recording, from 1.
-        seconds: The duration of the reading.
+        number: The snapshot's number in this recording, from 1.
+        seconds: The time that the snapshot took.
         skipped: The number of snapshots skipped before this one because one took too long.
         unwritten: The number of snapshots before this one that could not be written.
         memory: Memory and swap.
-        cpu: Processors.
-        filesystems: Disk space.
-        processes: The busiest and the largest processes.
+        cpu: CPU utilization, load averages and number of cores.
+        filesystems: The space of each file system.
+        processes: The processes that use the most CPU time and the most memory.
         accelerators: GPUs and Gaudi cards.
-        holders: The processes that hold memory of accelerators, the largest first for each.
-        containers: Containers; None also if there is no container engine.
-        cpu_percents: CPU usage of each running container since the last snapshot, in percent of one
-            core, by name; without those for which it is unknown.
-        new_deaths: The names of the containers that died since the last snapshot; in the first one,
-            of all that died.
-        oom_kills: OOM kills on the host since the last snapshot; None in the first one, and if the
-            kernel does not count them.
-        kernel: New records of the kernel log; None if it cannot be read.
-        engine_errors: New lines of the engine's log that report problems, with secrets masked; None
-            if it cannot be read.
-        uptime_seconds: Seconds since the machine was started; monotonic.
+        holders: The processes that hold accelerator memory, the largest first for each accelerator.
+        containers: The containers; also None if there is no container engine.
+        cpu_percents: The CPU usage of each running container since the last snapshot, in percent of
+            one core, by name; containers whose usage is unknown are left out.
+        new_deaths: The names of the containers that died since the last snapshot; in the first
+            snapshot, of all containers that have died.
+        oom_kills: OOM kills on the host since the last snapshot; None for the first reading, and if
+            the kernel does not count OOM kills.
+        kernel: New records of the kernel log; None if the log cannot be read.
+        engine_errors: New lines of the container engine's log that report problems, with secrets
+            masked; None if the log cannot be read.
+        uptime_seconds: The time since boot, from a monotonic clock.
         flows: Disk and network throughput.
         runs: Training runs.
         troubles: The sources that could not be read, with the reasons.

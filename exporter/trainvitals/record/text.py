@@ -1,4 +1,4 @@
-"""A snapshot as text, for a person and for `grep`."""
+"""A snapshot as text, for people and for `grep`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_text(snapshot: Snapshot, zone: tzinfo | None = None) -> str:
 
     Args:
         snapshot: The snapshot.
-        zone: The time zone; None for the machine's.
+        zone: The time zone; None for the machine's time zone.
     """
     sections = (
         _write_head(snapshot, zone),
@@ -190,7 +190,7 @@ def _write_containers(snapshot: Snapshot, zone: tzinfo | None) -> Iterable[str]:
 def _describe_container(one: ContainerReading, share: float | None) -> tuple[str, ...]:
     memory = limit = UNKNOWN
     if one.usage is not None:
-        # The working set, without the page cache that the kernel can drop before it kills.
+        # The working set excludes the page cache, which the kernel can drop before an OOM kill.
         used = one.usage.memory_working_set_bytes
         memory = format_bytes(used)
         most = one.usage.memory_limit_bytes
@@ -285,7 +285,7 @@ def _share(part: float | None, whole: float | None) -> str:
 
 def _tabulate(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
     """Yield rows in aligned columns; the last column is not padded."""
-    if len(rows) < 2:  # noqa: PLR2004 - a head alone
+    if len(rows) < 2:  # noqa: PLR2004 - a header alone
         return
     plain = [tuple(clean_text(cell, most=_LONGEST_LINE) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*plain, strict=True)]

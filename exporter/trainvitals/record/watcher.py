@@ -45,7 +45,7 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """The CPU time of a container at a time, and its usage until then."""
+    """A container's total CPU time at one time, and its CPU usage up to that time."""
 
     time: float
     cpu_seconds: float
@@ -58,14 +58,15 @@ def leave_out_the_rest() -> tuple[str, ...]:
 
 
 class Watcher:
-    """Takes snapshots of the machine.
+    """A source of snapshots of the machine.
 
     Args:
-        options: The options of the collectors; those that are not needed are turned off.
-        patience_seconds: The timeout of one snapshot's readings.
-        engine_log: The engine's log; None if there is none.
-        kernel_log: The kernel's log.
-        clock: Unix seconds.
+        options: The options of the collectors; collectors that a recording does not need are turned
+            off.
+        patience_seconds: The timeout for the readings of one snapshot.
+        engine_log: The container engine's log; None if no such log is read.
+        kernel_log: The kernel log; None for `dev/kmsg` in the host's root file system.
+        clock: Returns Unix seconds.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Watcher:
         self._deaths: dict[str, float] = {}
 
     def prepare(self) -> None:
-        """Take the first readings of values that need two, such as CPU usage."""
+        """Take the first readings of values that require two readings, such as CPU usage."""
         self.take_snapshot(0)
         self._deaths = {}
 
@@ -106,8 +107,8 @@ class Watcher:
         began = time.monotonic()
         now = self._clock()
         troubles: list[str] = []
-        # Read before the host's counter, so that each kill that is counted has its line in this
-        # snapshot or the next.
+        # Read the log before the host's counter, so that each counted kill has a line in this
+        # snapshot or in the next one.
         kernel = self._read_kernel_log(troubles)
         scraped = self.machine.runner.snapshot(seconds=self._patience_seconds)
         troubles += [
@@ -213,10 +214,10 @@ class Watcher:
 
 
 class FlowMeter:
-    """Computes rates from successive values of counters.
+    """A meter that derives rates from successive counter values.
 
     Args:
-        clock: Monotonic seconds.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -228,8 +229,8 @@ class FlowMeter:
         """Return the rates since the previous call.
 
         Args:
-            disk: The counters of disks; None if they could not be read.
-            network: The counters of interfaces; None if they could not be read.
+            disk: The disk counters; None if they could not be read.
+            network: The interface counters; None if they could not be read.
         """
         now = self._clock()
         counts = (

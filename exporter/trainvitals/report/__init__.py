@@ -1,9 +1,9 @@
-"""Daily and weekly reports, computed from Prometheus.
+"""Daily and weekly reports, derived from Prometheus data.
 
     Archive (Prometheus) -> runs, hardware, waste, incidents -> Report -> text, Markdown, HTML
 
-A `Report` holds figures alone; `daily`, `weekly` and `details` turn them into sections, which the
-formats share, and `document` keeps a report as JSON, so that it can be rendered again.
+A `Report` holds only figures; `daily`, `weekly` and `details` turn the figures into sections, which
+all formats share, and `document` stores a report as JSON, from which it can be rendered again.
 """
 
 from trainvitals.report.archive import Filters

@@ -15,8 +15,8 @@ from trainvitals.verdicts.thresholds import Thresholds
 
 NOW, SOON, LATER = 0, 1, 2
 
-# The shares from which on waste of accelerator time, and time without data, are worth a
-# recommendation. No alert is about either.
+# The minimum shares of wasted accelerator time, and of time without data, that lead to a
+# recommendation. No alert covers either of them.
 _MUCH_WASTE_RATIO, _MUCH_MISSING_RATIO = 0.05, 0.1
 _MOST_ADVICE, _MOST_ALERTS = 14, 5
 _STEPS_AGAINST_WASTE = {
@@ -36,8 +36,8 @@ def advise(report: Report, thresholds: Thresholds) -> tuple[Advice, ...]:
     """Return recommendations, the most urgent first.
 
     Args:
-        report: The figures.
-        thresholds: The thresholds that the alerts compare with.
+        report: The report with the figures.
+        thresholds: The alert thresholds.
     """
     found = (
         *_advise_on_incidents(report),

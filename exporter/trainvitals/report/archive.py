@@ -1,9 +1,9 @@
-"""Queries of Prometheus about a period: hours, steps, and changes of values.
+"""Prometheus queries about a period: hourly values, values at each step, and value changes.
 
-No query covers more than an hour of samples at a time, so that a week of many machines stays below
-Prometheus' limit of 50 million samples for one query. Ranges are a millisecond short: a sample on
-the border between two hours then counts once, in versions before 3 as well, which include both ends
-of a range.
+No query covers more than one hour of samples at a time, so a report about a week of many machines
+stays below Prometheus' limit of 50 million samples per query. Each range is one millisecond shorter
+than an hour: a sample on the border between two hours is then counted once, even by versions
+before 3, which include both ends of a range.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOUR = 3600
 MINUTE = 60
 _STEP_SECONDS = {"daily": MINUTE, "weekly": 5 * MINUTE}
 _MOST_SERIES = 20_000
-# In one query: with a thousand accelerators it then takes half a minute.
+# For one query, which takes half a minute for a thousand accelerators.
 _MOST_STEPS_AT_ONCE = 720
 
 
@@ -32,8 +32,8 @@ class Filters:
     """Filters of a report.
 
     Attributes:
-        instances: The machines; empty for all.
-        runs: The runs; empty for all.
+        instances: The machines; empty for all machines.
+        runs: The runs; empty for all runs.
     """
 
     instances: tuple[str, ...] = ()
@@ -44,16 +44,16 @@ class Filters:
 class Archive:
     """A Prometheus server, queried about one period.
 
-    In a query, `@host` stands for the matchers of machines and `@run` for those of machines and
-    runs; `[@hour]` is the range of one hour, `[@hour:@step]` the subquery of the steps in it, and
-    `@step` the distance between two steps.
+    In a query, `@host` stands for the label matchers that select the machines, and `@run` for those
+    that select the machines and runs; `[@hour]` is the range of one hour, `[@hour:@step]` the
+    subquery with each step of that hour, and `@step` the interval between two steps.
 
     Attributes:
-        prometheus: The server.
+        prometheus: The Prometheus server.
         period: The period.
         filters: The machines and runs that queries are limited to.
-        gaps: The queries that were refused; methods append to it and return no series.
-        thresholds: The thresholds that the alerts compare with.
+        gaps: The refused queries; a method whose query is refused adds a gap and returns no series.
+        thresholds: The alert thresholds.
     """
 
     prometheus: Prometheus
@@ -64,13 +64,13 @@ class Archive:
 
     @property
     def step_seconds(self) -> int:
-        """The distance between two steps: a minute of a day, five minutes of a week."""
+        """The interval of the steps: one minute for a day, five minutes for a week."""
         return _STEP_SECONDS[self.period.kind]
 
     def ask_hours(self, what: str, query: str) -> tuple[Series, ...]:
-        """Return a value of each hour, at the end of the hour.
+        """Return one value for each hour, at the end of the hour.
 
-        If the period ends within an hour, the last point covers that part of it.
+        If the period ends within an hour, the last point covers the part before the end.
 
         Args:
             what: A description of the figure, for `gaps`.
@@ -99,13 +99,13 @@ class Archive:
         return _join(series) if len(self.gaps) == gaps else ()
 
     def ask_changes(self, what: str, metric: str) -> tuple[Series, ...]:
-        """Return the value at the begin and each value that differs from that a minute before.
+        """Return the first value, and each value that differs from the value a minute before.
 
-        The answer is small for values that seldom change.
+        The result is small for values that seldom change.
 
         Args:
             what: A description of the figure, for `gaps`.
-            metric: An expression with `%s` in the place of an offset.
+            metric: An expression with `%s` in place of an `offset` modifier.
         """
         now, before = metric.replace("%s", ""), metric.replace("%s", " offset 1m")
         query = f"({now} != {before}) or ({now} unless {before})"
@@ -113,7 +113,7 @@ class Archive:
         return _join((*first, *self.ask_minutes(what, query)))
 
     def ask_minutes(self, what: str, query: str) -> tuple[Series, ...]:
-        """Return the value at each minute after the begin."""
+        """Return the value at each minute after the start of the period."""
         begin, end = self.period.begin + MINUTE, self.period.end
         return self._ask(what, self._fill(query, MINUTE), begin, end, MINUTE)
 
@@ -159,12 +159,12 @@ class Archive:
 
 
 def write_rise(counter: str) -> str:
-    """Return a query for the increase of a counter in each step; after a reset, its value since.
+    """Return a query for a counter's increase in each step; after a reset, the counter's value.
 
-    Unlike `increase`, adjacent steps lose nothing between them.
+    Unlike `increase`, this query misses no increase between adjacent steps.
     """
     before = f"{counter} offset @step"
-    # Arithmetic drops the metric name; `or` joins series only if both sides have it, or neither.
+    # Arithmetic drops the metric name; `or` matches series only if both sides or neither have it.
     return f"(({counter} - {before}) >= 0 or 0 + ({counter} < {before}))"
 
 
@@ -174,7 +174,7 @@ def count_seconds(series: Iterable[Series]) -> float:
 
 
 def find_extreme(series: Series, *, is_highest: bool) -> tuple[float, float] | None:
-    """Return time and value of the highest or lowest sample; None if there is none."""
+    """Return the time and value of the highest or lowest sample; None for an empty series."""
     return (max if is_highest else min)(series.points, key=lambda point: point[1], default=None)
 
 
@@ -193,7 +193,7 @@ def list_times(series: Series) -> list[float]:
 
 
 def _drop_unknown(series: Iterable[Series]) -> Iterator[Series]:
-    """Yield series without the points that are NaN or infinite: nothing is known of that time."""
+    """Yield series without NaN and infinite points, which carry no information."""
     for each in series:
         points = tuple(point for point in each.points if math.isfinite(point[1]))
         if points:
@@ -201,7 +201,7 @@ def _drop_unknown(series: Iterable[Series]) -> Iterator[Series]:
 
 
 def _join(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Join series of the same labels."""
+    """Join series that have the same labels."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     for each in series:
         found.setdefault(tuple(sorted(each.labels.items())), []).extend(each.points)
@@ -209,6 +209,6 @@ def _join(series: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def _list(names: Iterable[str]) -> str:
-    """Return names as a regular expression within a string of PromQL."""
+    """Return names as a regular expression to insert into a PromQL string."""
     pattern = "|".join(re.escape(name) for name in names)
     return pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""The best values of the metrics that runs reported in a period."""
+"""The best value that each run reported for each metric in a period."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.report.archive import Archive, find_extreme
 from trainvitals.report.training import Best
 from trainvitals.sources.prometheus import Series
 
-# A metric with one of these words in its name is better if it is lower.
+# For a metric with one of these words in its name, lower values are better.
 _LOWER_IS_BETTER = frozenset(
     {
         *("loss", "losses", "nll", "bce", "error", "err", "mae", "mse", "rmse", "brier", "ece"),
@@ -24,7 +24,7 @@ _LOWER_IS_BETTER = frozenset(
 _WORDS = re.compile(r"[a-z]+[0-9]*|[0-9]+")
 _TRAINING = frozenset({"train", "training"})
 _MOST_METRICS = 200
-# Values that the exporter reports as metrics, with the name and the split that they stand for.
+# Values that the exporter reports as separate metrics, with the equivalent name and split.
 _OWN: Mapping[str, tuple[str, str]] = {
     "validation_accuracy": ("accuracy", "validation"),
     "validation_loss": ("loss", "validation"),
@@ -34,7 +34,7 @@ _OWN: Mapping[str, tuple[str, str]] = {
 
 
 def read_targets(texts: Sequence[str]) -> dict[str, float]:
-    """Return the values of `--target`, such as `iou=0.75`, by name.
+    """Return the values of the `--target` options, such as `iou=0.75`, by metric name.
 
     Raises:
         ConfigurationError: A target is not of the form NAME=NUMBER.
@@ -53,18 +53,18 @@ def read_targets(texts: Sequence[str]) -> dict[str, float]:
 
 
 def is_lower_better(name: str) -> bool:
-    """Return whether lower values of this metric are better."""
+    """Return whether lower values of the metric with this name are better."""
     return not _LOWER_IS_BETTER.isdisjoint(_WORDS.findall(name.lower()))
 
 
 def has_word(name: str, word: str) -> bool:
-    """Return whether a metric's name has a word: `val_iou`, `IoU/mean` and `mIoU` all have `iou`."""
+    """Return whether a metric's name contains a word, as `val_iou`, `IoU/mean` and `mIoU` do."""
     words = _WORDS.findall(name.lower())
     return any(each in {word, f"m{word}"} for each in words)
 
 
 def find_best(archive: Archive, targets: Mapping[str, float]) -> tuple[Best, ...]:
-    """Return the best value of each metric of each run, with targets and validation first."""
+    """Return each run's best value of each metric, with targets and validation first."""
     by = "instance, run, name, split"
     found: dict[tuple[str, str, str, str], Best] = {}
     for operation in ("max", "min"):
@@ -94,7 +94,7 @@ def _keep(
 
 
 def _aim(best: Best, targets: Mapping[str, float]) -> Best:
-    """Return it with its target, if there is one; an equal name has precedence over one with the word."""
+    """Return a best value with its target; an equal name takes precedence over a contained word."""
     wanted = targets.get(best.name)
     if wanted is None:
         wanted = next((value for name, value in targets.items() if has_word(best.name, name)), None)

@@ -1,7 +1,7 @@
-"""Charts of a report as SVG: by matplotlib if it is installed, else a sparkline for each series.
+"""Charts of a report as SVG, drawn by matplotlib or, if it is not installed, as sparklines.
 
-Colours are CSS variables of the page, which has a light and a dark set; matplotlib draws with
-placeholders that are replaced afterwards. Titles of bars and points are shown as tooltips.
+Colours are CSS variables of the page, which defines a light and a dark set; matplotlib draws with
+placeholder colours that are replaced afterwards. Titles of bars and points are shown as tooltips.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # an optional package
 
 _FIRST_METRICS = ("loss", "iou", "dice", "accuracy")
 _MOST_PICTURES, _MOST_LABELS = 6, 8
-# The colours of causes that differ the most.
+# The cause colours that are the easiest to distinguish.
 _RUN_COLORS = (1, 3, 6, 5, 7, 9)
 _INK, _LINE = "#0102f0", "#0102f1"
 _GIB = float(1 << 30)
@@ -45,12 +45,12 @@ _Join = Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A line, or one part of each bar.
+    """A line, or one segment of each bar.
 
     Attributes:
-        name: The name in the legend; empty if it is the only course.
-        color: The number of its colour, from 1.
-        values: A value in base units for each slot; None for a gap.
+        name: The name in the legend; empty if the chart has no other course.
+        color: The number of the colour, from 1.
+        values: One value in base units for each slot; None for a gap.
     """
 
     name: str
@@ -63,15 +63,15 @@ class Picture:
     """A chart.
 
     Attributes:
-        title: Its heading.
+        title: The chart's heading.
         slots: The label on the time axis and the full name of each hour or day.
-        courses: The lines, or the parts of bars.
-        unit: The unit of the value axis, in base units.
-        write: Formats a value.
-        is_stacked: Whether courses are the parts of bars.
-        has_zero: Whether the value axis begins at 0.
-        top: The top of the value axis in base units; None for automatic.
-        target: A value that is drawn as a dashed line, in base units; None for none.
+        courses: The lines, or the segments of bars.
+        unit: The size of the value axis' unit, in base units.
+        write: Returns a value as text.
+        is_stacked: Whether the courses are segments of bars.
+        has_zero: Whether the value axis starts at 0.
+        top: The upper end of the value axis in base units; None for automatic.
+        target: The value that a dashed line marks, in base units; None for no line.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Picture:
 
 
 def list_pictures(charts: Sequence[Chart], report: Report) -> list[Picture]:
-    """Return the charts of a section that have a value to show."""
+    """Return the charts of a section, except charts without a value other than 0."""
     found = [picture for chart in charts for picture in _choose(chart, report)]
     return [
         picture
@@ -163,7 +163,7 @@ def _list_expected(
     slots: tuple[tuple[str, str], ...],
     lay: Callable[[Points, _Join], tuple[float | None, ...]],
 ) -> list[Picture]:
-    """Return a chart for each figure of a run, with what is expected as its target."""
+    """Return a chart for each figure of a run, with the expected value as target line."""
     pictures = []
     for each in report.runs.expected[:_MOST_PICTURES]:
         name, write = FIGURES[each.figure]
@@ -175,7 +175,7 @@ def _list_expected(
 
 
 def _list_slots(report: Report) -> dict[str, tuple[str, str]]:
-    """Return the hours of a day or the days of a week, by a key that is unique in the period."""
+    """Return the hours of a day or the days of a week, by a key unique within the period."""
     slots = dict[str, tuple[str, str]]()
     for moment in range(int(report.begin), int(report.planned_end), 3600):
         when = read_clock(report, moment)
@@ -187,14 +187,14 @@ def _list_slots(report: Report) -> dict[str, tuple[str, str]]:
 
 
 def _name_slot(report: Report, moment: float) -> str:
-    # With the offset, as the clock shows an hour twice at the end of daylight saving time.
+    # The offset distinguishes the hour that occurs twice when daylight saving time ends.
     return read_clock(report, moment).strftime("%d %H %z" if report.kind == "daily" else "%m-%d")
 
 
 def _lay_out(
     report: Report, points: Points, slots: Sequence[str], join: _Join
 ) -> tuple[float | None, ...]:
-    """Return one value for each slot; None if it has none."""
+    """Return one value for each slot; None for a slot without a value."""
     found: dict[str, list[float]] = {}
     for moment, value in points:
         found.setdefault(_name_slot(report, moment - 1), []).append(value)
@@ -210,7 +210,7 @@ def draw(picture: Picture, key: str) -> str:
 
     Args:
         picture: The chart.
-        key: A prefix that makes its identifiers unique on the page.
+        key: A prefix that makes the chart's SVG identifiers unique on the page.
     """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
@@ -297,13 +297,13 @@ def _stand_in(color: int) -> str:
 
 
 def _remove(page: str, begin: str, end: str) -> str:
-    """Return a page without what lies between two texts, and without them."""
+    """Return a page without each part from one text to another, both texts included."""
     first, *parts = page.split(begin)
     return "".join((first, *(part.partition(end)[2] for part in parts)))
 
 
 def _adapt(page: str, titles: Sequence[str], title: str, key: str) -> str:
-    """Return matplotlib's SVG without metadata and styles, in the page's colours."""
+    """Return matplotlib's SVG in the page's colours, without metadata and styles."""
     box = re.search(r'viewBox="([\d. ]+)"', page)
     body = page[page.index("<defs>", page.index("<svg")) :] if box else ""
     for begin, end in (("<metadata>", "</metadata>"), ("<style", "</style>"), ("<!--", "-->")):

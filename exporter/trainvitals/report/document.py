@@ -4,23 +4,25 @@ The document is one object in UTF-8:
 
     {"format": "trainvitals report", "version": 1, "report": {…}}
 
-`report` has the attributes of `figures.Report` under their names, in base units: seconds, bytes,
-joules, watts, degrees Celsius, ratios from 0 to 1; times are Unix seconds, and null is unknown.
-Objects in it have the attributes of their classes in `figures` and `training`, lists are ordered as
-there, and a point of a time series is a pair `[time, value]`, at the end of its hour.
+`report` contains the attributes of `figures.Report` under their names, in base units: seconds,
+bytes, joules, watts, degrees Celsius, ratios from 0 to 1. Times are Unix seconds, and null means
+unknown. Nested objects contain the attributes of their classes in `figures` and `training`, lists
+are in the order given there, and a point of a time series is a pair `[time, value]`; the time is
+the end of the hour.
 
     kind                daily or weekly
-    begin, planned_end  the period; end is earlier than planned_end if it is not over
+    begin, planned_end  the period; end is earlier than planned_end if the period is not over
     zone                the name of the time zone
-    utc_offset_seconds  [[since, seconds]]: the offset from UTC, and since when
-    asked, source       the time of the query and the URL of Prometheus, without its password
-    instances, only_runs  the machines and runs that it is limited to; empty for all
+    utc_offset_seconds  [[since, seconds]]: each offset from UTC, and the time from which it applies
+    asked, source       the time of the query, and the Prometheus URL without its password
+    instances, only_runs  the machines and runs that the report is limited to; empty for all
     coverage            {first, last, seconds, holes: [[begin, end]]}
     hosts               {names, environments, memory_used_bytes, memory_total_bytes,
                         memory_peak_ratio, memory_peak_instance,
                         disks: [{instance, mountpoint, avail_bytes, size_bytes}]}
     runs                {is_told, lost_seconds, lost_steps,
-                        attempts: [{run, instances, started, ended, outcome, exit_code, is_resumed}],
+                        attempts: [{run, instances, started, ended, outcome, exit_code,
+                        is_resumed}],
                         observed: [{run, instance, source, progressed}],
                         best: [{name, split, run, instance, value, is_lower_better, target,
                         by_hour}],
@@ -43,8 +45,8 @@ there, and a point of a time series is a pair `[time, value]`, at the end of its
     advice              [{urgency, what, because}]: urgency 0 now, 1 soon, 2 when there is time
     gaps                [{what, why}]
 
-A reader of version 1 refuses other versions, unknown attributes, missing ones that have no default,
-values of another type, and numbers that are not finite.
+A reader of version 1 rejects documents of other versions, and documents with unknown attributes,
+without an attribute that has no default, with values of a wrong type or with non-finite numbers.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def read_document(path: Path) -> Report:
     """Read a file that `format_document` wrote.
 
     Raises:
-        ConfigurationError: The file cannot be read, or is not such a document.
+        ConfigurationError: The file cannot be read, or does not contain such a document.
     """
     try:
         with open_named(path) as file:
@@ -101,7 +103,8 @@ def parse_document(text: str) -> Report:
     """Return the report in a JSON document.
 
     Raises:
-        ConfigurationError: The text is not such a document; the message names the place.
+        ConfigurationError: The text is not a valid document; the message names the place of the
+            error.
     """
     try:
         document = json.loads(text)
@@ -119,7 +122,7 @@ def parse_document(text: str) -> Report:
 
 
 def _check(report: Report) -> None:
-    """Raise for a period that is no day or week, and for a whole of which there is nothing."""
+    """Raise an error for an invalid period or UTC offset, or for a total that is not above 0."""
     last = min(LATEST_TIME, report.begin + _LONGEST_SECONDS)
     if not 0 <= report.begin <= report.end <= report.planned_end <= last:
         raise ConfigurationError("report.begin, end and planned_end are not those of a day or week")
@@ -143,7 +146,7 @@ def write_file(path: Path, text: str) -> None:
         ConfigurationError: The file cannot be written.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe or /dev/stdout stays what it is
+        if path.exists() and not path.is_file():  # do not replace a pipe or /dev/stdout
             path.write_text(text, encoding="utf-8")
             return
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -159,7 +162,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _read(wanted: object, value: object, place: str) -> object:
-    """Return a value of JSON as a type: a dataclass, tuple, literal, number, string or boolean."""
+    """Return a JSON value as a dataclass, tuple, literal, number, string or boolean."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in parts:

@@ -1,4 +1,4 @@
-"""The pace and the memory of runs beside what the exporter's file of baselines expects."""
+"""The measured pace and memory of runs, and the values that the baselines file expects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.sources.prometheus import Points, Series
 
 _BY = "instance, run"
 _EPOCHS = "training_epoch{@run} + training_epoch_progress_ratio{@run} or training_epoch{@run}"
-# `*` keeps the run's labels, and what a run holds has no more than one series of this name.
+# `*` keeps the run's labels; each held accelerator has at most one memory series.
 _HELD = (
     "run:accelerator_held:bool{@run}"
     " * on (job, instance, uuid) group_left () accelerator_memory_used_bytes{@host}"
@@ -24,7 +24,7 @@ _Place = tuple[str, str]  # machine and run
 
 
 def find_expectations(archive: Archive) -> tuple[Expectation, ...]:
-    """Return what is expected of runs, with what was measured, by run and figure."""
+    """Return the expected figures of runs with the measured ones, by run and machine."""
     paces = _find_expected(archive, "training_expected_epoch_seconds")
     sizes = _find_expected(archive, "training_expected_memory_bytes")
     found = [*_compare_pace(archive, paces), *_compare_memory(archive, sizes)]
@@ -32,7 +32,7 @@ def find_expectations(archive: Archive) -> tuple[Expectation, ...]:
 
 
 def _find_expected(archive: Archive, metric: str) -> dict[_Place, float]:
-    """Return the latest value of each run that is above 0."""
+    """Return each run's latest value, unless that value is 0 or negative."""
     series = archive.ask_hours(
         "what is expected of runs",
         f"max by ({_BY}) (last_over_time({metric}{{@run}}[@hour]))",
@@ -55,17 +55,17 @@ def _compare_pace(archive: Archive, expected: dict[_Place, float]) -> Iterator[E
 
 
 def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float | None, Points]:
-    """Return the epochs per hour until the last progress, and those of each hour, at its end.
+    """Return the epochs per hour up to the last progress, and those of each hour, at its end.
 
     Args:
-        points: The epoch at each step, with its share.
-        begin: Unix seconds from which hours are counted.
-        longest: The distance of two points from which on there is a gap between them, seconds.
+        points: The current epoch at each step, including its completed fraction.
+        begin: The start of the first hour, Unix seconds.
+        longest: The maximum number of seconds between two points without a gap between them.
     """
     gains, seconds = defaultdict[float, float](float), defaultdict[float, float](float)
     for (before, first), (after, last) in pairwise(_cut_standstill(points)):
         if after - before > longest or last < first:
-            continue  # nothing is known of that time, or the run started again
+            continue  # a gap in the data, or the run restarted
         end = begin + HOUR * math.ceil((after - begin) / HOUR)
         gains[end] += last - first
         seconds[end] += after - before
@@ -75,7 +75,7 @@ def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float |
 
 
 def _cut_standstill(points: Points) -> Points:
-    """Leave out what follows the last change: a run is shown for a while after its end."""
+    """Remove the points after the last change: an ended run remains visible for a while."""
     changes = [
         place for place, (before, after) in enumerate(pairwise(points), 1) if before[1] != after[1]
     ]

@@ -1,7 +1,7 @@
-"""The figures of a report in base units: seconds, bytes, joules, watts, degrees Celsius, ratios 0 to 1.
+"""The figures of a report, in base units: seconds, bytes, joules, watts, °C, ratios 0 to 1.
 
-Times are Unix seconds. None is unknown, which is never 0; sums cover the time for which Prometheus
-has data. "At the end" is the last sample at the end of the period.
+Times are Unix seconds. None means unknown; an unknown figure is never 0. Sums cover the time for
+which Prometheus has data. "At the end" refers to the last sample at the end of the period.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         "lost": "lost: no answer",
     }
 )
-"""Uses of accelerator time in words; all but the first two are waste. `docs/report.md` defines them."""
+"""Names of the uses of accelerator time; all but the first two count as waste.
+
+`docs/report.md` defines each use.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The accelerator time with one use.
+    """The accelerator time that one use takes.
 
     Attributes:
         cause: A key of `CAUSES`.
         seconds: The sum over all accelerators.
-        by_hour: The sum of each hour, at the end of the hour.
+        by_hour: The sum for each hour, at the end of the hour.
     """
 
     cause: str
@@ -77,22 +80,26 @@ class Accelerators:
     """The accelerators of the period.
 
     Attributes:
-        count: The number of accelerators seen, by UUID; 0 if there were none.
-        seconds: The time for which they were seen, summed over all. Source: accelerator_up.
-        busy_seconds: The part of it in which they computed, summed over all.
-            Source: accelerator_busy_seconds_total, else accelerator_utilization_ratio.
-        memory_used_bytes: Memory in use by all, at the end. Source: accelerator_memory_used_bytes.
-        memory_total_bytes: Memory of all, at the end. Source: accelerator_memory_total_bytes.
-        memory_peak_bytes: The highest sum of memory in use.
-        celsius: The temperature of the hottest one at the end.
-        hottest: The highest temperature of the period.
-        power_watts: The mean of the summed power. Source: accelerator_power_watts.
-        energy_joules: The energy of all. Source: accelerator_energy_joules_total, else power.
-        is_energy_estimated: Whether part of the energy was computed from power.
-        uses: The time of each cause, in the order of `CAUSES`; empty if a query was refused.
-        busy_by_hour: The busy share of each hour, at the end of the hour.
-        joules_by_hour: The energy of each hour, at the end of the hour.
-        celsius_by_hour: The highest temperature of each hour, at the end of the hour.
+        count: The number of accelerators seen, counted by UUID; 0 if none was seen.
+        seconds: The time for which accelerators were seen, summed over all accelerators. Source:
+            accelerator_up.
+        busy_seconds: The part of `seconds` in which accelerators were busy. Source:
+            accelerator_busy_seconds_total, else accelerator_utilization_ratio.
+        memory_used_bytes: Device memory in use on all accelerators, at the end. Source:
+            accelerator_memory_used_bytes.
+        memory_total_bytes: Device memory of all accelerators, at the end. Source:
+            accelerator_memory_total_bytes.
+        memory_peak_bytes: The highest sum of device memory in use.
+        celsius: The temperature of the hottest accelerator at the end.
+        hottest: The highest temperature in the period.
+        power_watts: The mean total power of all accelerators. Source: accelerator_power_watts.
+        energy_joules: The energy used by all accelerators. Source: accelerator_energy_joules_total,
+            else power.
+        is_energy_estimated: Whether part of the energy was derived from power.
+        uses: The time taken by each use, in the order of `CAUSES`; empty if a query was refused.
+        busy_by_hour: The busy share for each hour, at the end of the hour.
+        joules_by_hour: The energy used in each hour, at the end of the hour.
+        celsius_by_hour: The highest temperature in each hour, at the end of the hour.
     """
 
     count: int = 0
@@ -113,24 +120,24 @@ class Accelerators:
 
     @property
     def busy_ratio(self) -> float | None:
-        """The busy share of the time; None if unknown."""
+        """The busy share of accelerator time; None if unknown."""
         if not self.seconds or self.busy_seconds is None:
             return None
         return self.busy_seconds / self.seconds
 
     @property
     def known_seconds(self) -> float:
-        """The sum of the time of all causes."""
+        """The total time of all uses."""
         return sum(use.seconds for use in self.uses)
 
     @property
     def wasted_seconds(self) -> float:
-        """The sum of the time of the causes that are waste."""
+        """The total time of the uses that count as waste."""
         return sum(use.seconds for use in self.uses if use.is_waste)
 
     @property
     def wasted_ratio(self) -> float | None:
-        """The wasted share of the attributed time; None if there is none."""
+        """The wasted share of the attributed time; None if no time is attributed."""
         return self.wasted_seconds / self.known_seconds if self.known_seconds else None
 
 
@@ -141,7 +148,7 @@ class Disk:
     Attributes:
         instance: The machine.
         mountpoint: The mount point.
-        avail_bytes: Space for unprivileged users. Source: host_filesystem_avail_bytes.
+        avail_bytes: Space available to unprivileged users. Source: host_filesystem_avail_bytes.
         size_bytes: The size. Source: host_filesystem_size_bytes.
     """
 
@@ -156,14 +163,15 @@ class Hosts:
     """The machines of the period.
 
     Attributes:
-        names: The machines seen, sorted. Source: the label instance.
-        environments: The labels `environment` or `env` of their targets, sorted; empty if none.
-        memory_used_bytes: Total minus available memory of all, at the end.
-        memory_total_bytes: Memory of all that report what is available, at the end. Source:
+        names: The names of the machines seen, sorted. Source: the label instance.
+        environments: The values of the target labels `environment` or `env`, sorted; empty if no
+            target has one.
+        memory_used_bytes: Total minus available memory of all machines, at the end.
+        memory_total_bytes: Memory of all machines that report available memory, at the end. Source:
             memory_total_bytes.
         memory_peak_ratio: The highest share of memory in use on one machine.
-        memory_peak_instance: The machine with the peak; empty if unknown.
-        disks: The fullest file systems, the fullest first, without small and read-only ones.
+        memory_peak_instance: The machine on which the peak occurred; empty if unknown.
+        disks: The fullest file systems, the fullest first; small and read-only ones are left out.
     """
 
     names: tuple[str, ...] = ()
@@ -181,7 +189,7 @@ class Gap:
 
     Attributes:
         what: The figure.
-        why: The reason, and the step that would make it known.
+        why: The reason, and where possible what to do about it.
     """
 
     what: str
@@ -195,7 +203,7 @@ class Advice:
     Attributes:
         urgency: 0 now, 1 soon, 2 when there is time.
         what: The action, as an imperative.
-        because: The figure that it follows from.
+        because: The figure on which the recommendation is based.
     """
 
     urgency: int
@@ -205,16 +213,16 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A few figures of the previous period, for comparison; None is unknown.
+    """Some figures of the previous period, for comparison; None means unknown.
 
     Attributes:
-        begin: Unix seconds of its begin.
-        end: Unix seconds of its end.
+        begin: Unix seconds of the start of the period.
+        end: Unix seconds of the end of the period.
         completed: The number of starts that finished.
         failed: The number of starts that failed.
         busy_ratio: The busy share of accelerator time.
         wasted_ratio: The wasted share of accelerator time.
-        energy_joules: The energy of all accelerators.
+        energy_joules: The energy used by all accelerators.
     """
 
     begin: float
@@ -234,7 +242,7 @@ class Coverage:
         first: Unix seconds of the first data.
         last: Unix seconds of the last data.
         seconds: The duration of the time with data.
-        holes: Begin and end of each time without data, up to the borders of the period.
+        holes: The start and end of each time without data, limited to the period.
     """
 
     first: float
@@ -262,26 +270,26 @@ class Report:
 
     Attributes:
         kind: `daily` or `weekly`.
-        begin: Unix seconds of the period's begin.
-        planned_end: Unix seconds of the period's end.
+        begin: Unix seconds of the start of the period.
+        planned_end: Unix seconds of the end of the period.
         end: The end of the data: `planned_end`, or the time of the query if that is earlier.
         zone: The name of the time zone.
-        utc_offset_seconds: The zone's offset from UTC at the begin and after each change, as pairs
-            of Unix seconds and offset.
+        utc_offset_seconds: The zone's offset from UTC at the start of the period and after each
+            change, as pairs of Unix seconds and offset.
         asked: Unix seconds of the query.
         source: The URL of the Prometheus server, without its password.
-        instances: The machines that it is limited to; empty for all.
-        only_runs: The runs that it is limited to; empty for all.
+        instances: The machines that the report is limited to; empty for all machines.
+        only_runs: The runs that the report is limited to; empty for all runs.
         coverage: The part of the period for which there is data.
         hosts: The machines.
         runs: The training runs.
         accelerators: The accelerators.
         incidents: Alerts that fired, the most severe first.
-        deaths: Deaths of containers, the most frequent first.
-        before: The previous period; None if too little of it is known.
-        price: The price of energy; None if not set.
+        deaths: Container deaths, the most frequent first.
+        before: Figures of the previous period; None if Prometheus has too little data about it.
+        price: The price of energy; None if no price is set.
         advice: Recommendations, the most urgent first.
-        gaps: Figures whose query was refused.
+        gaps: Figures that are unknown because their query was refused.
     """
 
     kind: Kind

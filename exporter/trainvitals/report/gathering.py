@@ -17,7 +17,7 @@ from trainvitals.report.runs import find_runs
 from trainvitals.sources.prometheus import Points, Prometheus
 from trainvitals.units import format_minute
 
-# Sums over part of a period cannot be compared with those over a whole one.
+# Sums over part of a period cannot be compared with sums over a whole period.
 _ENOUGH_TO_COMPARE = 0.9
 
 
@@ -26,9 +26,9 @@ class ReportOptions:
     """Options of a report.
 
     Attributes:
-        filters: The machines and runs that it is limited to.
-        targets: Target values of metrics, by name.
-        price: The price of energy; None if not set.
+        filters: The machines and runs that the report is limited to.
+        targets: Target values by metric name.
+        price: The price of energy; None if no price is set.
     """
 
     filters: Filters = Filters()  # noqa: RUF009 - immutable
@@ -39,17 +39,17 @@ class ReportOptions:
 def make_report(
     prometheus: Prometheus, period: Period, options: ReportOptions | None = None, *, now: float
 ) -> Report:
-    """Make the report of a period.
+    """Return the report about a period.
 
     Args:
-        prometheus: The server.
+        prometheus: The Prometheus server.
         period: The period.
         options: The options; None for the defaults.
         now: The time of the query, Unix seconds.
 
     Raises:
-        PrometheusError: Prometheus does not answer.
-        StackError: Prometheus has no data of the period, or of the selected runs.
+        PrometheusError: Prometheus does not respond.
+        StackError: Prometheus has no data for the period or for the selected runs.
     """
     options = options or ReportOptions()
     archive = Archive(prometheus, period, options.filters)
@@ -85,10 +85,10 @@ def make_report(
 
 
 def _find_machines(archive: Archive) -> tuple[str, ...]:
-    """Return the machines of the selected runs.
+    """Return the machines on which the selected runs were seen.
 
     Raises:
-        StackError: Prometheus has no data of the selected runs in the period.
+        StackError: Prometheus has no data about the selected runs in the period.
     """
     seen = archive.ask_hours(
         "machines of the selected runs",
@@ -116,7 +116,7 @@ def _explain_emptiness(archive: Archive) -> str:
 
 
 def _look_back(archive: Archive) -> Totals | None:
-    """Return a few figures of the previous period; None if too little of it is known."""
+    """Return some figures of the previous period; None if too little data covers it."""
     period = archive.period.step_back()
     before = Archive(archive.prometheus, period, archive.filters)
     coverage = find_coverage(before) if period.end > period.begin else None

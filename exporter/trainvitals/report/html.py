@@ -60,7 +60,7 @@ def format_html(report: Report) -> str:
 
 
 def _prepare(section: Section, report: Report, numbers: Iterator[int]) -> _Section:
-    """Return a section with its charts drawn and consecutive lines grouped."""
+    """Return a section with drawn charts and with consecutive lines in groups."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     pieces: list[Table | list[Point]] = []
@@ -86,7 +86,7 @@ def _prepare(section: Section, report: Report, numbers: Iterator[int]) -> _Secti
 
 
 def _mark(text: str) -> Markup:
-    """Return a text as HTML, with backticks as code and a severity at its beginning in colour."""
+    """Return a text as HTML, with code for backticks and with a coloured severity at the start."""
     from markupsafe import Markup, escape  # noqa: PLC0415
 
     first, blank, rest = text.partition(" ")

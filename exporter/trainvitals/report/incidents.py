@@ -1,4 +1,4 @@
-"""Alerts that fired and containers that died in a period, and how that ended."""
+"""Alerts that fired and containers that died in a period, and how each incident ended."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trainvitals.sources.prometheus import QueryError, Series
 _BY = "alertname, severity, component, instance, run, name, kind, device, mountpoint"
 _FIRING = f'max by ({_BY}) (ALERTS{{@host, alertstate="firing", alertname!="Watchdog"}}%s)'
 _URGENCY: Mapping[str, int] = {"critical": 0, "warning": 1, "info": 2}
-# After a restart Prometheus has no alerts for a moment; shorter pauses are ignored.
+# A restarted Prometheus has no alerts for a short time; shorter pauses are ignored.
 _SHORTEST_PAUSE_SECONDS = 2 * MINUTE
-# An alert that has been firing for longer comes from a clock that was wrong.
+# An alert that seems to have fired for longer was recorded with a wrong clock.
 _LONGEST_SECONDS = 30 * 86400
 
-# The exporter shows a rank for this long after its end.
+# The exporter reports a rank for this long after the rank's end.
 _SHOWN_SECONDS = 15 * MINUTE
 _OVER = "resolved"
 _BECAME: Mapping[Outcome, str] = {
@@ -38,7 +38,7 @@ _Key = tuple[str, str, str, str]  # alert, severity, machine, subject
 
 @dataclass(slots=True)
 class _Course:
-    """The times at which an alert began and ceased to fire, and the run or container it names."""
+    """The times at which an alert started and stopped firing, and the run or container it names."""
 
     begins: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
@@ -52,13 +52,13 @@ def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tu
 
     Args:
         archive: The server and the period.
-        runs: The runs that alerts may name.
-        deaths: The deaths of containers that alerts may name.
+        runs: The runs that an alert may name.
+        deaths: The container deaths that an alert may concern.
     """
     summaries, gaps = _find_summaries(archive), len(archive.gaps)
     courses = _read_courses(archive)
     if len(archive.gaps) > gaps:
-        return ()  # without their ends all alerts would seem to be firing
+        return ()  # without the ends, all alerts would seem to be firing
     found = []
     for key, course in courses.items():
         if archive.filters.runs and course.run not in archive.filters.runs:
@@ -88,7 +88,7 @@ def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tu
 
 
 def find_deaths(archive: Archive) -> tuple[Deaths, ...]:
-    """Return the deaths of containers by reason, the most frequent first."""
+    """Return container deaths by reason, the most frequent first."""
     by = "instance, name"
     died = archive.ask_changes(
         "deaths of containers",
@@ -129,7 +129,7 @@ def _find_summaries(archive: Archive) -> dict[str, str]:
     try:
         groups = archive.prometheus.list_rules()
     except QueryError:
-        return {}  # a store without rules; the alert's name is enough
+        return {}  # a store without rules; the alert's name suffices
     return {rule.name: rule.summary for group in groups for rule in group.rules}
 
 
@@ -166,7 +166,7 @@ def _choose(courses: dict[_Key, _Course], series: Series) -> _Course:
 
 
 def _find_since(archive: Archive, begin: int) -> dict[frozenset[tuple[str, str]], float]:
-    """Return since when the alerts have held that were firing at the begin, by their labels."""
+    """Return the start times of the alerts that fire at the period's start, by their labels."""
     found = archive.ask_at(
         "since when alerts fire", f"min by ({_BY}) (ALERTS_FOR_STATE{{@host}})", begin
     )
@@ -178,7 +178,7 @@ def _find_since(archive: Archive, begin: int) -> dict[frozenset[tuple[str, str]]
 
 
 def _make_spans(course: _Course, end: float) -> tuple[tuple[float, float], ...]:
-    """Match begins with ends, and join spans with a short pause between them."""
+    """Match starts with ends, and join spans that are separated by a short pause."""
     spans: list[tuple[float, float]] = []
     ends = sorted(course.ends)
     for begin in sorted(course.begins):
@@ -198,7 +198,7 @@ def _write_verdict(
     deaths: Sequence[Deaths],
     spans: Sequence[tuple[float, float]],
 ) -> str:
-    """Return the alert's summary, with the causes of death of the run or container."""
+    """Return the alert's summary, with the reasons for which the run or container ended."""
     found = []
     if course.container:
         found = [
@@ -214,7 +214,7 @@ def _write_verdict(
 def _choose_attempts(
     course: _Course, instance: str, runs: Runs, spans: Sequence[tuple[float, float]]
 ) -> list[Attempt]:
-    """Return the starts of the run that failed while the alert fired, the latest first."""
+    """Return the starts that failed or got SIGTERM while the alert fired, the latest first."""
     return [
         each
         for each in _list_attempts(course, instance, runs)

@@ -1,8 +1,8 @@
 """The period of a report: a day or a week in a time zone.
 
-A day lasts from midnight to midnight and a week from Monday to Monday in the time zone; a day with a
-change to or from daylight saving time has 23 or 25 hours. With `until`, the period is the day or the
-seven days that end at that time.
+A day lasts from midnight to midnight, and a week from Monday to Monday, in the time zone; a day on
+which daylight saving time begins or ends has 23 or 25 hours. With `until`, the period is the day or
+the seven days that end at that time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Period:
 
     Attributes:
         kind: `daily` or `weekly`.
-        begin: Unix seconds of its begin.
-        planned_end: Unix seconds of its end.
+        begin: Unix seconds of the start of the period.
+        planned_end: Unix seconds of the end of the period.
         end: The end of the data: `planned_end`, or the time of the query if that is earlier.
-        zone: The time zone of its days.
+        zone: The time zone in which days start and end.
     """
 
     kind: Kind
@@ -48,15 +48,15 @@ class Period:
 
     @property
     def seconds(self) -> int:
-        """The duration of the part that has passed."""
+        """The duration of the part of the period that has passed."""
         return self.end - self.begin
 
     def read_clock(self, moment: float) -> datetime:
-        """Return Unix seconds as a time in its zone."""
+        """Convert Unix seconds to a time in the period's zone."""
         return datetime.fromtimestamp(moment, timezone.utc).astimezone(self.zone)
 
     def step_back(self) -> Period:
-        """Return the previous period; if this one is not over, up to the same time of its day or week."""
+        """Return the previous period, cut at the same point if this period is not over."""
         begin = _shift(self.begin, self.zone, -_DAYS[self.kind])
         end = min(begin + self.seconds, self.begin) if not self.is_over else self.begin
         return Period(self.kind, begin, self.begin, end, self.zone)
@@ -70,18 +70,19 @@ def choose_period(
     day: str | None = None,
     until: str | None = None,
 ) -> Period:
-    """Return the period that the flags select.
+    """Return the period that the command-line options select.
 
     Args:
         kind: `daily` or `weekly`.
         now: The time of the query, Unix seconds.
-        zone: The time zone.
-        day: The day, or a day of the week, as `2026-11-21`, `today` or `yesterday`; None for today.
-        until: The end, as `2026-11-21T14:00` or `now`; None for whole days.
+        zone: The time zone in which days start and end.
+        day: The day, or a day of the week, such as `2026-11-21`, `today` or `yesterday`; None for
+            today.
+        until: The end, such as `2026-11-21T14:00` or `now`; None for whole days.
 
     Raises:
-        ConfigurationError: A value is not a date or time, both are set, or the period has not
-            begun.
+        ConfigurationError: A value is not a date or time, both options are set, or less than one
+            minute of the period has passed.
     """
     if until is not None:
         if day is not None:
@@ -103,7 +104,7 @@ def choose_period(
 
 
 def find_zone(name: str | None) -> tzinfo:
-    """Return a time zone by its name; None for the machine's.
+    """Return the time zone with a name; the machine's time zone for None.
 
     Raises:
         ConfigurationError: The time zone is unknown.
@@ -119,7 +120,7 @@ def find_zone(name: str | None) -> tzinfo:
 
 
 class _LocalZone(tzinfo):
-    """The machine's time zone with its changes of the clock, which `timezone` does not have."""
+    """The machine's time zone with its daylight saving changes, which `timezone` lacks."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
         return None if when is None else when.replace(tzinfo=None).astimezone().utcoffset()
@@ -166,7 +167,7 @@ def _read_until(text: str, now: float, zone: tzinfo) -> int:
 
 
 def _keep_in_reach(when: _Date) -> _Date:
-    """Return the date if its year is supported.
+    """Return the date if datetime supports all days and weeks of its year.
 
     Raises:
         ValueError: The year is not supported.
@@ -181,7 +182,7 @@ def _find_midnight(day: date, zone: tzinfo) -> int:
 
 
 def _shift(moment: int, zone: tzinfo, days: int) -> int:
-    """Return the same time of day some days earlier or later."""
+    """Return the time that is some days later or, if negative, earlier, at the same time of day."""
     clock = datetime.fromtimestamp(moment, timezone.utc).astimezone(zone)
     return int((clock + timedelta(days=days)).timestamp())
 

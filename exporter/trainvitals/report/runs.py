@@ -1,4 +1,4 @@
-"""The runs of a period: every start, and its end."""
+"""The runs in a period: each start, and how it ended."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ _OUTCOMES: Mapping[Reason | Request, Outcome] = {
     "terminated": "terminated",
     "unknown": "unknown",
 }
-# Ranks whose processes started within this time belong to one start: launchers start them in turn.
+# Processes of ranks that started within this time belong to one start, as launchers start them one
+# after another.
 _TOGETHER_SECONDS = 60.0
-# The kernel reports a process' start in clock ticks, and the time of day may be set meanwhile.
+# The kernel reports a process' start in clock ticks, and the system clock may be adjusted.
 _CLOCK_SECONDS = 1.0
 _BY_RANK = "instance, run, rank"
-# The sum of a run's phases is its age. It begins with the first phase, which may be long after its
-# process, as imports take time and one process may train twice.
+# The durations of a run's phases add up to the run's age. The first phase may begin long after the
+# process, because imports take time and one process can train twice.
 _PHASES = f"sum by ({_BY_RANK}) (last_over_time(training_phase_seconds_total{{@run}}[1m]%s))"
-# Only after an orderly end is the sum of the phases complete.
+# The sum of the phases is complete only after an orderly end.
 _ENDS = (
     f"max by ({_BY_RANK}) (last_over_time("
     'training_process_end_timestamp_seconds{@run, reason=~"finished|exception"}[1m]%s))'
 )
 _SCRAPED = f"max by ({_BY_RANK}) (timestamp(training_phase_seconds_total{{@run}}))"
 _SPENT = f"sum by ({_BY_RANK}) (training_phase_seconds_total{{@run}})"
-# An end of unknown reason is reported again, with the reason, within this time.
+# An end without a known reason is reported again, with the reason, within this time.
 _SAME_END_SECONDS = 30.0
 
-_Place = tuple[str, str]  # run and machine; the machine is empty if it has ranks on several
+_Place = tuple[str, str]  # run and machine; the machine is empty for a run with ranks on several
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +58,17 @@ class _End:
 
 @dataclass(slots=True)
 class _Course:
-    """The observations of a run, on one machine or on all of its machines; times are Unix seconds.
+    """Observations of a run, on one machine or on all of its machines; times are Unix seconds.
 
     Attributes:
-        instances: Its machines.
-        starts: The starts of its processes.
-        own_starts: The begins of its first phase, of processes that ended in order.
-        latest_starts: Upper bounds of the begins of its first phase.
-        ends: The ends of its ranks.
-        codes: Exit codes with the time they were reported, by machine and rank.
+        instances: The run's machines.
+        starts: The start times of the run's processes.
+        own_starts: The start times of the first phase, for processes that ended in order.
+        latest_starts: Upper bounds for the start times of the first phase.
+        ends: The ends of the run's ranks.
+        codes: Exit codes with the time at which each was reported, by machine and rank.
         is_alive: Whether a rank was alive at the end of the period.
-        is_silent: Whether its machine did not answer at the end of the period.
+        is_silent: Whether a machine of the run did not respond at the end of the period.
     """
 
     instances: set[str] = field(default_factory=set)
@@ -81,11 +82,11 @@ class _Course:
 
 
 def find_runs(archive: Archive, targets: Mapping[str, float]) -> Runs:
-    """Return the runs of a period.
+    """Return the runs in a period.
 
     Args:
         archive: The server and the period.
-        targets: Target values of metrics, by name.
+        targets: Target values by metric name.
     """
     found = archive.ask_hours(
         "whether an exporter reports runs",
@@ -95,7 +96,7 @@ def find_runs(archive: Archive, targets: Mapping[str, float]) -> Runs:
     gaps = len(archive.gaps)
     courses = _read_courses(archive)
     if len(archive.gaps) > gaps:
-        return Runs()  # without their ends all runs would seem to have vanished
+        return Runs()  # without the ends, all runs would seem to have vanished
     attempts = [
         attempt
         for place, course in courses.items()
@@ -192,7 +193,7 @@ def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
             yield _make_attempt(run, course, began, None, "active", None, is_resumed=False)
             continue
         if ends and max(end.time for end in ends) < archive.period.begin:
-            continue  # the exporter still showed it, but it belongs to the period before
+            continue  # it ended in the previous period, and the exporter still showed it
         ended = max((end.time for end in ends), default=None)
         outcome, code = _find_outcome(ends, course, archive.thresholds)
         if not ends and is_last and course.is_silent:
@@ -201,7 +202,7 @@ def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
 
 
 def _list_starts(course: _Course) -> list[float]:
-    """Return the starts of a run: those of its processes, and later ones within the same process."""
+    """Return the starts of a run's processes, and later starts within the same process."""
     starts = _gather(course.starts)
     for own in sorted(course.own_starts):
         latest = max((start for start in starts if start <= own), default=own)
@@ -211,14 +212,14 @@ def _list_starts(course: _Course) -> list[float]:
 
 
 def _find_own_start(course: _Course, start: float, until: float) -> float:
-    """Return the begin of the first phase after a start of processes; their start if unknown."""
+    """Return the start of the first phase, or the start of the processes if that is unknown."""
     known = (*course.own_starts, *course.latest_starts)
     own = [each for each in known if start - _CLOCK_SECONDS <= each < until]
     return max(start, min(own, default=start))
 
 
 def _gather(moments: Iterable[float]) -> list[float]:
-    """Return the first of each group of starts that follow each other closely."""
+    """Return the first start of each group in which starts are at most a minute apart."""
     starts: list[float] = []
     latest = float("-inf")
     for moment in sorted(moments):
@@ -245,7 +246,7 @@ def _make_attempt(
 def _find_outcome(
     ends: Sequence[_End], course: _Course, thresholds: Thresholds
 ) -> tuple[Outcome, int | None]:
-    """Return the outcome and the exit code of a start: those of the first rank that did not finish."""
+    """Return a start's outcome and exit code, those of the first rank that did not finish."""
     if not ends:
         return "vanished", None
     known = [end for end in ends if not _is_superseded(end, ends)]
@@ -260,7 +261,7 @@ def _find_outcome(
 
 
 def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:
-    """Return whether the same end was reported again with its reason."""
+    """Return whether an end of unknown reason was reported again with the reason."""
     return end.reason == "unknown" and any(
         other.reason != "unknown"
         and other.rank == end.rank
@@ -270,7 +271,7 @@ def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:
 
 
 def _find_code(end: _End, course: _Course) -> int | None:
-    """Return the first exit code reported after a rank's end, else the last one before."""
+    """Return the first exit code reported after a rank's end, else the last one before it."""
     codes = course.codes[end.rank]
     later = [each for each in codes if each[0] >= end.time]
     earlier = [each for each in codes if each[0] < end.time]

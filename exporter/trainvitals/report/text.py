@@ -1,4 +1,4 @@
-"""A report as text, as Markdown, and as a message to those who receive alerts."""
+"""A report as text, as Markdown, and as a message to the recipients of alerts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def format_markdown(report: Report) -> str:
     for section in compose(report):
         lines += ["", f"## {section.title}", ""]
         for piece in section.pieces:
-            # A table needs an empty line around it, or Markdown takes it for part of a list.
+            # Without empty lines around it, Markdown treats a table as part of a list.
             if lines[-1] and (isinstance(piece, Table) or lines[-1].startswith("|")):
                 lines.append("")
             lines += _tabulate_markdown(piece) if isinstance(piece, Table) else _mark(piece)
@@ -35,7 +35,7 @@ def format_markdown(report: Report) -> str:
 
 
 def make_message(report: Report) -> Message:
-    """Return a report as a message: the template's sections as text for chats, all of it as HTML for mail."""
+    """Return a report as a message: the template's sections for chats, all sections for mail."""
     date = format_date(read_clock(report, report.begin))
     firing = {each.severity for each in report.incidents if each.is_firing}
     severities: tuple[Severity, ...] = ("critical", "warning")
@@ -80,7 +80,7 @@ def _list(point: Point) -> Iterable[str]:
 
 
 def _tabulate(table: Table) -> Iterable[str]:
-    """Yield a table in columns, or row by row if that is too wide."""
+    """Yield a table in columns; yield it row by row if the columns are too wide."""
     rows = (table.head, *table.rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if sum(widths) + 2 * len(widths) > _WIDEST:

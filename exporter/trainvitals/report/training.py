@@ -1,6 +1,6 @@
 """Runs and how they ended, alerts that fired, and containers that died.
 
-Times are Unix seconds, durations are seconds, and None is unknown, which is never 0.
+Times are Unix seconds, durations are seconds, and None means unknown; an unknown value is never 0.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Attempt:
 
     Attributes:
         run: The label `run`.
-        instances: The machines of its ranks, sorted.
-        started: Unix seconds of its first phase, which may be long after its process started.
-        ended: Unix seconds of the end of its last rank; None while it is active, or if it
+        instances: The machines with ranks of the run, sorted.
+        started: Unix seconds of the start of the first phase, which may be long after the process
+            started.
+        ended: Unix seconds of the end of the last rank; None while the start is active, or if it
             disappeared without a recorded end.
-        outcome: How it ended, by the first rank that did not finish.
+        outcome: How the start ended, according to the first rank that did not finish.
         exit_code: The exit code of that rank. Source: training_process_exit_code; None if unknown.
         is_resumed: Whether the run was started again afterwards.
     """
@@ -53,14 +54,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A run without the training client; whether its process is alive is not known.
+    """A run without the training client; whether the run's process is alive is unknown.
 
     Attributes:
         run: The label `run`.
         instance: The machine.
         source: `tensorboard` for event files, `log` for log lines.
-        progressed: Unix seconds of its last progress.
-            Source: training_last_progress_timestamp_seconds; None if unknown.
+        progressed: Unix seconds of the last progress. Source:
+            training_last_progress_timestamp_seconds; None if unknown.
     """
 
     run: str
@@ -75,13 +76,13 @@ class Best:
 
     Attributes:
         name: The metric, such as `val_iou`.
-        split: The label `split`, such as `train` or `validation`; empty if there is none.
+        split: The label `split`, such as `train` or `validation`; empty if the metric has no split.
         run: The run that reported it.
-        instance: The machine of that run.
+        instance: The machine on which the run reported the value.
         value: The best finite sample, in the metric's own unit.
         is_lower_better: Whether the lowest value is the best, as for a loss.
-        target: The value of `--target`; None if there is none.
-        by_hour: The best value of each hour, at the end of the hour.
+        target: The value of `--target`; None if no target is set.
+        by_hour: The best value in each hour, at the end of the hour.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Best:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the target is reached; None without a target."""
+        """Whether the target is reached; None if no target is set."""
         if self.target is None:
             return None
         return self.value <= self.target if self.is_lower_better else self.value >= self.target
@@ -106,17 +107,17 @@ Figure = Literal["pace", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A figure of a run beside what the file of baselines expects.
+    """A measured figure of a run, and the value that the baselines file expects.
 
     Attributes:
         run: The label `run`.
         instance: The machine.
-        figure: `pace`, in epochs per hour, or `memory`, in bytes of its fullest accelerator.
-        expected: What is expected. Source: training_expected_epoch_seconds and
+        figure: `pace`, in epochs per hour, or `memory`, in bytes on the run's fullest accelerator.
+        expected: The expected value. Source: training_expected_epoch_seconds and
             training_expected_memory_bytes.
         measured: The pace until the run's last progress, or the highest memory in use; None if
             unknown. Source: training_epoch, accelerator_memory_used_bytes.
-        by_hour: The same of each hour, at the end of the hour.
+        by_hour: The measured value for each hour, at the end of the hour.
     """
 
     run: str
@@ -129,17 +130,19 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The training of the period.
+    """The training in a period.
 
     Attributes:
-        is_told: Whether an exporter reports runs, so that an empty list means that there were none.
+        is_told: Whether an exporter reports runs; if so, an empty list means that no run was
+            active.
         attempts: Every start that was active in the period, the latest first.
-        observed: Runs that are known from logs or event files only.
-        best: The best value of each metric of each run.
-        expected: What is expected of runs, with what was measured.
-        lost_seconds: Time of steps that were repeated after failures.
-            Source: training_lost_seconds_total; None if unknown.
-        lost_steps: The number of these steps. Source: training_lost_steps_total; None if unknown.
+        observed: Runs that are known only from logs or event files.
+        best: The best value that each run reported for each metric.
+        expected: The expected figures of runs, with the measured ones.
+        lost_seconds: The duration of steps that were repeated after failures. Source:
+            training_lost_seconds_total; None if unknown.
+        lost_steps: The number of repeated steps. Source: training_lost_steps_total; None if
+            unknown.
     """
 
     is_told: bool = False
@@ -167,7 +170,7 @@ class Runs:
 
     @property
     def mean_seconds(self) -> float | None:
-        """The mean duration of the starts that finished; None if none did."""
+        """The mean duration of the starts that finished; None if no start finished."""
         lengths = [
             each.ended - each.started
             for each in self.attempts
@@ -177,24 +180,24 @@ class Runs:
 
     @property
     def unresumed(self) -> tuple[Attempt, ...]:
-        """The starts that failed and were not followed by another."""
+        """The starts that failed and were not followed by another start."""
         return tuple(each for each in self.attempts if each.outcome in BAD and not each.is_resumed)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An alert that fired in the period, with every time that it did. Source: ALERTS.
+    """An alert on one subject, with every time that it fired in the period. Source: ALERTS.
 
     Attributes:
         alert: The label `alertname`.
-        severity: `critical`, `warning` or `info`; empty if the rule has none.
-        instance: The machine; empty if the alert has no such label.
+        severity: `critical`, `warning` or `info`; empty if the rule sets no severity.
+        instance: The machine; empty if the alert does not name a machine.
         subject: The run, container, mount point or device; empty for the machine as a whole.
-        verdict: The alert's summary, with the cause of death of its run or container.
-        spans: Begin and end of each time that it fired, in Unix seconds; the end is that of the
-            period if it was still firing.
-        is_firing: Whether it was firing at the end of the period.
-        resolution: How it ended, as text.
+        verdict: The alert's summary, with the reasons for which its run or container ended.
+        spans: The start and end of each time that the alert fired, in Unix seconds; if the alert
+            was still firing, the last end is the end of the period.
+        is_firing: Whether the alert was firing at the end of the period.
+        resolution: How the incident ended, as text.
     """
 
     alert: str
@@ -208,7 +211,7 @@ class Incident:
 
     @property
     def seconds(self) -> float:
-        """The sum of all its spans."""
+        """The total duration of all spans."""
         return sum(end - begin for begin, end in self.spans)
 
 
@@ -219,10 +222,10 @@ class Deaths:
     Attributes:
         instance: The machine.
         name: The container's name.
-        reason: A reason of `docs/diagnosis.md`.
+        reason: One of the reasons in `docs/diagnosis.md`.
         count: The number of deaths. Source: container_deaths_total.
-        last: Unix seconds of the last one.
-        is_running: Whether it was running at the end of the period; None if unknown.
+        last: Unix seconds of the last death.
+        is_running: Whether the container was running at the end of the period; None if unknown.
     """
 
     instance: str
@@ -234,7 +237,7 @@ class Deaths:
 
 
 def group_attempts(attempts: Iterable[Attempt]) -> dict[tuple[str, tuple[str, ...]], list[Attempt]]:
-    """Return the starts by run and machines, in the order of each run's first."""
+    """Group starts by run and machines, in the order in which each group first occurs."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Attempt]] = {}
     for each in attempts:
         grouped.setdefault((each.run, each.instances), []).append(each)
@@ -242,7 +245,7 @@ def group_attempts(attempts: Iterable[Attempt]) -> dict[tuple[str, tuple[str, ..
 
 
 def choose_best(best: Iterable[Best]) -> tuple[Best, ...]:
-    """Return the best of each metric and split, over all runs."""
+    """Return the best value for each metric and split, over all runs."""
     chosen: dict[tuple[str, str], Best] = {}
     for each in best:
         other = chosen.get((each.name, each.split))

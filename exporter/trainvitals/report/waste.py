@@ -1,12 +1,13 @@
-"""The uses of accelerator time, each moment attributed to exactly one.
+"""The uses of accelerator time; each moment is attributed to exactly one use.
 
-The state of an accelerator at each step of the period counts for the whole step; for waiting for
-data and throttling, the share of the step counts. The uses add up to the time for which
-accelerators were seen.
+The state of an accelerator at each step of the period counts for the whole step; waiting for data
+and throttling count for their share of the step. The uses add up to the time for which accelerators
+were seen.
 
-`training_rank_info` lists the accelerators of a rank in `gpu_uuid`, up to eight separated by commas.
-PromQL cannot split a list, so each place in it is extracted by a separate expression. On a machine
-where no rank has this label, all accelerators that a process holds are attributed to its runs.
+The label `gpu_uuid` of `training_rank_info` lists a rank's accelerators, up to eight, separated by
+commas. PromQL cannot split a list, so a separate expression extracts each position of the list. On
+a machine where no rank has this label, all accelerators that a process holds are attributed to the
+machine's runs.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ RANK: Final = "job, instance, run, rank"
 LIVES: Final = "training_process_up{@host} == 1"
 ANSWERS: Final = "accelerator_up{@host} == 1"
 
-# The length of the list in training_rank_info.
+# The maximum length of the list in training_rank_info.
 _MOST_IN_A_LIST: Final = 8
 _IN_STEPS: Final = "data_wait|h2d|forward|backward|optimizer|other"
 _SLOWED: Final = "hw_thermal|sw_thermal|hw_power_brake"
 _STALLED: Final = "training_stalled{@host} == 1"
 
-# Each use as a sum of signed queries, so that no query runs twice.
+# Each use as a signed sum of query results, so that no query runs twice.
 _SUMS: Final[Mapping[str, tuple[tuple[int, str], ...]]] = MappingProxyType(
     {
         TRAINING: ((1, "train"), (-1, "waiting"), (-1, "slowed"), (1, "slowed while waiting")),
@@ -56,9 +57,10 @@ _NOTHING_SECONDS: Final = 1e-3
 
 
 def find_uses(archive: Archive) -> tuple[Use, ...]:
-    """Return the time of each use, without those of no time.
+    """Return the time that each use takes, without unused ones.
 
-    The result is empty if a query was refused, as the remaining uses would not add up.
+    The result is empty if a query was refused, because the remaining uses would not add up to the
+    time for which accelerators were seen.
     """
     gaps = len(archive.gaps)
     queries = _write(
@@ -95,7 +97,7 @@ def _add(terms: tuple[tuple[int, str], ...], parts: Mapping[str, Mapping[float, 
 
 
 def _write(holding: Holding, step_seconds: int, held_ratio: float) -> Mapping[str, str]:
-    """Return the queries by name; each returns the share of each accelerator."""
+    """Return the queries by name; each query returns a share of the step for each accelerator."""
     hold = holding.hold
     stalled, starting = hold(_STALLED), hold(_in_phase("init|compile"))
     evaluation = hold(_in_phase("validation|checkpoint"))
@@ -133,7 +135,7 @@ def _in_phase(phases: str) -> str:
 
 
 def _write_wait() -> str:
-    """Return a query for the share of step time for which each rank waits for data."""
+    """Return a query for the share of step time in which each rank waits for data."""
     waited = 'rate(training_phase_seconds_total{@host, phase="data_wait"}[5m])'
     steps = f'rate(training_phase_seconds_total{{@host, phase=~"{_IN_STEPS}"}}[5m])'
     return (
@@ -160,20 +162,20 @@ def _write_busy(step_seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Queries that map series of ranks to their accelerators.
+    """Queries that map the series of ranks to the ranks' accelerators.
 
     Attributes:
-        most: The highest number of accelerators of a rank.
+        most: The maximum number of accelerators that a rank lists.
     """
 
     most: int = 1
 
     def hold(self, condition: str) -> str:
-        """Return a query for 1 for each responding accelerator of which a rank fulfils a condition."""
+        """Return a query: 1 for each responding accelerator with a rank that meets a condition."""
         return f"(group by ({DEVICE}) ({self._place(condition)}) and on ({DEVICE}) {ANSWERS})"
 
     def hold_most(self, expr: str) -> str:
-        """Return a query for the highest value of the ranks of each accelerator."""
+        """Return a query for the highest value among the ranks on each accelerator."""
         return f"max by ({DEVICE}) ({self._place(expr)})"
 
     def _place(self, expr: str) -> str:
@@ -192,7 +194,7 @@ class Holding:
 
 
 def find_holding(archive: Archive) -> Holding:
-    """Return the queries for the lists that occur; those for short lists cost much less."""
+    """Return queries for the list lengths that occur; queries for short lists cost much less."""
     found = archive.ask_hours(
         "ranks with several accelerators",
         'group(last_over_time(training_rank_info{@host, gpu_uuid=~".+,.+"}[@hour]))',
@@ -201,7 +203,7 @@ def find_holding(archive: Archive) -> Holding:
 
 
 def _cut_out(before: int) -> str:
-    """Return a query that adds the label `uuid`: the accelerator at a place in the list, from 0."""
+    """Return a query that adds the label `uuid`: the accelerator at a list position, from 0."""
     having = f'gpu_uuid=~"([^,]+,){{{before}}}.+"' if before else 'gpu_uuid!=""'
     taken = f"(?:[^,]+,){{{before}}}([^,]+).*"
     return (

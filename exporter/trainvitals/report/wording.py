@@ -1,7 +1,7 @@
 """The parts of a report before they become text, Markdown or HTML, and recurring phrases.
 
-Foreign names are cleaned here, and each format escapes them. Backticks mark code in every format, so
-they are removed from names.
+This module cleans names that come from outside, and each format escapes them. Backticks mark code
+in every format, so apostrophes replace backticks in names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIGURES: Mapping[Figure, tuple[str, Callable[[float | None], str]]] = {
     "pace": ("Epochs per hour", format_value),
     "memory": ("Memory of the fullest accelerator", format_bytes),
 }
-"""What is expected of runs in words, and how its values are written."""
+"""The name of each expected figure of a run, and the function that formats the figure's values."""
 _JOULES_PER_KWH = 3.6e6
 _LONGEST_NAME, _LONGEST_SENTENCE = 120, 400
 _MOST_LINES = 10
@@ -43,9 +43,9 @@ class Point:
     """A line with a label.
 
     Attributes:
-        label: The label; empty for a line without one.
-        value: The text.
-        more: Lines below it.
+        label: The label; empty for an unlabelled line.
+        value: The text after the label.
+        more: Lines below the first one.
     """
 
     label: str
@@ -60,7 +60,7 @@ class Table:
     Attributes:
         head: The names of the columns.
         rows: The cells of each row.
-        numbers: The columns that hold numbers, from 0.
+        numbers: The indices of numeric columns, from 0.
     """
 
     head: tuple[str, ...]
@@ -73,9 +73,9 @@ class Section:
     """A part of a report.
 
     Attributes:
-        title: Its heading.
-        pieces: Its lines and tables.
-        charts: Its charts, which only HTML shows.
+        title: The section's heading.
+        pieces: The section's lines and tables.
+        charts: The section's charts, which only the HTML format shows.
     """
 
     title: str
@@ -84,35 +84,35 @@ class Section:
 
 
 def clean_name(text: str) -> str:
-    """Return a foreign name that is safe to show."""
+    """Return a name that comes from outside in a form that is safe to show."""
     return clean_text(text, most=_LONGEST_NAME).replace("`", "'")
 
 
 def clean_sentence(text: str) -> str:
-    """Return a foreign sentence that is safe to show."""
+    """Return a sentence that comes from outside in a form that is safe to show."""
     return clean_text(text, most=_LONGEST_SENTENCE).replace("`", "'")
 
 
 def join_names(names: Iterable[str], most: int = 12) -> str:
-    """Return names separated by commas, and the number of those left out."""
+    """Return names separated by commas, and the number of omitted names."""
     return join_with_count([clean_name(name) for name in names], most=most)
 
 
 def limit(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[str, ...]:
-    """Return the first lines, and a line with the number of those left out."""
+    """Return the first lines, and a line with the number of omitted lines."""
     every = tuple(lines)
     rest = name_rest(len(every) - most, ", see below")
     return (*every[:most], rest) if rest else every
 
 
 def explain_unknown(report: Report, why: str) -> str:
-    """Return the text for an unknown figure: the reason, and that a query may have been refused."""
+    """Return the text for an unknown figure: the reason, and whether a query was refused."""
     refused = ", or Prometheus refused the query: see What Is Not Known" if report.gaps else ""
     return f"{UNKNOWN}: {why}{refused}"
 
 
 def explain_no_client(report: Report) -> str:
-    """Return that runs are unknown because no exporter reports them."""
+    """Return a text that says that runs are unknown because no exporter reports them."""
     return explain_unknown(report, "no exporter reports runs (collector training)")
 
 
@@ -122,19 +122,19 @@ def format_known(write: Callable[[float], str], value: float | None) -> str:
 
 
 def format_share(used: float | None, total: float | None) -> str:
-    """Return the used part of a total: `120 / 240 GiB (50%)`."""
+    """Return the used part of a total, such as `120 / 240 GiB (50%)`."""
     if used is None or not total:
         return UNKNOWN
     return f"{format_bytes_of(used, total)} ({format_percent(used / total)})"
 
 
 def format_cost(joules: float, price: Price) -> str:
-    """Return the cost of energy: `12.50 EUR`."""
+    """Return the cost of energy, such as `12.50 EUR`."""
     return f"{joules / _JOULES_PER_KWH * price.per_kwh:,.2f} {clean_name(price.currency)}"
 
 
 def read_clock(report: Report, moment: float) -> datetime:
-    """Return Unix seconds as a time in the report's zone; the nearest one that a clock can show."""
+    """Convert Unix seconds, limited to years that are supported, to the report's time zone."""
     moment = min(max(0.0, moment), LATEST_TIME)
     offset = 0.0
     for since, seconds in report.utc_offset_seconds:
@@ -144,7 +144,7 @@ def read_clock(report: Report, moment: float) -> datetime:
 
 
 def format_moment(report: Report, moment: float) -> str:
-    """Return a time: `06:10` on the day of the report, else `Tue 06:10` or `2026-11-20 06:10`."""
+    """Return a time: `06:10` on the report's day, else `Tue 06:10` or `2026-11-20 06:10`."""
     when, first = read_clock(report, moment), read_clock(report, report.begin)
     if moment < report.begin or moment > report.planned_end:
         return format_minute(when)
@@ -160,12 +160,12 @@ def describe_outcome(attempt: Attempt) -> str:
 
 
 def name_metric(name: str, split: str) -> str:
-    """Return a metric with its split: `loss (validation)`."""
+    """Return the name of a metric with its split, such as `loss (validation)`."""
     return f"{clean_name(name)} ({clean_name(split)})" if split else clean_name(name)
 
 
 def describe_best(best: Best) -> str:
-    """Return a best value with its metric, its run and its target."""
+    """Return a best value with its metric, run and target."""
     where = f"{clean_name(best.run)} on {clean_name(best.instance)}"
     value = f"{format_value(best.value)}, {name_metric(best.name, best.split)} of {where}"
     if best.target is None:
@@ -176,7 +176,7 @@ def describe_best(best: Best) -> str:
 
 
 def describe_incident(report: Report, incident: Incident) -> str:
-    """Return an incident as a line: severity, alert, place, verdict, times and how it ended."""
+    """Return one line about an incident: severity, alert, place, verdict, times and resolution."""
     verdict = f": {clean_sentence(incident.verdict)}" if incident.verdict else ""
     return (
         f"{incident.severity or 'alert'} {name_incident(incident)}{verdict}; "
@@ -185,17 +185,17 @@ def describe_incident(report: Report, incident: Incident) -> str:
 
 
 def name_incident(incident: Incident) -> str:
-    """Return an alert's name, machine and subject."""
+    """Return the alert name, machine and subject of an incident."""
     parts = (incident.alert, incident.instance, incident.subject)
     return " ".join(clean_name(part) for part in parts if part)
 
 
 def describe_spans(report: Report, incident: Incident) -> str:
-    """Return when an alert fired, and for how long."""
+    """Return when and for how long an alert fired."""
     begin, end = incident.spans[-1]
     until = "" if incident.is_firing else f" until {format_moment(report, end)}"
     last = f"{'since' if incident.is_firing else 'from'} {format_moment(report, begin)}{until}"
-    # The archive has a point a minute or less: a span of a single one has no length.
+    # The archive has at most one point a minute; a span with one point has no duration.
     lasting = format_duration(incident.seconds) if incident.seconds else "under a minute"
     if len(incident.spans) == 1:
         return f"{last} ({lasting})"

@@ -1,21 +1,23 @@
-r"""The run file: the state of a training process, one small file per rank.
+r"""The run file: one small file per rank, which contains the state of a training process.
 
-A trainer creates the file in the run directory and writes to it through a memory mapping; the
-exporter reads it. They share nothing else. The last record survives the end of the trainer by any
-signal. `codec` and `traces` convert between the bytes and the objects defined here.
+A trainer creates the file in the run directory and writes to the file through a memory mapping; the
+exporter reads the file. The trainer and the exporter share nothing else. The last record is
+preserved when the trainer is terminated by any signal. `codec` and `traces` convert between the
+bytes and the objects defined here.
 
-**Name**: `RUN.RANK.PID.RANDOM.tv`, where RUN is the run's name with everything but letters,
+**Name**: `RUN.RANK.PID.RANDOM.tv`, where RUN is the run name with all characters except letters,
 digits, `-` and `_` replaced. The name is never parsed; the header is authoritative. The file is
-written as `.NAME.tmp` and renamed once its header is complete, so no reader sees a partial header.
-`NAME.end`, beside it, is the exporter's note on how the rank ended (see `sources.runs.endings`).
+written as `.NAME.tmp` and renamed when the header is complete, so that no reader sees a partial
+header. The file `NAME.end` in the same directory is the exporter's record of how the rank ended
+(see `sources.runs.endings`).
 
-**Lifetime**: the trainer holds a POSIX record lock (`fcntl`, F_WRLCK) on byte 0 for as long as it
-lives. Any process that can read the file can query the holder of the lock (F_GETLK): no holder
-means that the trainer has ended; the PID of a holder is translated to the PID namespace of the
-querying process. The trainer must never close a second descriptor of the file, since that would
-drop the lock. The blocks of the file are allocated when it is created, so that a full file system
-is reported there and not as SIGBUS at a later store. A run file is never truncated; to remove one,
-unlink it.
+**Lifetime**: the trainer holds a POSIX record lock (`fcntl`, F_WRLCK) on byte 0 until its process
+ends. Any process that can read the file can query the lock holder (F_GETLK): if the lock has no
+holder, the trainer has ended; otherwise the kernel returns the holder's PID in the PID namespace of
+the querying process. The trainer must never close a second descriptor of the file, because doing so
+would release the lock. The file's blocks are allocated when the file is created, so that a full
+file system is reported then and not as SIGBUS at a later store. A run file is never truncated; to
+remove a run file, unlink it.
 
 **Layout**, 16384 bytes, little endian, offsets in bytes:
 
@@ -26,43 +28,44 @@ offset size   content
 8      2, 2   u16 major version, u16 minor version
 12     4      u32 CRC-32 of bytes 16 to 3840
 16     4, 4   u32 pid in the trainer's own namespace, u32 uid
-24     8      u64 start time of the process in clock ticks since boot (/proc/PID/stat field 22)
+24     8      u64 process start time in clock ticks since boot (/proc/PID/stat field 22)
 32     16     boot id (/proc/sys/kernel/random/boot_id, as bytes)
 48     8      u64 inode of the trainer's PID namespace
 56     8, 8   f64 creation, Unix seconds; u64 creation, CLOCK_MONOTONIC nanoseconds
 72     5x4    i32 rank, local rank (-1 unknown), node rank (-1), world size (0), attempt
 92     4      u32 bytes of the static JSON
-96     4      u32 words of a step record as this writer knows it
-100    4      u32 words of a state record as this writer knows it
-256    3584   static JSON, UTF-8: `run` and what else describes the run and never changes
+96     4      u32 number of words in the writer's version of the step record
+100    4      u32 number of words in the writer's version of the state record
+256    3584   static JSON, UTF-8: `run` and other constant properties of the run
 3840   256    last words: u32 CRC-32 of the text, u32 bytes, UTF-8 text: the class of the exception
-              that ended the run; all zero until then
+              that ended the run; all bytes are zero until then
 4096   4096   names of free metrics: 64 entries of 64 bytes: u8 length, u8 split (`SPLITS`), name
-              in UTF-8. Entries are appended; the state record's word `names` says how many are whole
+              in UTF-8. Entries are appended; the word `names` of the state record is the number of
+              complete entries
 8192   2x1024 step record, slot A and slot B
-10240  2x3072 state record, slot A and slot B; the last KiB of slot A is not the record's:
-12288  64     request for a trace, written by the file's owner or root: u64 number,
-              u32 steps, u32 flags (1 shapes, 2 memory, 4 stacks), u32 CRC-32 of these 16 bytes. A
-              new number is a new request, 0 withdraws it
-12352  960    answer, written by the trainer: u64 number of the request, u32 `TraceStage` (0: this
-              writer takes none), u32 steps traced, u32 CRC-32 of the text, u32 bytes, UTF-8 text:
-              where the trace is or why there is none
-16256  16x8   live words: for each phase, in the order of `Phase`, f64 CLOCK_MONOTONIC seconds of
-              when it began last, 0 until then. The newest one is the current phase. A
-              change of phase is one aligned store, which is never torn
+10240  2x3072 state record, slot A and slot B; the last KiB of slot A is not part of the record:
+12288  64     trace request, written by the file's owner or root: u64 number, u32 steps,
+              u32 flags (1 shapes, 2 memory, 4 stacks), u32 CRC-32 of these 16 bytes. A
+              new number is a new request; the number 0 withdraws the request
+12352  960    trace answer, written by the trainer: u64 number of the request, u32 `TraceStage`
+              (0: this writer does not take traces), u32 steps traced, u32 CRC-32 of the text,
+              u32 bytes, UTF-8 text: the path of the trace, or the reason why no trace was taken
+16256  16x8   live words: for each phase, in the order of `Phase`, f64 CLOCK_MONOTONIC seconds at
+              which the phase last began; 0 if the phase has never begun. The newest word
+              identifies the current phase. A change of phase is one aligned store, which is atomic
 ====== ====== =======================================================================
 
 **Records**: two rows of 8-byte words, `STEP_WORDS` (written on every step) and `STATE_WORDS`
-(written when something in it changed). The first two words are u64: the sequence number (from 1; 0
-is an empty slot) and the number of words used. All others are f64, the first of them
-CLOCK_MONOTONIC in nanoseconds; `ABSENT` means unknown, so that a loss that is NaN differs from no
-loss. The word after the used ones holds the CRC-32 of all used words. Record number n goes to slot
-A when n is even and to slot B when it is odd, so the other slot always holds the complete previous
-record. A reader takes the slot whose CRC is right and whose number is higher, and of its words
-those within their bounds (see `bounds`).
+(written when one of its words has changed). The first two words are u64: the sequence number (from
+1; 0 marks an empty slot) and the number of words used. All other words are f64, the first of which
+is CLOCK_MONOTONIC in nanoseconds; `ABSENT` means unknown, so that a NaN loss differs from a missing
+loss. The word after the used words contains the CRC-32 of all used words. Record number n is
+written to slot A if n is even and to slot B if n is odd, so that the other slot always contains the
+complete previous record. A reader uses the slot with the higher number among those with a correct
+CRC, and only the words that are within their bounds (see `bounds`).
 
-**Versions**: a minor version only appends words. A reader takes the words of its version, and words
-that are missing are `ABSENT`. A file with an unknown major version is ignored and counted.
+**Versions**: a new minor version only appends words. A reader uses the words of its own version;
+missing words are `ABSENT`. A file with an unknown major version is ignored and counted.
 """
 
 from __future__ import annotations
@@ -114,12 +117,12 @@ EVENTS = (
     "resume",
 )
 EVENT_COUNT = 8
-# Upper bounds of a step's duration in seconds; a last bucket takes longer steps.
+# Upper bounds of the step duration buckets in seconds; a last bucket counts longer steps.
 BUCKET_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class Phase(IntEnum):
-    """The phase of a trainer; the record has the number, labels have the name in lower case."""
+    """A phase of a trainer; records contain the number, labels the lower-case name."""
 
     INIT = 0
     COMPILE = 1
@@ -138,7 +141,7 @@ class State(IntEnum):
     """The state of a run, as the trainer last recorded it.
 
     `ENDED` means that the interpreter ended without an exception and without a call that ends the
-    run; its exit code decides whether it succeeded.
+    run; the exit code of the process determines whether the run succeeded.
     """
 
     RUNNING = 0
@@ -150,10 +153,10 @@ class State(IntEnum):
 
 PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)
 COARSE_PHASES = ("init", "compile", "train", "validation", "checkpoint", "idle")
-# The coarse phase of each phase.
+# The coarse phase to which each phase belongs.
 COARSE = tuple(name if name in COARSE_PHASES else "train" for name in PHASE_NAMES)
 
-# The words that change on every step come first, and are written by one call.
+# The words that change on every step come first, so that one call can write all of them.
 STEP_WORDS = tuple(
     f"""
     sequence used mono_ns wall_time
@@ -189,7 +192,7 @@ Fault = Literal["too_short", "not_a_run_file", "unknown_version", "damaged"]
 
 
 class RunFileError(TrainvitalsError):
-    """A file that is not a run file, or one that this version cannot read.
+    """The file is not a run file, or this version cannot read it.
 
     Attributes:
         fault: The kind of error.
@@ -202,24 +205,25 @@ class RunFileError(TrainvitalsError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The writer of a run file; it never changes.
+    """The identity of a run file's writer, which never changes.
 
     Attributes:
-        run: The name of the run.
+        run: The run name.
         rank: The rank of the process, 0 for a single process.
-        local_rank: Its rank on this node; -1 if unknown.
+        local_rank: The rank of the process on its node; -1 if unknown.
         node_rank: The rank of the node; -1 if unknown.
         world_size: The number of ranks; 0 if unknown.
         attempt: The number of restarts by the launcher.
-        pid: The process ID in its own PID namespace.
-        uid: The user ID.
-        start_ticks: When it started, in clock ticks since boot; 0 if unknown.
-        boot_id: The ID of the boot, 16 bytes; zeros if unknown.
-        pid_namespace: The inode of its PID namespace; 0 if unknown.
-        created_time: When the file was created, Unix seconds.
-        created_mono_ns: The same on CLOCK_MONOTONIC, nanoseconds.
-        static: Further descriptions of the run: `framework`, `framework_version`, `client_version`,
-            `hostname`, `script`, `clock`, `accelerator_uuids`. Values are text or lists of text.
+        pid: The process ID in the process's own PID namespace.
+        uid: The user ID of the process.
+        start_ticks: The start time of the process, in clock ticks since boot; 0 if unknown.
+        boot_id: The boot ID, 16 bytes; zeros if unknown.
+        pid_namespace: The inode of the process's PID namespace; 0 if unknown.
+        created_time: The time at which the file was created, in Unix seconds.
+        created_mono_ns: The same time on CLOCK_MONOTONIC, in nanoseconds.
+        static: Further properties of the run: `framework`, `framework_version`, `client_version`,
+            `hostname`, `script`, `clock`, `accelerator_uuids`. Values are strings or lists of
+            strings.
     """
 
     run: str
@@ -243,13 +247,16 @@ class Record:
     """The latest records of one rank.
 
     Attributes:
-        step: The words of `STEP_WORDS`, in their order; `ABSENT` if unknown.
-        state: The words of `STATE_WORDS`, likewise.
-        live: The current phase, newer than the step record's word `phase` when a step hangs:
-            CLOCK_MONOTONIC nanoseconds of the last change, and the `Phase`; None if unknown.
-        metrics: Name and split of each free metric; the value of number i is the word `metric_i`.
+        step: The words of the step record, in the order of `STEP_WORDS`; `ABSENT` if unknown.
+        state: The words of the state record, in the order of `STATE_WORDS`; `ABSENT` if unknown.
+        live: The CLOCK_MONOTONIC time of the last phase change in nanoseconds, and the current
+            `Phase`; None if unknown. When a step hangs, this phase is newer than the step record's
+            word `phase`.
+        metrics: The name and split of each free metric; the value of metric i is the word
+            `metric_i`.
         identity: The identity of the writer; None for a run found in event files or logs.
-        last_words: The class of the exception that ended the run; empty without one.
+        last_words: The class of the exception that ended the run; empty if no exception was
+            recorded.
     """
 
     step: Sequence[float] = EMPTY_STEP

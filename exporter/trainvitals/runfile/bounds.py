@@ -1,6 +1,7 @@
-"""The bounds of the words of a record: whoever writes a run file may write any number.
+"""The bounds of the words in a record; a run file can contain any number.
 
-A word beyond its bound is `ABSENT`, except that a measured value, such as a loss, becomes infinite.
+A word outside its bounds becomes `ABSENT`, except that a measured value, such as a loss, becomes
+infinite.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _Bounds = tuple[float, float]
 
 
 def bound_step(words: Sequence[float]) -> tuple[float, ...]:
-    """Return the words of a step record within their bounds."""
+    """Return the words of a step record, limited to their bounds."""
     return _bound(words, _STEP_BOUNDS)
 
 
 def bound_state(words: Sequence[float]) -> tuple[float, ...]:
-    """Return the words of a state record within their bounds."""
+    """Return the words of a state record, limited to their bounds."""
     return _bound(words, _STATE_BOUNDS)
 
 

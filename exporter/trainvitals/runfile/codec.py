@@ -1,4 +1,4 @@
-"""The header, the records and the names of a run file, as bytes and as objects."""
+"""Encoding and decoding of a run file's header, records and metric names."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _LAST_WORDS = struct.Struct("<II")
 
 
 def encode_header(identity: Identity) -> bytes:
-    """Return the first 4096 bytes of a run file.
+    """Return the header of a run file: its first 4096 bytes.
 
     Raises:
-        ValueError: The static description does not fit into its 3584 bytes.
+        ValueError: The static JSON is longer than 3584 bytes.
     """
     static = json.dumps({"run": identity.run, **identity.static}).encode()
     if len(static) > LAST_WORDS_AT - STATIC_AT:
@@ -82,12 +82,12 @@ def encode_header(identity: Identity) -> bytes:
 
 
 def clean_metric_name(name: str) -> str:
-    """Return the name of a free metric without control characters, cut to what its entry holds."""
+    """Return a free metric's name without control characters, cut to at most 62 bytes."""
     return clean_label(name).encode()[:MOST_NAME_BYTES].decode(errors="ignore")
 
 
 def encode_name(name: str, split: str) -> bytes:
-    """Return one entry of the table of free metrics' names.
+    """Return an entry of the table of free metric names.
 
     Raises:
         ValueError: The name is longer than 62 bytes, or the split is not one of `SPLITS`.
@@ -99,13 +99,13 @@ def encode_name(name: str, split: str) -> bytes:
 
 
 def encode_last_words(text: str) -> bytes:
-    """Return the encoded class of the exception that ended the run, cut to what fits."""
+    """Return the encoded class of the exception that ended the run, cut to the available space."""
     words = text.encode(errors="replace")[: NAMES_AT - LAST_WORDS_AT - _LAST_WORDS.size]
     return _LAST_WORDS.pack(zlib.crc32(words), len(words)) + words
 
 
 def decode_header(data: bytes) -> Identity:
-    """Return the identity of a file's writer from its first 4096 bytes.
+    """Return the identity of a run file's writer from the first 4096 bytes of the file.
 
     Raises:
         RunFileError: The bytes are not a run file, have another major version, or are damaged.
@@ -140,7 +140,8 @@ def decode_step(data: bytes, at: int = STEP_AT) -> tuple[float, ...] | None:
     """Return the newest complete step record; `at` is the offset of its slot A in the data.
 
     Returns:
-        The words of `STEP_WORDS` within their bounds; None if no slot is complete.
+        The words in the order of `STEP_WORDS`, limited to their bounds; None if no slot is
+        complete.
     """
     return _decode_newest(data, at, STEP_SLOT_BYTES, EMPTY_STEP, bound_step)
 
@@ -149,43 +150,46 @@ def decode_state(data: bytes, at: int = STATE_AT) -> tuple[float, ...] | None:
     """Return the newest complete state record; `at` is the offset of its slot A in the data.
 
     Returns:
-        The words of `STATE_WORDS` within their bounds; None if no slot is complete.
+        The words in the order of `STATE_WORDS`, limited to their bounds; None if no slot is
+        complete.
     """
     return _decode_newest(data, at, STATE_SLOT_BYTES, EMPTY_STATE, bound_state)
 
 
 def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
-    """Return CLOCK_MONOTONIC nanoseconds of the last change of phase, and the phase.
+    """Return the time of the last phase change on CLOCK_MONOTONIC in nanoseconds, and the phase.
 
     Returns:
-        None if no phase was recorded yet, or this version does not define the phase.
+        The time and the phase; None if no phase has been recorded yet, or if this version does not
+        define the phase.
     """
     began = _LIVE.unpack_from(data, at)
     newest = max(began)
     if not 0 < newest < _MOST_SECONDS:
         return None
-    # A step that ends and what follows it may have one stamp; what follows has the higher number.
+    # The end of a step and the next phase can have the same time; the next phase has the higher
+    # number.
     phase = len(began) - 1 - began[::-1].index(newest)
     return (int(newest * 1e9), phase) if phase < len(Phase) else None
 
 
 def decode_names(data: bytes, count: float, at: int = 0) -> tuple[tuple[str, str], ...]:
-    """Return the names of the free metrics.
+    """Return the names and splits of the free metrics.
 
     Args:
-        data: The table.
-        count: The number of complete entries: the state record's word `names`.
+        data: Bytes that contain the table of names.
+        count: The number of complete entries, which is the state record's word `names`.
         at: The offset of the table in the data.
 
     Returns:
-        Name and split of each; an invalid entry has an empty name.
+        The name and split of each metric; both are empty for an invalid entry.
     """
     number = int(count) if 0 <= count <= MOST_METRICS else 0
     return tuple(_decode_name(data, at + index * _NAME_ENTRY_BYTES) for index in range(number))
 
 
 def decode_last_words(data: bytes, at: int = LAST_WORDS_AT) -> str:
-    """Return the class of the exception that ended the run; empty if there is none or it is invalid."""
+    """Return the class of the exception that ended the run; empty if not recorded or invalid."""
     end = at + NAMES_AT - LAST_WORDS_AT
     if len(data) < end:
         return ""

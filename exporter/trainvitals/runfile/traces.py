@@ -1,4 +1,4 @@
-"""Requests for a trace and the trainer's answers, in a run file."""
+"""Trace requests and the trainer's answers in a run file."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class TraceStage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """A request for a trace.
+    """A trace request.
 
     Attributes:
-        number: Identifies the request; not 0.
+        number: The number that identifies the request; never 0.
         steps: The number of steps to trace.
-        record_shapes: Whether to record the shapes of operators' inputs.
+        record_shapes: Whether to record the shapes of operator inputs.
         profile_memory: Whether to record the memory that operators allocate.
         with_stack: Whether to record the source lines that called the operators.
     """
@@ -48,14 +48,14 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True)
 class TraceAnswer:
-    """The answer of the trainer to a request.
+    """The trainer's answer to a trace request.
 
     Attributes:
         number: The number of the request.
         stage: The progress of the trace.
         steps: The number of steps traced so far.
-        text: The path of the trace, followed by a tab and a remark if there is one; or the reason
-            why there is no trace.
+        text: The path of the trace, followed by a tab and a remark if applicable; or the reason
+            why no trace was taken.
     """
 
     number: int = 0
@@ -65,7 +65,7 @@ class TraceAnswer:
 
 
 def encode_trace_request(request: TraceRequest) -> bytes:
-    """Return an encoded request for a trace, to be written at `TRACE_AT`."""
+    """Return an encoded trace request, to be written at offset `TRACE_AT`."""
     flags = (
         _SHAPES * request.record_shapes
         | _MEMORY * request.profile_memory
@@ -76,7 +76,7 @@ def encode_trace_request(request: TraceRequest) -> bytes:
 
 
 def decode_trace_request(data: bytes, at: int = TRACE_AT) -> TraceRequest | None:
-    """Return the request for a trace; None if there is none, or it is still incomplete."""
+    """Return the trace request; None if no request exists or the request is still incomplete."""
     words = data[at : at + _REQUEST.size]
     number, steps, flags = _REQUEST.unpack(words)
     if not number or _REQUEST_CRC.unpack_from(data, at + len(words))[0] != zlib.crc32(words):
@@ -87,7 +87,7 @@ def decode_trace_request(data: bytes, at: int = TRACE_AT) -> TraceRequest | None
 
 
 def encode_trace_answer(answer: TraceAnswer) -> bytes:
-    """Return an encoded answer, to be written at `TRACE_AT` + `TRACE_ANSWER_AT`, cut to fit."""
+    """Return an encoded answer, cut to fit, to be written at `TRACE_AT` + `TRACE_ANSWER_AT`."""
     most = TRACE_BYTES - TRACE_ANSWER_AT - _ANSWER.size
     text = answer.text.encode(errors="replace")[:most]
     crc = zlib.crc32(text)
@@ -95,7 +95,7 @@ def encode_trace_answer(answer: TraceAnswer) -> bytes:
 
 
 def decode_trace_answer(data: bytes, at: int = TRACE_AT + TRACE_ANSWER_AT) -> TraceAnswer:
-    """Return the answer to a request; an empty one if invalid, as while it is written."""
+    """Return the answer to a request; an empty answer if invalid or still being written."""
     number, stage, steps, crc, length = _ANSWER.unpack_from(data, at)
     end = TRACE_BYTES - TRACE_ANSWER_AT
     text = data[at + _ANSWER.size : at + end][:length]

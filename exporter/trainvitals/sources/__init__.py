@@ -1,1 +1,1 @@
-"""Sources: reading the world into frozen dataclasses, in base units, independent of Prometheus."""
+"""Data sources, which return frozen dataclasses in base units, independently of Prometheus."""

@@ -1,8 +1,8 @@
-"""The alerts that fire, as a Prometheus reports them.
+"""Firing alerts, as a Prometheus server reports them.
 
-Prometheus is queried in the background, at most every `INTERVAL_SECONDS` while callers read the
-alerts. A read returns the latest answer; only a caller that shows alerts once waits for the first
-one.
+While callers read the alerts, Prometheus is queried in the background, at most once every
+`INTERVAL_SECONDS`. A read returns the latest answer; only a caller that shows the alerts once waits
+for the first answer.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ Fetch = Callable[[], Iterable[ActiveAlert]]
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alert that fires.
+    """A firing alert.
 
     Attributes:
         name: The alert's name, such as `GPUHighTemperature`.
         severity: `critical`, `warning` or `info`.
-        subject: The device, run or container that it concerns; empty for the machine.
-        summary: The sentence of its message.
-        since: When it began to fire, seconds since 1970.
-        is_elsewhere: Whether it concerns another machine.
+        subject: The device, run or container that the alert concerns; empty if it concerns the
+            machine.
+        summary: The annotation `summary`, else `description`; empty if the alert has neither.
+        since: The time since which the alert's expression holds, in seconds since 1970; None if
+            Prometheus does not report it.
+        is_elsewhere: Whether the alert concerns another machine.
     """
 
     name: str
@@ -54,13 +56,13 @@ class Alert:
 
 
 def select_alerts(active: Iterable[ActiveAlert], hostname: str) -> tuple[Alert, ...]:
-    """Return the alerts that fire, those of this machine first, then by severity.
+    """Return the firing alerts, this machine's first, then others, each sorted by severity.
 
     An alert without a known severity, such as a watchdog that always fires, is left out.
 
     Args:
-        active: The alerts of a Prometheus.
-        hostname: This machine's name, which its alerts have as `instance`.
+        active: The active alerts from Prometheus.
+        hostname: This machine's name, which the label `instance` of its alerts contains.
     """
     rows = [
         (_is_elsewhere(each, hostname), _SEVERITIES.index(severity), _make_alert(each, hostname))
@@ -72,10 +74,10 @@ def select_alerts(active: Iterable[ActiveAlert], hostname: str) -> tuple[Alert, 
 
 
 class FiringAlerts:
-    """The alerts that fire, kept up to date while callers read them.
+    """The firing alerts, kept up to date while callers read them.
 
     Args:
-        fetch: Asks Prometheus for its active alerts; it may raise SourceError.
+        fetch: Queries Prometheus for its active alerts; may raise SourceError.
         hostname: This machine's name.
         monotonic: A monotonic clock, in seconds.
     """
@@ -96,18 +98,20 @@ class FiringAlerts:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is neither a recent answer nor a failure: a caller should wait."""
+        """Whether there is neither a recent answer nor a recent failure: a caller should wait."""
         with self._changed:
             return not self._is_known(self._monotonic())
 
     def latest(self, wait_seconds: float = 0.0) -> tuple[Sequence[Alert] | None, str]:
-        """Return the firing alerts, or why they are unknown; query Prometheus again if that is due.
+        """Return the firing alerts, or why they are unknown; start a new query if one is due.
 
         Args:
-            wait_seconds: How long to wait for an answer if there was no recent one.
+            wait_seconds: The maximum time to wait for an answer if there is neither a recent
+                answer nor a recent failure.
 
         Returns:
-            None and the reason if Prometheus has not answered recently.
+            The alerts and an empty string; None and the reason if Prometheus has not answered
+            recently.
         """
         with self._changed:
             now = self._monotonic()
@@ -119,7 +123,7 @@ class FiringAlerts:
             return self._describe(self._monotonic())
 
     def _is_known(self, now: float) -> bool:
-        """Return whether there is an answer or a failure that is recent enough to show."""
+        """Return whether an answer or a failure is recent enough to show."""
         return now - max(self._answered_at, self._failed_at) < SERVED_SECONDS
 
     def _describe(self, now: float) -> tuple[Sequence[Alert] | None, str]:
@@ -139,15 +143,15 @@ class FiringAlerts:
 
 
 def follow_alerts(url: str, hostname: str, *, flag: str) -> FiringAlerts:
-    """Return a follower of the alerts of the Prometheus at an address.
+    """Return the firing alerts of the Prometheus server at an address, kept up to date.
 
     Args:
         url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
         hostname: This machine's name.
-        flag: The flag with the address, for the error message.
+        flag: The flag that sets the address, for the error message.
 
     Raises:
-        ConfigurationError: The address is invalid.
+        ConfigurationError: The address is invalid, or a credentials file cannot be read.
     """
 
     def find() -> Prometheus:
@@ -156,7 +160,7 @@ def follow_alerts(url: str, hostname: str, *, flag: str) -> FiringAlerts:
         )
 
     find()
-    # The file with the credentials is read for each query, so that a change counts at once.
+    # The credentials file is read for each query, so that a change takes effect at once.
     return FiringAlerts(lambda: find().list_alerts(), hostname)
 
 

@@ -1,4 +1,4 @@
-"""An exporter, queried over HTTP: its address, the credentials and the answer."""
+"""An HTTP client for an exporter, with the exporter's address and credentials."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ _QUICK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An exporter.
+    """An exporter's address.
 
     Attributes:
-        is_tls: Whether it uses TLS.
-        host: Its name or address.
-        port: Its port.
-        prefix: A prefix of its paths, such as behind a proxy; empty if there is none.
-        user: The user in the URL; None if there is none.
+        is_tls: Whether the exporter uses TLS.
+        host: The exporter's hostname or IP address.
+        port: The exporter's port.
+        prefix: The prefix of the exporter's URL paths, for example behind a proxy; empty if the
+            paths have no prefix.
+        user: The user name in the URL; None if the URL contains none.
     """
 
     is_tls: bool
@@ -65,10 +66,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user and a password.
+    """A user name and a password.
 
     Attributes:
-        user: The user.
+        user: The user name.
         password: The password.
     """
 
@@ -76,16 +77,16 @@ class Credentials:
     password: str = field(repr=False)
 
     def write_header(self) -> str:
-        """Write the header `Authorization`."""
+        """Return the value of the `Authorization` header."""
         return encode_basic(f"{self.user}:{self.password}")
 
 
 def parse_url(text: str) -> Address:
-    """Read `--url`: `http://HOST:PORT`, `https://HOST`, or `HOST` for port 9200.
+    """Parse `--url`: `http://HOST:PORT`, `https://HOST`, or `HOST` for port 9200.
 
     Raises:
-        ConfigurationError: The text is not a URL, or contains a password, which other users could
-            see.
+        ConfigurationError: The text is not a valid URL, or contains a password, which other users
+            of the machine could see.
     """
     is_bare = "://" not in text
     try:
@@ -120,17 +121,19 @@ def find_credentials(
     environ: Mapping[str, str],
     netrc_path: Path,
 ) -> Credentials | None:
-    """Return the credentials of the flags and the variable, or of `~/.netrc`, or None.
+    """Return the credentials from the flags and the environment, else from `~/.netrc`, else None.
 
     Args:
-        address: The exporter.
-        user: `--user`.
-        password_file: `--password-file`; its first line.
-        environ: The environment, of which `TRAINVITALS_PASSWORD` is read.
-        netrc_path: `~/.netrc`, which need not exist.
+        address: The exporter's address.
+        user: The value of `--user`; None if it is not set.
+        password_file: The value of `--password-file`, a file whose first line is the password; None
+            if it is not set.
+        environ: The environment, which may contain `TRAINVITALS_PASSWORD`.
+        netrc_path: The path of `~/.netrc`, which need not exist.
 
     Raises:
-        ConfigurationError: A user is set without a password, or a file cannot be read.
+        ConfigurationError: A user is set without a password, `--password-file` is set without a
+            user, or a file cannot be read.
     """
     known = _read_netrc(netrc_path, address.host)
     user = user or address.user
@@ -168,7 +171,7 @@ HERE = Address(is_tls=False, host="127.0.0.1", port=_DEFAULT_PORT)
 
 
 def listens(address: Address, *, seconds: float = _QUICK_SECONDS) -> bool:
-    """Return whether a server listens there, without waiting long."""
+    """Return whether a server accepts connections at an address, with a short timeout."""
     with suppress(OSError), socket.create_connection((address.host, address.port), seconds):
         return True
     return False
@@ -179,16 +182,16 @@ class RemoteError(TrainvitalsError):
 
 
 class ExporterClient:
-    """Queries an exporter, with a new connection each time.
+    """Queries an exporter, with a new connection for each request.
 
     Args:
-        address: Which one.
-        credentials: The user; None if there is none.
+        address: The exporter's address.
+        credentials: The user name and password; None to send none.
         context: The TLS context; None without TLS.
-        patience_seconds: The timeout of an answer.
+        patience_seconds: The timeout for an answer, in seconds.
 
     Attributes:
-        address: Which one.
+        address: The exporter's address.
     """
 
     def __init__(
@@ -205,10 +208,11 @@ class ExporterClient:
         self._patience_seconds = patience_seconds
 
     def fetch(self) -> bytes:
-        """Return the document of the overview.
+        """Return the overview document.
 
         Raises:
-            RemoteError: The URL cannot be read; the message has the reason and the next step.
+            RemoteError: The document cannot be fetched; the message states the reason and, if there
+                is one, the remedy.
         """
         deadline = time.monotonic() + self._patience_seconds
         connection = self._connect()
@@ -229,7 +233,7 @@ class ExporterClient:
             connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        # No urllib: it would send the request to a proxy that the environment names.
+        # Not urllib, which would send the request to a proxy that the environment names.
         host, port, timeout = self.address.host, self.address.port, self._patience_seconds
         if self._context is None:
             return http.client.HTTPConnection(host, port, timeout=timeout)
@@ -256,10 +260,10 @@ class ExporterClient:
 
 
 def make_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Return the TLS context.
+    """Return the TLS context for connections to an exporter.
 
     Args:
-        ca_file: The trusted authorities, in PEM; None for those of the system.
+        ca_file: A PEM file with the trusted certificate authorities; None to trust the system's.
 
     Raises:
         ConfigurationError: The file cannot be used.

@@ -1,4 +1,4 @@
-"""Other programs, run to their end or stopped."""
+"""Run and stop external programs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def run(
 
     Args:
         command: The program and its arguments.
-        timeout_seconds: The time after which it is killed.
-        environ: Its environment; None for that of this process.
-        directory: Its working directory; None for the current one.
+        timeout_seconds: The time after which the program is killed, in seconds.
+        environ: The program's environment; None for the environment of this process.
+        directory: The program's working directory; None for the current directory.
 
     Raises:
         OSError: The program cannot be started.
@@ -57,7 +57,7 @@ def stop(process: subprocess.Popen[Any], *, timeout_seconds: float) -> int:
 
 
 def read_version(program: Path, arguments: Sequence[str] = ("--version",)) -> Version | None:
-    """Return the version that a program prints; None if it cannot be run or prints none."""
+    """Return the version that a program prints; None if it cannot be run or prints no version."""
     try:
         answer = run((str(program), *arguments), timeout_seconds=_VERSION_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
@@ -66,6 +66,6 @@ def read_version(program: Path, arguments: Sequence[str] = ("--version",)) -> Ve
 
 
 def parse_version(text: str) -> Version | None:
-    """Return the version in a text, as `v0.25.0`; None if it has none."""
+    """Return the version in a text such as `v0.25.0`; None if it contains no version."""
     found = re.search(r"(?<![\d.])(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else None

@@ -1,6 +1,6 @@
-"""Small files of `/proc` and `/sys` that are read again and again.
+"""Small files in `/proc` and `/sys` that are read repeatedly.
 
-Opening such a file costs more than reading it, so each stays open.
+Opening such a file costs more than reading it, so each file is kept open.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from trainvitals.errors import SourceError
 
 try:
     import resource
-except ImportError:  # Windows has no such limit
+except ImportError:  # Windows does not have this module
     resource = None  # type: ignore[assignment]
 
 _CHUNK_BYTES = 1 << 16
-# Run files and clients need descriptors more than what is kept open to save time.
+# Run files and clients need descriptors more than files that are kept open only to save time.
 _SHARE = 0.5
 
-# What the kernel answers for a file whose subject is not there: no such file, a process that
-# ended (ESRCH), a device that was pulled (ENODEV), a feature that is off (EOPNOTSUPP).
+# The errors for a file whose subject does not exist: a missing file, a process that has ended
+# (ESRCH), a device that was removed (ENODEV), or a feature that is disabled (EOPNOTSUPP).
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP})
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the host's file systems are found.
+    """The paths of the host's file systems.
 
     Attributes:
         procfs: The host's `/proc`.
         sysfs: The host's `/sys`.
-        rootfs: The host's root directory; in a container, where it is mounted.
+        rootfs: The host's root directory; in a container, its mount point.
     """
 
     procfs: Path = Path("/proc")
@@ -43,9 +43,10 @@ class Roots:
 
 
 def has_room(descriptor: int, share: float) -> bool:
-    """Return whether less than a share of all descriptors is in use.
+    """Return whether fewer file descriptors than a share of the limit are in use.
 
-    The kernel returns the lowest free number, so the number of a new one shows how many are in use.
+    The kernel assigns the lowest free number, so the number of a new file descriptor shows how many
+    are in use.
     """
     if resource is not None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -55,16 +56,16 @@ def has_room(descriptor: int, share: float) -> bool:
 
 
 class KeptFile:
-    """A file that is read on every scrape and kept open between two.
+    """A file that is read on every scrape and kept open between scrapes.
 
-    Where half of all descriptors are in use, it is opened for each reading.
+    If at least half of all file descriptors are in use, the file is opened for each read.
 
     Args:
-        path: The file; it need not exist (yet).
-        single: Whether the kernel returns it in one piece, so that no second read is needed. It
-            does for `/proc/stat`, `meminfo`, `loadavg`, `pressure/*`, `PID/stat` and `/sys`; not
-            for lists such as `vmstat`, `diskstats`, `net/dev` and `mountinfo`, which are returned
-            by pages, however large the buffer.
+        path: The file, which need not exist yet.
+        single: Whether the kernel returns the whole file in one read, so that no second read is
+            needed. This is the case for `/proc/stat`, `meminfo`, `loadavg`, `pressure/*`,
+            `PID/stat` and `/sys`, but not for lists such as `vmstat`, `diskstats`, `net/dev` and
+            `mountinfo`, which are returned page by page regardless of the buffer size.
     """
 
     __slots__ = ("_descriptor", "_poll", "_single", "path")
@@ -79,11 +80,11 @@ class KeptFile:
         """Read the whole file from its start.
 
         Returns:
-            The contents; None if the file does not exist, or its subject is gone or switched off in
-            the kernel.
+            The contents; None if the file does not exist, or if its subject no longer exists or is
+            disabled in the kernel.
 
         Raises:
-            SourceError: The file exists and cannot be read.
+            SourceError: The file exists but cannot be read.
         """
         if self._descriptor is not None:
             try:
@@ -92,7 +93,7 @@ class KeptFile:
                     return data
                 return _read_on(self._descriptor, data)
             except OSError:
-                self.close()  # its process or device ended; another may have come by that name
+                self.close()  # the process or device is gone; a new one may have its name
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             data = _read_on(self._descriptor, b"")
@@ -108,7 +109,7 @@ class KeptFile:
         return data
 
     def require(self) -> bytes:
-        """Read the whole file, which every machine has.
+        """Read the whole file, which exists on every machine.
 
         Raises:
             SourceError: The file does not exist or cannot be read.
@@ -121,9 +122,9 @@ class KeptFile:
     def unchanged(self) -> bool:
         """Return whether the kernel reports that the file has not changed since the last read.
 
-        The kernel does so for `mountinfo`: it is ready with POLLPRI after a mount was added or
-        removed. A file that does not support this (a regular one) is always ready (POLLOUT), and so
-        counts as changed.
+        The kernel reports changes of `mountinfo`: the file is ready with POLLPRI after a mount was
+        added or removed. A file that does not support this, such as a regular file, is always ready
+        with POLLOUT and therefore counts as changed.
         """
         if self._descriptor is None:
             return False
@@ -133,7 +134,7 @@ class KeptFile:
         return not self._poll.poll(0)
 
     def close(self) -> None:
-        """Close the file; the next read opens it again."""
+        """Close the file; the next read reopens it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -141,7 +142,7 @@ class KeptFile:
 
 
 def _explain_absence(path: Path) -> str:
-    """Return why a file that every machine has may be missing, and what to do."""
+    """Return why a file that exists on every machine may be missing, and the remedy."""
     missing = path
     while not missing.parent.exists():
         missing = missing.parent
@@ -157,18 +158,18 @@ def _explain_absence(path: Path) -> str:
 
 
 def _read_on(descriptor: int, data: bytes) -> bytes:
-    """Read what follows the data that was read from the start; an empty read is the end."""
+    """Return the whole file, given its first bytes; an empty read marks the end."""
     while more := os.pread(descriptor, _CHUNK_BYTES, len(data)):
         data += more
     return data
 
 
 def read_small(path: Path) -> str | None:
-    """Read a small file that is read seldom, without surrounding white space.
+    """Read a small file that is read rarely, without surrounding white space.
 
     Returns:
-        The text; None if the file does not exist, cannot be read, or has no value (a network
-        interface that is down answers EINVAL for its speed).
+        The text; None if the file does not exist, is empty, or cannot be read: for example, reading
+        the speed of a network interface that is down fails with EINVAL.
     """
     try:
         return path.read_text(errors="replace").strip() or None
@@ -177,7 +178,7 @@ def read_small(path: Path) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file; empty if it cannot be read."""
+    """Return the text of a file; an empty string if the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -185,12 +186,16 @@ def read_text(path: Path) -> str:
 
 
 def not_understood(path: Path) -> SourceError:
-    """Return the error for a file whose contents are not as the kernel documents them."""
+    """Return the error for a file whose contents do not match the kernel's documented format."""
     return SourceError(f"cannot understand {path}; check that it is the kernel's own file")
 
 
 def name_machine(roots: Roots = Roots()) -> str:
-    """Return the machine's name: the system's, or in a container that of the host's `/etc/hostname`.
+    """Return the machine's name.
+
+    If the host's root directory is mounted elsewhere, as in a container, the name is read from the
+    host's `/etc/hostname`. Otherwise, or if that file cannot be read, the name is the system's
+    hostname.
 
     Args:
         roots: The path of the host's root directory.

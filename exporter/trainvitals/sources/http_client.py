@@ -1,7 +1,7 @@
-"""HTTP requests with a deadline and a limit of bytes, which follow no redirect unless asked to.
+"""HTTP requests with a deadline and a size limit, which do not follow redirects by default.
 
-A redirect would send a password or a token to a server that was not configured, and turns a POST
-into a GET.
+Following a redirect could send a password or token to a server that was not configured, and could
+turn a POST into a GET.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Raises HTTPError for a redirect."""
 
     def redirect_request(self, *_: object) -> None:
-        """Return None, which urllib takes as a refusal."""
+        """Return None, which makes urllib reject the redirect."""
 
 
 def build_opener(
     *, uses_proxy: bool, follows_redirects: bool = False
 ) -> urllib.request.OpenerDirector:
-    """Return an opener.
+    """Return an opener for HTTP requests.
 
     Args:
-        uses_proxy: Whether it uses the proxy that the environment names. No proxy can reach a
-            loopback address of this machine.
-        follows_redirects: Whether it follows redirects; only for files that are verified and
-            requests that have no secret.
+        uses_proxy: Whether the opener uses the proxy that the environment names. A proxy cannot
+            reach this machine's loopback addresses.
+        follows_redirects: Whether the opener follows redirects; only for files that are verified
+            and for requests without secrets.
     """
     proxies = [] if uses_proxy else [urllib.request.ProxyHandler({})]
     redirects = [] if follows_redirects else [_NoRedirect]
@@ -51,13 +51,13 @@ def build_opener(
 def read_bounded(response: HTTPResponse, *, deadline: float, most_bytes: int) -> bytes:
     """Return the body of a response.
 
-    The timeout of a socket limits each read, so a server that sends a byte a second would not
+    A socket timeout applies to each read, so a server that sends one byte per second would never
     exceed it.
 
     Args:
         response: The response.
-        deadline: The time by which the body must be complete, by `time.monotonic`.
-        most_bytes: The largest body that is accepted.
+        deadline: The time by which the body must be complete, on the `time.monotonic` clock.
+        most_bytes: The maximum size of the body, in bytes.
 
     Raises:
         TimeoutError: The deadline has passed.
@@ -80,10 +80,11 @@ def read_bounded(response: HTTPResponse, *, deadline: float, most_bytes: int) ->
 def fetch_page(
     port: int, path: str, *, host: str = "127.0.0.1", timeout_seconds: float = 2.0
 ) -> bytes | None:
-    """Fetch a page of a program on this machine.
+    """Fetch a page from a server on this machine.
 
     Returns:
-        The page; None if there is no response in time, or one with a status other than 200.
+        The page; None if the request fails or times out, if the page is larger than 32 MiB, or if
+        the status is not 200.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     deadline = time.monotonic() + timeout_seconds
@@ -98,19 +99,19 @@ def fetch_page(
 
 
 def encode_basic(login: str) -> str:
-    """Return the value of the header `Authorization` for `USER:PASSWORD`."""
+    """Return the value of the `Authorization` header for `USER:PASSWORD`."""
     return f"Basic {base64.b64encode(login.encode()).decode()}"
 
 
 def read_secret_file(path: Path, origin: str) -> str:
-    """Return the text of a file that holds a secret.
+    """Return the text of a file that contains a secret.
 
     Args:
         path: The file.
-        origin: The flag or the variable that names it, for the message.
+        origin: The flag or environment variable that names the file, for the error message.
 
     Raises:
-        ConfigurationError: The file cannot be read; the message does not contain its text.
+        ConfigurationError: The file cannot be read; the message does not contain the file's text.
     """
     try:
         return read_named(path, _MOST_SECRET_BYTES).decode()

@@ -1,11 +1,13 @@
-"""The only client of Prometheus' HTTP API.
+"""The package's only client for the Prometheus HTTP API.
 
-Each request has its own connection, a deadline and a limit of bytes, and follows no redirect, so
-that a password is sent to the configured address only. `/api/v1/query` and `query_range` are sent
-by POST, since a query may be long. VictoriaMetrics, Thanos and Mimir have the same API.
+Each request has its own connection, a deadline and a size limit, and does not follow redirects, so
+that a password is sent only to the configured address. `/api/v1/query` and `/api/v1/query_range`
+are requested with POST, since a query may be long. VictoriaMetrics, Thanos and Mimir provide the
+same API.
 
-No message and no `repr` shows credentials; `prometheus_address` has their sources. `http.client`
-and `urllib` are imported at the first request: most exporters are never queried for alerts.
+No error message and no `repr` contains credentials; `prometheus_address` describes their sources.
+`http.client` and `urllib` are imported at the first request, because most exporters are never
+queried for alerts.
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ _MOST_ERROR_CHARACTERS = 300
 _MULTIPLE_CHOICES, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN = 300, 400, 401, 403
 
 Points = tuple[tuple[float, float], ...]
-"""Unix times and values, the oldest first."""
+"""Pairs of a Unix time and a value, the oldest first."""
 _Object = dict[str, Any]  # parsed JSON
 Problem = Literal["unreachable", "timeout", "unauthorized", "other"]
 
 
 class PrometheusError(SourceError):
-    """A Prometheus does not answer, or the server is not a Prometheus.
+    """Prometheus does not answer, or the server is not a Prometheus server.
 
     Attributes:
-        problem: The kind of failure, for callers that handle one.
+        problem: The kind of failure, for callers that handle some kinds differently.
     """
 
     def __init__(self, message: str, problem: Problem = "other") -> None:
@@ -57,16 +59,16 @@ class PrometheusError(SourceError):
 
 
 class QueryError(PrometheusError):
-    """Prometheus refuses the query, or its answer cannot be used."""
+    """Prometheus rejects the query, or its answer cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of a result.
+    """A time series in a query result.
 
     Attributes:
-        labels: Its labels.
-        points: Unix times and values, the oldest first.
+        labels: The series' labels.
+        points: Pairs of a Unix time and a value, the oldest first.
     """
 
     labels: Mapping[str, str]
@@ -86,7 +88,7 @@ class Target:
         job: The scrape job.
         url: The URL that is scraped.
         health: `up`, `down`, or `unknown` before the first scrape.
-        last_error: Why the last scrape failed; None if it did not.
+        last_error: Why the last scrape failed; None if it did not fail.
     """
 
     job: str
@@ -100,10 +102,11 @@ class Rule:
     """A recording or alerting rule.
 
     Attributes:
-        name: The recorded series or the alert.
-        health: `ok`, `err`, or `unknown` before the first evaluation; empty if not stated.
-        last_error: Why the last evaluation failed; None if it did not.
-        summary: The annotation `summary` of an alert; empty if there is none.
+        name: The name of the recorded series or alert.
+        health: `ok`, `err`, or `unknown` before the first evaluation; empty if Prometheus does not
+            report it.
+        last_error: Why the last evaluation failed; None if it did not fail.
+        summary: The alert's annotation `summary`; empty if the rule has none.
     """
 
     name: str
@@ -114,11 +117,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """A group of rules.
+    """A rule group.
 
     Attributes:
-        name: Its name.
-        rules: Its rules, in order.
+        name: The group's name.
+        rules: The group's rules, in the order in which Prometheus lists them.
     """
 
     name: str
@@ -127,13 +130,14 @@ class RuleGroup:
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
-    """An alert whose expression holds.
+    """A pending or firing alert.
 
     Attributes:
-        labels: Its labels, `alertname` among them.
-        annotations: Its annotations.
+        labels: The alert's labels, including `alertname`.
+        annotations: The alert's annotations.
         state: `pending` or `firing`.
-        active_at: The time since which it holds, in RFC 3339 as Prometheus writes it.
+        active_at: The time since which the alert's expression holds, in RFC 3339 format as
+            Prometheus writes it; empty if Prometheus does not report it.
     """
 
     labels: Mapping[str, str]
@@ -144,17 +148,17 @@ class ActiveAlert:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """A Prometheus at an address.
+    """A client for one Prometheus server.
 
-    Every method raises QueryError if this request fails, and PrometheusError if Prometheus does not
+    Every method raises QueryError if its request fails, and PrometheusError if Prometheus does not
     answer.
 
     Attributes:
-        url: `http(s)://HOST[:PORT][/PATH]`, without user and password.
-        timeout_seconds: How long one answer may take.
-        authorization: The value of the header `Authorization`; empty if there is none.
-        most_bytes: The size of the largest answer that is read.
-        uses_proxy: Whether a proxy that the environment names is used for another machine.
+        url: `http(s)://HOST[:PORT][/PATH]`, without user name and password.
+        timeout_seconds: The timeout for an answer.
+        authorization: The value of the `Authorization` header; empty to send no credentials.
+        most_bytes: The maximum size of an answer.
+        uses_proxy: Whether requests to another machine use the proxy that the environment names.
     """
 
     url: str
@@ -164,14 +168,14 @@ class Prometheus:
     uses_proxy: bool = False
 
     def query(self, query: str, at: float | None = None) -> tuple[Series, ...]:
-        """Return the result of a query at a Unix time; at the current time when None."""
+        """Return the result of a query at a Unix time, or at the current time if `at` is None."""
         when = {} if at is None else {"time": f"{at:.3f}"}
         return _read_series(self._request("query", {"query": query, **when}))
 
     def query_range(
         self, query: str, begin: float, end: float, step_seconds: float
     ) -> tuple[Series, ...]:
-        """Return the results of a query at each step from `begin` to `end`, both included."""
+        """Return the results of a query at each step from `begin` to `end`, inclusive."""
         span = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step_seconds:g}"}
         return _read_series(self._request("query_range", {"query": query, **span}))
 
@@ -184,7 +188,7 @@ class Prometheus:
             raise self._unusable("alerts") from error
 
     def list_rules(self) -> tuple[RuleGroup, ...]:
-        """Return the groups of rules that are loaded."""
+        """Return the rule groups that Prometheus has loaded."""
         data = self._request("rules")
         try:
             return tuple(
@@ -195,7 +199,7 @@ class Prometheus:
             raise self._unusable("rules") from error
 
     def list_targets(self) -> tuple[Target, ...]:
-        """Return the targets that are scraped."""
+        """Return the targets that Prometheus scrapes."""
         data = self._request("targets?state=active")
         try:
             return tuple(
@@ -208,7 +212,7 @@ class Prometheus:
             raise self._unusable("targets") from error
 
     def list_alertmanagers(self) -> tuple[str, ...]:
-        """Return the URLs of the Alertmanagers that alerts are sent to."""
+        """Return the URLs of the Alertmanagers to which Prometheus sends alerts."""
         data = self._request("alertmanagers")
         try:
             return tuple(each["url"] for each in data["activeAlertmanagers"])
@@ -302,19 +306,21 @@ def find_prometheus(
     uses_proxy: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> Prometheus:
-    """Return the Prometheus at an address, with its credentials.
+    """Return a client for the Prometheus server at an address.
 
-    They are those of `token_file` or `login_file`, else those of the address, else those of the
+    The credentials come from `token_file` or `login_file`, else from the address, else from the
     file that the environment names.
 
     Args:
         url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
-        flag: The flag with the address, for the error message.
-        token_file: `--token-file`: a file that holds a bearer token.
-        login_file: `--login-file`: a file that holds `USER:PASSWORD`.
-        timeout_seconds: How long one answer may take.
-        most_bytes: The size of the largest answer that is read.
-        uses_proxy: Whether a proxy that the environment names is used for another machine.
+        flag: The flag that sets the address, for the error message.
+        token_file: The value of `--token-file`, a file that contains a bearer token; None if it is
+            not set.
+        login_file: The value of `--login-file`, a file that contains `USER:PASSWORD`; None if it is
+            not set.
+        timeout_seconds: The timeout for an answer.
+        most_bytes: The maximum size of an answer.
+        uses_proxy: Whether requests to another machine use the proxy that the environment names.
         environ: The environment.
 
     Raises:
@@ -339,7 +345,7 @@ def _is_local(host: str) -> bool:
 
 
 def _read_error(answer: urllib.error.HTTPError) -> str:
-    """Return the error that Prometheus states for a refused request; empty if it states none."""
+    """Return the error that Prometheus reports for a rejected request; empty if it reports none."""
     import http.client  # noqa: PLC0415
 
     try:

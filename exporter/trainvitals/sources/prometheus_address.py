@@ -1,15 +1,16 @@
-"""The address of a Prometheus, and its credentials.
+"""The address and credentials of a Prometheus server.
 
-An address is `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`. Every user of a machine can read the
-command lines of its processes, so credentials are better kept in the environment or in a file:
+An address has the form `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`. Every user of a machine can
+read the command lines of its processes, so it is safer to set credentials in the environment or in
+a file:
 
 =================================== ============================================================
-`TRAINVITALS_PROMETHEUS_URL`        the address, `USER:PASSWORD@` included
-`TRAINVITALS_PROMETHEUS_LOGIN_FILE` a file that holds `USER:PASSWORD`
-`TRAINVITALS_PROMETHEUS_TOKEN_FILE` a file that holds a bearer token
+`TRAINVITALS_PROMETHEUS_URL`        the address, including `USER:PASSWORD@`
+`TRAINVITALS_PROMETHEUS_LOGIN_FILE` a file that contains `USER:PASSWORD`
+`TRAINVITALS_PROMETHEUS_TOKEN_FILE` a file that contains a bearer token
 =================================== ============================================================
 
-No message shows them.
+Error messages do not contain credentials.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ TOKEN_FILE_VARIABLE = "TRAINVITALS_PROMETHEUS_TOKEN_FILE"  # noqa: S105 - the na
 
 
 def split_address(url: str, flag: str) -> SplitResult:
-    """Return the parts of an address.
+    """Split an address into its parts.
 
     Args:
         url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
-        flag: The flag with the address, for the error message.
+        flag: The flag that sets the address, for the error message.
 
     Raises:
-        ConfigurationError: The address is invalid; the message does not contain its password.
+        ConfigurationError: The address is invalid; the message does not contain the password.
     """
     try:
         parts = urlsplit(url)
@@ -55,13 +56,14 @@ def find_authorization(
     login_file: Path | None,
     environ: Mapping[str, str],
 ) -> str:
-    """Return the value of the header `Authorization`; empty without credentials.
+    """Return the value of the `Authorization` header; an empty string without credentials.
 
-    Credentials are those of `token_file` or `login_file`, else those of the address, else those
-    of the file that the environment names.
+    The credentials come from `token_file` or `login_file`, else from the address, else from the
+    file that the environment names.
 
     Raises:
-        ConfigurationError: A file cannot be read; the message contains no secret.
+        ConfigurationError: Both files are given, or a file cannot be read or is invalid; the
+            message contains no secret.
     """
     if token_file is not None and login_file is not None:
         raise ConfigurationError("--token-file and --login-file: give one of them")

@@ -1,4 +1,4 @@
-"""The names of signals."""
+"""Signal names, and the signals in exit codes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ LOWEST_CODE, HIGHEST_CODE = -_MOST_SIGNALS, _FROM_PBS + _MOST_SIGNALS
 
 
 def read_signal(code: int) -> int | None:
-    """Return the signal in an exit code: 128, or of PBS 256, and its number, or minus it; None for none."""
+    """Return the number of the signal in an exit code; None if the code contains no signal.
+
+    The code is 128 plus the signal's number, with PBS 256 plus the number, or the negative number.
+    """
     number = -code if code < 0 else code - (_FROM_PBS if code > _FROM_PBS else _FROM_SHELL)
     return number if 0 < number <= _MOST_SIGNALS else None
 
 
 def describe_code(code: int) -> str:
-    """Return an exit code with its signal: `137 is SIGKILL (128 + 9)`; empty where it has none."""
+    """Return an exit code with its signal: `137 is SIGKILL (128 + 9)`; empty without a signal."""
     number = read_signal(code)
     if number is None:
         return ""
@@ -24,7 +27,7 @@ def describe_code(code: int) -> str:
 
 
 def name_signal(number: int) -> str:
-    """Return the name of a signal: `SIGKILL`; `signal 40` where it has no name."""
+    """Return a signal's name, such as `SIGKILL`, or a text such as `signal 40` without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -32,6 +35,6 @@ def name_signal(number: int) -> str:
 
 
 def describe_signal(number: int) -> str:
-    """Return a signal's number and name: `signal 9 (SIGKILL)`; `signal 40` where it has none."""
+    """Return a signal's number and name, such as `signal 9 (SIGKILL)`, or only `signal 40`."""
     name = name_signal(number)
     return name if name == f"signal {number}" else f"signal {number} ({name})"

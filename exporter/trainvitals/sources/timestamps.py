@@ -1,4 +1,4 @@
-"""Times in text, as engines, journald and Prometheus write them: RFC 3339 and its variants."""
+"""Parse timestamps from engines, journald and Prometheus: RFC 3339 and its variants."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> float | None:
-    """Return the time that a text begins with, Unix seconds; None if it begins with none.
+    """Return the timestamp at the start of a text, in Unix seconds; None if there is no valid one.
 
-    A fraction has up to twelve digits, after a point or a comma; a time without a zone is invalid.
-    `0001-01-01T00:00:00Z`, which means "never" to Go programs, and all else before 1970 is invalid.
+    A fraction may have up to twelve digits, after a point or a comma. A time without a time zone is
+    invalid, as is any time before 1970, such as `0001-01-01T00:00:00Z`, which means "never" in Go
+    programs.
     """
-    # Before Python 3.11, datetime.fromisoformat takes neither nanoseconds nor `Z`.
+    # Before Python 3.11, datetime.fromisoformat accepts neither nanoseconds nor `Z`.
     found = _TIME.match(text)
     if found is None:
         return None
     year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
-    try:  # a leap second is the second before it, which datetime can hold
+    try:  # datetime has no leap seconds: use the second before
         moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=timezone.utc)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""The monitoring stack of one machine: exporter, Prometheus, Alertmanager and Grafana."""
+"""A machine's monitoring stack: exporter, Prometheus, Alertmanager and Grafana."""
 
 from trainvitals.stack.prometheus import AlertStatus, RulesStatus
 from trainvitals.stack.settings import Settings, exposes_secrets, read_settings

@@ -1,11 +1,11 @@
-"""apt without root: lists and caches of its own, from the system's repositories or from one other.
+"""Runs apt without root, with private lists and caches, for the system's or one other repository.
 
-Whatever is downloaded was verified by apt: the signature of the repository's index, by gpgv or sqv,
-and the checksums of everything below it. An index that is not the system's must be signed with the
-repository's own key, whatever else the system trusts.
+apt verifies every download: the signature of the repository's index, with gpgv or sqv, and the
+checksums of all files that the index lists. The index of another repository must be signed with
+that repository's key, even if the system trusts more keys.
 
-apt does not continue an interrupted download of a single package, so a package of another
-repository, which is large, is downloaded by `download_file`, with size and checksum from the index.
+apt does not continue an interrupted download of a single package, so the large packages of another
+repository are downloaded by `download_file`, with the size and the checksum from the index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_ROOM = "free some space, or set XDG_CACHE_HOME to another directory"
 _TIMEOUT_SECONDS = 600.0
 _UPDATE_SECONDS = 180.0
 _KIBIBYTE = 1024
-# Assets that a program's web pages load; other dependencies matter only to an installation.
+# Assets that a program's web pages load. Other dependencies are needed only for an installation.
 _WEB_PACKAGES = re.compile(r"^(?:libjs|fonts)-[a-z0-9.+-]+$", re.MULTILINE)
 _DEPENDS = (
     "--recurse",
@@ -44,18 +44,18 @@ _DEPENDS = (
     "--no-replaces",
     "--no-enhances",
 )
-# The reason is the first of apt's errors; the last one only says that errors occurred.
+# apt's first error contains the reason; the last one only states that errors occurred.
 _REASON = re.compile(r"^(?:E: |W: GPG error: ).*", re.MULTILINE)
 
 
 class Apt:
-    """apt with its own lists.
+    """apt with private package lists.
 
     Args:
-        cache: The directory of the lists and caches.
-        environ: The environment of apt.
-        repository: The only repository to use; None for the system's.
-        timeout_seconds: The longest wait for a server.
+        cache: The directory for the lists and caches.
+        environ: The environment in which apt runs.
+        repository: The only repository to use; None for the system's repositories.
+        timeout_seconds: The maximum wait for a server, in seconds.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class Apt:
             "Acquire::Retries": "1",
             "Acquire::http::Timeout": seconds,
             "Acquire::https::Timeout": seconds,
-            # As root, apt downloads as the user _apt, which cannot write to a private directory.
+            # When run as root, apt downloads as the user _apt, which cannot write to a private
+            # directory.
             "APT::Sandbox::User": "root",
         }
         if self._repository is not None:
@@ -95,7 +96,7 @@ class Apt:
         return tuple(part for name, value in settings.items() for part in ("-o", f"{name}={value}"))
 
     def _choose(self, repository: Repository) -> dict[str, str]:
-        """Write the repository's source, and return the settings that make it the only one."""
+        """Write the repository's source list, and return the settings that make apt use only it."""
         source = self._folder / "sources.list"
         source.write_text(
             f"deb [signed-by={repository.fingerprint}] {repository.url} {repository.suite} "
@@ -106,18 +107,18 @@ class Apt:
             "Dir::Etc::SourceList": str(source),
             "Dir::Etc::SourceParts": "/dev/null",
             "Dir::Etc::TrustedParts": str(repository.keys),
-            # The system's settings may be looser.
+            # The system's settings may be less strict.
             "Acquire::AllowInsecureRepositories": "false",
             "Acquire::AllowWeakRepositories": "false",
             "Acquire::AllowDowngradeToInsecureRepositories": "false",
             "APT::Get::AllowUnauthenticated": "false",
-            # Without it, a repository that cannot be reached is no error.
+            # Without this setting, an unreachable repository is not an error.
             "APT::Update::Error-Mode": "any",
             "Acquire::Retries": "0",
         }
 
     def update(self) -> StackError | None:
-        """Update the lists; return an error and do not raise: another source may have the package."""
+        """Update the lists, and return any error, because another source may have the package."""
         try:
             self._run("apt-get", "-qq", "update", timeout_seconds=_UPDATE_SECONDS)
         except StackError as error:
@@ -134,7 +135,7 @@ class Apt:
         try:
             fetch(package, directory, report)
         except StackError:
-            # The lists are missing or outdated: update them and retry.
+            # The lists are missing or outdated, so update the lists and retry.
             update_error = self.update()
             if update_error and self._repository is not None:
                 raise StackError(f"cannot download {package.name}: {update_error}") from None
@@ -164,16 +165,16 @@ class Apt:
         download_file(file, directory / name, report=report, timeout_seconds=self._timeout_seconds)
 
     def _choose_version(self, package: Package) -> str:
-        """Return the newest version that may be downloaded."""
+        """Return the newest listed version that the stack can use."""
         table = self._run("apt-cache", "madison", package.name)
         versions = [line.split("|")[1].strip() for line in table.splitlines() if "|" in line]
         fitting = [each for each in versions if _is_in_range(parse_version(each), package)]
         if not fitting:
             raise StackError(f"{package.name} is not listed in a version that the stack can use")
-        return fitting[0]  # apt sorts them
+        return fitting[0]  # apt lists the newest version first
 
     def _measure_unpacked(self, wanted: str) -> int:
-        """Return the size of the unpacked package in bytes; 0 if it is not known."""
+        """Return the size of the unpacked package in bytes; 0 if unknown."""
         found = re.search(
             r"^Installed-Size: (\d+)$", self._run("apt-cache", "show", wanted), re.MULTILINE
         )
@@ -193,7 +194,7 @@ class Apt:
 
 
 def _delete_others(directory: Path, name: str) -> None:
-    """Delete what an earlier attempt left, except the parts of one file; "" for no exception."""
+    """Delete an earlier attempt's files; keep those whose names begin with a non-empty `name`."""
     for path in directory.iterdir():
         if not name or not path.name.startswith(name):
             path.unlink()
@@ -205,7 +206,7 @@ def _is_in_range(version: Version | None, package: Package) -> bool:
 
 
 def require_tools(wanted: str, environ: Mapping[str, str]) -> None:
-    """Check that the tools that download and unpack are installed.
+    """Check that the tools for downloading and unpacking packages are installed.
 
     Raises:
         StackError: A tool is missing.
@@ -227,7 +228,8 @@ def run_tool(
     """Run a command and return its standard output.
 
     Raises:
-        StackError: The command cannot be started, fails or times out; the message has its reason.
+        StackError: The command cannot be started, fails or times out; the message contains the
+            reason.
     """
     shown = Path(command[0]).name
     try:

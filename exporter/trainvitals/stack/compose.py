@@ -1,4 +1,4 @@
-"""The stack as containers: starts all of them, or leaves none running."""
+"""Starts and stops the stack as containers: either all of the containers run, or none."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ from trainvitals.stack.writing import hold_lock, require_free_space
 
 Report = Callable[[str], None]
 
-# After a crash Prometheus replays its write-ahead log, which takes minutes if it is large.
+# After a crash, Prometheus replays its write-ahead log, which takes minutes if the log is large.
 _HEALTH_SECONDS = 600.0
 _SETTLE_SECONDS = 90.0
 _RESTARTS_SEEN = 3
-# In place of the flags of the retention, for which Compose has a default while there is nothing.
+# Replaces the retention flags: if the variable is empty, Compose uses its default flags.
 _DEFAULT_FLAG = "--log.level=info"
 _CULPRIT = re.compile(r"container (\S{1,200}) (?:is unhealthy|exited)")
 _HEALTHY = re.compile(r"Container (\S{1,200}) {1,40}Healthy$")
-# Of a container's name, such as `trainvitals-node-exporter-1`.
+# The service in a container name such as `trainvitals-node-exporter-1`.
 _SERVICE = re.compile(r"-([a-z][a-z-]{0,39})-[0-9]{1,4}")
 
 
@@ -84,16 +84,16 @@ def bring_up_compose(
     environ: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
 ) -> None:
-    """Start the containers that do not run and wait until all of them are healthy.
+    """Start the containers that are not running, and wait until all containers are healthy.
 
-    Running containers whose settings did not change reload their configuration. If the start fails
-    or is interrupted, nothing is left running; volumes are kept.
+    Running containers whose settings have not changed reload their configuration. If the start
+    fails or is interrupted, all containers are stopped; volumes are kept.
 
     Args:
-        settings: Ports, directories and variables.
+        settings: The stack's ports, directories and variables.
         report: Called with each line of progress.
-        environ: The environment of `docker`.
-        root: The root of the file system in which drivers are looked for.
+        environ: The environment in which `docker` runs.
+        root: The root directory of the file system that is searched for drivers.
 
     Raises:
         ConfigurationError: A variable is invalid.
@@ -159,7 +159,7 @@ def _require_free_ports(
 
 
 def _prepare(project: Project, settings: Settings, report: Report) -> Project:
-    """Prepare the images, the configuration and the password; return the project to be started."""
+    """Prepare the images, the configuration and the password, and return the project to start."""
     images = list_images(project)
     pull_images(project, images, report)
     build_images(project, report)
@@ -181,7 +181,7 @@ def _prepare(project: Project, settings: Settings, report: Report) -> Project:
 
 
 def _configure_prometheus(project: Project, settings: Settings, image: str) -> Project:
-    """Write Prometheus' configuration, and return the project without flags that it makes needless."""
+    """Write Prometheus' configuration; return the project without flags that the file replaces."""
     retention = read_retention(settings.variables)
     is_in_file = share_prometheus_config(
         settings.state_dir,
@@ -194,7 +194,7 @@ def _configure_prometheus(project: Project, settings: Settings, image: str) -> P
 
 
 def _read_version(project: Project, image: str) -> Version | None:
-    """Return the version of the program in an image, which decides what its configuration has."""
+    """Return the program version in an image, which affects the configuration; None if unknown."""
     result = project.docker.call("run", "--rm", "--network", "none", image, "--version")
     return parse_version(result.output + result.error) if not result.code else None
 
@@ -231,7 +231,7 @@ def _find_culprits(project: Project, error: str) -> list[str]:
 
 
 def _raise_for_crash_loop(project: Project, restarts: dict[str, int], report: Report) -> None:
-    """Raise StackError for a container that keeps restarting, for which Compose would wait."""
+    """Raise StackError for a container that keeps restarting: Compose would keep waiting."""
     for container in list_containers(project):
         if container.state == "restarting":
             restarts[container.service] = restarts.get(container.service, 0) + 1
@@ -259,8 +259,8 @@ def _reload(project: Project, programs: tuple[Program, ...], before: tuple[Conta
 
 
 def _send_sighup(project: Project, container: str) -> None:
-    # Not by `docker kill`: Docker regards that as a manual stop, whatever the signal, and would not
-    # restart the container after its next exit.
+    # Not with `docker kill`: Docker treats any signal sent by that command as a manual stop and
+    # would not restart the container after its next exit.
     result = project.docker.call("exec", container, "kill", "-HUP", "1")
     if result.code:
         raise StackError(explain(result.error, doing="reload the configuration of a container"))
@@ -297,7 +297,7 @@ def _undo(project: Project, report: Report) -> None:
 def take_down_compose(
     settings: Settings, *, report: Report, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Stop and remove every container of the stack; volumes, and so all data, are kept.
+    """Stop and remove every container of the stack; the volumes, which contain all data, are kept.
 
     Raises:
         StackError: The engine does not respond, or a container cannot be stopped.
@@ -318,7 +318,7 @@ def take_down_compose(
 
 
 def describe_compose(settings: Settings, *, environ: Mapping[str, str] = os.environ) -> StackStatus:
-    """Return the state of every container, and the health of every program."""
+    """Return the state of every container and the health of every program."""
     project = load_project(settings, environ)
     containers = {each.service: each for each in list_containers(project)} if project else {}
     programs = load_programs(settings.state_dir) or _list_programs(settings)
@@ -353,7 +353,7 @@ def _describe(program: Program, container: Container | None) -> ProgramStatus:
 def follow_compose_logs(
     settings: Settings, *, lines: int = 40, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Print the last lines of every container's log and follow them until interrupted.
+    """Print the last lines of every container's log, and follow the logs until interrupted.
 
     Raises:
         StackError: No container exists, or the logs cannot be shown.

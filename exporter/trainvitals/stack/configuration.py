@@ -1,12 +1,13 @@
-"""Files in the state directory that the stack's programs read.
+"""Writes the files in the state directory that the stack's programs read.
 
-`config/prometheus` in the state directory has symbolic links to the shipped `prometheus.yml` and
-rules, and the targets of this machine: the addresses of its programs and their label `instance`.
-For a Prometheus whose configuration has the retention, `prometheus.yml` is the shipped one with it.
-Files that users add to `targets` are kept, and so is a `prometheus.yml` that replaces ours.
+`config/prometheus` in the state directory contains symbolic links to the shipped `prometheus.yml`
+and rules, and this machine's targets: the addresses of the machine's programs and their label
+`instance`. If the Prometheus version can read the retention from its configuration file,
+`prometheus.yml` is a copy of the shipped file with the retention appended. Files that users add to
+`targets` are kept, and so is a `prometheus.yml` that a user has written.
 
-`config/alertmanager` has Alertmanager's configuration and templates, and the destinations of alerts for
-`trainvitals status`; `secrets` has the password of Grafana.
+`config/alertmanager` contains Alertmanager's configuration and templates, and the list of alert
+destinations that `trainvitals status` shows; `secrets` contains the Grafana password.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _HEADER = """\
 # Written by `trainvitals up`, which writes it again.
 # Write other machines to another file beside this one, such as {job}-others.yml.
 """
-# In 3.10 the time in the file counted a million times as long.
+# Prometheus 3.10 interprets the time in the file as a million times as long.
 _CONFIGURES_RETENTION: Version = (3, 11)
 _RETENTION_TIME, _RETENTION_SIZE = "15d", "8GB"
 _RETENTION_HEADER = """\
 # Written by `trainvitals up`, which writes it again: the shipped file with the retention at the end.
 # To use your own instead, write it here without this line.
 """
-_PASSWORD = "secrets/grafana_admin_password"  # noqa: S105 - the path, not the password
+_PASSWORD = "secrets/grafana_admin_password"  # noqa: S105 - a path, not a password
 _LENGTH_BYTES = 18
 _ALERTMANAGER = "config/alertmanager"
 _DESTINATIONS = "destinations.json"
@@ -46,11 +47,11 @@ _DESTINATIONS = "destinations.json"
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long Prometheus keeps samples.
+    """The limits for Prometheus' stored samples.
 
     Attributes:
-        time: A duration, as `15d`.
-        size: The maximum disk space, as `8GB`.
+        time: The maximum age of samples, such as `15d`.
+        size: The maximum disk space, such as `8GB`.
     """
 
     time: str
@@ -58,7 +59,7 @@ class Retention:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The command-line flags, which Prometheus 3 deprecates."""
+        """The retention as command-line flags, which Prometheus 3 deprecates."""
         return (
             f"--storage.tsdb.retention.time={self.time}",
             f"--storage.tsdb.retention.size={self.size}",
@@ -66,13 +67,13 @@ class Retention:
 
     @property
     def section(self) -> str:
-        """The section of the configuration, as YAML."""
+        """The retention as a section of Prometheus' configuration, in YAML."""
         fields = {"time": self.time, "size": self.size}
         return f"storage: {json.dumps({'tsdb': {'retention': fields}})}\n"
 
 
 def read_retention(variables: Mapping[str, str]) -> Retention:
-    """Return the retention that variables set."""
+    """Return the retention that the variables define; 15 days and 8 GB by default."""
     return Retention(
         variables.get("PROMETHEUS_RETENTION_TIME") or _RETENTION_TIME,
         variables.get("PROMETHEUS_RETENTION_SIZE") or _RETENTION_SIZE,
@@ -80,12 +81,12 @@ def read_retention(variables: Mapping[str, str]) -> Retention:
 
 
 def add_retention(config: str, retention: Retention) -> str:
-    """Return the shipped `prometheus.yml` with the retention."""
+    """Return the text of the shipped `prometheus.yml` with the retention appended."""
     return f"{_RETENTION_HEADER}{config}\n{retention.section}"
 
 
 def name_machine(variables: Mapping[str, str]) -> str:
-    """Return the label `instance` of this machine: `HOST_NAME`, else the host name."""
+    """Return this machine's label `instance`: `HOST_NAME` if it is set, otherwise the host name."""
     return variables.get("HOST_NAME") or socket.gethostname()
 
 
@@ -97,14 +98,15 @@ def write_prometheus_config(
     machine: str,
     retention: Retention | None = None,
 ) -> Path:
-    """Write the directory and return the path of its `prometheus.yml`.
+    """Write Prometheus' configuration directory and return the path of `prometheus.yml`.
 
     Args:
         directory: `config/prometheus` of the state directory.
-        shipped: The shipped directory `prometheus`.
-        addresses: `HOST:PORT` of each job on this machine.
-        machine: The label `instance` of all of them.
-        retention: What is added to the shipped `prometheus.yml`; None for a link to it.
+        shipped: The path of the shipped directory `prometheus`.
+        addresses: The address (`HOST:PORT`) of each job on this machine.
+        machine: The label `instance` of all targets.
+        retention: The retention to append to the shipped `prometheus.yml`; None for a symbolic link
+            to the shipped file.
 
     Raises:
         StackError: The directory cannot be written.
@@ -123,7 +125,7 @@ def write_prometheus_config(
 
 
 def has_our_retention(config: Path) -> bool:
-    """Return whether a `prometheus.yml` is the shipped one with the retention."""
+    """Return whether `trainvitals up` wrote this `prometheus.yml` with the retention."""
     try:
         return config.read_text(encoding="utf-8").startswith(_RETENTION_HEADER)
     except (OSError, UnicodeDecodeError):
@@ -131,17 +133,17 @@ def has_our_retention(config: Path) -> bool:
 
 
 def configures_retention(version: Version | None) -> bool:
-    """Return whether the configuration of a Prometheus has the retention; None is unknown."""
+    """Return whether a Prometheus version reads the retention from its file; False if unknown."""
     return version is not None and version >= _CONFIGURES_RETENTION
 
 
 def write_targets(directory: Path, *, addresses: Mapping[str, str], machine: str) -> None:
-    """Write this machine's targets into a directory; other files in it are kept.
+    """Write this machine's targets into a directory, and keep the other files in the directory.
 
     Args:
         directory: An existing directory.
-        addresses: `HOST:PORT` of each job.
-        machine: The label `instance` of all of them.
+        addresses: The address (`HOST:PORT`) of each job.
+        machine: The label `instance` of all targets.
 
     Raises:
         StackError: The directory cannot be written.
@@ -156,7 +158,7 @@ def write_targets(directory: Path, *, addresses: Mapping[str, str], machine: str
 
 
 def _render_targets(job: str, address: str, machine: str) -> str:
-    # JSON strings are valid YAML, whatever characters the host name contains.
+    # A JSON string is valid YAML for any characters in the host name.
     return (
         _HEADER.format(job=job)
         + f"- targets: [{json.dumps(address)}]\n  labels: {{instance: {json.dumps(machine)}}}\n"
@@ -177,15 +179,16 @@ def ensure_admin_password(
     report: Callable[[str], None],
     generate: Callable[[], str] = lambda: secrets.token_urlsafe(_LENGTH_BYTES),
 ) -> Path:
-    """Return the file with the password of Grafana's user `admin`; create it if it does not exist.
+    """Return the path of the file with Grafana's admin password; create a missing file.
 
     Grafana reads the password only when it creates its database.
 
     Args:
-        state_dir: The file is `secrets/grafana_admin_password` in it, with mode 0600.
-        variables: `GRAFANA_ADMIN_PASSWORD` is written to the file if it is set.
-        report: Called once with a generated password.
-        generate: Returns a new password.
+        state_dir: The state directory; the file is `secrets/grafana_admin_password`, with mode
+            0600.
+        variables: The variables; `GRAFANA_ADMIN_PASSWORD` is written to the file if it is set.
+        report: Called once with a line about a generated password.
+        generate: Returns a new random password.
 
     Raises:
         StackError: The file cannot be written.
@@ -216,15 +219,17 @@ def write_alertmanager_config(
     """Write Alertmanager's configuration to the state directory.
 
     Args:
-        settings: The state directory, and the variables with the receivers.
-        shipped: The shipped directory `alertmanager`.
-        links: The links in messages unless a variable overrides them.
-        version: The version of the Alertmanager that will read it; None if unknown.
-        amtool: Checks it before it replaces the old one; None for no check.
-        report: Called with each warning, one line.
+        settings: The settings; the state directory and the variables that define the receivers are
+            used.
+        shipped: The path of the shipped directory `alertmanager`.
+        links: The links in notifications, unless a variable overrides the links.
+        version: The version of the Alertmanager that will read the file; None if unknown.
+        amtool: The amtool that checks the new file before the old one is replaced; None for no
+            check.
+        report: Called with each warning as one line.
 
     Raises:
-        ConfigurationError: A variable is invalid, amtool refuses the result, or a file cannot be
+        ConfigurationError: A variable is invalid, amtool rejects the result, or a file cannot be
             written.
     """
     return write_configuration(
@@ -239,7 +244,7 @@ def write_alertmanager_config(
 
 
 def find_amtool(find: Callable[[str], Path]) -> Path | None:
-    """Return amtool's path; None if it is not available."""
+    """Return the path of amtool; None if amtool is not available."""
     try:
         return find("amtool")
     except StackError:
@@ -247,7 +252,7 @@ def find_amtool(find: Callable[[str], Path]) -> Path | None:
 
 
 def save_destinations(state_dir: Path, lines: tuple[str, ...]) -> None:
-    """Save the destinations of alerts for `trainvitals status`.
+    """Save the alert destinations that `trainvitals status` shows.
 
     Raises:
         StackError: The file cannot be written.
@@ -257,7 +262,7 @@ def save_destinations(state_dir: Path, lines: tuple[str, ...]) -> None:
 
 
 def load_destinations(state_dir: Path) -> tuple[str, ...]:
-    """Return the saved destinations, one line each; empty before the first start."""
+    """Return the saved alert destinations, one line each; empty before the first start."""
     try:
         lines = json.loads((state_dir / _ALERTMANAGER / _DESTINATIONS).read_text(encoding="utf-8"))
         return tuple(map(str, lines))
@@ -268,6 +273,6 @@ def load_destinations(state_dir: Path) -> tuple[str, ...]:
 def report_destinations(
     state_dir: Path, report: Callable[[str], None], *, head: str = "alerts go to"
 ) -> None:
-    """Report the saved destinations, one line each, aligned behind a heading."""
+    """Report the saved alert destinations, one line each, aligned after a heading."""
     for number, line in enumerate(load_destinations(state_dir)):
         report(f"{'' if number else head:{len(head)}} {line}")

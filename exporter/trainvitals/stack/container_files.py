@@ -1,8 +1,8 @@
-"""Files with secrets that a container reads.
+"""Makes files with secrets readable for containers.
 
-As root, the owner of a file is set to the container's user, with mode 0600. Other users cannot
-change the owner: their files are world-readable inside a directory with mode 0700, and the container
-reads them through a mount below that directory.
+If run by root, the file's owner is set to the container's user, with mode 0600. Other users cannot
+change a file's owner, so the file is world-readable in a directory with mode 0700, and the
+container reads the file through a mount below that directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ADDRESSES = {
 
 
 def share_targets(state_dir: Path, *, machine: str) -> None:
-    """Write Prometheus' targets, which are not secret, for its container.
+    """Write Prometheus' targets, which are not secret, for the Prometheus container.
 
     Args:
         state_dir: The state directory.
@@ -45,14 +45,15 @@ def share_targets(state_dir: Path, *, machine: str) -> None:
 
 
 def share_prometheus_config(state_dir: Path, *, shipped: Path, retention: Retention | None) -> bool:
-    """Write Prometheus' configuration, which is not secret; return whether it has the retention.
+    """Write Prometheus' configuration, which is not secret; return whether it includes retention.
 
-    Its rules and targets are mounted into the directory.
+    The rules and targets are mounted into the directory of the configuration.
 
     Args:
         state_dir: The state directory.
-        shipped: The shipped `prometheus.yml`, which a user may have given a section `storage`.
-        retention: What is added to it; None for flags that have the retention.
+        shipped: The path of the shipped `prometheus.yml`, to which a user may have added a section
+            `storage`.
+        retention: The retention to append; None if flags set the retention.
 
     Raises:
         StackError: The file cannot be read or written.
@@ -73,7 +74,7 @@ def share_prometheus_config(state_dir: Path, *, shipped: Path, retention: Retent
 
 
 def share_alertmanager_config(state_dir: Path, config: Path) -> None:
-    """Copy Alertmanager's configuration, and the templates beside it, for its container.
+    """Copy Alertmanager's configuration and the templates beside it for the Alertmanager container.
 
     Raises:
         StackError: The file cannot be read or written.
@@ -93,12 +94,12 @@ def share_alertmanager_config(state_dir: Path, config: Path) -> None:
 
 
 def is_config_shared(state_dir: Path) -> bool:
-    """Return whether an Alertmanager in a container reads a copy of the configuration."""
+    """Return whether a copy of the configuration exists for an Alertmanager container."""
     return (state_dir / FOLDER / "alertmanager").is_dir()
 
 
 def share_password(path: Path) -> None:
-    """Make the file with the password readable for Grafana's container.
+    """Make the password file readable for the Grafana container.
 
     Raises:
         StackError: The file's owner or permissions cannot be changed.
@@ -117,7 +118,7 @@ def _make_folder(state_dir: Path) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    # Renamed into place, so that a container never reads a partial file.
+    # The file is renamed into place, so that a container never reads a partial file.
     partial = target.with_name(f".{target.name}.partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

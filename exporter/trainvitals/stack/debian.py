@@ -1,11 +1,12 @@
-"""Prometheus, Alertmanager, Grafana and their tools from packages, without root.
+"""Finds Prometheus, Alertmanager, Grafana and their tools, and unpacks packages without root.
 
-If a program is not installed, apt downloads and verifies its package as usual, but into private
-lists and a private cache, and the package is unpacked rather than installed. An unpacked package is
-in `$XDG_CACHE_HOME/trainvitals/debian/PACKAGE`; it is created atomically. Prometheus and Alertmanager
-are Debian's packages, Grafana is Grafana's own.
+If a program is not installed, apt downloads and verifies the program's package with private lists
+and a private cache, and the package is unpacked instead of installed. Packages are unpacked to
+`$XDG_CACHE_HOME/trainvitals/debian/PACKAGE`, atomically. The packages of Prometheus and
+Alertmanager are from Debian, and that of Grafana is from Grafana Labs.
 
-Alertmanager works better installed than unpacked, so root installs it.
+If run by root, the Alertmanager package is installed, because an unpacked Alertmanager needs a
+mount namespace to find its template.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from trainvitals.stack.writing import make_private
 
 Report = Callable[[str], None]
 
-# Debian's Alertmanager exits if this file in `/usr/share` is missing, which no flag moves.
+# Debian's Alertmanager exits if this file is missing in `/usr/share`; no flag changes the path.
 _TEMPLATE = Path("prometheus/alertmanager/default.tmpl")
 _TRIAL_SECONDS = 20.0
 
@@ -46,25 +47,26 @@ def find_program(
     root: Path = Path("/"),
     timeout_seconds: float = 10.0,
 ) -> Path:
-    """Return the path of a program: an installed one, else one of a package.
+    """Return the path of a program, either installed or unpacked from a package.
 
-    A tool, as promtool, is the one beside its program, so that both have the same version.
+    A tool such as promtool is taken from the directory of its program, so that both have the same
+    version.
 
     Args:
         name: The program, or a tool of its package.
-        environ: The environment: `PATH`, `XDG_CACHE_HOME`, `HOME`, `GRAFANA_FETCH` and what apt
-            reads.
-        report: Called before a download, which takes a while, and with an installed program that is
-            too old.
+        environ: The environment: `PATH`, `XDG_CACHE_HOME`, `HOME`, `GRAFANA_FETCH` and the
+            variables that apt reads.
+        report: Called with one line before a download, and with one line about each installed
+            program that is too old.
         install: Installs a package, such as `install_package`; None to unpack only.
         packages: The packages to choose from.
-        root: The root of the file system in which installed programs are looked for.
-        timeout_seconds: The longest wait for a server of packages.
+        root: The root directory of the file system that is searched for installed programs.
+        timeout_seconds: The maximum wait for a package server, in seconds.
 
     Raises:
         ConfigurationError: `GRAFANA_FETCH` is neither true nor false.
-        StackError: The program is not installed and cannot be downloaded, or the download does not
-            run.
+        StackError: The program is not installed and cannot be downloaded, or the downloaded program
+            does not run.
     """
     package = next((each for each in packages if name in each.programs), None)
     if package is None:
@@ -97,7 +99,7 @@ def _find_installed(
     report: Report,
     root: Path,
 ) -> Path | None:
-    """Return an installed program or tool; None if it is to be taken from the package."""
+    """Return the path of an installed program or tool; None to use the package."""
     programs = _list_installed(package, environ, root)
     program = next((each for each in programs if _is_new_enough(each, package, report)), None)
     if name == package.programs[0]:
@@ -113,7 +115,7 @@ def _find_installed(
 
 
 def _list_installed(package: Package, environ: Mapping[str, str], root: Path) -> Iterator[Path]:
-    """Yield the installed programs under each of their names, in the order of PATH."""
+    """Yield the installed programs under each of the program's names, in the order of PATH."""
     names = (package.programs[0], *package.aliases)
     places = [str(root / place) for place in package.places]
     for folder in (*environ.get("PATH", os.defpath).split(os.pathsep), *places):
@@ -123,9 +125,10 @@ def _list_installed(package: Package, environ: Mapping[str, str], root: Path) ->
 
 
 def _skip_wrapper(program: Path, names: tuple[str, ...], places: list[str]) -> Path:
-    """Return the binary behind a shell script of a package.
+    """Return the binary that a package's wrapper script starts.
 
-    Grafana's script adds `--config=/etc/grafana/grafana.ini`, which an ordinary user may not read.
+    Grafana's script adds `--config=/etc/grafana/grafana.ini`, a file that ordinary users may not
+    read.
     """
     if not _is_script(program):
         return program
@@ -138,14 +141,14 @@ def _is_script(program: Path) -> bool:
     try:
         with program.open("rb") as file:
             return file.read(2) == b"#!"
-    except OSError:  # A program that may be run need not be readable.
+    except OSError:  # An executable program is not necessarily readable.
         return False
 
 
 def _is_new_enough(program: Path, package: Package, report: Report) -> bool:
     if package.oldest is None:
         return True
-    version = external_program.read_version(program, ("-v",))  # Grafana's word in all releases
+    version = external_program.read_version(program, ("-v",))  # all Grafana releases accept -v
     if version is None or version >= package.oldest:
         return True
     found, needed = (".".join(map(str, each)) for each in (version, package.oldest))
@@ -154,7 +157,7 @@ def _is_new_enough(program: Path, package: Package, report: Report) -> bool:
 
 
 def _is_usable(program: Path, package: Package) -> bool:
-    """Return whether an unpacked program is there; one that has become too old is fetched again."""
+    """Return whether an unpacked program exists and is new enough; if not, it is fetched again."""
     main = program.with_name(package.programs[0])
     return program.exists() and _is_new_enough(main, package, lambda _: None)
 
@@ -172,7 +175,7 @@ def _install(
     environ: Mapping[str, str],
     report: Report,
 ) -> None:
-    """Install a package; if that fails, report it, and the package is unpacked instead."""
+    """Install a package, or report a failure, after which the package is unpacked instead."""
     if shutil.which("apt-get", path=environ.get("PATH", os.defpath)) is None:
         return
     report(f"installing Debian's package {package}, with its service disabled")
@@ -192,10 +195,10 @@ def _install(
 
 
 def find_web_assets(program: Path) -> Path | None:
-    """Return the web pages of an unpacked program.
+    """Return the directory of an unpacked program's web pages.
 
     Returns:
-        The directory; None for an installed program, which finds its pages itself.
+        The directory; None for an installed program, which finds the pages without this path.
     """
     root = program.parent.parent.parent
     assets = root / "usr/share" / program.name / "web"
@@ -205,29 +208,29 @@ def find_web_assets(program: Path) -> Path | None:
 def prefix_command(
     program: Path, hold: Path, *, share: Path = SHARE, python: str = sys.executable
 ) -> tuple[str, ...]:
-    """Return the prefix of an Alertmanager's command with which it finds its template.
+    """Return the command prefix with which Alertmanager finds its template.
 
-    An Alertmanager that was unpacked rather than installed has the template elsewhere, so it runs in a
-    mount namespace in which the template is in `/usr/share`.
+    The template of an unpacked Alertmanager is not in `/usr/share`, so this Alertmanager runs in a
+    mount namespace in which the template is there.
 
     Args:
-        program: The Alertmanager.
-        hold: A directory at which the real `/usr/share` is mounted; created if needed.
-        share: The directory in which the template is looked for.
-        python: The Python that runs `privateview`.
+        program: The path of Alertmanager.
+        hold: The mount point for the real `/usr/share`; created if it does not exist.
+        share: The directory that should contain the template.
+        python: The Python interpreter that runs `privateview`.
 
     Returns:
         The prefix; empty for an installed program, or if the template exists.
 
     Raises:
-        StackError: The program needs a mount namespace, which this machine forbids.
+        StackError: The program needs a mount namespace, which this machine does not allow.
     """
     unpacked = program.parent.parent / "share"
     if unpacked == share or (share / _TEMPLATE).exists() or not (unpacked / _TEMPLATE).exists():
         return ()
     make_private(hold)
     view = (str(hold), _TEMPLATE.parts[0], str(unpacked / _TEMPLATE.parts[0]))
-    # Without site-packages, which it does not need, Python starts faster.
+    # Python starts faster without site-packages, which the script does not need.
     prefix = (python, "-I", str(Path(privateview.__file__)), *view)
     _try(prefix, program)
     return prefix

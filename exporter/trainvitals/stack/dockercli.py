@@ -26,9 +26,9 @@ class CommandResult:
     """The result of a command.
 
     Attributes:
-        code: Its exit code; 127 if the command does not exist, 124 after a timeout.
-        output: Its standard output.
-        error: Its standard error.
+        code: The exit code; 127 if the command does not exist, 124 after a timeout.
+        output: The standard output.
+        error: The standard error.
     """
 
     code: int
@@ -38,19 +38,19 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """The command `docker` with its environment.
+    """The command `docker` with an environment and a working directory.
 
     Attributes:
-        environment: Its whole environment.
-        directory: Its working directory; None for the current one.
+        environment: The complete environment of the command.
+        directory: The working directory; None for the current one.
     """
 
-    # It contains secrets.
+    # The environment contains secrets.
     environment: Mapping[str, str] = field(repr=False)
     directory: Path | None = None
 
     def call(self, *words: str, timeout_seconds: float = _CALL_SECONDS) -> CommandResult:
-        """Run it and return its result."""
+        """Run the command and return the result."""
         try:
             ran = external_program.run(
                 _command(words),
@@ -66,7 +66,7 @@ class Docker:
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     def show(self, *words: str) -> int:
-        """Run it with inherited output until it ends or is interrupted; return its exit code."""
+        """Run the command with inherited output until its end or an interrupt; return the code."""
         try:
             ran = subprocess.run(
                 _command(words), env=dict(self.environment), cwd=self.directory, check=False
@@ -82,16 +82,17 @@ class Docker:
         on_idle: Callable[[], None] = lambda: None,
         idle_seconds: float = 2.0,
     ) -> CommandResult:
-        """Run it and pass on each line of its output; it never outlives this call.
+        """Run the command and pass on each line of output; the command never outlives this call.
 
         Args:
-            words: Its arguments.
-            on_line: Called with each line of its standard output and error.
-            on_idle: Called after each `idle_seconds` without output; an exception ends the command.
-            idle_seconds: The time without output after which `on_idle` is called.
+            words: The command's arguments.
+            on_line: Called with each line of standard output and standard error.
+            on_idle: Called after each `idle_seconds` without output; an exception terminates the
+                command.
+            idle_seconds: The number of seconds without output after which `on_idle` is called.
 
         Returns:
-            Its exit code and, in `error`, its last lines.
+            The exit code and, in `error`, the last lines of the output.
         """
         kept: deque[str] = deque(maxlen=_KEPT_LINES)
         try:
@@ -123,7 +124,7 @@ def _command(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Lines:
-    """The lines of a stream, with a callback during silence."""
+    """Iterates over the lines of a stream, and calls a function while no line arrives."""
 
     def __init__(self, stream: IO[str], on_idle: Callable[[], None], idle_seconds: float) -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -153,7 +154,8 @@ class _Lines:
 
 def _end(process: subprocess.Popen[str]) -> int:
     try:
-        # It has closed its output, so it is about to exit unless it was given up.
+        # The command has closed its output, so it is about to exit unless the caller has abandoned
+        # it.
         return process.wait(0.5)
     except subprocess.TimeoutExpired:
         return external_program.stop(process, timeout_seconds=_END_SECONDS)

@@ -1,4 +1,4 @@
-"""Downloads of large files, which are continued where they were interrupted."""
+"""Downloads large files and resumes interrupted downloads."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LIMIT_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file whose size and checksum are known.
+    """A file on a server, with a known size and checksum.
 
     Attributes:
-        url: Its URL.
-        size: Its size in bytes.
-        algorithm: The algorithm of the checksum, as `sha256`.
-        checksum: The checksum in hexadecimal digits.
+        url: The file's URL.
+        size: The file's size in bytes.
+        algorithm: The checksum algorithm, such as `sha256`.
+        checksum: The checksum as hexadecimal digits.
     """
 
     url: str
@@ -43,20 +43,20 @@ class RemoteFile:
 def download_file(
     file: RemoteFile, path: Path, *, report: Report, timeout_seconds: float = 10.0
 ) -> None:
-    """Download a file, verify it, and move it to its path; one that is there is kept.
+    """Download a file, verify it, and move it to a path; an existing file is kept.
 
-    What was received before an interruption is beside the path, with `.partial` appended; the next
-    call continues it.
+    The data received before an interruption is stored beside the path, in a file whose name ends in
+    `.partial`; the next call resumes the download.
 
     Args:
-        file: The file.
-        path: Its path.
-        report: Called after each tenth of it.
-        timeout_seconds: The longest time without a byte from the server.
+        file: The file to download.
+        path: The path of the downloaded file.
+        report: Called after each tenth of the file.
+        timeout_seconds: The maximum time without a byte from the server, in seconds.
 
     Raises:
-        StackError: The server does not respond, the file is not what it should be, or it cannot be
-            written.
+        StackError: The server does not respond, the file has a wrong checksum, or the file cannot
+            be written.
     """
     if path.exists():
         return
@@ -76,7 +76,8 @@ def _complete(file: RemoteFile, partial: Path, report: Report, timeout_seconds: 
     deadline = time.monotonic() + _LIMIT_SECONDS
     while (held := _measure(partial)) < file.size:
         end = _receive(file, partial, deadline, report, timeout_seconds)
-        # A lost connection is continued at once, but not with a server that sends nothing.
+        # After a lost connection the download is resumed at once, unless the server has sent
+        # nothing.
         if _measure(partial) <= held or time.monotonic() > deadline:
             raise StackError(f"cannot download {file.url}: {end}")
 
@@ -88,7 +89,7 @@ def _measure(path: Path) -> int:
 def _receive(
     file: RemoteFile, partial: Path, deadline: float, report: Report, timeout_seconds: float
 ) -> str:
-    """Receive what is missing until the connection ends, and return why it ended.
+    """Receive the missing bytes until the connection ends, and return the reason for its end.
 
     Raises:
         StackError: The file cannot be written.
@@ -135,7 +136,7 @@ def _report_part(file: RemoteFile, before: int, after: int, report: Report) -> N
 
 
 def _explain(error: Exception) -> str:
-    """Return the reason of a failed request, without the words of urllib around it."""
+    """Return the reason for a failed request, without the text that urllib adds."""
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
         return "the server does not respond"

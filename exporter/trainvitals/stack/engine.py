@@ -1,4 +1,4 @@
-"""The Docker engine of this machine: whether the stack can run on it, and its access to GPUs."""
+"""Checks whether the stack can run on this machine's Docker engine, with access to accelerators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainvitals.stack.dockercli import Docker
 
-# The first version with `up --wait-timeout`.
+# The first Compose version with `up --wait-timeout`.
 LEAST_COMPOSE = (2, 17)
 _TIMEOUT_SECONDS = 15.0
 _LOCAL = "unix://"
@@ -20,11 +20,11 @@ _HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that the stack can run on.
+    """A Docker engine on which the stack can run.
 
     Attributes:
-        socket: The path of its socket.
-        runtimes: The names of its runtimes, such as `runc` and `nvidia`.
+        socket: The path of the engine's socket.
+        runtimes: The names of the engine's runtimes, such as `runc` and `nvidia`.
     """
 
     socket: Path
@@ -36,8 +36,9 @@ class Unavailable:
     """The reason why the stack cannot run in Docker Compose on this machine.
 
     Attributes:
-        reason: One line with the remedy.
-        is_news: Whether to report it without a request; False if Docker is not installed.
+        reason: The reason with the remedy, one line.
+        is_news: Whether to report the reason even if Compose was not requested; False if Docker is
+            not installed.
     """
 
     reason: str
@@ -46,11 +47,11 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """Accelerators that need a vendor's runtime in containers.
+    """The accelerators that need a vendor's runtime in containers.
 
     Attributes:
-        nvidia: Whether NVIDIA's driver is loaded.
-        gaudi: Whether Habana's driver is loaded.
+        nvidia: Whether the NVIDIA driver is loaded.
+        gaudi: Whether the Habana driver is loaded.
     """
 
     nvidia: bool
@@ -58,7 +59,7 @@ class Accelerators:
 
 
 def find_engine(environ: Mapping[str, str] = os.environ) -> Engine | Unavailable:
-    """Return the engine of this machine, or why the stack cannot run on it."""
+    """Return this machine's engine, or the reason why the stack cannot run on it."""
     if shutil.which("docker", path=environ.get("PATH")) is None:
         return Unavailable("docker is not installed", is_news=False)
     docker = Docker(environ)
@@ -107,7 +108,7 @@ def _judge_compose(docker: Docker) -> Unavailable | None:
 
 
 def find_accelerators(root: Path = Path("/")) -> Accelerators:
-    """Return which drivers of accelerators are loaded."""
+    """Return which accelerator drivers are loaded."""
     return Accelerators(
         nvidia=(root / "dev/nvidiactl").exists(),
         gaudi=(root / "sys/module/habanalabs").exists() or any(root.glob("dev/hl[0-9]*")),
@@ -117,7 +118,7 @@ def find_accelerators(root: Path = Path("/")) -> Accelerators:
 def find_overrides(
     engine: Engine, cards: Accelerators, environ: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """Return the Compose files with access to this machine's accelerators for the exporter."""
+    """Return the Compose files that give the exporter access to this machine's accelerators."""
     hooked = any(shutil.which(hook, path=environ.get("PATH")) for hook in _HOOKS)
     files = []
     if cards.nvidia and ("nvidia" in engine.runtimes or hooked):

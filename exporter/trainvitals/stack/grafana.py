@@ -1,4 +1,4 @@
-"""Grafana: how it is started with the boards, and whether its version can show them."""
+"""Plans how to start Grafana with the dashboards, and checks that its version supports them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.stack.settings import Settings
 
 HEALTH = "/api/health"
 
-# Grafana's own package keeps the plug-ins of data sources apart from its home since 13.1.
+# Since 13.1, Grafana's own package keeps the data source plug-ins outside Grafana's home directory.
 _BUNDLED_PLUGINS = Path("/var/lib/grafana/plugins-bundled")
 
 
@@ -29,16 +29,16 @@ def plan_grafana(
     root_url: str,
     bundled_plugins: Path = _BUNDLED_PLUGINS,
 ) -> Program:
-    """Return how Grafana is started.
+    """Return the program entry with which Grafana is started.
 
     Args:
-        settings: Ports and directories.
-        server: The program `grafana`, or `grafana-server` of older releases.
-        boards: The directory of the boards.
-        provisioning: The directory of Grafana's provisioning.
+        settings: The stack's ports and directories.
+        server: The path of `grafana`, or of `grafana-server` in older releases.
+        boards: The directory of the dashboards.
+        provisioning: The directory of Grafana's provisioning files.
         password: The file with the password of the user `admin`.
-        root_url: The address that people use.
-        bundled_plugins: Where a package of Grafana may keep its data sources.
+        root_url: The URL at which users open Grafana.
+        bundled_plugins: The directory in which a Grafana package may keep the data source plug-ins.
     """
     data, port = settings.state_dir / "grafana", settings.grafana_port
     host = find_host(settings.bind_address)
@@ -52,7 +52,7 @@ def plan_grafana(
         "GF_SERVER_HTTP_ADDR": settings.bind_address,
         "GF_SERVER_HTTP_PORT": str(port),
         "GF_SERVER_ROOT_URL": root_url,
-        # Variables that end in __FILE are a feature of the image's start script.
+        # Variables whose names end in __FILE are a feature of the image's start script.
         "GF_SECURITY_ADMIN_PASSWORD": f"$__file{{{password}}}",
         "GF_AUTH_ANONYMOUS_ENABLED": "false",
         "GF_USERS_ALLOW_SIGN_UP": "false",
@@ -79,10 +79,10 @@ def _find_home(server: Path) -> Path | None:
 
 
 def explain_version(program: Program) -> str | None:
-    """Return one line if a running Grafana is too old for the boards; None if it is not.
+    """Return one line if a running Grafana is too old for the dashboards; otherwise None.
 
     Args:
-        program: A Grafana that is ready; one that does not tell its version passes.
+        program: A Grafana that is ready; a Grafana that does not report its version is accepted.
     """
     version, least = _ask_version(program), GRAFANA.oldest
     if version is None or least is None or version >= least:

@@ -1,8 +1,8 @@
-"""Installs a package of Debian without running its service.
+"""Installs a Debian package without running the package's service.
 
-Only root can install. During the installation `policy-rc.d` prevents the start of the service, which
-is then disabled. An existing `policy-rc.d` of another program is never changed: if it would allow
-the service to start, nothing is installed.
+Only root can install. During the installation, `policy-rc.d` prevents the start of the service,
+which is then disabled. Another program's `policy-rc.d` is never changed: if that script allows the
+service to start, nothing is installed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from trainvitals.errors import StackError
 from trainvitals.sources import external_program
 
 POLICY = Path("/usr/sbin/policy-rc.d")
-_FORBIDDEN = 101  # The exit code of a policy that forbids starting a service.
+_FORBIDDEN = 101  # The exit code with which policy-rc.d forbids the start of a service.
 _TIMEOUT_SECONDS = 600.0
 
-# It forbids only while the process that wrote it lives, so that it has no effect after a kill -9.
+# The script forbids a start only while the process that wrote it is alive, so that the script has
+# no effect after a kill -9.
 _TEXT = """\
 #!/bin/sh
 # Written by `trainvitals up` for the time in which it installs a package.
@@ -38,13 +39,13 @@ def install_package(
     environ: Mapping[str, str] = os.environ,
     policy: Path = POLICY,
 ) -> None:
-    """Install a package whose service has the package's name, with the service disabled.
+    """Install a package and disable the service with the same name.
 
     Args:
         package: The package.
         run: Runs a command, or raises StackError.
-        options: Options of apt-get.
-        environ: The environment: `PATH`.
+        options: The options of apt-get.
+        environ: The environment, of which `PATH` is used.
         policy: The path of Debian's `policy-rc.d`.
 
     Raises:

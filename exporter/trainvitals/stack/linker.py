@@ -1,7 +1,7 @@
-"""The dynamic linker of an unpacked program, where the system has none of its kind.
+"""Provides an unpacked program with a dynamic linker that the system lacks.
 
-Grafana's programs are linked with musl, the package that its own depends on. Without root, musl is
-unpacked beside them, and a script starts them with its linker.
+Grafana's programs are linked with musl, a package on which Grafana's package depends. Without root,
+musl is unpacked beside the programs, and a script starts each program with musl's linker.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ exec "$here"/{linker} "$here"/{program} "$@"
 
 
 def find_missing_linker(program: Path) -> Path | None:
-    """Return the dynamic linker that a program names and that does not exist; None if it needs none."""
+    """Return the path of a program's dynamic linker if that path does not exist; otherwise None."""
     linker = _read_linker(program)
     return linker if linker is not None and not linker.exists() else None
 
 
 def _read_linker(program: Path) -> Path | None:
-    """Return the dynamic linker that a 64-bit ELF file names; None for any other file."""
+    """Return the dynamic linker that a 64-bit ELF file names; None if there is no such entry."""
     with program.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         if len(header) < _HEADER_BYTES or not header.startswith(_ELF_64_LITTLE_ENDIAN):
@@ -50,15 +50,15 @@ def _read_linker(program: Path) -> Path | None:
 
 
 def start_with_linker(program: Path, linker: Path, *, root: Path) -> None:
-    """Replace a program by a script that starts it with a linker.
+    """Replace a program with a script that starts it with a given dynamic linker.
 
     Args:
-        program: The program, somewhere below `root`; it is moved to `PROGRAM.elf`.
+        program: The program, below `root`; the program is moved to `PROGRAM.elf`.
         linker: The linker's path in the file system of its package.
         root: The directory in which the linker's package was unpacked.
 
     Raises:
-        StackError: The linker is not there.
+        StackError: The package does not contain the linker.
     """
     name = linker.relative_to("/")
     places = (root / name, root / "usr" / name)

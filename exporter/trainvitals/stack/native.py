@@ -1,4 +1,4 @@
-"""The stack as native processes: starts all of them, or leaves none running."""
+"""Starts and stops the stack as native processes: either all of the programs run, or none."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def bring_up(
     shipped: Callable[[str], Path] = find_shipped,
     timeout_seconds: float = 60.0,
 ) -> None:
-    """Start the programs and wait until all of them are ready.
+    """Start the programs, and wait until all of them are ready.
 
-    A stack that runs with these settings keeps running and reloads its configuration; one with other
-    settings, or with programs missing, is replaced. If the start fails or is interrupted, nothing is
-    left running.
+    A stack that runs with these settings keeps running and reloads its configuration; a stack with
+    other settings or with missing programs is replaced. If the start fails or is interrupted, all
+    programs are stopped.
 
     Args:
-        settings: Ports and directories.
+        settings: The stack's ports and directories.
         report: Called with each line of progress.
-        find: Returns the path of a program; None for installed programs and downloaded packages.
+        find: Returns the path of a program; None to use installed programs and downloaded packages.
         shipped: Returns the path of a shipped file or directory.
-        timeout_seconds: The timeout until the programs are ready.
+        timeout_seconds: The maximum time until the programs are ready, in seconds.
 
     Raises:
         ConfigurationError: A variable is invalid.
@@ -88,14 +88,14 @@ def bring_up(
 
 def _find_or_install(settings: Settings, report: Report) -> Callable[[str], Path]:
     install = install_package if os.geteuid() == 0 else None
-    # The rest of `.env` is secret, and nothing of apt's concern.
+    # The other variables of `.env` may be secret, and apt does not need them.
     asked = {name: settings.variables[name] for name in _ASKED if name in settings.variables}
     environ = {**os.environ, **asked}
     return functools.partial(debian.find_program, environ=environ, report=report, install=install)
 
 
 def take_down(settings: Settings, *, report: Report) -> None:
-    """Stop every process of the stack, also those that lost their supervisor; data and logs are kept.
+    """Stop all processes of the stack, supervised or not; data and logs are kept.
 
     Raises:
         StackError: A process cannot be stopped.
@@ -136,7 +136,7 @@ def _stop(state_dir: Path) -> tuple[str, ...]:
     processes = find_processes(state_dir)
     if request_shutdown(state_dir):
         wait_until_gone(list(processes), _SHUTDOWN_SECONDS)
-    # Again, as the supervisor may have restarted a program in between.
+    # The processes are listed again, because the supervisor may have restarted a program meanwhile.
     left = terminate_processes(list({**processes, **find_processes(state_dir)}))
     if left:
         pids = ", ".join(str(process.pid) for process in left)
@@ -148,7 +148,7 @@ def _stop(state_dir: Path) -> tuple[str, ...]:
 
 
 def follow_logs(settings: Settings, *, lines: int = 40) -> None:
-    """Print the last lines of every log and follow them until interrupted.
+    """Print the last lines of every log, and follow the logs until interrupted.
 
     Raises:
         StackError: The logs do not exist or cannot be shown.
@@ -158,7 +158,7 @@ def follow_logs(settings: Settings, *, lines: int = 40) -> None:
     if not files:
         raise StackError(f"there are no logs in {directory}: start the stack with `trainvitals up`")
     try:
-        # -F reopens a log after its rotation.
+        # With -F, tail reopens a rotated log.
         command = ("tail", "-n", str(lines), "-F", *files)
         subprocess.run(command, check=False)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The command `trainvitals notify`: write, check, load and test Alertmanager's configuration."""
+"""Implements `trainvitals notify`: writes, checks, loads and tests Alertmanager's configuration."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Notifications:
     """The result of `trainvitals notify`.
 
     Attributes:
-        path: Alertmanager's configuration file.
-        destinations: The destinations of alerts.
-        is_checked: Whether amtool accepted the configuration.
+        path: The path of Alertmanager's configuration file.
+        destinations: The alert destinations.
+        is_checked: Whether amtool checked and accepted the configuration.
         is_loaded: Whether a running Alertmanager has loaded it.
-        deliveries: The results of test messages; empty if none were sent.
+        deliveries: The results of the test messages; empty if no test message was sent.
     """
 
     path: Path
@@ -71,13 +71,13 @@ def set_up_notifications(
 
     Args:
         settings: The state directory, the ports, and the variables with the receivers.
-        report: Called with each line: the actions and the destinations.
+        report: Called with each line about an action or a destination.
         sends_test: Whether to send a test message to every channel.
-        find: Returns the path of a program; None for installed programs and Debian's packages.
+        find: Returns the path of a program; None to use installed programs and packages.
         shipped: Returns the path of a shipped file or directory.
 
     Raises:
-        ConfigurationError: A variable is invalid, or amtool refuses the configuration.
+        ConfigurationError: A variable is invalid, or amtool rejects the configuration.
         StackError: A test was requested, and Alertmanager does not run or does not respond.
     """
     programs = {program.name: program for program in load_programs(settings.state_dir)}
@@ -87,7 +87,7 @@ def set_up_notifications(
     amtool = find_amtool(find or (lambda name: find_program(name, report=report)))
     known = read_version(amtool) if amtool else None
     if running is not None and known is not None and known < running:
-        amtool = None  # Older than the running Alertmanager, whose configuration it may reject.
+        amtool = None  # An older amtool may reject a valid configuration.
     rendered = write_alertmanager_config(
         settings,
         shipped=shipped("alertmanager"),
@@ -132,7 +132,7 @@ def _send_tests(
 
 
 def format_notifications(notifications: Notifications) -> str:
-    """Return JSON with the fields of `Notifications`, `fine`, and the printed lines."""
+    """Return JSON with the fields of `Notifications`, `fine`, and the lines about destinations."""
     return json.dumps(
         {
             "fine": notifications.fine,
@@ -145,7 +145,7 @@ def format_notifications(notifications: Notifications) -> str:
 
 
 def _find_log(settings: Settings) -> Path | None:
-    """Return Alertmanager's log; None if it runs in a container, whose log the engine keeps."""
+    """Return the path of Alertmanager's log; None if the log is kept by the container engine."""
     is_in_container = load_way(settings.state_dir) == "compose"
     return None if is_in_container else settings.state_dir / "logs/alertmanager.log"
 
@@ -153,7 +153,7 @@ def _find_log(settings: Settings) -> Path | None:
 def _uses_file(settings: Settings, program: Program | None, path: Path) -> bool:
     """Return whether the running Alertmanager uses this file; True if its command is unknown."""
     if program is None and not is_config_shared(settings.state_dir):
-        # It may belong to another state directory, or be the system's service.
+        # This Alertmanager may belong to another state directory or be a system service.
         command = _read_command(settings.alertmanager_port)
         return not command or f"--config.file={path}" in command
     given = [word for word in (program.command if program else ()) if "--config.file=" in word]

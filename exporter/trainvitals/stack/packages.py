@@ -1,9 +1,9 @@
-"""The packages that the native stack takes its programs from.
+"""The packages from which the native stack takes its programs.
 
-Grafana's packages are signed with the key of the fingerprint below. Grafana Labs publishes it at
-https://apt.grafana.com, and pull request 336 of voxpupuli/puppet-grafana quotes that page.
-`keys/grafana.asc` is that key as of 2025-08-22, when its expiry was moved to 2027-08-22; a newer copy
-is at https://apt.grafana.com/gpg.key.
+Grafana's packages are signed with the key that has the fingerprint below. Grafana Labs publishes
+the fingerprint at https://apt.grafana.com, and pull request 336 of voxpupuli/puppet-grafana quotes
+that page. `keys/grafana.asc` contains that key as of 2025-08-22, when the expiry date was changed
+to 2027-08-22; the current key is at https://apt.grafana.com/gpg.key.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _KEYS = Path(__file__).parent / "keys"
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """An APT repository that is not one of the system's.
+    """An APT repository that is not configured on the system.
 
     Attributes:
-        url: Its address.
-        fingerprint: The fingerprint of the key that signs its index.
-        keys: The directory with that key, in a file that ends in `.asc`.
-        suite: Its suite.
-        component: Its component.
+        url: The repository's URL.
+        fingerprint: The fingerprint of the key that signs the repository's index.
+        keys: The directory that contains that key, in a file whose name ends in `.asc`.
+        suite: The repository's suite.
+        component: The repository's component.
     """
 
     url: str
@@ -37,21 +37,24 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package in Debian's format, and the programs in it.
+    """A Debian package and the programs that it contains.
 
     Attributes:
-        name: Its name.
-        programs: Its programs: the one that the stack runs, then its tools.
-        aliases: Other names of the first program; upstream's, where Debian renames it.
+        name: The package's name.
+        programs: The program that the stack runs, followed by that program's tools.
+        aliases: Other names of the first program, such as the upstream name if Debian renames the
+            program.
         folder: The directory of the programs in the package.
-        places: Where its installation puts programs besides the directories in PATH, without the
-            leading `/`.
-        is_better_installed: Whether root installs it rather than unpacks it.
-        oldest: The first version that the stack can use; None if any.
-        downloaded: The first version that is downloaded, and the first that no longer is; None if
-            the system's repositories choose the version.
-        repository: Where it is downloaded from; None for the system's repositories.
-        linker: The system's package with the dynamic linker that its programs may need.
+        places: The directories besides those in PATH to which an installation writes programs,
+            without the leading `/`.
+        is_better_installed: Whether the package is installed instead of unpacked if the user is
+            root.
+        oldest: The first version that the stack can use; None for any version.
+        downloaded: The range of versions to download: the first version, and the first version
+            after the range; None for the version that the system's repositories offer.
+        repository: The repository that provides the package; None for the system's repositories.
+        linker: The name of the system's package with a dynamic linker that the programs may need;
+            None if no such package is needed.
     """
 
     name: str
@@ -67,7 +70,8 @@ class Package:
 
 
 PROMETHEUS = Package("prometheus", ("prometheus", "promtool"))
-# Unpacked, it needs a mount namespace to find its template, see `debian.prefix_command`.
+# An unpacked Alertmanager needs a mount namespace to find its template; see
+# `debian.prefix_command`.
 ALERTMANAGER = Package(
     "prometheus-alertmanager",
     ("prometheus-alertmanager", "amtool"),
@@ -80,10 +84,11 @@ GRAFANA = Package(
     aliases=("grafana-server",),
     folder="usr/share/grafana/bin",
     places=("usr/sbin", "usr/share/grafana/bin"),
-    # The first whose own packages know all that the boards name, but for how tooltips treat zeros,
-    # the colour of a changed percentage, and what is loaded ahead.
+    # The first version whose own packages know all settings that the dashboards use, except for the
+    # treatment of zeros in tooltips, the colour of a changed percentage, and preloading.
     oldest=(10, 4),
-    # The boards were seen in 12.4. In 13 the data source is a plug-in that Grafana wants to update.
+    # The dashboards were checked in 12.4. In 13, the data source is a plug-in that Grafana tries to
+    # update.
     downloaded=((12, 4), (13, 0)),
     repository=Repository("https://apt.grafana.com", "B53AE77BADB630A683046005963FA27710458545"),
     linker="musl",

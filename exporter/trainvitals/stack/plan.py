@@ -1,4 +1,4 @@
-"""The programs of the native stack and their command lines."""
+"""Plans the native stack's programs and their command lines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ _PASSED_ON = (
     LOGIN_FILE_VARIABLE,
     TOKEN_FILE_VARIABLE,
 )
-# The longest repeat_interval: after a shorter retention Alertmanager would send again too early.
+# The longest repeat_interval: with a shorter retention, Alertmanager would repeat notifications too
+# early.
 _NOTIFICATIONS_KEPT = "120h"
 
 
@@ -67,7 +68,7 @@ class Supply:
     Attributes:
         find: Returns the path of a program, or raises StackError.
         shipped: Returns the path of a shipped file or directory, or raises StackError.
-        report: Called with a line for each missing program.
+        report: Called with one line for each missing program.
     """
 
     find: Callable[[str], Path]
@@ -78,7 +79,7 @@ class Supply:
 def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
     """Return the programs that this machine can run; without Prometheus, only the exporter.
 
-    Writes their configuration, too.
+    The programs' configuration is written as well.
 
     Raises:
         StackError: The configuration cannot be written, or a shipped file is missing.
@@ -114,7 +115,7 @@ def expected_programs(settings: Settings) -> tuple[Program, ...]:
 
 
 def _locate(settings: Settings, name: str) -> Program:
-    """Return a program by its address, without a command."""
+    """Return a program's name and address, without a command."""
     port, path = {
         "prometheus": (settings.prometheus_port, "/-/ready"),
         "alertmanager": (settings.alertmanager_port, "/-/ready"),
@@ -152,7 +153,8 @@ def _plan_prometheus(
         str(prometheus),
         f"--config.file={config}",
         f"--storage.tsdb.path={settings.state_dir / 'prometheus'}",
-        # Without them, a user's own file would keep 15 days of any size.
+        # Without these flags, a user's own file would result in a retention of 15 days without a
+        # size limit.
         *(() if has_our_retention(config) else retention.flags),
         f"--web.listen-address={_listen(settings, port)}",
         f"--web.external-url={given.get('PROMETHEUS_EXTERNAL_URL') or own_url(settings, port)}",
@@ -194,7 +196,7 @@ def _plan_alertmanager(settings: Settings, supply: Supply, *, has_grafana: bool)
 
 
 def find_links(settings: Settings, *, has_grafana: bool) -> Links:
-    """Return the links in messages unless variables override them."""
+    """Return the links in notifications that apply unless variables override them."""
     return Links(
         grafana_url=own_url(settings, settings.grafana_port) if has_grafana else None,
         runbook_url=f"{own_url(settings, settings.exporter_port)}/runbooks",
@@ -225,7 +227,7 @@ def _listen(settings: Settings, port: int) -> str:
 
 
 def own_url(settings: Settings, port: int) -> str:
-    """Return the URL of a program in messages."""
+    """Return the URL of a program for links in notifications."""
     address = settings.bind_address
     if address in EVERYWHERE:
         return f"http://{name_machine(settings.variables)}:{port}"

@@ -4,11 +4,11 @@
 `/usr/share/NAME`; the rest of `/usr/share` is unchanged, and other processes are not affected. HOLD
 is an empty directory at which the real `/usr/share` is mounted.
 
-Without the capability to create a mount namespace it creates a user namespace first, with the same
-user and group; some machines forbid that.
+Without the capability to create a mount namespace, the script first creates a user namespace with
+the same user and group; some machines do not allow user namespaces.
 
-It is a module apart because it is run as a script, and imports the standard library only to start
-quickly.
+This module is separate because it is run as a script; it imports only the standard library, so that
+it starts quickly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Libc(Protocol):
 
 
 def enter_view(hold: Path, name: str, directory: Path) -> None:
-    """Move this process, which must be single-threaded, to the namespace.
+    """Move this process, which must be single-threaded, into the namespace.
 
     Args:
         hold: An empty directory.
@@ -50,7 +50,7 @@ def enter_view(hold: Path, name: str, directory: Path) -> None:
         directory: The replacement.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The kernel rejected a system call.
     """
     libc = cast("_Libc", ctypes.CDLL(None, use_errno=True))
     _leave_namespace(libc)
@@ -87,14 +87,14 @@ def _raise(act: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Enter the namespace and execute the program; return an exit code only if that fails."""
+    """Enter the namespace and execute the program; return an exit code only after a failure."""
     if len(words) < _LEAST_WORDS:
         sys.stderr.write("usage: privateview HOLD NAME DIRECTORY PROGRAM [ARGUMENT]...\n")
         return _CANNOT
     hold, name, directory, *command = words
     try:
         enter_view(Path(hold), name, Path(directory))
-        os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+        os.execv(command[0], command)  # noqa: S606 - no shell is needed
     except OSError as error:
         sys.stderr.write(f"cannot create a private view of {SHARE}: {error.strerror}\n")
         return _CANNOT

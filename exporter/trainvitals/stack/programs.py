@@ -1,7 +1,7 @@
-"""The programs of the stack: their commands, addresses and ports.
+"""The commands, addresses and ports of the stack's programs.
 
-Started programs are saved in `programs.json` in the state directory, so that `status` and `down` need
-no flags.
+The started programs are saved in `programs.json` in the state directory, so that `status` and
+`down` need no flags.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainvitals.sources.http_client import fetch_page
 from trainvitals.stack.writing import write_private
 
 HOST = "127.0.0.1"
-EVERYWHERE = {"": HOST, "0.0.0.0": HOST, "*": HOST, "::": "::1"}  # noqa: S104 - nothing is bound
+EVERYWHERE = {"": HOST, "0.0.0.0": HOST, "*": HOST, "::": "::1"}  # noqa: S104 - no socket is bound
 _FILE = "programs.json"
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -29,11 +29,11 @@ class Program:
     """One program of the stack.
 
     Attributes:
-        name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
+        name: The program's name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
         command: The program and its arguments.
-        port: The port that it listens on.
+        port: The port on which the program listens.
         path: The path that returns status 200 while the program is ready.
-        host: The address at which it can be reached from this machine.
+        host: The address at which this machine can reach the program.
         environment: Additional environment variables, without secrets.
     """
 
@@ -46,7 +46,7 @@ class Program:
 
     @property
     def address(self) -> str:
-        """The URL to open in a browser."""
+        """The program's URL, to open in a browser."""
         return f"http://{Address(self.host, self.port)}"
 
     def log(self, state_dir: Path) -> Path:
@@ -60,7 +60,7 @@ def find_host(bind_address: str) -> str:
 
 
 def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
-    """Save the programs that are about to be started.
+    """Save the programs that will be started.
 
     Raises:
         StackError: The file cannot be written.
@@ -70,7 +70,7 @@ def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
 
 
 def load_programs(state_dir: Path) -> tuple[Program, ...]:
-    """Return the programs that were started last and not stopped; may be empty."""
+    """Return the programs that were last started and not stopped since; may be empty."""
     try:
         written = json.loads((state_dir / _FILE).read_text(encoding="utf-8"))
         return tuple(
@@ -103,7 +103,7 @@ def require_free_ports(programs: tuple[Program, ...], bind_address: str) -> None
 
     Raises:
         StackError: The address does not belong to this machine, or a port is in use; the message
-            names the process that holds it.
+            names the process that uses the port.
     """
     for program in programs:
         if not is_free(program.port, bind_address):
@@ -125,7 +125,7 @@ def is_free(port: int, bind_address: str = HOST) -> bool:
             bind_address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind) as probe:
-            # As servers do, so that connections in TIME_WAIT do not count.
+            # The option is the same as for servers, so that connections in TIME_WAIT do not count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
@@ -139,9 +139,9 @@ def is_free(port: int, bind_address: str = HOST) -> bool:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return different TCP ports of the loopback address that are free at the moment."""
+    """Return distinct TCP ports of the loopback address that are free at the moment."""
     with ExitStack() as opened:
-        # All are held until the last is chosen, so that none is chosen twice.
+        # All ports are held until the last one is chosen, so that no port is chosen twice.
         probes = [opened.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
             probe.bind((HOST, 0))
@@ -149,7 +149,7 @@ def find_free_ports(count: int) -> list[int]:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """Return the last lines of a log; empty if there is none."""
+    """Return the last lines of a log; an empty list if the log does not exist."""
     try:
         return path.read_text(errors="replace").splitlines()[-count:]
     except OSError:

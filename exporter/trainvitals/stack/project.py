@@ -1,7 +1,7 @@
-"""The Compose project: its directory, its files and their variables.
+"""The Compose project: the directory, the files and the variables.
 
-In a checkout the directory is the checkout. For an installed package it is created in `compose/` in
-the state directory, from the files in the package.
+In a checkout, the project directory is the checkout. For an installed package, the directory is
+`compose/` in the state directory, created from the files in the package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THRESHOLDS = "prometheus/rules/thresholds.yml"
 _COPIED = ".yml.shipped"  # not loaded by Prometheus, whose rule files are *.yml
 _FILE = "compose.json"
 _FILES = PACKAGE / "stack/files"
-# The files that the image is built from and that containers read, by their paths in a checkout.
+# The files from which the image is built and that containers read, as paths in a checkout.
 _COPIED_FILES = (
     "README.md",
     "CHANGELOG.md",
@@ -61,10 +61,10 @@ class Project:
     """A Compose project.
 
     Attributes:
-        name: The prefix of the names of its containers, networks and volumes.
-        directory: The directory of its files, and the build context.
+        name: The prefix of the names of the project's containers, networks and volumes.
+        directory: The directory of the Compose files, which is also the build context.
         files: The names of the Compose files, in the order in which they are merged.
-        environment: The whole environment of `docker`.
+        environment: The complete environment in which `docker` runs.
     """
 
     name: str
@@ -80,10 +80,10 @@ class Project:
 
     def words(self, *words: str) -> tuple[str, ...]:
         """Return the arguments of `docker` for a Compose command on this project."""
-        # The environment has the variables of `.env` already.
+        # The environment already contains the variables of `.env`.
         head = ("compose", "--ansi", "never", "--env-file", os.devnull, "-p", self.name)
         files = (word for name in self.files for word in ("-f", str(self.directory / name)))
-        # The checkout was deleted: Compose finds the containers by their labels.
+        # The checkout was deleted, so Compose finds the containers by their labels.
         if not (self.directory / BASE).is_file():
             return (*head, *words)
         return (*head, "--project-directory", str(self.directory), *files, *words)
@@ -96,12 +96,12 @@ def find_project(
     engine: Engine | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Project:
-    """Return the project of these settings; create its directory if the package is installed.
+    """Return the project for these settings; create the directory for an installed package.
 
     Args:
         settings: Ports, directories and variables.
-        overrides: Compose files for this machine's accelerators.
-        engine: The engine whose socket the collector of containers reads.
+        overrides: The Compose files for this machine's accelerators.
+        engine: The engine whose socket the container collector reads.
         environ: The inherited environment.
 
     Raises:
@@ -135,7 +135,7 @@ def _find_directory(state_dir: Path) -> Path:
 
 
 def _read_edit(path: Path) -> str | None:
-    """Return the thresholds if the user has changed them since they were copied, else None."""
+    """Return the thresholds file's text if it was edited after it was copied; otherwise None."""
     copied = path.with_suffix(_COPIED)
     if not path.is_file() or not copied.is_file():
         return None
@@ -144,14 +144,14 @@ def _read_edit(path: Path) -> str | None:
 
 
 def _restore_edit(shipped: Path, path: Path, edited: str | None) -> None:
-    """Restore the user's thresholds, and keep the shipped ones to detect later edits."""
+    """Restore the user's thresholds, and store a copy of the shipped file to detect later edits."""
     shutil.copyfile(shipped, path.with_suffix(_COPIED))
     if edited is not None:
         path.write_text(edited, encoding="utf-8")
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the source over the target, world-readable, keeping directories that are mounted."""
+    """Copy the source over the target, world-readable, without replacing mounted directories."""
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -160,7 +160,7 @@ def _copy(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     target.chmod(0o755)
     names = {each.name for each in source.iterdir()} - {"__pycache__"}
-    # In a checkout they are beside the package, and so they are in this directory.
+    # In a checkout, the files are beside the package and therefore in this directory.
     if source == _FILES.parent:
         names.discard(_FILES.name)
     for left in {each.name for each in target.iterdir()} - names:
@@ -171,7 +171,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _require_readable_files(directory: Path) -> None:
-    """Check that the users of the containers can read the files."""
+    """Check that the containers' users can read the files."""
     for name in _READ_BY_CONTAINERS:
         for path in _walk(directory / name):
             needed = 0o005 if path.is_dir() else 0o004
@@ -204,7 +204,7 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
         "BUILDKIT_PROGRESS": "plain",
     }
     if is_loopback_name(bind) and not given.get(ALLOWED_HOST_VARIABLE):
-        variables[ALLOWED_HOST_VARIABLE] = "localhost"  # a published port has no other names
+        variables[ALLOWED_HOST_VARIABLE] = "localhost"  # no other names lead to the published port
     urls = {
         "GRAFANA_URL": settings.grafana_port,
         "PROMETHEUS_EXTERNAL_URL": settings.prometheus_port,
@@ -231,7 +231,7 @@ def save_project(state_dir: Path, project: Project) -> None:
 
 
 def load_project(settings: Settings, environ: Mapping[str, str] = os.environ) -> Project | None:
-    """Return the project that was started last; None if there is none."""
+    """Return the project that was started last; None before the first start."""
     try:
         kept = json.loads((settings.state_dir / _FILE).read_text(encoding="utf-8"))
         return Project(

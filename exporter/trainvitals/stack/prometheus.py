@@ -1,6 +1,6 @@
-"""Queries of `trainvitals status` to Prometheus: targets, rules, alerts and Alertmanagers.
+"""Queries Prometheus for `trainvitals status`: targets, rules, alerts and Alertmanagers.
 
-Results are empty if Prometheus does not respond, which is not an error but a state of the stack.
+If Prometheus does not respond, results are empty: this is a state of the stack and not an error.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class UnhealthyRule:
-    """A rule whose last evaluation failed, or that was not evaluated yet.
+    """A rule whose last evaluation failed or that has not been evaluated yet.
 
     Attributes:
-        group: Its group.
-        name: The alert or the recorded series.
-        error: Why the last evaluation failed; None before the first.
+        group: The rule group.
+        name: The name of the alert or of the recorded series.
+        error: The error of the last evaluation; None before the first evaluation.
     """
 
     group: str
@@ -38,7 +38,7 @@ class RulesStatus:
     Attributes:
         groups: The number of groups.
         rules: The number of alerting and recording rules.
-        unhealthy: The rules whose last evaluation failed, or that were not evaluated yet.
+        unhealthy: The rules whose last evaluation failed or that have not been evaluated yet.
     """
 
     groups: int
@@ -48,14 +48,14 @@ class RulesStatus:
 
 @dataclass(frozen=True, slots=True)
 class AlertStatus:
-    """An alert.
+    """A firing or pending alert.
 
     Attributes:
-        name: The alert.
+        name: The alert's name.
         state: `firing` or `pending`.
         severity: `critical`, `warning`, `info` or `none`; empty if the rule has no severity.
-        instance: The machine; empty if the alert has no label `instance`.
-        since: The time at which it became pending, as in Prometheus' API (RFC 3339, UTC).
+        instance: The machine's label `instance`; empty if the alert has no such label.
+        since: The time at which the alert became pending, as in Prometheus' API (RFC 3339, UTC).
     """
 
     name: str
@@ -67,13 +67,13 @@ class AlertStatus:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusStatus:
-    """The state of one Prometheus; empty if it does not respond.
+    """The state of a Prometheus server; empty if Prometheus does not respond.
 
     Attributes:
-        targets: Its targets.
-        rules: Its rules; None if it does not respond.
-        alerts: Firing and pending alerts, the most urgent first.
-        alertmanagers: The Alertmanagers that it sends alerts to, as URLs.
+        targets: The targets of Prometheus.
+        rules: The loaded rules; None if Prometheus does not respond.
+        alerts: The firing and pending alerts, the most urgent first.
+        alertmanagers: The URLs of the Alertmanagers to which Prometheus sends alerts.
     """
 
     targets: tuple[Target, ...] = ()
@@ -87,7 +87,7 @@ _UNKNOWN_URGENCY = 3
 
 
 def read_status(port: int, host: str = HOST) -> PrometheusStatus:
-    """Return the state of the Prometheus at an address."""
+    """Return the state of the Prometheus server at an address."""
     return PrometheusStatus(
         targets=list_targets(port, host),
         rules=read_rules(port, host),
@@ -97,7 +97,7 @@ def read_status(port: int, host: str = HOST) -> PrometheusStatus:
 
 
 def list_targets(port: int, host: str = HOST) -> tuple[Target, ...]:
-    """Return the targets; empty if Prometheus does not respond."""
+    """Return Prometheus' targets; empty if Prometheus does not respond."""
     with suppress(PrometheusError):
         return _find(port, host).list_targets()
     return ()
@@ -119,21 +119,21 @@ def read_rules(port: int, host: str = HOST) -> RulesStatus | None:
 
 
 def list_alerts(port: int, host: str = HOST) -> tuple[AlertStatus, ...]:
-    """Return firing and pending alerts, the most urgent first; empty without a response."""
+    """Return firing and pending alerts, the most urgent first; empty if there is no response."""
     with suppress(PrometheusError):
         return tuple(sorted(map(_describe, _find(port, host).list_alerts()), key=_urgency))
     return ()
 
 
 def list_alertmanagers(port: int, host: str = HOST) -> tuple[str, ...]:
-    """Return the URLs of Prometheus' Alertmanagers; empty without a response."""
+    """Return the URLs of Prometheus' Alertmanagers; empty if Prometheus does not respond."""
     with suppress(PrometheusError):
         return _find(port, host).list_alertmanagers()
     return ()
 
 
 def has_result(query: str, port: int, host: str = HOST) -> bool:
-    """Return whether a query has a result."""
+    """Return whether a query returns at least one series."""
     with suppress(PrometheusError):
         return bool(_find(port, host).query(query))
     return False

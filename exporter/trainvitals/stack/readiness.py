@@ -42,18 +42,18 @@ _READING = re.compile(
 def wait_until_all_work(
     state_dir: Path, programs: tuple[Program, ...], report: Report, timeout_seconds: float
 ) -> None:
-    """Wait until every program is ready, targets are scraped, and rules and Alertmanager work.
+    """Wait until all programs are ready, targets are scraped, and rules and Alertmanager work.
 
     Args:
         state_dir: The state directory.
         programs: The programs that were started.
-        report: Called with each address when it is ready, and the last log lines of a failed
-            program.
-        timeout_seconds: The overall timeout.
+        report: Called with the address of each program that is ready, and with the last log lines
+            of a failed program.
+        timeout_seconds: The timeout for all programs together, in seconds.
 
     Raises:
-        StackError: A program exited, is not ready or not scraped in time; or a rule cannot be
-            evaluated, or Prometheus does not find the Alertmanager.
+        StackError: A program exited, is not ready in time or is not scraped in time; a rule cannot
+            be evaluated; or Prometheus does not find the Alertmanager.
     """
     deadline = time.monotonic() + timeout_seconds
     for program in programs:
@@ -78,7 +78,7 @@ def wait_until_all_work(
 
 
 def announce(program: Program, report: Report) -> None:
-    """Report a program that is ready, and a Grafana that is too old for the boards."""
+    """Report that a program is ready, and whether it is a Grafana too old for the dashboards."""
     report(f"{program.name} is ready at {program.address}")
     if program.name == "grafana" and (complaint := explain_version(program)):
         report(complaint)
@@ -87,13 +87,13 @@ def announce(program: Program, report: Report) -> None:
 def wait_for_prometheus(
     prometheus: Program, report: Report, deadline: float, *, hint: str, has_alertmanager: bool
 ) -> None:
-    """Wait until Prometheus scrapes everything, finds its Alertmanager and evaluates every rule.
+    """Wait until Prometheus scrapes all targets, finds Alertmanager and has evaluated every rule.
 
     Args:
-        prometheus: A Prometheus that is ready.
+        prometheus: The Prometheus, which is ready.
         report: Called with each line of progress.
-        deadline: The deadline, by the monotonic clock.
-        hint: The place of its log, for error messages.
+        deadline: The deadline on the monotonic clock, in seconds.
+        hint: The location of the program's log, for error messages.
         has_alertmanager: Whether the stack has an Alertmanager.
 
     Raises:
@@ -122,7 +122,7 @@ def _wait_for_targets(prometheus: Program, report: Report, deadline: float, hint
 
 
 def _wait_for_second_scrape(prometheus: Program, deadline: float) -> None:
-    """Wait for the second scrape, which rates and averages need."""
+    """Wait for the second scrape, which rates and averages require."""
     query = 'count_over_time(up{job="trainvitals"}[5m]) > 1'
     while time.monotonic() <= deadline:
         if has_result(query, prometheus.port, prometheus.host):
@@ -138,12 +138,12 @@ def _wait_for_alertmanager(prometheus: Program, deadline: float, hint: str) -> N
 
 
 def _wait_for_rules(prometheus: Program, report: Report, deadline: float, hint: str) -> None:
-    """Wait until every rule was evaluated once, which takes at most one evaluation interval."""
+    """Wait until every rule has been evaluated, which takes at most one evaluation interval."""
     while True:
         rules = read_rules(prometheus.port, prometheus.host)
         broken = [rule for rule in rules.unhealthy if rule.error] if rules else []
         if broken:
-            # One rule that fails on the data does not stop the stack.
+            # A rule that fails on the current data does not stop the stack.
             for rule in broken:
                 report(f"prometheus cannot evaluate {rule.name}: {rule.error}; correct the rule")
             return
@@ -165,7 +165,7 @@ def _works(state_dir: Path, program: Program, report: Report) -> bool:
 
 def _quote_log(state_dir: Path, program: Program, report: Report) -> None:
     lines = last_lines(program.log(state_dir), _LOG_READ_LINES)
-    # Prometheus logs many lines of its shutdown after the error.
+    # Prometheus logs many lines about its shutdown after the error.
     earlier = [line for line in lines[:-_LOG_LINES] if _ERROR.search(line)]
     for line in (*earlier[-_LOG_ERRORS:], *lines[-_LOG_LINES:]):
         report(f"{program.name} | {line}")
@@ -191,8 +191,9 @@ def reload_programs(
         if program.name in RELOADS and pid is not None:
             reload_program(
                 program,
-                # By SIGHUP, as /-/reload of Prometheus needs --web.enable-lifecycle, which also lets
-                # everyone who reaches the port stop it with /-/quit.
+                # The signal is SIGHUP because Prometheus' /-/reload requires
+                # --web.enable-lifecycle, which also allows everyone who can reach the port to stop
+                # Prometheus with /-/quit.
                 partial(os.kill, pid, signal.SIGHUP),
                 hint=f"read {program.log(state_dir)}",
                 timeout_seconds=timeout_seconds,
@@ -206,13 +207,13 @@ def reload_program(
     hint: str,
     timeout_seconds: float = 15.0,
 ) -> None:
-    """Reload the configuration of a program and wait for the result.
+    """Reload a program's configuration and wait for the result.
 
     Args:
         program: Prometheus or Alertmanager.
-        send_sighup: Sends SIGHUP to it.
-        hint: The place of its log, for error messages.
-        timeout_seconds: The timeout.
+        send_sighup: Sends SIGHUP to the program.
+        hint: The location of the program's log, for error messages.
+        timeout_seconds: The maximum wait for the result.
 
     Raises:
         StackError: The program rejects its new configuration and keeps the old one.
@@ -224,7 +225,7 @@ def reload_program(
         now = _read(program)
         if now and before and now.succeeded_at != before.succeeded_at:
             return
-        # A second failure in a row changes none of the metrics.
+        # A second consecutive failure changes none of the metrics.
         if now and before and before.is_successful and not now.is_successful:
             break
         time.sleep(_STEP_SECONDS)
@@ -234,7 +235,7 @@ def reload_program(
 
 
 def _read(program: Program) -> _Reload | None:
-    """Read the result of the last reload from a program's metrics; None if they do not have it."""
+    """Read the result of the last reload from a program's metrics; None if it is missing there."""
     page = fetch_page(program.port, "/metrics", host=program.host)
     found = dict(_READING.findall(page.decode("utf-8", "replace"))) if page else {}
     if len(found) < len(RELOADS):

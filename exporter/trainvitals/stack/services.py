@@ -1,4 +1,4 @@
-"""The images and containers of the Compose project, and Docker's errors as one line each."""
+"""The Compose project's images and containers, and Docker's errors as one line each."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Container:
     """A container of the stack.
 
     Attributes:
-        service: The name of its service.
-        id: Its ID.
-        state: Docker's state: created, running, restarting, paused, exited, dead.
+        service: The name of the service.
+        id: The container's ID.
+        state: The state that Docker reports: created, running, restarting, paused, exited, dead.
         health: `healthy`, `unhealthy`, `starting`, or empty without a health check.
-        exit_code: Its last exit code; 0 while it runs.
-        ports: Its published ports.
+        exit_code: The last exit code; 0 while the container runs.
+        ports: The published ports.
     """
 
     service: str
@@ -52,12 +52,12 @@ class Container:
 
     @property
     def condition(self) -> str:
-        """The health of a running container, else its state."""
+        """The health of a running container with a health check; otherwise the state."""
         return self.state if self.state != "running" or self.is_healthy else self.health
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it is running and healthy."""
+        """Whether the container is running and healthy."""
         return self.state == "running" and self.health in {"healthy", ""}
 
 
@@ -93,7 +93,7 @@ def list_containers(project: Project) -> tuple[Container, ...]:
 
 
 def _read_rows(text: str) -> Iterator[_Row]:
-    # Compose prints one list up to 2.20, and one object per line since.
+    # Compose prints one list up to version 2.20, and one object per line in later versions.
     try:
         for line in text.splitlines():
             parsed = json.loads(line)
@@ -103,7 +103,7 @@ def _read_rows(text: str) -> Iterator[_Row]:
 
 
 def read_last_lines(project: Project, service: str, *, lines: int = 10) -> list[str]:
-    """Return the last lines that the containers of a service logged."""
+    """Return the last log lines of a service's containers."""
     result = project.docker.call(
         *project.words("logs", "--no-color", "--no-log-prefix", "--tail", str(lines), service)
     )
@@ -116,8 +116,8 @@ class Image:
     """The image of a service.
 
     Attributes:
-        name: Its name with the tag.
-        is_built: Whether it is built locally instead of pulled.
+        name: The image's name with the tag.
+        is_built: Whether the image is built locally instead of pulled.
     """
 
     name: str
@@ -130,7 +130,7 @@ class _Service(TypedDict, total=False):
 
 
 def list_images(project: Project) -> Mapping[str, Image]:
-    """Return the image of each service.
+    """Return the project's images by service.
 
     Raises:
         StackError: The project's files or variables are invalid.
@@ -146,7 +146,7 @@ def list_images(project: Project) -> Mapping[str, Image]:
 
 
 def pull_images(project: Project, images: Mapping[str, Image], report: Report) -> None:
-    """Pull the images that are missing and not built locally.
+    """Pull the missing images that are not built locally.
 
     Raises:
         StackError: An image cannot be pulled.
@@ -174,7 +174,7 @@ def build_images(project: Project, report: Report) -> None:
             steps[step[1]] = f"  {' '.join(step[2].split())} {step[3].strip()}"
         elif news := _RESULT.match(line):
             words = steps.pop(news[1], None)
-            if words is not None and news[2] != "CACHED":  # A step from the cache is not reported.
+            if words is not None and news[2] != "CACHED":  # Steps from the cache are not reported.
                 report(words)
 
     result = project.docker.follow(*project.words("build", "exporter"), on_line=on_line)
@@ -185,7 +185,7 @@ def build_images(project: Project, report: Report) -> None:
 
 
 def explain(error: str, *, doing: str) -> str:
-    """Return an error of Docker as one line with the remedy.
+    """Return a Docker error as one line with the remedy.
 
     Args:
         error: Docker's output.

@@ -1,4 +1,4 @@
-"""Settings of the stack, from flags, the environment and a `.env` file."""
+"""Reads the stack's settings from flags, the environment and a `.env` file."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Settings:
     """The stack's settings.
 
     Attributes:
-        state_dir: Absolute path of the directory with data, logs and the control socket.
+        state_dir: The absolute path of the directory with data, logs and the control socket.
         exporter_port: The exporter's port on 127.0.0.1.
         prometheus_port: Prometheus' port on 127.0.0.1.
         exporter_command: The exporter's command; `--web.listen-address=…` is appended.
         alertmanager_port: Alertmanager's port.
         grafana_port: Grafana's port.
-        bind_address: The address that every program listens on.
-        way: How to run the stack; `auto` means Docker Compose if an engine responds.
-        variables: All variables of the environment and `.env`.
+        bind_address: The address on which every program listens.
+        way: How to run the stack: `compose`, `native`, or `auto` for Compose if an engine responds.
+        variables: All variables in the environment and in `.env`.
     """
 
     state_dir: Path
@@ -49,7 +49,7 @@ class Settings:
     grafana_port: int = GRAFANA_PORT
     bind_address: str = BIND_ADDRESS
     way: Way = "auto"
-    # Not in the repr, as they contain secrets that must not get into a log.
+    # Excluded from the repr, because the variables contain secrets that must not be logged.
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -64,12 +64,12 @@ def read_settings(
     way: Way | None = None,
     state_dir: Path | None = None,
 ) -> Settings:
-    """Read the settings; flags take precedence over the environment, and that over `.env`.
+    """Read the settings; flags override the environment, and the environment overrides `.env`.
 
     Args:
         environ: The environment; an empty value counts as not set.
         dotenv: A file of `KEY=VALUE` lines, which need not exist; None for no file.
-        exporter_port: The flag; None if it was not set, as for the following flags.
+        exporter_port: The flag; None if not set. The same applies to the following flags.
         prometheus_port: The flag.
         alertmanager_port: The flag.
         grafana_port: The flag.
@@ -153,7 +153,7 @@ def read_dotenv(path: Path) -> dict[str, str]:
 
 
 def exposes_secrets(path: Path) -> bool:
-    """Return whether a `.env` has a secret and is readable by other users.
+    """Return whether a `.env` file contains a secret and is readable by other users.
 
     Raises:
         ConfigurationError: The file cannot be read, or a line is not `KEY=VALUE`.
@@ -184,6 +184,6 @@ def _pick_port(flag: int | None, given: Mapping[str, str], name: str, default: i
 
 
 def _default_state_dir(environ: Mapping[str, str]) -> Path:
-    # XDG: a relative path in these variables is to be ignored.
+    # The XDG specification requires relative paths in these variables to be ignored.
     base = Path(environ.get("XDG_STATE_HOME", ""))
     return (base if base.is_absolute() else Path("~/.local/state")) / "trainvitals"

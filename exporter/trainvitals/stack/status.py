@@ -1,4 +1,4 @@
-"""The status of the stack: its programs, targets, rules and alerts."""
+"""The stack's status: programs, targets, rules and alerts."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class ProgramStatus:
     """The status of a program.
 
     Attributes:
-        name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
-        state: `running`, `stopped`, `unsupervised` (it runs without its supervisor), or another
-            state of supervisord or Docker: starting, backoff, exited, fatal.
-        pid: None if it does not run, and for a container.
-        address: The URL to open in a browser.
-        answers: Whether it is ready.
+        name: The program's name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
+        state: `running`, `stopped`, `unsupervised` (running without the supervisor), or another
+            state that supervisord or Docker reports: starting, backoff, exited, fatal.
+        pid: The process ID; None for a stopped program and for a container.
+        address: The program's URL, to open in a browser.
+        answers: Whether the program is ready.
     """
 
     name: str
@@ -55,17 +55,18 @@ class ProgramStatus:
 
 @dataclass(frozen=True, slots=True)
 class StackStatus:
-    """The status of the stack.
+    """The stack's status.
 
     Attributes:
-        way: How it runs: `compose`, `native`, or `exporter alone` if Prometheus is not available.
+        way: How the stack runs: `compose`, `native`, or `exporter alone` if Prometheus is not
+            available.
         state_dir: The state directory, with data and logs.
-        programs: Its programs, running or stopped.
-        targets: Prometheus' targets; empty if it does not respond.
-        rules: Prometheus' rules; None if it does not respond.
-        alerts: Firing and pending alerts, the most urgent first.
-        alertmanagers: The Alertmanagers that Prometheus sends alerts to, as URLs.
-        notifications: The destinations of alerts, one line each; empty before the first start.
+        programs: The stack's programs, running or stopped.
+        targets: Prometheus' targets; empty if Prometheus does not respond.
+        rules: Prometheus' rules; None if Prometheus does not respond.
+        alerts: The firing and pending alerts, the most urgent first.
+        alertmanagers: The URLs of the Alertmanagers to which Prometheus sends alerts.
+        notifications: The alert destinations, one line each; empty before the first start.
     """
 
     way: StackWay
@@ -79,9 +80,9 @@ class StackStatus:
 
     @property
     def fine(self) -> bool:
-        """Whether every program is ready, every target is scraped and alerts reach Alertmanager.
+        """Whether all programs are ready, all targets are scraped and alerts reach Alertmanager.
 
-        Firing alerts do not count: they are not a fault of the stack.
+        Firing alerts are ignored, because they do not indicate a fault of the stack.
         """
         return (
             all(program.state == "running" and program.answers for program in self.programs)
@@ -141,11 +142,11 @@ def _describe_program(program: Program, state: ProcessState | None) -> ProgramSt
 
 
 def format_table(status: StackStatus, *, now: datetime | None = None) -> str:
-    """Return the status as text, in 80 columns.
+    """Return the status as text with at most 80 columns.
 
     Args:
-        status: The status.
-        now: The time from which ages are counted; None for the current time.
+        status: The stack's status.
+        now: The time to which ages refer; None for the current time.
     """
     parts = [_format_programs(status.programs)]
     if all(program.state == "stopped" for program in status.programs):
@@ -195,7 +196,7 @@ def _format_summary(status: StackStatus) -> list[str]:
 
 
 def _is_shown(alert: AlertStatus) -> bool:
-    # The dead man's switch always fires.
+    # The dead man's switch is an alert that always fires.
     return alert.severity != "none"
 
 

@@ -1,7 +1,7 @@
-"""supervisord, controlled through its Unix socket, and the stack's processes without it.
+"""Controls supervisord through its Unix socket, and finds the stack's processes without it.
 
-Both ends address the socket through `/proc`: the path of a Unix socket is limited to 107 bytes, and
-the path of a state directory may be longer.
+Client and server address the socket through `/proc`, because the path of a Unix socket is limited
+to 107 bytes and the path of a state directory may be longer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SOCKET = "supervisor.sock"
 PIDFILE = "supervisord.pid"
 STARTED = frozenset({"starting", "running"})
 _CONFIG = "supervisord.conf"
-# Programs would create these themselves, with the default mode.
+# Otherwise the programs would create these directories with the default mode.
 _DATA = {"prometheus": "prometheus", "alertmanager": "alertmanager-data", "grafana": "grafana"}
 _TIMEOUT_SECONDS = 10.0
 _FAULT_NOT_RUNNING = 6  # SHUTDOWN_STATE
@@ -51,7 +51,7 @@ childlogdir=logs
 supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 """
 
-# supervisord restarts a failing program with growing delays, for an hour and a half in total.
+# supervisord restarts a failing program with increasing delays, for 1.5 hours in total.
 _PROGRAM = """
 [program:{name}]
 command={command}
@@ -71,12 +71,12 @@ _STEP_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """The supervisor's state of a program.
+    """A program's state according to the supervisor.
 
     Attributes:
-        name: The program.
-        state: supervisord's word in lower case: running, starting, backoff, fatal, exited, …
-        pid: None while it does not run.
+        name: The program's name.
+        state: supervisord's state name in lower case: running, starting, backoff, fatal, exited, …
+        pid: The process ID; None while the program does not run.
     """
 
     name: str
@@ -95,7 +95,7 @@ def start_supervisor(
     """
     for directory in ("logs", *(_DATA[each.name] for each in programs if each.name in _DATA)):
         make_private(state_dir / directory)
-    # If we run under supervisord ourselves, its variables must not be inherited.
+    # If this process runs under a supervisord, that supervisord's variables must not be inherited.
     inherited = {name: value for name, value in environ.items() if name[:11] != "SUPERVISOR_"}
     write_private(state_dir / _CONFIG, render_config(programs))
     result = subprocess.run(
@@ -112,13 +112,13 @@ def start_supervisor(
     )
     if result.returncode:
         words = result.stdout.strip().splitlines() or ["no message"]
-        # The error is followed by a hint at --help.
+        # The error message is followed by a reference to --help.
         complaint = next((line for line in words if line.startswith("Error:")), words[-1])
         raise StackError(f"supervisord does not start in {state_dir}: {complaint}")
 
 
 def render_config(programs: tuple[Program, ...]) -> str:
-    """Return supervisord's configuration.
+    """Return supervisord's configuration for the programs.
 
     Raises:
         ConfigurationError: A command or a variable contains characters that the format forbids.
@@ -144,7 +144,7 @@ def _format_command(command: tuple[str, ...]) -> str:
 
 
 def _format_environment(environment: Mapping[str, str]) -> str:
-    """Return a program's variables; supervisord allows no double quote in a quoted value.
+    """Format a program's variables for supervisord, which allows no double quotes in a value.
 
     Raises:
         ConfigurationError: A value contains characters that the format forbids.
@@ -159,7 +159,7 @@ def _format_environment(environment: Mapping[str, str]) -> str:
 
 
 def ask_states(state_dir: Path) -> tuple[ProcessState, ...] | None:
-    """Return the state of the supervisor's programs.
+    """Request the states of the supervisor's programs.
 
     Returns:
         One state for each program; None if no supervisor responds.
@@ -179,7 +179,7 @@ def request_shutdown(state_dir: Path) -> bool:
     """Request that the supervisor stop its programs and exit.
 
     Returns:
-        Whether it accepted; False if none responds.
+        Whether the supervisor accepted the request; False if no supervisor responds.
     """
     try:
         with _connect(state_dir) as proxy:
@@ -226,7 +226,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def find_processes(state_dir: Path) -> dict[psutil.Process, str]:
-    """Find the processes of the stack in a state directory.
+    """Find the stack's processes for a state directory.
 
     Returns:
         Each process with the name of its program; `supervisord` for the supervisor itself.
@@ -251,15 +251,15 @@ def _read_name(process: psutil.Process, state_dir: Path) -> str | None:
 
 
 def _sees_same_files(process: psutil.Process, state_dir: Path) -> bool:
-    # A process in a container may have the same path for another directory, and so belong to another
-    # stack; a program with a private view of `/usr/share` belongs to ours.
+    # For a process in a container, the same path may denote another directory, and the process may
+    # belong to another stack; a program with a private view of `/usr/share` belongs to this stack.
     return Path(f"/proc/{process.pid}/root{state_dir}").samefile(state_dir)
 
 
 def terminate_processes(
     processes: list[psutil.Process], *, terminate_seconds: float = 15.0
 ) -> list[psutil.Process]:
-    """Terminate the processes, and kill those that do not stop in time.
+    """Terminate processes, and kill those that do not exit in time.
 
     Returns:
         The processes that are still alive.
@@ -275,7 +275,7 @@ def terminate_processes(
 def wait_until_gone(
     processes: list[psutil.Process], timeout_seconds: float
 ) -> list[psutil.Process]:
-    """Wait for the end of processes and return those that are still alive."""
+    """Wait until processes have exited, and return those that are still alive."""
     deadline = time.monotonic() + timeout_seconds
     while left := [process for process in processes if _lives(process)]:
         if time.monotonic() > deadline:

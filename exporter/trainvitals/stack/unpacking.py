@@ -1,4 +1,4 @@
-"""Packages that are downloaded, unpacked without root, and tried."""
+"""Downloads, unpacks and tries packages without root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainvitals.stack.packages import Package
 
 Report = Callable[[str], None]
 
-# Two thirds of the unpacked size, and not read by any program.
+# These files make up two thirds of the unpacked size, and no program reads them.
 _UNREAD = ("usr/share/doc", "usr/share/javascript/moment-timezone/data")
 
 
@@ -26,20 +26,20 @@ def fetch_package(
     report: Report,
     timeout_seconds: float,
 ) -> None:
-    """Download, unpack and try a package.
+    """Download and unpack a package, and test its programs.
 
-    What was downloaded is kept until it was unpacked, for another attempt.
+    Downloads are kept until they are unpacked, so that another attempt can reuse them.
 
     Args:
-        package: The package; it is unpacked to the directory of its name.
-        cache: An existing directory, which the caller has locked.
-        environ: The environment of the tools.
-        report: Called before the download, and during that of a large package.
-        timeout_seconds: The longest wait for a server of packages.
+        package: The package, which is unpacked to a directory with its name.
+        cache: An existing directory that the caller has locked.
+        environ: The environment in which the tools run.
+        report: Called before a download, and during the download of a large package.
+        timeout_seconds: The maximum wait for a package server, in seconds.
 
     Raises:
-        StackError: The package cannot be downloaded, verified or unpacked, or its programs do not
-            run.
+        StackError: The package cannot be downloaded, verified or unpacked, or a program in it does
+            not run.
     """
     require_tools(package.name, environ)
     what = f"Debian's package {package.name}"
@@ -74,7 +74,7 @@ def _unpack(downloads: Path, unpacked: Path, environ: Mapping[str, str]) -> None
 def _provide_linker(
     program: Path, package: Package, unpacked: Path, system: Apt, environ: Mapping[str, str]
 ) -> None:
-    """Unpack the package of a dynamic linker beside a program that this machine cannot start."""
+    """Unpack a dynamic linker's package for a program whose linker this machine lacks."""
     linker = find_missing_linker(program) if program.exists() else None
     if linker is None:
         return

@@ -1,6 +1,6 @@
-"""The choice between Docker Compose and native processes.
+"""Chooses between Docker Compose and native processes.
 
-It is saved in the state directory, so that later commands need no flag.
+The choice is saved in the state directory, so that later commands need no flag.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def choose_way(
     environ: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
 ) -> RunningWay:
-    """Return the requested way; if that is `auto`, Compose if an engine responds, else native.
+    """Return the requested way; for `auto`, Compose if an engine responds, otherwise native.
 
-    If Docker cannot grant a container access to the machine's accelerators, native processes are
-    used.
+    With `auto`, native processes are also used if Docker cannot grant containers access to the
+    machine's accelerators.
 
     Args:
-        settings: The settings; `way` is the requested one.
-        report: Called with the reason if it is not Compose.
-        environ: The environment of `docker`.
-        root: The root of the file system in which drivers are looked for.
+        settings: The settings, which contain the requested way.
+        report: Called with the reason why Compose is not used.
+        environ: The environment in which `docker` runs.
+        root: The root directory of the file system that is searched for drivers.
 
     Raises:
         StackError: Compose was requested and is not available.
@@ -81,12 +81,12 @@ def bring_up(settings: Settings, *, report: Report) -> None:
     A stack that runs in the other way is stopped first.
 
     Args:
-        settings: Ports, directories, variables and the way.
+        settings: The stack's ports, directories, variables and requested way.
         report: Called with each line of progress.
 
     Raises:
         ConfigurationError: A variable is invalid.
-        StackError: The stack cannot be started; all started programs are stopped again.
+        StackError: The stack cannot be started; all started programs have been stopped.
     """
     way = choose_way(settings, report=report)
     if load_programs(settings.state_dir) and load_way(settings.state_dir) != way:
@@ -101,7 +101,7 @@ def bring_up(settings: Settings, *, report: Report) -> None:
 
 
 def take_down(settings: Settings, *, report: Report) -> None:
-    """Stop everything that `bring_up` started; data is kept.
+    """Stop all programs that `bring_up` started; data is kept.
 
     Raises:
         StackError: A program cannot be stopped.
@@ -113,7 +113,7 @@ def take_down(settings: Settings, *, report: Report) -> None:
 
 
 def describe(settings: Settings) -> StackStatus:
-    """Return the status of the stack.
+    """Return the stack's status.
 
     Raises:
         StackError: The state directory belongs to another user.
@@ -125,7 +125,7 @@ def describe(settings: Settings) -> StackStatus:
 
 
 def follow_logs(settings: Settings, *, lines: int = 40) -> None:
-    """Print the last lines of every program's log and follow them until interrupted.
+    """Print the last lines of every program's log, and follow the logs until interrupted.
 
     Raises:
         StackError: The logs do not exist or cannot be shown.
@@ -138,7 +138,7 @@ def follow_logs(settings: Settings, *, lines: int = 40) -> None:
 
 
 def load_way(state_dir: Path) -> RunningWay:
-    """Return the way in which the stack was started last; `native` before the first start."""
+    """Return the way in which the stack was last started; `native` before the first start."""
     try:
         word = (state_dir / _FILE).read_text(encoding="utf-8").strip()
     except OSError:

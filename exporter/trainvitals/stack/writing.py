@@ -1,4 +1,4 @@
-"""Atomic writes of private files in the state directory."""
+"""Writes private files in the state directory atomically."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from trainvitals.errors import StackError
 from trainvitals.units import format_bytes
 
-# Prometheus preallocates its write-ahead log and chunks, in this order of magnitude.
+# The order of magnitude of what Prometheus preallocates for its write-ahead log and chunks.
 LEAST_FREE_BYTES = 200_000_000
 
 
 @contextmanager
 def as_stack_errors(path: Path) -> Iterator[None]:
-    """Convert an OSError about a path into a StackError with one line.
+    """Convert an OSError about a path into a StackError with a one-line message.
 
     Raises:
-        StackError: The block raised an OSError.
+        StackError: The body of the `with` statement raised an OSError.
     """
     try:
         yield
@@ -46,10 +46,10 @@ def make_private(directory: Path) -> None:
 
 
 def require_readable(state_dir: Path) -> None:
-    """Check that a state directory can be read; one that does not exist passes.
+    """Check that a state directory is readable or does not exist.
 
     Raises:
-        StackError: The file belongs to another user.
+        StackError: The directory belongs to another user.
     """
     try:
         with os.scandir(state_dir):
@@ -64,7 +64,7 @@ def require_readable(state_dir: Path) -> None:
 
 @contextmanager
 def hold_lock(state_dir: Path) -> Iterator[None]:
-    """Create the state directory if it is missing, and hold its lock.
+    """Create the state directory if it does not exist, and hold its lock.
 
     Raises:
         StackError: The directory cannot be written.
@@ -83,7 +83,7 @@ def write_private(path: Path, text: str) -> None:
     Raises:
         StackError: The file cannot be written.
     """
-    # A name that begins with a dot matches no pattern for configuration files.
+    # A name that begins with a dot does not match any pattern for configuration files.
     partial = path.with_name(f".{path.name}.partial")
     with as_stack_errors(path):
         try:
@@ -98,7 +98,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    """Create a symbolic link, or replace one with another target.
+    """Create a symbolic link, or replace a link that has another target.
 
     Raises:
         StackError: The link cannot be created.
@@ -118,7 +118,7 @@ def require_free_space(
     least_bytes: int = LEAST_FREE_BYTES,
     remedy: str = "free some space, or choose another directory with --state-dir",
 ) -> None:
-    """Check that there is enough free space.
+    """Check that a file system has enough free space.
 
     Raises:
         StackError: Less than `least_bytes` are free; the message ends with the remedy.

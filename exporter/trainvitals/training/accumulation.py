@@ -1,4 +1,4 @@
-"""An optimizer step that is made of several batches, as gradients are accumulated."""
+"""An optimizer step over several batches, with accumulated gradients."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class AccumulatedStep:
-    """The totals of an optimizer step over its batches so far.
+    """The totals of an optimizer step over the batches added so far.
 
     Attributes:
-        learning_rate: The rate of the first group; None if unknown.
+        learning_rate: The learning rate of the first parameter group; None if unknown.
     """
 
     __slots__ = ("_losses", "_samples", "_tokens", "learning_rate")
@@ -26,12 +26,12 @@ class AccumulatedStep:
         self._losses: list[Tensor] = []
 
     def add(self, samples: int, tokens: int | None, loss: Tensor | None) -> None:
-        """Add a batch.
+        """Add a batch to the step.
 
         Args:
-            samples: Its samples.
-            tokens: Its tokens; None if they are not counted.
-            loss: Its loss, already divided by the number of parts; None if there is none.
+            samples: The number of samples in the batch.
+            tokens: The number of tokens in the batch; None if tokens are not counted.
+            loss: The loss of the batch, already divided by `parts` (see `record`); None if unknown.
         """
         self._samples += samples
         if tokens is not None:
@@ -40,7 +40,14 @@ class AccumulatedStep:
             self._losses.append(loss)
 
     def record(self, monitor: TrainingMonitor, *, parts: int, global_step: int) -> None:
-        """Record the end of the step; each loss was divided by `parts`, whatever their number."""
+        """Record the end of the step.
+
+        Args:
+            monitor: The monitor in which the step is recorded.
+            parts: The number by which each loss was divided, which can differ from the number of
+                losses.
+            global_step: The number of the step.
+        """
         loss: Tensor | None = None
         for part in self._losses:
             loss = part if loss is None else loss + part

@@ -1,13 +1,13 @@
-"""Alerts inside the training process: each is raised once and cleared.
+"""Alerts inside the training process: each alert is raised once and later cleared.
 
     condition               raised                          cleared
-    memory, I/O wait,       at once                         a little below the threshold, so that a
-    GPU temperature                                         value that wavers is not raised again
-    GPU underutilised       after `alert_seconds` of low    after a quarter of that of better use
-                            use without a break, while
-                            the run trains
+    memory, I/O wait,       immediately                     slightly below the threshold, so that a
+    GPU temperature                                         fluctuating value raises one alert only
+    GPU underutilised       after `alert_seconds` of        after a quarter of `alert_seconds` of
+                            continuously low utilisation    sufficient utilisation
+                            while the run trains
 
-A value that is missing, or not a number, is ignored.
+A value that is missing or NaN is ignored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _TEMPERATURE_MARGIN_CELSIUS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The limits beyond which a value is alarming; None disables a condition.
+    """The thresholds beyond which a value is alarming; None disables a condition.
 
     Attributes:
-        gpu_utilization_percent: Alarming below.
-        memory_percent: Alarming above.
-        io_wait_percent: Alarming above.
-        temperature_celsius: Alarming above.
-        alert_seconds: How long a GPU must be underutilised.
+        gpu_utilization_percent: Lower GPU utilisation is alarming.
+        memory_percent: Higher memory use is alarming.
+        io_wait_percent: A higher share of time spent waiting for data is alarming.
+        temperature_celsius: A higher GPU temperature is alarming.
+        alert_seconds: The time for which a GPU must be underutilised before the alert is raised.
     """
 
     gpu_utilization_percent: float | None = 50.0
@@ -45,16 +45,16 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One condition on one reading.
+    """The result of checking one condition against one reading.
 
     Attributes:
         name: One of `runfile.ALERTS`.
-        subject: Distinguishes conditions of one name, such as those of several GPUs.
-        text: The message, with the value.
+        subject: The subject that distinguishes conditions with the same name, such as a GPU.
+        text: The message, which contains the value.
         is_alarming: Whether the value is beyond the threshold.
-        is_clear: Whether the value is back within the threshold, by the margin.
-        raise_seconds: How long it must be alarming to be raised.
-        clear_seconds: How long it must be clear to be cleared.
+        is_clear: Whether the value is within the threshold by at least the margin.
+        raise_seconds: The time for which the value must be alarming before the alert is raised.
+        clear_seconds: The time for which the value must be clear before the alert is cleared.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The alerts that a reading raised and cleared.
+    """The alerts that a reading has raised and cleared.
 
     Attributes:
-        raised: Conditions that this reading raised.
-        cleared: Conditions that this reading cleared.
+        raised: The conditions that the reading has raised.
+        cleared: The conditions that the reading has cleared.
     """
 
     raised: tuple[Finding, ...] = ()
@@ -83,10 +83,10 @@ class Changes:
 
 
 class Alerts:
-    """The conditions that are raised.
+    """The conditions that are currently raised.
 
     Args:
-        clock: A monotonic clock, seconds; it may stop while no values are compared.
+        clock: A monotonic clock, in seconds; the clock may stop while no values are compared.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -96,11 +96,11 @@ class Alerts:
 
     @property
     def active(self) -> frozenset[str]:
-        """The names under which a condition is raised."""
+        """The names of the conditions that are currently raised."""
         return frozenset(name for name, _ in self._raised)
 
     def judge(self, findings: Iterable[Finding]) -> Changes:
-        """Return the alerts that the conditions of one reading raise or clear."""
+        """Return the alerts that the findings of one reading raise or clear."""
         now = self._clock()
         raised, cleared = [], []
         for finding in findings:
@@ -126,12 +126,12 @@ class Alerts:
 def find_alarming(
     metrics: Mapping[str, float], thresholds: Thresholds, *, is_training: bool = True
 ) -> Iterator[Finding]:
-    """Compare a reading with the thresholds.
+    """Compare a reading with the thresholds and return the findings.
 
     Args:
-        metrics: Values under the names of `resources` and `gpus`; any may be missing.
-        thresholds: The limits.
-        is_training: Whether the run trains; if not, idle GPUs are expected.
+        metrics: Values by the names used in `resources` and `gpus`; any value may be missing.
+        thresholds: The thresholds.
+        is_training: Whether the run is training; otherwise idle GPUs are expected.
     """
     gpus = {int(match[1]) for key in metrics if (match := _GPU_KEY.fullmatch(key))}
     for gpu in sorted(gpus):

@@ -1,6 +1,6 @@
-"""The reports of a training loop besides its steps: epochs, values, checkpoints, alerts, traces.
+"""Events that a training loop reports besides steps: epochs, values, checkpoints, alerts, traces.
 
-None of these calls waits for a device or makes a system call.
+None of these methods waits for a device or makes a system call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH_STEP, _GLOBAL_STEP = STEP["epoch_step"], STEP["global_step"]
 
 
 class EventRecorder(StepRecorder):
-    """Records the events around the steps of a run."""
+    """A recorder of a run's events other than steps."""
 
     _is_open = False
     _thread = 0
@@ -33,16 +33,17 @@ class EventRecorder(StepRecorder):
 
     @property
     def current_phase(self) -> str:
-        """The phase that was marked last."""
+        """The name of the phase that was marked last."""
         return PHASE_NAMES[self._phase_code] if self._is_open else "idle"
 
     @guard
     def start_epoch(self, epoch: int | None = None, *, steps: int | None = None) -> None:
-        """Record that an epoch begins.
+        """Record that an epoch has begun.
 
         Args:
-            epoch: The number of the epoch; None for the next one, 0 being the first.
-            steps: The number of steps in it; None to keep that of the previous epoch.
+            epoch: The number of the epoch, starting from 0; None for the next number.
+            steps: The number of steps in the epoch; None for the same number as in the previous
+                epoch.
         """
         now = self._monotonic()
         self._thread = get_ident()
@@ -79,17 +80,18 @@ class EventRecorder(StepRecorder):
         }
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Return a context manager for a phase; after it, the previous phase continues.
+        """Return a context manager for a phase; when the phase ends, the previous phase continues.
 
         Args:
-            name: The phase, as for `mark`.
+            name: The name of the phase, as for `mark`.
         """
         return PhaseContext(self, name)
 
     def batches(self, iterable: Iterable[Item]) -> Iterator[Item]:
         """Iterate over a data loader and measure the wait for each batch.
 
-        An exception of the loader is counted and raised; iteration may continue after it.
+        An exception raised by the loader is counted and propagates; iteration may continue
+        afterwards.
         """
         return Batches(self, iterable)
 
@@ -102,19 +104,20 @@ class EventRecorder(StepRecorder):
         split: str | None = None,
         **named: Value,
     ) -> None:
-        """Record named values, such as `val_iou`. May be called from any thread.
+        """Record named values, such as `val_iou`. This method may be called from any thread.
 
         `loss`, `accuracy`, `learning_rate` (or `lr`), `gradient_norm` (or `grad_norm`),
         `val_loss` and `val_accuracy` have their own metrics; every other name is a free metric.
 
         Args:
             values: The values by name.
-            split: `train`, `validation` or `test`; None to take it from the name's prefix.
-            named: Further values.
+            split: `train`, `validation` or `test`; None to derive the split from each name's
+                prefix.
+            named: Further values by name.
         """
         everything: Mapping[str, object] = {**(values or {}), **named}
         if get_ident() != self._thread:
-            # A value that waits must not keep a whole autograd graph in memory.
+            # A queued value must not keep an entire autograd graph in memory.
             kept = {name: _detach(value) for name, value in everything.items()}
             self._inbox.append((kept, split))
             return
@@ -125,12 +128,12 @@ class EventRecorder(StepRecorder):
     def log_validation(
         self, /, loss: Value | None = None, accuracy: Value | None = None, **metrics: Value
     ) -> None:
-        """Record the end of an evaluation and its values.
+        """Record the end of an evaluation and the values of the evaluation.
 
         Args:
-            loss: The validation loss.
-            accuracy: The validation accuracy.
-            metrics: Further values, such as `iou`.
+            loss: The validation loss; None if unknown.
+            accuracy: The validation accuracy; None if unknown.
+            metrics: Further values by name, such as `iou`.
         """
         values = {"loss": loss, "accuracy": accuracy, **metrics}
         known = [
@@ -152,28 +155,28 @@ class EventRecorder(StepRecorder):
 
     @guard
     def count_data_error(self) -> None:
-        """Count an exception of the data loader."""
+        """Count an exception raised by the data loader."""
         self._journal.add("data_errors")
         self._journal.note("data_error")
         self._publish_all(self._monotonic())
 
     @guard
     def count_nonfinite(self, what: Nonfinite) -> None:
-        """Count a NaN or infinite value that the monitor cannot detect itself."""
+        """Count a NaN or infinite value that the monitor itself cannot detect."""
         if what == "loss":
             self._words[NONFINITE] += 1.0
         self._journal.count_nonfinite(what)
 
     @guard
     def set_nan_filter(self, active: bool) -> None:  # noqa: FBT001 - the name says it
-        """Record whether the framework replaces NaN losses before they are logged."""
+        """Record whether the framework replaces NaN losses before logging them."""
         self._journal.set("nan_filter_active", float(active))
 
     @guard
     def set_totals(
         self, *, epochs: int | None = None, steps: int | None = None, epoch_steps: int | None = None
     ) -> None:
-        """Set the totals that progress is computed from; None leaves a total unchanged."""
+        """Set the totals from which progress is derived; None leaves a total unchanged."""
         names = ("total_epochs", "total_steps", "epoch_steps")
         for name, value in zip(names, (epochs, steps, epoch_steps), strict=True):
             if value is not None:
@@ -183,7 +186,7 @@ class EventRecorder(StepRecorder):
     def resume(self, global_step: int) -> None:
         """Set the step from which a resumed run continues.
 
-        Earlier steps count as progress, not as steps of this process.
+        Earlier steps count as progress of the run, but not as steps of this process.
         """
         done = self._read_count(global_step)
         self._global_before = done - self._step_count
@@ -195,12 +198,12 @@ class EventRecorder(StepRecorder):
 
     @guard
     def raise_alert(self, name: str, text: str | None = None) -> None:
-        """Raise an alert until it is cleared.
+        """Raise an alert, which stays active until it is cleared.
 
         Args:
             name: One of `runfile.ALERTS`.
-            text: The text of the message that is sent; None for the name alone, and an empty text
-                for no message.
+            text: The text of the message to send; None to send only the name, and an empty text to
+                send no message.
         """
         is_new = self._journal.set_alert(name, is_active=True)
         if is_new and self._notices is not None and text != "":
@@ -209,7 +212,7 @@ class EventRecorder(StepRecorder):
 
     @guard
     def clear_alert(self, name: str, text: str | None = None) -> None:
-        """Clear an alert.
+        """Clear an alert that was raised.
 
         Args:
             name: One of `runfile.ALERTS`.
@@ -228,17 +231,17 @@ class EventRecorder(StepRecorder):
         profile_memory: bool = True,
         with_stack: bool = False,
     ) -> None:
-        """Trace the next steps with PyTorch's profiler, as `trainvitals profile` does.
+        """Trace the next steps with the PyTorch profiler, as `trainvitals profile` does.
 
         The files are written to TRAINVITALS_PROFILE_DIR, or to `trainvitals-profiles` in the
-        working directory; their path is logged.
+        working directory; the path is logged.
 
         Args:
             steps: The number of steps, at most 100. A trace ends early after 60 s or 100000
                 events.
-            record_shapes: Record the shapes of operators' inputs.
-            profile_memory: Record the memory that operators allocate.
-            with_stack: Record the source lines that called the operators.
+            record_shapes: Whether to record the shapes of operator inputs.
+            profile_memory: Whether to record the memory that operators allocate.
+            with_stack: Whether to record the source lines that called the operators.
         """
         if self._tracing is None:
             return
@@ -258,7 +261,7 @@ class EventRecorder(StepRecorder):
         utilization_ratio: float | None = None,
         deviations: int = 0,
     ) -> None:
-        """Set the usual values of this run; None means that a value is not known yet.
+        """Set the usual values of this run; None means that a value is not yet known.
 
         Args:
             step_seconds: The usual duration of a step.
@@ -275,11 +278,11 @@ class EventRecorder(StepRecorder):
 
 
 class PhaseContext(AbstractContextManager[None]):
-    """A phase of a run; when it ends, the previous phase continues.
+    """A context manager for a phase of a run; when the phase ends, the previous phase continues.
 
     Args:
-        recorder: Records the phase.
-        name: The phase.
+        recorder: The recorder of the phase.
+        name: The name of the phase.
     """
 
     __slots__ = ("_before", "_name", "_recorder")
@@ -293,18 +296,18 @@ class PhaseContext(AbstractContextManager[None]):
         self._recorder.mark(self._name)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:  # a phase that an exception ended is the one in which the run died
+        if kind is None:  # the run may have ended in this phase
             self._recorder.mark(self._before)
 
 
 class Batches(Iterator[Item]):
-    """The batches of a loader, with the wait for each.
+    """An iterator over a loader's batches that records the wait for each batch.
 
-    After an exception the next batch may be requested.
+    After an exception, the next batch may be requested.
 
     Args:
-        recorder: Records the wait and the loader's exceptions.
-        iterable: The loader.
+        recorder: The recorder of the waits and the loader's exceptions.
+        iterable: The data loader.
     """
 
     __slots__ = ("_iterable", "_iterator", "_recorder")

@@ -1,14 +1,14 @@
-"""Peak FLOP/s of accelerators and FLOPs of a model, for model FLOPs utilisation (MFU).
+"""Peak FLOP/s of accelerators and model FLOPs, for model FLOPs utilisation (MFU).
 
-Figures are the vendors' dense ones, in FLOP/s of one device as torch sees it; where a data sheet has
-only figures with 2:4 sparsity, they are halved. Sources:
+Values are the vendors' dense peaks, in FLOP/s of one device as torch presents devices. If a data
+sheet contains only values for 2:4 sparsity, they are halved. Sources:
 
 - NVIDIA data sheets: V100, T4, A10, A30, A40, A100, L4, L40, L40S, H100 (SXM, PCIe, NVL), H200,
   HGX B100/B200 and GB200 NVL72, RTX A6000, RTX 6000 Ada.
 - NVIDIA architecture papers GA102 (RTX 3090), Ada (RTX 4090) and RTX Blackwell (RTX 5090): the
-  16-bit figures are those that accumulate in float32, as training does. H20: NVIDIA partners' data.
-- AMD data sheets: Instinct MI250, MI250X, MI300X. An MI250 is two devices, one for each
-  half, so half of the card's figure is one device's.
+      16-bit values are those with float32 accumulation, as in training. H20: NVIDIA partners' data.
+  - AMD data sheets: Instinct MI250, MI250X, MI300X. An MI250 card is presented as two devices, so
+    the value for one device is half of the value for the card.
 - Intel Gaudi 2 and Gaudi 3 white papers.
 """
 
@@ -35,17 +35,18 @@ _DTYPES = {
     "float8_e5m2": "float8",
 }
 
-# A name with one of these is a slice or a slower or faster sister of the device in the table.
+# A name with one of these words is a slice or a slower or faster variant of a device in the table.
 _OTHER_DEVICES = frozenset({"MIG", "GRID", "LAPTOP", "MOBILE", "MAX", "TI", "SUPER", "D"})
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The dense peaks of one device.
+    """The dense peaks of one device model.
 
     Attributes:
-        words: Words that the device's name must contain, in any order.
-        flops: FLOP/s by dtype; a dtype is missing where it is not supported or not published.
+        words: Words that the device name must contain, in any order.
+        flops: FLOP/s by dtype; a dtype is missing if it is not supported or its peak is not
+            published.
     """
 
     words: frozenset[str]
@@ -53,7 +54,7 @@ class Peak:
 
 
 def _peak(words: str, **flops: float) -> Peak:
-    """Return the peaks of a device; `half` is bfloat16 and float16."""
+    """Return the peaks of a device model; `half` is the peak for bfloat16 and float16."""
     half = flops.pop("half", None)
     if half is not None:
         flops |= {"bfloat16": half, "float16": half}
@@ -67,7 +68,8 @@ _A100 = {"half": 312e12, "tf32": 156e12, "float32": 19.5e12}
 _GAUDI_2 = {"half": 432e12, "float8": 865e12}
 _GAUDI_3 = {"half": 1835e12, "float8": 1835e12}
 
-# The first whose words are all in a device's name is the device: the special ones come first.
+# The first entry whose words are all contained in a device name is used; more specific entries come
+# first.
 PEAKS = (
     _peak("GB200", half=2500e12, tf32=1250e12, float32=80e12, float8=5000e12),
     _peak("B200", half=2250e12, tf32=1100e12, float32=75e12, float8=4500e12),
@@ -82,7 +84,7 @@ PEAKS = (
     _peak("H800 PCIE", **_H100_PCIE),
     _peak("H800", **_H100_SXM),
     _peak("H20", half=148e12, tf32=74e12, float32=44e12, float8=296e12),
-    _peak("A100 64GB"),  # made for one customer, with more multiprocessors than the others
+    _peak("A100 64GB"),  # a custom variant with more multiprocessors
     _peak("A100", **_A100),
     _peak("A800", **_A100),
     _peak("A40", half=149.7e12, tf32=74.8e12, float32=37.4e12),
@@ -102,7 +104,7 @@ PEAKS = (
     _peak("A6000", half=154.8e12, tf32=77.4e12, float32=38.7e12),
     _peak("RTX 6000 ADA", half=364.2e12, tf32=182.1e12, float32=91.1e12, float8=728.5e12),
     _peak("MI300X", half=1307.4e12, tf32=653.7e12, float32=163.4e12, float8=2614.9e12),
-    # Before MI250, as some drivers call either card "MI250X / MI250".
+    # Before MI250, because some drivers name both cards "MI250X / MI250".
     _peak("MI250X", half=191.5e12, float32=47.85e12),
     _peak("MI250", half=181e12, float32=45.25e12),
     _peak("GAUDI3", **_GAUDI_3),
@@ -116,17 +118,18 @@ PEAKS = (
 
 
 def find_peak_flops(device_name: str, dtype: str = "bfloat16") -> float | None:
-    """Return the dense peak of a device.
+    """Return the dense peak FLOP/s of a device.
 
-    A bare "H100" is taken for the SXM module and a bare "V100" likewise.
+    "H100" or "V100" without a variant means the SXM module.
 
     Args:
-        device_name: The name from the driver, such as "NVIDIA H100 80GB HBM3".
-        dtype: The type of the matrix products: "bfloat16", "float16", "float32" (without TF32),
-            "tf32" or "float8"; "bf16", "torch.bfloat16" and the like are understood.
+        device_name: The name reported by the driver, such as "NVIDIA H100 80GB HBM3".
+        dtype: The dtype of the matrix products: "bfloat16", "float16", "float32" (without TF32),
+            "tf32" or "float8"; variants such as "bf16" and "torch.bfloat16" are accepted.
 
     Returns:
-        FLOP/s; None if the device or the dtype is not in the table, and for a slice of a device.
+        The peak in FLOP/s; None if the device or the dtype is not in the table, or if the device is
+        a slice.
     """
     words = frozenset(re.split(r"[^A-Z0-9]+", device_name.upper()))
     known = _DTYPES.get(dtype.lower().removeprefix("torch."))
@@ -147,17 +150,19 @@ def flops_per_token(
 ) -> float:
     """Return an estimate of the FLOPs of training a transformer on one token, forward and backward.
 
-    6 N + 12 L H T, as in the PaLM paper (arXiv 2204.02311, appendix B): recomputed activations do
-    not count, and attention counts as if nothing were masked.
+    The estimate is 6 N + 12 L H T, as in the PaLM paper (arXiv 2204.02311, appendix B): recomputed
+    activations are not counted, and attention is counted as if nothing were masked.
 
     Args:
-        parameters: N, those in matrix products; for a mixture of experts, the active ones.
-        layers: L. Pass this and the next two, or none of them; without them attention is left out.
-        hidden: H, the width of the model (heads times head size).
-        sequence_length: T, in tokens.
+        parameters: N, the number of parameters in matrix products; for a mixture of experts, only
+            the active parameters.
+        layers: L, the number of layers. Pass all or none of `layers`, `hidden` and
+            `sequence_length`; without these arguments, attention is omitted.
+        hidden: H, the width of the model (number of heads times head size).
+        sequence_length: T, the sequence length in tokens.
 
     Returns:
-        FLOP per token.
+        The number of floating-point operations per token.
 
     Raises:
         ValueError: Only some of layers, hidden and sequence_length are passed.

@@ -1,6 +1,6 @@
-"""Values that callbacks read from a framework: samples and tokens of a batch, losses, names.
+"""Values that callbacks read from a framework: sample and token counts, losses, names.
 
-Only shapes and lengths are read, which does not wait for a device.
+Counting reads only shapes and lengths, and does not wait for a device.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from trainvitals.training.monitor import TrainingMonitor
 
 _DEEPEST = 4
-_MOST_MEMBERS = 64  # enough to know what they are
+_MOST_MEMBERS = 64  # enough to determine the types
 
 
 def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
     """Return the number of samples in a batch.
 
-    The first dimension of the first member with a shape counts. Tensors that differ only in their
-    first dimension are sequences of several lengths, each a sample, as are members without a shape
-    (texts).
+    The number is the first dimension of the first member with a shape. If tensors differ only in
+    their first dimension, they are sequences of different lengths, and each tensor counts as one
+    sample. Each member without a shape, such as a text, also counts as one sample.
 
     Args:
-        batch: Anything.
-        depth: The maximum nesting of collections.
+        batch: Any object.
+        depth: The maximum nesting depth of collections.
 
     Returns:
-        The number; None if it cannot be determined.
+        The number of samples; None if it cannot be determined.
     """
     graphs = getattr(batch, "num_graphs", None)
     if isinstance(graphs, int):
@@ -64,7 +64,7 @@ def _count_in_collection(batch: object, depth: int) -> int | None:
 
 
 def count_tokens(batch: object, *, depth: int = 2) -> int | None:
-    """Return the number of elements of `input_ids`, with padding; None if a batch has none."""
+    """Return the number of elements of `input_ids`, including padding; None if not in the batch."""
     ids = (
         batch.get("input_ids") if isinstance(batch, Mapping) else getattr(batch, "input_ids", None)
     )
@@ -91,7 +91,7 @@ def _iterate_members(batch: object) -> Iterator[object]:
 
 
 class Handle(Protocol):
-    """A registered hook."""
+    """A handle of a registered hook."""
 
     def remove(self) -> None:
         """Remove the hook."""
@@ -99,26 +99,27 @@ class Handle(Protocol):
 
 
 class ForwardPasses:
-    """The forward passes of a model, observed by hooks: samples, tokens and loss of a step.
+    """An observer of a model's forward passes, which provides a step's samples, tokens and loss.
 
-    For frameworks whose callbacks receive neither inputs nor outputs. Every training forward marks
-    the phases forward and backward; one of a model in evaluation mode marks validation. Forwards
-    without gradients, inside compiled code and on threads other than the one that created this
-    object are ignored.
+    This class is for frameworks whose callbacks receive neither inputs nor outputs. Every forward
+    pass in training marks the phases forward and backward; a forward pass in evaluation mode marks
+    the validation phase. Forward passes without gradients, in compiled code, and on threads other
+    than the one that created this object are ignored.
 
     Args:
-        monitor: Records the phases, and counts errors in the hooks.
-        batch_size: Rows of a micro-batch, for steps whose forwards cannot be observed.
-        ranks: The number of ranks whose items are in `num_items_in_batch`, by which a model
-            divides its loss; 1 if it counts those of this rank only.
+        monitor: The monitor that records the phases and counts errors in the hooks.
+        batch_size: The rows of a micro-batch, for steps whose forward passes cannot be observed.
+        ranks: The number of ranks whose items are counted in `num_items_in_batch`, by which a model
+            divides its loss; 1 if only the items of this rank are counted.
         count_tokens: Whether the elements of `input_ids` are tokens.
 
     Attributes:
-        samples: Rows of the step's micro-batches.
-        tokens: Elements of `input_ids` in the step's forwards; None if there was none.
-        loss: The step's loss, a tensor on any device; None if the model does not return it.
-        is_in_validation: Whether validation is marked.
-        errors: The errors of the monitor.
+        samples: The number of rows in the step's micro-batches.
+        tokens: The number of elements of `input_ids` in the step's forward passes; None if
+            `input_ids` was never passed.
+        loss: The step's loss, a tensor on any device; None if the model does not return the loss.
+        is_in_validation: Whether the validation phase is marked.
+        errors: The error counter of the monitor.
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class ForwardPasses:
         self._handles = []
 
     def start_step(self) -> None:
-        """Begin a step, at its first micro-batch."""
+        """Begin a step and its first micro-batch."""
         self.samples, self.tokens, self.loss = 0, None, None
         self._losses = []
         self._micro_batches = self._forwards = 0
@@ -181,12 +182,12 @@ class ForwardPasses:
         self._forwards = 0
 
     def end_step(self) -> None:
-        """End the last micro-batch; `samples`, `tokens` and `loss` are the step's from now on."""
+        """End the last micro-batch; `samples`, `tokens` and `loss` are then those of the step."""
         self.end_micro_batch()
         self.loss = self._combine()
 
     def mark_validation(self) -> None:
-        """Mark validation, once per evaluation."""
+        """Mark the validation phase once per evaluation."""
         if not self.is_in_validation:
             self.is_in_validation = True
             self._monitor.mark("validation")
@@ -204,7 +205,8 @@ class ForwardPasses:
             return
         self._is_inside = True
         self._monitor.mark("forward")
-        # A second forward in a micro-batch (two towers of one model) sees the same samples.
+        # A second forward pass in a micro-batch (two towers of one model) processes the same
+        # samples.
         if self._forwards == 0:
             self.samples += self._count_rows(kwargs, args)
         self._forwards += 1
@@ -226,7 +228,7 @@ class ForwardPasses:
         self._monitor.mark("backward")
         loss = self._find_loss(output)
         if loss is not None:
-            # The Trainer scales the loss of several ranks in place, after us.
+            # For several ranks, the Trainer scales the loss in place after this hook has run.
             self._losses.append(loss if self._ranks == 1 else loss.clone())
             self._is_scaled = kwargs.get("num_items_in_batch") is not None
 
@@ -249,10 +251,11 @@ class ForwardPasses:
         return detached
 
     def _combine(self) -> torch.Tensor | None:
-        """Return one loss for all micro-batches, combined as the Trainer does.
+        """Return the step's loss, combined from the losses of its micro-batches as in the Trainer.
 
-        A model that received the number of items in the whole batch has divided by it, so the
-        parts are summed; otherwise each is a mean, and so is the step's.
+        A model that received the number of items in the whole batch has divided each loss by this
+        number, so the losses are summed; otherwise each loss is a mean, and the step's loss is the
+        mean of these losses.
         """
         if not self._losses or len(self._losses) != self._micro_batches:
             return None
@@ -268,12 +271,14 @@ class ForwardPasses:
 class Hook:
     """A hook that is not copied, pickled or saved with its model.
 
-    A copy of the model (for averaging, or written by `torch.save`) has a hook of the standard
-    library that does nothing, so it loads without this package.
+    In a copy of the model (for averaging, or written by `torch.save`), the hook is replaced by a
+    function of the standard library that does nothing, so that the copy can be loaded without this
+    package.
 
     Args:
         function: The function to call.
-        is_compiling: Returns whether the call is being compiled; the hook then does nothing.
+        is_compiling: A function that returns whether the call is being compiled; if so, the hook
+            does nothing.
     """
 
     __slots__ = ("_function", "_is_compiling")
@@ -299,14 +304,14 @@ _FIRST_LOADER = "/dataloader_idx_0"
 def sort_validation(
     values: Mapping[str, object],
 ) -> tuple[float | None, float | None, dict[str, float]]:
-    """Return the loss, the accuracy and the other values of an evaluation, by their names.
+    """Find the loss, the accuracy and the other values of an evaluation by name.
 
-    `val_loss`, `valid/loss`, `loss` and the like are the loss, `val_acc` and the like the accuracy.
-    Of values that a framework logs for the step and for the whole evaluation (`…_step`, `…_epoch`)
-    only the latter count.
+    Names such as `val_loss`, `valid/loss` and `loss` denote the loss; names such as `val_acc`
+    denote the accuracy. If a framework logs a value both for the step and for the whole evaluation
+    (`…_step` and `…_epoch`), only the latter is used.
 
     Returns:
-        The loss, the accuracy (None if there is none), and all other numbers.
+        The loss and the accuracy, each None if missing, and all other numbers.
     """
     loss: float | None = None
     accuracy: float | None = None

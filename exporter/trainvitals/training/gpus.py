@@ -1,12 +1,13 @@
-"""The GPUs of a training process, read through NVML in that process.
+"""The GPUs of a training process, read through NVML in the same process.
 
-`gpu_0` is `cuda:0` of the process: `CUDA_VISIBLE_DEVICES` selects and orders, by index, UUID or a
-prefix of one. Once torch has initialised CUDA, its UUIDs are used instead, because CUDA may order
-cards differently from NVML.
+`gpu_0` is the process's `cuda:0`: `CUDA_VISIBLE_DEVICES` selects and orders the GPUs by index, UUID
+or UUID prefix. When torch has initialised CUDA, the UUIDs reported by torch are used instead,
+because CUDA may order GPUs differently from NVML.
 
-The driver is read on one thread and waited for at most 0.2 s, the first time 3 s, so that a driver
-call that hangs costs the values and not the run. While it hangs, callers do not wait for it again.
-Without an NVIDIA library no thread is started.
+The driver is read on a separate thread. A read waits at most 0.2 s for the driver (3 s for the
+first read), so that a hanging driver call makes values unavailable but does not block the run.
+While a call hangs, later reads do not wait for another call. If no NVIDIA library is installed, no
+thread is started.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _log = logging.getLogger(__name__)
 
 
 class GPUSampler:
-    """The GPUs of this process.
+    """A sampler of the GPUs of this process.
 
     Args:
-        environ: The environment variables, for `CUDA_VISIBLE_DEVICES`.
+        environ: The environment variables, of which `CUDA_VISIBLE_DEVICES` is read.
     """
 
     def __init__(self, *, environ: Mapping[str, str] = os.environ) -> None:
@@ -46,21 +47,22 @@ class GPUSampler:
         self._has_warned = False
 
     def follow(self, ordinals: Sequence[int] | None) -> None:
-        """Read only these GPUs from now on.
+        """Read only the specified GPUs in future.
 
         Args:
-            ordinals: Numbers as in `cuda:1`; None for all that the process can use.
+            ordinals: Device numbers, such as 1 for `cuda:1`; None for all GPUs that the process can
+                use.
         """
         self._wanted = ordinals
         self._reader = None
 
     def read(self) -> dict[str, float]:
-        """Read the current values of every GPU.
+        """Return the current values of every GPU.
 
         Returns:
             For each GPU `gpu_0_util` (percent), `gpu_0_memory_used_mb`, `gpu_0_memory_total_mb`,
-            `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`; a value that
-            the driver does not return is left out, and the reason is logged once.
+            `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`; a value that the driver does not
+            return is omitted. The first reason for missing values is logged.
         """
         if self._pool is None:
             if self._is_absent or not _has_library():
@@ -81,7 +83,7 @@ class GPUSampler:
         return outcome.value or {}
 
     def close(self) -> None:
-        """End the thread."""
+        """End the reader's thread."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -95,11 +97,11 @@ class GPUSampler:
 
 
 class _Reader:
-    """The reader that runs on the thread.
+    """The reader that runs on the separate thread.
 
     Attributes:
-        is_open: Whether the library was initialised and the GPUs found.
-        complaint: The last error of the driver that is not a missing feature; None if there is none.
+        is_open: Whether the library has been initialised and the GPUs have been found.
+        complaint: The last driver error other than an unsupported feature; None without an error.
     """
 
     def __init__(
@@ -180,7 +182,7 @@ class _Reader:
         return {ordinal: handle for ordinal, handle in enumerate(found) if handle is not None}
 
     def _open_named(self, named: str, every: Sequence[object]) -> list[object]:
-        """Return the GPUs in `CUDA_VISIBLE_DEVICES`; CUDA stops at the first that it cannot find."""
+        """Return the GPUs in `CUDA_VISIBLE_DEVICES` up to the first one not found, as CUDA does."""
         found: list[object] = []
         for name in (part.strip() for part in named.split(",")):
             handle: object = None
@@ -212,7 +214,7 @@ class _Reader:
         return handle
 
     def _ask(self, function: Callable[..., Answer], *arguments: object) -> Answer | None:
-        """Call the driver; None on an error, which is a complaint unless the feature is missing."""
+        """Call the driver; return None on an error, which is recorded if it is unexpected."""
         import pynvml  # noqa: PLC0415
 
         try:
@@ -229,8 +231,8 @@ class _Reader:
 
 
 def _has_library() -> bool:
-    """Return whether NVML is installed, so that without it no thread is started."""
-    if sys.platform == "win32":  # the binding knows where it lies there
+    """Return whether the NVML library is installed; otherwise no thread is started."""
+    if sys.platform == "win32":  # pynvml finds the library
         return True
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
@@ -240,7 +242,7 @@ def _has_library() -> bool:
 
 
 def _list_cuda_uuids() -> list[str]:
-    """Return the UUIDs in the order of CUDA; empty until torch has initialised it."""
+    """Return the GPU UUIDs in CUDA order; the list is empty until torch has initialised CUDA."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

@@ -15,7 +15,7 @@ _log = logging.getLogger("trainvitals")
 
 
 class ErrorCounter(Protocol):
-    """An object that counts errors."""
+    """A protocol for objects that count errors."""
 
     def note(self, error: Exception) -> object:
         """Count an error."""
@@ -23,11 +23,11 @@ class ErrorCounter(Protocol):
 
 
 class Guarded(Protocol):
-    """An object whose public methods are guarded."""
+    """A protocol for objects whose public methods are guarded."""
 
     @property
     def errors(self) -> ErrorCounter:
-        """The counter of their errors."""
+        """The error counter of the object."""
         ...
 
 
@@ -37,15 +37,15 @@ Owner = TypeVar("Owner", bound=Guarded)
 def guard(
     method: Callable[Concatenate[Owner, Arguments], Result],
 ) -> Callable[Concatenate[Owner, Arguments], Result | None]:
-    """Return a method that catches and counts its own errors, and then returns None.
+    """Return a method that, when it raises an exception, counts the error and returns None.
 
-    KeyboardInterrupt and SystemExit pass: they are not errors of the method.
+    KeyboardInterrupt and SystemExit propagate, because they are not errors of the method.
     """
 
     def guarded(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result | None:
         try:
             return method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the outer edge: training must go on
+        except Exception as error:  # noqa: BLE001 - training must continue
             self.errors.note(error)
             return None
 
@@ -53,15 +53,16 @@ def guard(
 
 
 class Errors:
-    """The errors of one object: the first is logged, and the tenth disables the object.
+    """An error counter for one object: the first error is logged, the tenth disables the object.
 
     Args:
-        subject: A name of the object for the log.
-        switch_off: Disables the object.
+        subject: The name of the object for log messages.
+        switch_off: A function that disables the object.
 
     Attributes:
         count: The number of errors.
-        errors: Ignores errors of the counter itself, such as those in a log filter of the program.
+        errors: A counter that ignores errors of this counter, such as those in a program's log
+            filter.
     """
 
     __slots__ = ("_subject", "_switch_off", "count", "errors")

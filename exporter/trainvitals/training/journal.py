@@ -1,4 +1,4 @@
-"""The state record: values that change from time to time, from totals to the last eight events."""
+"""The state record: values that change occasionally, such as totals and the last eight events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.training.recorder import Recorder
 
 Nonfinite = Literal["loss", "gradient", "evaluation"]
 
-# Values of these names have their own word, wherever they come from.
+# Values with these names have a dedicated word, whatever their source.
 _OWN_WORDS = {
     "val_loss": "validation_loss",
     "validation_loss": "validation_loss",
@@ -44,12 +44,12 @@ class Journal:
 
     Args:
         recorder: The recorder of the run file.
-        clock: Unix time, seconds.
-        watch: The name of the value that decides whether an evaluation is an improvement.
-        watch_mode: Whether a smaller or a larger value is better.
+        clock: A clock that returns Unix time in seconds.
+        watch: The name of the value that determines whether an evaluation is an improvement.
+        watch_mode: Whether a smaller ("min") or a larger ("max") value is better.
 
     Attributes:
-        is_dirty: Whether something changed since the last `publish`.
+        is_dirty: Whether a word may have changed since the last `publish`.
     """
 
     def __init__(
@@ -73,26 +73,26 @@ class Journal:
         self.set_state(State.RUNNING)
 
     def set(self, name: str, value: float | None) -> None:
-        """Set a word; None makes it unknown."""
+        """Set a word; None marks the word as unknown."""
         self._words[STATE[name]] = ABSENT if value is None else value
         self.is_dirty = True
 
     def get(self, name: str) -> float | None:
-        """Return a word; None if it is unknown."""
+        """Return the value of a word; None if unknown."""
         value = self._words[STATE[name]]
         return None if value == ABSENT else value
 
     def add(self, name: str, number: float = 1.0) -> None:
-        """Add to a counter word."""
+        """Add a number to a word that is a counter."""
         self._words[STATE[name]] += number
         self.is_dirty = True
 
     def raise_to(self, name: str, value: float) -> None:
-        """Set a word to the larger of its value and this one."""
+        """Set a word to the larger of its current value and the new value."""
         self.set(name, max(value, self._words[STATE[name]]))
 
     def note(self, event: str, value: float = 0.0) -> None:
-        """Add an event to the last eight."""
+        """Add an event to the last eight events."""
         slot = self._events % EVENT_COUNT
         self._events += 1
         self.set(f"event_time_{slot}", self._clock())
@@ -105,9 +105,9 @@ class Journal:
         self.set("state_time", self._clock())
 
     def log(self, values: Iterable[tuple[str, float]], split: str | None) -> None:
-        """Record named values: in a dedicated word if there is one, else as free metrics.
+        """Record named values, in dedicated words where these exist and otherwise as free metrics.
 
-        A name is cut to 62 bytes. Values for which the table of names is full are counted.
+        A name is cut to 62 bytes. If the table of names is full, the dropped values are counted.
         """
         for name, value in values:
             word = _OWN_WORDS.get(f"{split}_{name}" if split else name)
@@ -119,13 +119,13 @@ class Journal:
                 self._log_free(name, value, split)
 
     def log_evaluation(self, values: Iterable[tuple[str, float]]) -> None:
-        """Record the values of a finished evaluation, and whether it was the best so far."""
+        """Record the values of a finished evaluation, and whether it is the best so far."""
         self.add("evaluations")
         self.note("validation", self.get("evaluations") or 0.0)
         self.log_evaluated(values)
 
     def log_evaluated(self, values: Iterable[tuple[str, float]]) -> None:
-        """Record further values of an evaluation that was recorded already."""
+        """Record further values of an evaluation that has already been recorded."""
         for name, value in values:
             self.log(((name, value),), "validation")
             if not math.isfinite(value):
@@ -136,13 +136,13 @@ class Journal:
                 self.set("evaluations_since_improvement", self._evaluations.since_improvement)
 
     def count_nonfinite(self, what: Nonfinite) -> None:
-        """Count a value that is NaN or infinite; a loss is counted in the step record."""
+        """Count a NaN or infinite value; a loss is instead counted in the step record."""
         if what != "loss":
             self.add("nonfinite_gradients" if what == "gradient" else "nonfinite_evaluations")
         last = self.get("last_nonfinite_time")
         now = self._clock()
         self.set("last_nonfinite_time", now)
-        if last is None or now - last > 1.0:  # a diverged run must not fill the ring with it
+        if last is None or now - last > 1.0:  # a diverged run must not fill all events
             self.note("nonfinite")
 
     def note_oom(self) -> None:
@@ -151,7 +151,7 @@ class Journal:
         self.note("oom")
 
     def set_alert(self, name: str, *, is_active: bool) -> bool:
-        """Raise or clear one of `ALERTS`; return whether its state changed."""
+        """Raise or clear one of `ALERTS`; return whether the alert's state has changed."""
         bit = 1 << ALERTS.index(name)
         before = int(self.get("alerts") or 0)
         after = before | bit if is_active else before & ~bit
@@ -181,7 +181,7 @@ class Journal:
         self.is_dirty = True
 
     def _find_place(self, name: str, split: str | None) -> int | None:
-        """Return the word of a free metric; None if there is no room for its name."""
+        """Return the index of a free metric's word; None if the table of names is full."""
         clean = clean_metric_name(name)
         number = self._recorder.find_metric(clean, _find_split(clean, split))
         self.set("names", self._recorder.name_count)
@@ -196,6 +196,6 @@ def _find_split(name: str, split: str | None) -> str:
 
 
 def _name_watched(name: str) -> str:
-    """Return the name without a prefix of an evaluation: `val_iou` is `iou`."""
+    """Return a name without an evaluation prefix: `iou` for `val_iou`."""
     prefix, _, rest = name.partition("_")
     return rest if rest and prefix in {"val", "valid", "validation", "eval"} else name

@@ -1,24 +1,26 @@
-"""The run, rank and attempt of this process, from the environment that its launcher set.
+"""The run, rank and attempt of this process, from the environment variables set by its launcher.
 
 **Ranks.** Launchers nest: `srun` starts `torchrun`, a batch script starts `mpirun`. The innermost
-launcher is authoritative, so they are read in the order of `_LAUNCHERS`; Slurm comes late because a
-batch script has `SLURM_PROCID=0` too, and all processes that `mpirun` starts inherit it. An outer
-launcher adds what the inner one does not set, if both have the same rank. If no launcher reports
-other ranks, PyTorch's process group is read, if it exists: `torch.multiprocessing.spawn` sets no
-variable.
+launcher is authoritative, so the launchers' variables are read in the order of `_LAUNCHERS`; Slurm
+comes late because a batch script also has `SLURM_PROCID=0`, which all processes started by `mpirun`
+inherit. Values that the inner launcher does not set are taken from an outer launcher if both report
+the same rank. If no launcher reports other ranks, PyTorch's process group is read if it exists,
+because `torch.multiprocessing.spawn` sets no environment variables.
 
-**Run name**, the first that is set: the caller's, `TRAINVITALS_RUN`, `WANDB_RUN_ID`,
-`MLFLOW_RUN_ID`, the Slurm job (with its array task: `4711_3`), `TORCHELASTIC_RUN_ID` unless "none",
-the pod's name without the replica (so that the pods of one job agree), and else the script's name
-with something that all ranks of this launch share and no other launch has:
+**Run name.** The name is the first of the following that is set: the caller's name,
+`TRAINVITALS_RUN`, `WANDB_RUN_ID`, `MLFLOW_RUN_ID`, the Slurm job ID (with the array task:
+`4711_3`), `TORCHELASTIC_RUN_ID` unless it is "none", and the pod name without the replica (so that
+all pods of a job have the same run name). Otherwise the name consists of the script name and a mark
+that is shared by all ranks of this launch and by no other launch:
 
-- of a process alone, the time of its first use;
-- on one machine, the start of the launcher, which is the parent process, so that the name also
-  outlives restarts by `torchrun`. Lightning starts the other ranks from the first, which has no
-  RANK then: its rank 0 takes its own start, the others their parent's; where it forks or spawns
-  all of them, the first among them, they have one parent;
-- on several machines, MASTER_ADDR and MASTER_PORT. Two launches one after the other may share
-  these: name the run, or pass `--rdzv-id` to `torchrun`.
+- for a single process, the time at which the name is first needed;
+- on one machine, the start time of the launcher, which is the parent process, so that the name
+  is the same after restarts by `torchrun`. Lightning starts the other ranks from the first rank,
+  which then has no RANK: rank 0 uses its own start time, and the other ranks use the start time
+  of their parent. If Lightning forks or spawns all ranks, including the first, all ranks have the
+  same parent;
+- on several machines, MASTER_ADDR and MASTER_PORT. Two consecutive launches can have the same
+  values: in this case set a run name, or pass `--rdzv-id` to `torchrun`.
 """
 
 from __future__ import annotations
@@ -41,21 +43,22 @@ _MOST_NAME_BYTES = 80
 _MOST_NUMBER = 2**31 - 1
 _STARTTIME_AFTER_COMMAND = 19  # field 22 of /proc/PID/stat; the command is field 2, the next is 0
 
-# What training operators append to a job's name for each of its pods.
+# The suffix that training operators append to a job's name for each pod.
 _REPLICA = re.compile(r"-(?:master|worker|chief|launcher|node)(?:-\d+)+(?:-[a-z0-9]{5})?$")
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The place of a process within its run.
+    """The run name, rank and attempt of a process.
 
     Attributes:
-        run: The name of the run: printable, without "/", 1 to 80 bytes of UTF-8.
-        rank: Rank among all processes of the run, from 0; 0 if no launcher sets it.
-        local_rank: Rank on this machine; -1 if unknown.
-        node_rank: Rank of this machine; -1 if unknown.
-        world_size: Processes of the run; 0 if unknown.
-        attempt: Restarts before this one, as far as launchers count them, from 0.
+        run: The run name: printable, without "/", 1 to 80 bytes of UTF-8.
+        rank: The rank among all processes of the run, starting from 0; 0 if no launcher sets a
+            rank.
+        local_rank: The rank on this machine; -1 if unknown.
+        node_rank: The rank of this machine; -1 if unknown.
+        world_size: The number of processes in the run; 0 if unknown.
+        attempt: The number of previous restarts, if counted by a launcher; otherwise 0.
     """
 
     run: str
@@ -68,7 +71,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """The variables of a launcher; of several names the first that holds a number counts."""
+    """The variables of a launcher; of several names, the first with a numeric value is used."""
 
     rank: tuple[str, ...]
     local_rank: tuple[str, ...] = ()
@@ -86,9 +89,10 @@ _LAUNCHERS = (
         ("OMPI_COMM_WORLD_SIZE",),
     ),
     _Launcher(("PMI_RANK", "PMIX_RANK"), ("MPI_LOCALRANKID",), (), ("PMI_SIZE",)),
-    # Not SLURM_NTASKS: in a batch script it is the size of a step that has not been started yet.
+    # SLURM_NTASKS is not used: in a batch script it is the size of a job step that has not started
+    # yet.
     _Launcher(("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_NODEID",), ("SLURM_STEP_NUM_TASKS",)),
-    # Lightning's own launcher; the rank is right on the first machine.
+    # Lightning's own launcher; the rank is correct on the first machine.
     _Launcher(("LOCAL_RANK",), ("LOCAL_RANK",), ("NODE_RANK",), ("WORLD_SIZE",)),
 )
 _LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_SIZE")
@@ -107,22 +111,22 @@ def read_launch(
     parent: int | None = None,
     modules: Mapping[str, ModuleType] = sys.modules,
 ) -> Launch:
-    """Return the place of this process within its run.
+    """Return the run name, rank and attempt of this process.
 
-    Arguments take precedence over the environment. A variable that holds no number, or a negative
-    one, is ignored.
+    Arguments take precedence over environment variables. A variable whose value is not numeric or
+    is negative is ignored.
 
     Args:
-        run: The run's name; it is made printable and cut.
-        rank: Rank among all processes of the run.
-        world_size: Processes of the run.
-        attempt: Restarts before this one.
-        environ: The environment.
-        script: The program's file; None takes `sys.argv[0]`.
-        started: When a process without other ranks started, in Unix seconds; the current time when
-            None.
-        procfs: The procfs from which the start of the launcher is read.
-        parent: The ID of the parent process; None for the real one.
+        run: The run name; it is made printable and cut.
+        rank: The rank among all processes of the run.
+        world_size: The number of processes in the run.
+        attempt: The number of previous restarts.
+        environ: The environment variables.
+        script: The program's file; None for `sys.argv[0]`.
+        started: The start time of a process without other ranks, in Unix seconds; None for the
+            current time.
+        procfs: The path of the procfs from which the launcher's start time is read.
+        parent: The ID of the parent process; None for the actual parent.
         modules: The loaded modules; torch is never imported.
     """
     found = _find_ranks(environ)
@@ -146,12 +150,12 @@ def read_launch(
 
 
 def clean_name(text: str) -> str:
-    """Return a run's name made of any text: printable, without "/" and "`", at most 80 bytes of UTF-8.
+    """Return a valid run name: printable, without "/" and "`", at most 80 bytes of UTF-8.
 
-    A backtick would end the quotes around the name in the queries of the dashboards.
+    A backtick would end the quotes around the name in the dashboards' queries.
 
-    A name that is cut ends in a checksum of the whole name, so that two names that differ only at
-    their ends remain different. White space alone results in the empty name.
+    A cut name ends with a checksum of the complete name, so that names that differ only at the end
+    remain different. A text that contains only white space results in an empty name.
     """
     name = clean_label(text.strip(), forbidden="/`")
     data = name.encode()
@@ -205,13 +209,13 @@ def _find_number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | No
 
 
 def _count_attempts(environ: Mapping[str, str]) -> int:
-    """Return the sum of the restarts by `torchrun` and those by Slurm around it."""
+    """Return the number of restarts by `torchrun` plus the number of restarts by Slurm."""
     counters = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
     return sum(_find_number(environ, (name,)) or 0 for name in counters)
 
 
 def _given_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of the run in the environment, the most specific first; "" if not set."""
+    """Return the run names in the environment in order of precedence; "" for each one not set."""
     return (
         environ.get("TRAINVITALS_RUN", ""),
         environ.get("WANDB_RUN_ID", ""),
@@ -242,7 +246,7 @@ def _pod_name(environ: Mapping[str, str]) -> str:
 
 
 def _script_stem(script: str | None) -> str:
-    """Return the program's name without folder and ending; that of the folder for `__main__.py`."""
+    """Return the program's file name without suffix; the directory's name for `__main__.py`."""
     path = PurePath((sys.argv or [""])[0] if script is None else script)
     stem = path.parent.name if path.name == "__main__.py" else path.stem
     return stem.lstrip("-") or "python"
@@ -251,7 +255,7 @@ def _script_stem(script: str | None) -> str:
 def _shared_mark(
     found: Launch, environ: Mapping[str, str], procfs: Path, launcher: str
 ) -> str | None:
-    """Return a mark that all ranks of this launch share; None for a single process, or if unknown."""
+    """Return a mark shared by all ranks of this launch; None for a single process or if unknown."""
     is_elastic = "TORCHELASTIC_RUN_ID" in environ
     if not is_elastic and found.world_size <= 1 and found.rank == 0:
         return None
@@ -267,7 +271,7 @@ def _shared_mark(
 def _starts_others(
     found: Launch, environ: Mapping[str, str], modules: Mapping[str, ModuleType]
 ) -> bool:
-    """Return whether this is the first rank, which starts the others."""
+    """Return whether this process is the first rank, which starts the other ranks."""
     processes = modules.get("multiprocessing.process")
     return (
         found.local_rank == 0
@@ -278,7 +282,7 @@ def _starts_others(
 
 
 def _start_of(process: str, procfs: Path) -> float | None:
-    """Return when a process started, in Unix seconds; None if `/proc` does not have it."""
+    """Return the start time of a process in Unix seconds; None if `/proc` does not provide it."""
     try:
         stat = (procfs / process / "stat").read_bytes()
         boot = re.search(rb"^btime (\d+)$", (procfs / "stat").read_bytes(), re.MULTILINE)

@@ -1,10 +1,10 @@
-"""Lightning under both of its names: the base classes that callbacks and loggers derive from.
+"""Base classes for callbacks and loggers that work with both Lightning distributions.
 
-`lightning` and `pytorch-lightning` define the same classes separately, so this module derives
-classes from those of each distribution that is installed.
+`lightning` and `pytorch-lightning` define the same classes separately, so the classes in this
+module are derived from those of every installed distribution.
 """
 
-# ruff: noqa: ARG002 - Lightning decides about the parameters of its methods
+# ruff: noqa: ARG002 - Lightning defines the parameters of the methods
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _PACKAGES = _import_packages()
 if not TYPE_CHECKING:
 
     class Callback(*(package.Callback for package in _PACKAGES)):
-        """The callback class of each installed Lightning."""
+        """A base class derived from the callback class of each installed distribution."""
 
     class DummyLogger(*(package.loggers.logger.DummyLogger for package in _PACKAGES)):
-        """The logger class of each installed Lightning."""
+        """A base class derived from the logger class of each installed distribution."""
 
 
 class ValuesLogger(DummyLogger):
-    """A logger that receives the values Lightning logs, and ignores everything else.
+    """A logger that passes on the values that Lightning logs, and ignores everything else.
 
-    If it is the only logger of the Trainer, checkpoints are written where they would be without a
-    logger.
+    If this logger is the Trainer's only logger, checkpoints are written to the same directory as
+    without a logger.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class ValuesLogger(DummyLogger):
 
     @property
     def name(self) -> str:
-        """The name, which would be part of the path of checkpoints; empty."""
+        """The logger's name, which would be part of checkpoint paths; always empty."""
         return ""
 
     @property
     def version(self) -> str:
-        """The version, which would be part of the path of checkpoints; empty."""
+        """The logger's version, which would be part of checkpoint paths; always empty."""
         return ""
 
     @property
     def save_dir(self) -> str:
-        """The directory of checkpoints: the Trainer's own."""
+        """The directory for checkpoints, which is the Trainer's own directory."""
         return self._save_dir
 
     def log_metrics(self, metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -86,7 +86,7 @@ class ValuesLogger(DummyLogger):
         self._take(metrics)
 
     def after_save_checkpoint(self, checkpoint_callback: object) -> None:
-        """Report that a checkpoint was written."""
+        """Report that a checkpoint has been written."""
         self._end_saving()
 
 

@@ -1,8 +1,8 @@
-"""Running mean and spikes of the loss, and evaluations without improvement.
+"""The running mean and the spikes of the loss, and evaluations without improvement.
 
-A spike is detected by comparison with the previous losses. The limit is the greater of twice their
-median and their median plus eight times their median absolute deviation (MAD); a spike begins with
-the fifth loss in a row above it.
+A spike is detected by comparison with the previous losses. The limit is the greater of twice the
+median of these losses, and the median plus eight times the median absolute deviation (MAD). A spike
+begins with the fifth consecutive loss above the limit.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 _DECAY = 0.98
-_STEADY_SHARE = 0.02 + 1e-9  # near enough to 1 - 0.98, which is approached and never reached
-# Losses are sorted by the block, which is what keeps a step cheap; two blocks are the last 100.
+_STEADY_SHARE = 0.02 + 1e-9  # close to the limit 1 - 0.98, which is never reached
+# To keep steps cheap, losses are sorted in blocks of 50; two blocks are the last 100 losses.
 _BLOCK_LOSSES = 50
 _LOSSES_OF_A_SPIKE = 5
 _LOSSES_OF_A_NEW_NORMAL = 2 * _BLOCK_LOSSES
 _MEDIANS, _DEVIATIONS = 2.0, 8.0
-# The smallest deviations that are used, so that rounding is not a spike where all losses are
-# equal: one step of bfloat16 relative to the median, and what float32 leaves of a loss near 0.
+# The minimum deviations, so that rounding does not count as a spike if all losses are equal: the
+# relative precision of bfloat16, and the absolute precision of float32 for losses near 0.
 _LEAST_RELATIVE_DEVIATION = 2.0**-8
 _LEAST_DEVIATION = 1e-7
 
 
 class LossWatch:
-    """The losses of one rank: their mean, and spikes among them.
+    """A detector of loss spikes on one rank, which also maintains the mean loss.
 
-    There is no limit before 50 finite losses. Losses above it are not included in it, until 100 of
-    them were seen in a row: they become the new baseline, and the spike is over.
+    No limit applies before the first 50 finite losses. Losses above the limit do not contribute to
+    it; but after 100 consecutive losses above the limit, these losses become the new baseline and
+    the spike ends.
 
     Attributes:
-        ema: Exponential moving average (0.98) of the finite losses, corrected for its start;
-            None before the first.
-        nonfinite: Losses that were NaN or infinite; they are not included elsewhere.
-        is_spiking: Whether the last five losses or more were above the limit.
-        spikes: Spikes so far; a spike counts once, however long it lasts.
-        spike_loss: The fifth loss of the newest spike; NaN before the first.
+        ema: The exponential moving average (decay 0.98) of the finite losses, with bias correction;
+            None before the first finite loss.
+        nonfinite: The number of NaN or infinite losses, which are excluded from all other values.
+        is_spiking: Whether at least the last five losses were above the limit.
+        spikes: The number of spikes; each spike is counted once, regardless of its duration.
+        spike_loss: The fifth loss of the latest spike; NaN before the first spike.
     """
 
     __slots__ = (
@@ -58,8 +59,8 @@ class LossWatch:
         self.is_spiking = False
         self.spikes = 0
         self.spike_loss = math.nan
-        # Share of the newest loss in the mean: 1, 1/1.98, ... towards 0.02, which corrects the bias
-        # of a mean that would start at 0.
+        # The weight of the newest loss in the mean: 1, 1/1.98, ... down to 0.02, which corrects the
+        # bias of a mean that starts at 0.
         self._share = 1.0
         self._limit = math.inf
         self._before: list[float] = []
@@ -67,7 +68,7 @@ class LossWatch:
         self._high: list[float] = []
 
     def see(self, *losses: float) -> None:
-        """Add losses, in their order; many at once cost a third each."""
+        """Add losses in chronological order; in a batch, each loss costs a third of the time."""
         while losses:
             room = _BLOCK_LOSSES - len(self._block)
             some, losses = losses[:room], losses[room:]
@@ -89,7 +90,7 @@ class LossWatch:
             self._see_normal((loss,))
 
     def _see_normal(self, losses: Sequence[float]) -> None:
-        """Add losses that are not above the limit, at most as many as fit into the block."""
+        """Add losses that are not above the limit; the losses must fit into the current block."""
         self._average(losses)
         block = self._block
         block.extend(losses)
@@ -118,7 +119,7 @@ class LossWatch:
             self._learn(high[_BLOCK_LOSSES:])
 
     def _learn(self, block: list[float]) -> None:
-        """Update the limit from this block and the one before it."""
+        """Update the limit from this block and the previous block."""
         block.sort()
         self._limit = spike_limit(sorted(self._before + block))
         self._before = block
@@ -128,10 +129,10 @@ class LossWatch:
 def spike_limit(ordered: Sequence[float]) -> float:
     """Return the loss above which a spike begins.
 
-    Twice the median is used only if the median is above 0.
+    Twice the median is used only if the median is positive.
 
     Args:
-        ordered: Finite losses in ascending order, an even number of them.
+        ordered: An even number of finite losses in ascending order.
     """
     middle = len(ordered) // 2
     median = ordered[middle - 1] / 2 + ordered[middle] / 2
@@ -146,7 +147,8 @@ def spike_limit(ordered: Sequence[float]) -> float:
 def _absolute_deviation(ordered: Sequence[float], median: float) -> float:
     """Return the median absolute deviation of the losses (MAD).
 
-    The values nearest to the median are adjacent, so their place is found by bisection.
+    The values nearest to the median are adjacent in the sorted losses, so they are found by
+    bisection.
     """
     count = len(ordered) // 2 + 1
     low, high = 0, len(ordered) - count
@@ -160,16 +162,16 @@ def _absolute_deviation(ordered: Sequence[float], median: float) -> float:
 
 
 class EvaluationWatch:
-    """The value of each evaluation, such as the validation loss, and its best.
+    """The best value of a run's evaluations, such as the lowest validation loss.
 
     Args:
-        mode: Whether a lower value ("min") or a higher one ("max") is better.
+        mode: Whether a lower value ("min") or a higher value ("max") is better.
 
     Attributes:
-        best: The best finite value so far; None before the first.
-        evaluations: Evaluations so far.
-        since_improvement: Evaluations since the best one; one that is NaN or infinite is not an
-            improvement.
+        best: The best finite value so far; None before the first finite value.
+        evaluations: The number of evaluations.
+        since_improvement: The number of evaluations since the best one; a NaN or infinite value is
+            not an improvement.
     """
 
     __slots__ = ("_sign", "best", "evaluations", "since_improvement")

@@ -1,8 +1,8 @@
-"""Accelerator memory of this process, as torch's allocator counts it.
+"""The accelerator memory of this process, as counted by torch's allocator.
 
-The allocator keeps its counters on the host, so reading them waits for no device. The driver is
-never queried (`mem_get_info` can hold up collectives). Torch is never imported and its devices are
-never initialised: if the program did neither, there is nothing to report.
+The allocator keeps its counters on the host, so reading them does not wait for a device. The driver
+is never queried (`mem_get_info` can delay collectives). This module never imports torch or
+initialises devices: if the program has done neither, nothing is reported.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ if TYPE_CHECKING:
     from trainvitals.training.journal import Journal
 
 _GIB = 1024**3
-# The kinds of device whose allocators keep statistics, as torch names them.
+# The types of device whose allocators keep statistics, by their names in torch.
 _KINDS = ("cuda", "xpu", "hpu")
 
 
 @dataclass(frozen=True, slots=True)
 class TorchMemory:
-    """The allocator's statistics of one device.
+    """The allocator statistics of one device.
 
     Attributes:
-        allocated_bytes: Memory in tensors.
-        reserved_bytes: Memory taken from the driver; None if the allocator does not report it.
-        peak_bytes: The most memory in tensors since the start or since the program reset it.
-        alloc_retries: Allocations that succeeded only after cached memory was released, a sign that
-            memory is tight; None if the allocator does not count them.
-        ooms: Allocations that failed because of missing memory; None if the allocator does not
-            count them.
+        allocated_bytes: The memory allocated for tensors.
+        reserved_bytes: The memory reserved from the driver; None if the allocator does not report
+            it.
+        peak_bytes: The maximum of the memory allocated for tensors, since the start or since the
+            program last reset the peak.
+        alloc_retries: The number of allocations that succeeded only after cached memory was
+            released, which indicates a shortage of memory; None if the allocator does not count
+            such allocations.
+        ooms: The number of allocations that failed because memory was exhausted; None if the
+            allocator does not count failures.
     """
 
     allocated_bytes: int
@@ -46,17 +49,17 @@ class TorchMemory:
 
 
 def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | None:
-    """Read the allocator's statistics.
+    """Return the allocator's statistics.
 
-    Sources: `torch.cuda.memory_stats_as_nested_dict`, its equivalent in `torch.xpu`, and
-        `torch.hpu.memory_stats`. Peaks are never reset.
+    The sources are `torch.cuda.memory_stats_as_nested_dict`, its equivalent in `torch.xpu`, and
+    `torch.hpu.memory_stats`. Peaks are never reset.
 
     Args:
-        torch: The module torch, as the program imported it.
-        device: The index of the device; None for the current one.
+        torch: The module `torch`, as imported by the program.
+        device: The index of the device; None for the current device.
 
     Returns:
-        The statistics; None if no device is initialised or its allocator keeps none.
+        The statistics; None if no device is initialised or its allocator keeps no statistics.
     """
     accelerator = _find_accelerator(torch)
     if accelerator is None:
@@ -65,12 +68,12 @@ def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | N
         if not hasattr(accelerator, "memory_stats_as_nested_dict"):
             return _from_pool(accelerator.memory_stats(device))
         return _from_allocator(accelerator.memory_stats_as_nested_dict(device))
-    except RuntimeError:  # an allocator from outside of torch keeps no statistics
+    except RuntimeError:  # a custom allocator keeps no statistics
         return None
 
 
 def _find_accelerator(torch: ModuleType | None) -> ModuleType | None:
-    """Return torch's module of the device that the program has initialised; None without one."""
+    """Return torch's module for the device type that the program has initialised; None if none."""
     for kind in _KINDS:
         accelerator: ModuleType | None = getattr(torch, kind, None)
         is_initialized = getattr(accelerator, "is_initialized", None)
@@ -94,7 +97,7 @@ def _from_allocator(stats: Mapping[str, object]) -> TorchMemory | None:
 
 
 def _from_pool(stats: Mapping[str, object]) -> TorchMemory | None:
-    """Read Gaudi's statistics, which have no reserve beside the pool taken at the start."""
+    """Return Gaudi's statistics; the only reserved memory is the pool allocated at the start."""
     allocated, peak = _find_number(stats, "InUse"), _find_number(stats, "MaxInUse")
     if allocated is None or peak is None:
         return None
@@ -110,13 +113,13 @@ def _find_number(stats: object, *keys: str) -> int | None:
 
 
 class MemoryMonitor:
-    """The peak of memory in tensors on the current device.
+    """A monitor of the peak memory allocated for tensors on the current device.
 
     Args:
-        modules: The modules that are loaded.
+        modules: The loaded modules.
 
     Attributes:
-        max_allocated: The highest reading of `update` since the start or the last `reset`, in GiB.
+    max_allocated: The highest reading of `update` since the start or the last `reset`, in GiB.
     """
 
     def __init__(self, *, modules: Mapping[str, ModuleType] = sys.modules) -> None:
@@ -134,7 +137,7 @@ class MemoryMonitor:
         return current
 
     def reset(self) -> None:
-        """Reset the peak, and torch's own with it, which affects other readers of torch's peaks."""
+        """Reset the peak, and also torch's peak, which affects other readers of torch's peaks."""
         accelerator = _find_accelerator(self._modules.get("torch"))
         if accelerator is not None:
             accelerator.reset_peak_memory_stats()
@@ -144,7 +147,8 @@ class MemoryMonitor:
 def get_gpu_memory_usage(*, modules: Mapping[str, ModuleType] = sys.modules) -> tuple[float, float]:
     """Return allocated and reserved memory of the current device, in GiB.
 
-    Both are 0 if no device is initialised; reserved memory is 0 if the device does not report it.
+    Both values are 0 if no device is initialised; the reserved memory is 0 if the device does not
+    report it.
     """
     torch = modules.get("torch")
     memory = None if torch is None else read_memory(torch)
@@ -156,16 +160,16 @@ def get_gpu_memory_usage(*, modules: Mapping[str, ModuleType] = sys.modules) -> 
 def log_gpu_memory(
     logger: logging.Logger | None = None, *, modules: Mapping[str, ModuleType] = sys.modules
 ) -> tuple[TorchMemory, ...]:
-    """Log the memory of each device, one line for each.
+    """Log the memory of each device, one line per device.
 
-    A line reads `GPU 0: 1.50GB allocated, 2.00GB reserved`, where GB is GiB.
+    A line has the form `GPU 0: 1.50GB allocated, 2.00GB reserved`, where GB means GiB.
 
     Args:
-        logger: Receives the lines at level INFO; None writes them to standard output.
-        modules: The modules that are loaded.
+        logger: The logger that receives the lines at level INFO; None for standard output.
+        modules: The loaded modules.
 
     Returns:
-        The reading of each device in order; empty if no device is initialised.
+        The statistics of each device in order; empty if no device is initialised.
     """
     torch = modules.get("torch")
     accelerator = _find_accelerator(torch)
@@ -199,12 +203,12 @@ _MEMORY_SECONDS = 5.0
 
 
 class DeviceRecorder:
-    """Records the allocator's counters every five seconds, and the device's peak FLOP/s once.
+    """A recorder of the allocator's counters every five seconds, and of the peak FLOP/s once.
 
     Args:
-        journal: Records them.
-        needs_peak: Whether to look up the peak: the user set FLOPs per sample or token without a
-            peak.
+        journal: The journal in which the values are recorded.
+        needs_peak: Whether to look up the peak FLOP/s of the device, which is necessary if the user
+            has set FLOPs per sample or token but no peak.
     """
 
     __slots__ = ("_journal", "_memory_due", "_needs_peak")
@@ -215,10 +219,10 @@ class DeviceRecorder:
         self._memory_due = 0.0
 
     def record(self, now: float) -> None:
-        """Record the memory when it is due, on the training thread.
+        """Record the memory if a recording is due; this method is called on the training thread.
 
         Args:
-            now: The monotonic clock, seconds.
+            now: The time of the monotonic clock, in seconds.
         """
         torch = sys.modules.get("torch")
         if torch is None or now < self._memory_due:
@@ -242,7 +246,7 @@ class DeviceRecorder:
 
 
 def _find_peak(torch: ModuleType) -> float | None:
-    """Return the peak of the current device in the best half precision that it has."""
+    """Return the peak FLOP/s of the current device in the best half precision that it supports."""
     for kind in ("cuda", "hpu"):
         device = getattr(torch, kind, None)
         if device is not None and device.is_initialized():

@@ -1,7 +1,7 @@
-"""The monitor of a training run: its public interface, and how it opens and ends.
+"""The monitor of a training run: its public interface, creation and termination.
 
-No call raises into the training loop or waits for a device, and a step takes no lock and makes no
-system call. Times are those of the host's clock.
+No call raises an exception in the training loop or waits for a device, and a step neither acquires
+a lock nor makes a system call. Times are those of the host's clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DEFAULT_RUN_DIR = "/dev/shm/trainvitals"  # noqa: S108 - a sticky directory, and
 DEFAULT_TRACE_DIR = "trainvitals-profiles"
 
 _log = logging.getLogger("trainvitals")
-# The methods that do nothing once the monitor is silent.
+# The methods that do nothing when the monitor is disabled.
 _RECORDING = (
     "mark",
     "update_batch",
@@ -70,55 +70,57 @@ _RECORDING = (
 class TrainingMonitor(EventRecorder):
     """A monitor for one training run.
 
-    It writes the state of the run to a small memory-mapped file in the run directory, which the
-    exporter reads. A step costs a few microseconds.
+    The monitor writes the state of the run to a small memory-mapped file in the run directory,
+    which the exporter reads. A step costs a few microseconds.
 
     No method raises an exception, waits for a device or communicates with another process. After
-    ten internal errors the monitor disables itself. It belongs to the thread that created it; only
-    `log` may be called from other threads.
+    ten internal errors, the monitor disables itself. The monitor may be used only on the thread
+    that created it, except that `log` may be called from any thread.
 
-    Used as a context manager, the run ends with the context. It also ends with `finish` or `fail`,
-    with the interpreter, and when the monitor is garbage-collected.
+    If the monitor is used as a context manager, the run ends when the context ends. The run also
+    ends when `finish` or `fail` is called, when the interpreter ends, and when the monitor is
+    garbage-collected.
 
     Args:
-        run: The name of the run. If None, it is taken from TRAINVITALS_RUN or from the environment
+        run: The run name. If None, the name is taken from TRAINVITALS_RUN or from the environment
             of the launcher or experiment tracker.
-        total_epochs: The number of epochs, for progress and the estimated end.
-        total_steps: The number of steps, for the same.
-        epoch_steps: The number of steps in an epoch, for the same.
+        total_epochs: The number of epochs, for the progress and the estimated end.
+        total_steps: The number of steps, for the progress and the estimated end.
+        epoch_steps: The number of steps in an epoch, for the progress and the estimated end.
         global_step: The step from which a resumed run continues.
-        rank: The rank of this process. If None, it is taken from the launcher's environment.
-        world_size: The number of ranks. If None, as for `rank`.
-        attempt: The number of restarts before this one. If None, as for `rank`.
-        framework: The training framework. If None, PyTorch, JAX or TensorFlow if it is loaded.
+        rank: The rank of this process. If None, the rank is read from the launcher's environment.
+        world_size: The number of ranks. If None, the number is read as for `rank`.
+        attempt: The number of previous restarts. If None, the number is read as for `rank`.
+        framework: The training framework. If None, PyTorch, JAX or TensorFlow, whichever is loaded.
         framework_version: The version of the framework.
-        flops_per_sample: Floating-point operations of the model for one sample, forward and
+        flops_per_sample: The model's floating-point operations for one sample, forward and
             backward, for model FLOPs utilisation.
-        flops_per_token: The same for one token.
-        peak_flops: The peak of the device, in floating-point operations per second. If None, it is
-            looked up by the name of the device.
-        watch: The name of the value that decides whether an evaluation is an improvement.
+        flops_per_token: The model's floating-point operations for one token, forward and backward.
+        peak_flops: The device's peak in floating-point operations per second. If None, the peak is
+            looked up by the device name.
+        watch: The name of the value that determines whether an evaluation is an improvement.
         watch_mode: Whether a smaller ("min") or a larger ("max") value is better.
-        checkpoint_max_age_seconds: The age from which the last checkpoint is too old. None: no
-            limit.
+        checkpoint_max_age_seconds: The age above which the last checkpoint is too old. If None,
+            there is no limit.
         notify: Where to send messages about alerts, a NaN loss and a failure: channels of
-            `trainvitals.alerting.notifier`, or True for those configured in the environment. None
-            means True if TRAINVITALS_NOTIFY is 1.
+            `trainvitals.alerting.notifier`, or True for the channels configured in the environment.
+            None means True if TRAINVITALS_NOTIFY is 1.
         run_dir: The run directory. If None, TRAINVITALS_RUN_DIR or /dev/shm/trainvitals.
         enabled: If False, every method does nothing.
         environ: The environment variables. If None, those of the process.
         monotonic: A clock that never jumps, in seconds.
-        clock: Unix time in seconds.
-        publish_seconds: Steps that end within this time after one another are published together.
-            If None, 1 ms, or 0.5 s if the run directory is on a disk.
+        clock: A clock that returns Unix time in seconds.
+        publish_seconds: The minimum time between two publications; steps that end within this time
+            are published together. If None, 1 ms, or 0.5 s if the run directory is on a disk.
 
     Attributes:
-        run: The name of the run.
+        run: The run name.
         rank: The rank of this process.
         world_size: The number of ranks; 0 if unknown.
-        path: The run file; None if none could be created.
-        start_time: When the current epoch began, in Unix seconds; None before the first epoch.
-        errors: The internal errors of the monitor.
+        path: The path of the run file; None if no file could be created.
+        start_time: The time at which the current epoch began, in Unix seconds; None before the
+            first epoch.
+        errors: The error counter of the monitor.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class TrainingMonitor(EventRecorder):
         self.start_time: float | None = None
         self.errors = Errors("the training monitor", partial(_switch_off, weakref.ref(self)))
         if environ is None:
-            environ = os.environ  # as a default it would be shown, secrets and all, by help()
+            environ = os.environ  # help() would show a default with its secrets
         self._is_open = self._is_over = False
         self._thread = get_ident()
         self._stack: list[str] = []
@@ -229,7 +231,7 @@ class TrainingMonitor(EventRecorder):
         self.path = recorder.path
         self._is_open = True
         journal.note("start")
-        # A forked child must never write, not even through a bound method kept from before.
+        # A forked child must never write, not even through a bound method obtained before the fork.
         self._hooks = InterpreterHooks(self, self._close)
 
     @guard
@@ -237,7 +239,7 @@ class TrainingMonitor(EventRecorder):
         for name, value in words.items():
             self._journal.set(name, value)
 
-    # Around the loop.
+    # Methods called before and after the training loop.
 
     @guard
     def finish(self) -> None:
@@ -246,7 +248,7 @@ class TrainingMonitor(EventRecorder):
 
     @guard
     def end(self) -> None:
-        """Record that the process ends; the exporter derives the outcome from its exit code."""
+        """Record that the process ends; the exporter derives the outcome from the exit code."""
         self._end(State.ENDED, "finish")
 
     @guard
@@ -254,13 +256,13 @@ class TrainingMonitor(EventRecorder):
         """Record that the run failed.
 
         Args:
-            exception: The cause. Its class is recorded, its message is not.
+            exception: The exception that ended the run. Its class is recorded, but not its message.
         """
         if exception is not None:
             kind = type(exception)
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             self._recorder.leave_last_words(module + kind.__qualname__)
-            # Python's own MemoryError is about the host's memory; this event is the accelerator's.
+            # Python's MemoryError concerns host memory; this event concerns accelerator memory.
             if kind.__name__ == "OutOfMemoryError":
                 self._journal.note_oom()
         if self._notices is not None:
@@ -271,7 +273,7 @@ class TrainingMonitor(EventRecorder):
         """Return a disabled monitor of the same run, for copies and pickles."""
         return (_make_silent, (self.run,))
 
-    def __enter__(self) -> TrainingMonitor:  # noqa: PYI034 - typing.Self is of 3.11
+    def __enter__(self) -> TrainingMonitor:  # noqa: PYI034 - typing.Self requires 3.11
         if self._is_over:
             _log.warning("run %s is over; what follows needs a monitor of its own", self.run)
         return self
@@ -293,12 +295,12 @@ class TrainingMonitor(EventRecorder):
 
     @property
     def samples_processed(self) -> int:
-        """The number of samples trained on since the monitor was created."""
+        """The number of samples processed in training since the monitor was created."""
         return self._samples if self._is_open else 0
 
     @property
     def tokens_processed(self) -> int:
-        """The number of tokens trained on since the monitor was created."""
+        """The number of tokens processed in training since the monitor was created."""
         return self._tokens if self._is_open else 0
 
     @property
@@ -336,7 +338,7 @@ class TrainingMonitor(EventRecorder):
         self._live = self._recorder.live
 
     def _switch_off(self) -> None:
-        """Stop recording after too many internal errors, and record the fact."""
+        """Stop recording after too many internal errors, and record that recording has stopped."""
         if self._is_open:
             self._journal.note("switched_off")
             self._journal.set_state(State.SWITCHED_OFF)
@@ -344,7 +346,7 @@ class TrainingMonitor(EventRecorder):
         self._silence()
 
     def _silence(self) -> None:
-        """Replace every method that records by one that does nothing."""
+        """Replace every method that records with a function that does nothing."""
         self.__dict__.update(dict.fromkeys(_RECORDING, _do_nothing))
         self.__dict__["phase"] = _make_null_context
         self.__dict__["batches"] = iter
@@ -369,7 +371,7 @@ def _make_silent(run: str) -> TrainingMonitor:
 
 
 def _do_nothing(*_: object, **__: object) -> None:
-    """Replace a method that records."""
+    """Do nothing, in place of a method that records."""
 
 
 def _make_null_context(_: str) -> AbstractContextManager[None]:

@@ -1,6 +1,7 @@
-"""Messages about a run, for use without an Alertmanager.
+"""Messages about a run, for use without Alertmanager.
 
-Rank 0 sends messages about the run, and the first rank of each machine those about that machine.
+Rank 0 sends the messages about the run, and the first rank of each machine sends the messages about
+that machine.
 The training thread only queues a message when an alert changes; `trainvitals.alerting.notifier`
 sends it.
 """
@@ -38,16 +39,16 @@ _log = logging.getLogger("trainvitals")
 
 
 class Notices:
-    """The messages about a run.
+    """The sender of messages about a run.
 
     Args:
-        notifier: Sends the messages.
+        notifier: The notifier that sends the messages.
         launch: The run and rank of this process.
         host: The name of the machine.
-        clock: Unix time, seconds.
+        clock: A clock that returns Unix time in seconds.
 
     Attributes:
-        errors: Internal errors.
+        errors: The counter of internal errors.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Notices:
 
     @guard
     def send_alert(self, name: str, text: str, *, is_over: bool = False) -> None:
-        """Send a message that an alert of `runfile.ALERTS` was raised or cleared."""
+        """Send a message that an alert of `runfile.ALERTS` has been raised or cleared."""
         if self._launch.rank == 0 or name not in _OF_THE_RUN:
             self._send(_TITLES.get(name, name), text, "warning", f"{self._host}:{name}", is_over)
 
@@ -77,21 +78,21 @@ class Notices:
 
     @guard
     def send_spike(self, loss: float) -> None:
-        """Send a message that the loss stays far above the usual."""
+        """Send a message that the loss remains far above the usual level."""
         text = f"Loss {format_value(loss)}, far above the last hundred steps"
         self._send_of_run("loss spike", text, "warning", "loss_spike")
 
     @guard
     def send_failure(self, exception: BaseException | None) -> None:
-        """Send a message that the run failed, with the class of the exception but not its message."""
-        if isinstance(exception, KeyboardInterrupt):  # the person who pressed it knows
+        """Send a message that the run failed, with the exception's class but not its message."""
+        if isinstance(exception, KeyboardInterrupt):  # the user knows
             return
         rank = f" on rank {self._launch.rank}" if self._launch.world_size > 1 else ""
         text = f"{type(exception).__name__}{rank}" if exception is not None else ""
         self._send("run failed", text, "critical", f"{self._host}:failed", is_over=False)
 
     def close(self) -> None:
-        """Accept no more messages; queued ones are still sent in the background."""
+        """Accept no more messages; queued messages are still sent in the background."""
         self._notifier.close()
 
     def _send_of_run(self, what: str, text: str, severity: Severity, key: str) -> None:
@@ -119,7 +120,7 @@ class Notices:
 
 
 class _Log:
-    """The log of the notifier's threads, guarded against errors in the program's log handlers."""
+    """A log for the notifier's threads, protected against errors in the program's log handlers."""
 
     def __init__(self) -> None:
         self.errors = Errors("the log of messages to people", _do_nothing)
@@ -136,18 +137,18 @@ def open_notices(
     *,
     clock: Callable[[], float] = time.time,
 ) -> Notices | None:
-    """Return the notices of a run, if they were requested.
+    """Return the sender of messages about a run, if messages are requested.
 
     Args:
-        notify: The channels; True for those configured in the environment, None for True if
-            TRAINVITALS_NOTIFY is set, and otherwise for no messages.
+        notify: The channels; True for the channels configured in the environment. None means True
+            if TRAINVITALS_NOTIFY is set, and otherwise no messages.
         environ: The environment variables.
         launch: The run and rank of this process.
-        clock: Unix time, seconds.
+        clock: A clock that returns Unix time in seconds.
 
     Returns:
-        None if no messages were requested, if another rank sends them, or if they cannot be sent,
-        which is logged.
+        The sender; None if no messages are requested, if another rank sends them, or if messages
+        cannot be sent, in which case the reason is logged.
     """
     is_unasked = notify is None and not environ.get(SWITCH)
     if is_unasked or notify is False or (launch.rank != 0 and launch.local_rank != 0):
@@ -187,4 +188,4 @@ def _find_channels(
 
 
 def _do_nothing() -> None:
-    """Do nothing: there is nothing to disable."""
+    """Do nothing, because there is nothing to disable."""

@@ -1,11 +1,12 @@
-"""The pace of a run: its current speed, its usual speed, and deviations between them.
+"""The pace of a run: its current speed, its usual speed, and deviations from the usual speed.
 
-`Pace` measures batches and the part of their time that is spent waiting for data. `Baseline`
-compares step time, throughput and utilisation each with their own median over a bounded past; only
-the bad direction counts. A value deviates when it differs from the median by more than five times
-the usual scatter (the median absolute deviation, scaled to a standard deviation) and by more than a
-quarter of the median. Values that deviate are not added to the past, so a slow decline is not
-learned as usual; a new pace that lasts as long as the past becomes the usual one.
+`Pace` measures batches and the share of the time that is spent waiting for data. `Baseline`
+compares step time, throughput and utilisation with the median of each quantity over a limited
+number of past values; only deviations in the unfavourable direction are detected. A value deviates
+if it differs from the median by more than five times the usual scatter (the median absolute
+deviation, scaled to a standard deviation) and by more than a quarter of the median. Values that
+deviate are not added to the past values, so that they do not change the baseline; a new pace that
+lasts as long as the past values cover becomes the usual pace.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ class Stretch:
 
     Attributes:
         steps: The number of optimizer steps that ended.
-        samples: The number of samples in them.
-        seconds: Their duration with the wait for data, without validation and checkpoints.
-        data_wait_seconds: The part of it until the batch was loaded and on the device.
+        samples: The number of samples in these steps.
+        seconds: The duration of the batches, including the wait for data, without validation and
+            checkpoints.
+        data_wait_seconds: The part of the duration until each batch was loaded and on the device.
     """
 
     steps: int = 0
@@ -45,12 +47,12 @@ class Stretch:
 
     @property
     def step_seconds(self) -> float | None:
-        """The mean duration of a step; None without steps."""
+        """The mean duration of a step; None if no step ended."""
         return self.seconds / self.steps if self.steps else None
 
     @property
     def samples_per_second(self) -> float | None:
-        """Throughput; None without samples."""
+        """The throughput; None if no samples were processed or no time passed."""
         return self.samples / self.seconds if self.samples and self.seconds > 0 else None
 
     @property
@@ -60,10 +62,10 @@ class Stretch:
 
 
 class Pace:
-    """Measures batches, each from the end of the previous one to its own end.
+    """A meter of batches, each of which lasts from the end of the previous batch to its own end.
 
     Args:
-        clock: A monotonic clock, seconds.
+        clock: A monotonic clock, in seconds.
     """
 
     __slots__ = (
@@ -85,18 +87,18 @@ class Pace:
 
     @property
     def total(self) -> Stretch:
-        """The totals so far; subtract an earlier total for the batches in between."""
+        """The totals so far; subtract an earlier total to obtain the batches in between."""
         return Stretch(self._steps, self._samples, self._seconds, self._data_wait_seconds)
 
     def wait(self) -> None:
-        """Record that the run waits for a batch from now on."""
+        """Record that the run now begins to wait for a batch."""
         self._waiting_at = self._clock()
 
     def pause(self) -> None:
-        """Leave out the time until `wait`, or until the end of a batch without a recorded wait.
+        """Exclude the time until `wait`, or until the end of a batch without a recorded wait.
 
-        It is used for validation, for checkpoints, and for the first batch of an epoch, which waits
-        for the workers of the loader to start.
+        The excluded time is validation, saving of checkpoints, or the first batch of an epoch,
+        which waits for the loader's workers to start.
         """
         self._waiting_at = None
 
@@ -108,8 +110,8 @@ class Pace:
         """Record the end of a batch; the run then waits for the next.
 
         Args:
-            samples: The number of samples in it.
-            steps: The number of optimizer steps that ended with it.
+            samples: The number of samples in the batch.
+            steps: The number of optimizer steps that ended with the batch.
         """
         now = self._clock()
         if self._waiting_at is not None:
@@ -130,7 +132,7 @@ _SMALLEST_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The usual values of a run; None until learned.
+    """The usual values of a run; a value is None until enough readings have been made.
 
     Attributes:
         step_seconds: The duration of a step.
@@ -147,12 +149,12 @@ class Usual:
 
 
 class Baseline:
-    """The usual pace of a run, learned from one reading every few seconds.
+    """The usual pace of a run, determined from one reading every few seconds.
 
     Args:
-        lasting_seconds: How long a value must deviate until the alert is raised; after a quarter
-            of that without deviation it is cleared.
-        clock: A monotonic clock, seconds.
+        lasting_seconds: The time for which a value must deviate before the alert is raised; after a
+            quarter of this time without deviation, the alert is cleared.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class Baseline:
 
     @property
     def active(self) -> frozenset[str]:
-        """The names of `runfile.ALERTS` that are raised now."""
+        """The names of `runfile.ALERTS` that are currently raised."""
         return self._alerts.active
 
     @property
@@ -195,9 +197,9 @@ class Baseline:
         samples_per_second: float | None = None,
         utilization_ratio: float | None = None,
     ) -> Changes:
-        """Return the alerts that a reading raises or clears; None is an unknown value.
+        """Return the alerts that a reading raises or clears; None means an unknown value.
 
-        The first readings are left out, because a run warms up.
+        The first readings are ignored, because they belong to the warm-up of the run.
         """
         self._readings += 1
         if self._readings <= _WARM_UP_READINGS:
@@ -226,11 +228,11 @@ class Baseline:
 
 
 class _Quantity:
-    """One quantity and its past.
+    """A quantity and its past values.
 
     Attributes:
-        name: The name of its alert.
-        usual: The median of the past; None until learned.
+        name: The name of the alert about this quantity.
+        usual: The median of the past values; None until enough values are known.
     """
 
     def __init__(self, name: str, text: str, *, bad: int) -> None:
@@ -242,7 +244,7 @@ class _Quantity:
         self._deviating: list[float] = []
 
     def compare(self, value: float | None) -> tuple[_Quantity, str, bool] | None:
-        """Learn from a value; return the alert's text and whether it deviates, None until learned."""
+        """Add a value; return the alert's text and whether it deviates, or None if unknown."""
         if value is None or value != value:  # noqa: PLR0124 - NaN
             return None
         if self.usual is None:
@@ -265,7 +267,7 @@ class _Quantity:
             self.usual = median(self._past)
 
     def _note_deviation(self, value: float) -> None:
-        """Keep a deviation; one that lasts as long as the past becomes the usual value."""
+        """Record a deviating value; a deviation that lasts long enough becomes the usual value."""
         self._deviating.append(value)
         if len(self._deviating) >= _MOST_READINGS:
             self._past.clear()

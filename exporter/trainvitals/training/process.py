@@ -1,6 +1,6 @@
-"""This process: its identity for the run file's header, and the end of its interpreter.
+"""This process: its identity for the run file's header, and hooks in its interpreter.
 
-The interpreter reports its end, an uncaught exception and a fork.
+The hooks report the end of the interpreter, an uncaught exception and a fork.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def identify(launch: Launch, *, framework: str | None, framework_version: str | 
 
     Args:
         launch: The run and rank of this process.
-        framework: The training framework; None for PyTorch, JAX or TensorFlow if it is loaded.
+        framework: The training framework; None for PyTorch, JAX or TensorFlow, whichever is loaded.
         framework_version: The version of the framework.
     """
     if framework is None:
@@ -68,7 +68,7 @@ def _find_framework() -> tuple[str, str]:
 
 
 def _find_accelerators() -> list[str]:
-    """Return the UUID of the current CUDA device if a context exists; never create one."""
+    """Return the UUID of the current CUDA device if a context exists; never create a context."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():
@@ -83,11 +83,11 @@ def name_host() -> str:
 
 
 def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
-    """Return the identity of this process on the machine.
+    """Return the properties that identify this process on the machine.
 
     Returns:
-        Its start in clock ticks since boot, the ID of the boot, and the inode of its PID namespace;
-        zeros if `/proc` does not have them.
+        The start time in clock ticks since boot, the boot ID, and the inode of the PID namespace;
+        zeros if `/proc` does not provide them.
     """
     try:
         stat = (procfs / "self/stat").read_bytes()
@@ -102,9 +102,9 @@ def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
 
 
 def is_loader_worker() -> bool:
-    """Return whether this is a daemonic child of multiprocessing, as workers of data loaders are.
+    """Return whether this process is a daemonic multiprocessing child, such as a loader worker.
 
-    A spawned worker first runs the script's module, before it is marked as daemonic.
+    A spawned worker runs the script's module before it is marked as daemonic.
     """
     processes = sys.modules.get("multiprocessing.process")
     if processes is None:
@@ -114,14 +114,14 @@ def is_loader_worker() -> bool:
 
 
 class Run(Protocol):
-    """A run that is notified."""
+    """A run that can be notified of the end of its process."""
 
     def end(self) -> None:
         """Record that the interpreter ends."""
         ...
 
     def fail(self, exception: BaseException | None = None) -> None:
-        """Record that it ends by an exception."""
+        """Record that the interpreter ends because of an exception."""
         ...
 
 
@@ -132,7 +132,7 @@ class InterpreterHooks:
 
     Args:
         run: The run to notify.
-        silence: A method that is called in each forked child.
+        silence: A method to call in each forked child.
     """
 
     __slots__ = ("_error_before", "_previous", "_run", "_silence")
@@ -155,7 +155,7 @@ class InterpreterHooks:
             return
         hook = sys.excepthook
         while isinstance(hook, InterpreterHooks):
-            if hook._previous is self:  # noqa: SLF001 - another one of these
+            if hook._previous is self:  # noqa: SLF001 - another instance
                 hook._previous = self._previous  # noqa: SLF001
                 return
             hook = hook._previous  # noqa: SLF001
@@ -166,7 +166,7 @@ class InterpreterHooks:
         exception: BaseException,
         trace: TracebackType | None,
     ) -> None:
-        """Take the place of `sys.excepthook`."""
+        """Handle an uncaught exception as `sys.excepthook`."""
         run = self._run()
         if run is not None:
             run.fail(exception)
@@ -189,6 +189,6 @@ class InterpreterHooks:
 
 
 def _find_uncaught() -> BaseException | None:
-    """Return the uncaught exception; None at a prompt, where it does not end the interpreter."""
+    """Return the uncaught exception; None at a prompt, where the interpreter continues."""
     error: BaseException | None = getattr(sys, "last_value", None)
     return None if hasattr(sys, "ps1") else error

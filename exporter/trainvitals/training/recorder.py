@@ -1,6 +1,6 @@
-"""The run file of this process, from the writer's side.
+"""The run file of this process, from the perspective of the writer.
 
-A row of words is filled in private memory, copied into one of two slots in turn, and completed
+A row of words is filled in private memory, copied into one of two slots alternately, and completed
 there with its checksum; until the checksum matches, a reader uses the previous record. No system
 call is made after the file has been created.
 """
@@ -45,7 +45,7 @@ _NAME_BYTES = 48
 
 
 class RunFileUnavailableError(TrainvitalsError):
-    """No run file can be created; the message has the reason and the remedy."""
+    """No run file can be created; the message contains the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class OpenFile:
 
     Attributes:
         path: The path of the file.
-        descriptor: Holds the lock; closing it releases the lock.
-        map: The mapped file.
-        is_on_tmpfs: Whether it is on a tmpfs, so that a store never waits for a disk.
+        descriptor: The descriptor that holds the lock; closing the descriptor releases the lock.
+        map: The memory mapping of the file.
+        is_on_tmpfs: Whether the file is on a tmpfs, so that a store never waits for a disk.
     """
 
     path: Path
@@ -66,20 +66,21 @@ class OpenFile:
 
 
 class Row:
-    """The words of one kind of record, and the two slots they are published to.
+    """The words of one type of record, and the two slots in which they are published.
 
     Args:
         file: The mapped file.
         at: The offset of slot A.
         slot_bytes: The size of a slot.
-        empty: The initial words.
+        empty: The initial values of the words.
 
     Attributes:
-        data: The words as bytes, to be filled many at once; the sequence number is the first.
-        words: The same words, to be filled one by one.
-        number: The number of times they were published.
+        data: The words as bytes, for filling several words at once; the first is the sequence
+            number.
+        words: The same words, for filling them one by one.
+        number: The number of times the words have been published.
         published: The time of the last `publish`, in seconds of the monotonic clock.
-        slots: The two slots and their checksums; that of an even number is the first.
+        slots: The two slots with their checksums; the first slot is used for even sequence numbers.
     """
 
     __slots__ = ("data", "number", "published", "slots", "words")
@@ -95,8 +96,8 @@ class Row:
         """Make the words visible to readers.
 
         Args:
-            now: The monotonic clock, seconds.
-            wall_time: Unix seconds.
+            now: The time of the monotonic clock, in seconds.
+            wall_time: The time in Unix seconds.
         """
         self.number += 1
         _STAMP.pack_into(self.data, 0, self.number, len(self.words), now * 1e9, wall_time)
@@ -106,7 +107,7 @@ class Row:
         self.published = now
 
     def release(self) -> None:
-        """Release the mapped file; later calls of `publish` write to private memory."""
+        """Release the memory mapping; later calls of `publish` write to private memory."""
         self.slots = _view_slots(bytearray(len(self.data) + 8), len(self.data), (0, 0))
 
 
@@ -118,17 +119,18 @@ def _view_slots(
 
 
 class Recorder:
-    """The records of this process, in its run file or, without one, in its own memory.
+    """The records of this process, in the run file or, without a file, in private memory.
 
     Args:
-        file: The run file; None to record in private memory only.
+        file: The run file; None to record only in private memory.
 
     Attributes:
         step: The step record.
         state: The state record.
-        live: The live words: when each phase last began, in seconds of the monotonic clock.
-        trace: The request for a trace and its answer.
-        path: The path of the file; None without one.
+        live: The live words: the time at which each phase last began, in seconds of the monotonic
+            clock.
+        trace: The trace request and its answer.
+        path: The path of the file; None without a file.
         is_on_tmpfs: Whether the file is on a tmpfs, so that a store never waits for a disk.
     """
 
@@ -144,10 +146,10 @@ class Recorder:
         self._names: dict[tuple[str, str], int] = {}
 
     def find_metric(self, name: str, split: str) -> int | None:
-        """Return the number of a free metric, a new one for a new name.
+        """Return the number of a free metric; a new name gets a new number.
 
         Returns:
-            None if the table of names is full.
+            The number; None if the table of names is full.
 
         Raises:
             ValueError: The name is longer than 62 bytes, or the split is unknown.
@@ -163,12 +165,12 @@ class Recorder:
 
     @property
     def name_count(self) -> int:
-        """The number of free metrics with a name."""
+        """The number of named free metrics."""
         return len(self._names)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the file was deleted; an exporter that starts later cannot find it."""
+        """Whether the file has been deleted; an exporter that starts later cannot find it."""
         return self._file is not None and not os.fstat(self._file.descriptor).st_nlink
 
     def leave_last_words(self, text: str) -> None:
@@ -179,13 +181,13 @@ class Recorder:
     def close(self) -> None:
         """Release the lock and the mapping; the file is not changed.
 
-        In a forked child this does not affect the lock of its parent.
+        In a forked child, this call does not affect the lock held by the parent.
         """
         if self._file is None:
             return
         os.close(self._file.descriptor)
         self._file = None
-        # The map goes with the last view of it: a signal may have come between two stores.
+        # The mapping is released with its last view: a signal may have arrived between two stores.
         self._map = mmap.mmap(-1, FILE_BYTES)
         self.live = memoryview(bytearray(LIVE_BYTES)).cast("d")
         self.trace = memoryview(bytearray(TRACE_BYTES))
@@ -201,11 +203,11 @@ def create_run_file(
     Args:
         identity: The identity of this process.
         directory: The run directory; it is created if missing.
-        clock: Unix time, seconds, to find old files of ended runs.
+        clock: A clock that returns Unix time in seconds, for finding old files of ended runs.
 
     Raises:
-        RunFileUnavailableError: The system has no record locks, the directory cannot be created or
-            written, or the file system is full.
+        RunFileUnavailableError: The system does not support record locks, the directory cannot be
+            created or written, or the file system is full.
     """
     try:
         import fcntl  # noqa: PLC0415 - not every system has it
@@ -243,10 +245,10 @@ def create_run_file(
 def _open_directory(path: Path) -> int:
     try:
         path.mkdir(parents=True)
-        path.chmod(0o1777)  # any user may add a run file, only its owner may remove it
+        path.chmod(0o1777)  # any user may add run files; only owners may remove them
     except FileExistsError:
         pass
-    # A symlink in a directory that every user may write must not redirect the files.
+    # A symbolic link in a world-writable directory must not redirect the files.
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
@@ -278,9 +280,9 @@ _LOCK_NOW = 2 | 4  # LOCK_EX | LOCK_NB
 
 
 def _discard_old(folder: int, own_pid: int, now: float) -> None:
-    """Remove this user's files of runs that ended a day ago, as an exporter does."""
+    """Remove this user's files of runs that ended at least a day ago, as the exporter does."""
     for name in os.listdir(folder)[:_MOST_EXAMINED]:
-        # Closing a second descriptor of a file that this process has locked drops the lock.
+        # Closing a second descriptor of a file that this process has locked releases the lock.
         if not name.endswith(SUFFIX) or f".{own_pid}." in name:
             continue
         try:
@@ -303,7 +305,7 @@ def _discard_dead(folder: int, name: str) -> None:
 
 
 def _is_tmpfs(folder: int) -> bool:
-    """Return whether a directory is on tmpfs, by its device's line in mountinfo."""
+    """Return whether a directory is on a tmpfs, according to `/proc/self/mountinfo`."""
     device = os.fstat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -313,5 +315,5 @@ def _is_tmpfs(folder: int) -> bool:
                 if fields[2] == number and " - tmpfs " in line:
                     return True
     except (OSError, IndexError):
-        return True  # unknown: assume what most systems have
+        return True  # unknown: assume the most common case
     return False

@@ -1,4 +1,4 @@
-"""The resource log: a line on the console every N batches, and one CSV file per epoch.
+"""The resource log: a block of lines on the console every N batches, and one CSV file per epoch.
 
 On the console:
 
@@ -11,8 +11,8 @@ On the console:
     [Resources] ⚠️ ALERTS:
       - GPU underutilized: 42.3% (threshold: 50%)
 
-A value that could not be read is left out, and so is a line without values. The last line of a block
-that repeats the values of the one before is `  (the same sample as above)`.
+A value that could not be read is omitted, and so is a line without values. A block that repeats the
+values of the previous block ends with the line `  (the same sample as above)`.
 
 CSV, for a spreadsheet or `trainvitals plot`:
 
@@ -22,11 +22,13 @@ CSV, for a spreadsheet or `trainvitals plot`:
     step,timestamp,gpu_0_util,gpu_0_memory_pct,cpu_percent,memory_percent,io_read_rate_mbps
     0,2025-10-07T10:00:00,85.3,50.0,45.2,48.5,75.2
 
-`step` is the number of optimizer steps before the batch, `timestamp` is local time without a zone.
-The five value columns above always come first; the same two of further GPUs follow, then all other
-values by name. Lines of one sample, whose values were read once, have the same number in `sample`. The header is fixed when a file is created: a value that is missing later is an
-empty cell, and one that appears later gets its column in the next file. An existing file is
-continued under its own header. Lines are written atomically.
+`step` is the number of optimizer steps before the batch; `timestamp` is the local time without a
+time zone. The five value columns shown above always come first, followed by the same two GPU
+columns for each further GPU, and then all other values sorted by name. Lines that belong to the
+same sample have the same number in the column `sample`. The header is fixed when a file is created:
+a value that is missing later results in an empty cell, and a value that first appears later gets a
+column in the next file. If a file already exists, lines are appended under its existing header.
+Lines are written atomically.
 """
 
 from __future__ import annotations
@@ -45,10 +47,10 @@ _GPU_KEY = re.compile(r"gpu_(\d+)_")
 
 
 class Console:
-    """Standard output, as long as it can be written.
+    """Standard output, until an error occurs in writing.
 
     Args:
-        write: Writes a text; None for the current `sys.stdout`.
+        write: A function that writes a text; None for the current `sys.stdout`.
     """
 
     def __init__(self, write: Callable[[str], object] | None = None) -> None:
@@ -56,7 +58,7 @@ class Console:
         self._is_broken = False
 
     def show(self, text: str) -> None:
-        """Write a text; characters that the terminal cannot show become question marks."""
+        """Write a text; characters that the terminal cannot display become question marks."""
         if self._is_broken or not text:
             return
         if self._write is not None:
@@ -72,17 +74,17 @@ class Console:
             OSError,
             ValueError,
             AttributeError,
-        ):  # closed, its reader is gone, or there is none
+        ):  # closed, missing, or without a reader
             self._is_broken = True
 
 
 def write_block(batch: int, metrics: Mapping[str, float], *, is_repeated: bool = False) -> str:
-    """Return the block of a reading; the percentage of memory is the share available.
+    """Return the console block for a reading; the memory percentage is the available share.
 
     Args:
         batch: The number of the batch.
-        metrics: The values.
-        is_repeated: Whether the block before had the same reading.
+        metrics: The values of the reading.
+        is_repeated: Whether the previous block showed the same reading.
     """
     lines = [f"{PREFIX} Batch {batch}:"]
     for gpu in sorted({int(match[1]) for key in metrics if (match := _GPU_KEY.match(key))}):
@@ -103,12 +105,12 @@ def write_block(batch: int, metrics: Mapping[str, float], *, is_repeated: bool =
 
 
 def write_alerts(texts: Iterable[str]) -> str:
-    """Return the block of new alerts, below an empty line."""
+    """Return the console block for new alerts, preceded by an empty line."""
     return f"\n{PREFIX} {WARNING_SIGN} ALERTS:\n" + "".join(f"  - {text}\n" for text in texts)
 
 
 def write_cleared(texts: Iterable[str]) -> str:
-    """Return a line for each cleared alert, with the value that cleared it."""
+    """Return a line for each cleared alert, with the value that cleared the alert."""
     return "".join(f"{PREFIX} cleared: {text}\n" for text in texts)
 
 
@@ -160,9 +162,9 @@ class Timeseries:
     """The CSV files of one rank.
 
     Args:
-        directory: The directory of the files; created with its parents when first needed.
-        rank: The rank of the readings.
-        now: Unix time, seconds.
+        directory: The directory of the files, which is created with its parents when first needed.
+        rank: The rank whose readings are written.
+        now: A clock that returns Unix time in seconds.
     """
 
     def __init__(
@@ -176,9 +178,9 @@ class Timeseries:
         self._columns: Sequence[str] = ()
 
     def append(self, epoch: int, step: int, metrics: Mapping[str, float]) -> None:
-        """Append a line to the file of the epoch.
+        """Append a line to the file of an epoch.
 
-        After an error the rest of the epoch is not written, with a warning.
+        After an error, a warning is logged and the rest of the epoch is not written.
         """
         try:
             if epoch != self._epoch:
@@ -195,7 +197,7 @@ class Timeseries:
             self._close_file()
 
     def close(self) -> None:
-        """Close the file; the next `append` opens it again."""
+        """Close the file; the next call of `append` reopens it."""
         self._epoch = None
         self._close_file()
 
@@ -219,7 +221,7 @@ class Timeseries:
         self._epoch = epoch
         if header:
             self._columns = header
-            if not is_whole:  # its writer was killed within a line
+            if not is_whole:  # the writer was killed while writing a line
                 self._write("\n")
         else:
             self._columns = ["step", "timestamp", *order_columns(metrics)]
@@ -242,7 +244,7 @@ class Timeseries:
 
 
 def order_columns(names: Mapping[str, float]) -> list[str]:
-    """Return the columns for these values: the fixed ones, those of further GPUs, and all others."""
+    """Return the columns for values: the fixed columns, those of further GPUs, and all others."""
     gpus = sorted(
         (int(match[1]), match[2] != "util", name)
         for name in names
@@ -253,7 +255,7 @@ def order_columns(names: Mapping[str, float]) -> list[str]:
 
 
 def _read_header(path: Path) -> tuple[list[str], bool]:
-    """Return the columns of an existing file, and whether its last line is complete."""
+    """Return the columns of an existing CSV file, and whether its last line is complete."""
     try:
         with path.open("rb") as file:
             first = file.readline(_LONGEST_HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""The part of a resource callback that needs no framework: sampling, alerts, console and CSV."""
+"""The framework-independent part of a resource callback: sampling, alerts, console and CSV."""
 
 from __future__ import annotations
 
@@ -29,40 +29,46 @@ _LAST_HOOKS = ("on_exception", "teardown")
 
 
 class ResourceMonitor:
-    """Samples the resources of a training process every few batches.
+    """A monitor that samples the resources of a training process every few batches.
 
     Args:
         enabled: If False, the callback does nothing.
-        log_interval: The number of batches from one sample to the next.
-        gpu_monitoring: Sample the GPUs.
-        cpu_monitoring: Sample CPU and memory.
-        io_monitoring: Sample disk, network and the wait for data.
-        alert_gpu_underutilization: Raise an alert when a GPU is underutilized.
-        alert_memory_pressure: Raise an alert when the memory of the machine is nearly full.
-        alert_io_bottleneck: Raise an alert when the run spends much of its time waiting for data.
-        gpu_util_threshold: A GPU is underutilized below this utilization, 0 to 1.
-        memory_threshold: Memory is nearly full above this share, 0 to 1.
-        io_wait_threshold: Waiting for data is a bottleneck above this share of time, 0 to 1.
-        export_timeseries: Write each sample to a CSV file per epoch.
-        timeseries_path: The directory of these files.
-        run: The name of the run. If None, as for `TrainingMonitor`.
-        monitor: An existing monitor, which the caller finishes. If None, each fit creates one.
+        log_interval: The number of batches between two samples.
+        gpu_monitoring: Whether to sample the GPUs.
+        cpu_monitoring: Whether to sample CPU and memory.
+        io_monitoring: Whether to sample disk, network and the wait for data.
+        alert_gpu_underutilization: Whether to raise an alert when a GPU is underutilized.
+        alert_memory_pressure: Whether to raise an alert when the machine's memory is nearly full.
+        alert_io_bottleneck: Whether to raise an alert when the run spends much of its time waiting
+            for data.
+        gpu_util_threshold: The utilization below which a GPU is underutilized, 0 to 1.
+        memory_threshold: The share of memory in use above which memory is nearly full, 0 to 1.
+        io_wait_threshold: The share of time above which waiting for data is a bottleneck, 0 to 1.
+        export_timeseries: Whether to write each sample to a CSV file per epoch.
+        timeseries_path: The directory of the CSV files.
+        run: The run name. If None, the name is chosen as for `TrainingMonitor`.
+        monitor: An existing monitor, which the caller finishes. If None, each fit creates a
+            monitor.
         notify: Where to send messages, as for `TrainingMonitor`. Ignored if `monitor` is passed.
-        temperature_threshold_celsius: Raise an alert when a GPU is hotter. None: no alert.
-        alert_seconds: How long a GPU must be underutilized, or step time, throughput or
-            utilization unusual, until an alert is raised.
-        adaptive_alerts: Print also alerts about step time, throughput or utilization that are
-            unusual for this run. The exporter shows them in any case.
-        sample_seconds: A sample within this time after the last one repeats its values, which is
-            said on the console and by the column `sample`, so that fast batches are not slowed
-            down. 0: always read.
-        write: Receives the printed text. If None, it goes to standard output.
-        clock: A monotonic clock, seconds.
+        temperature_threshold_celsius: The GPU temperature above which an alert is raised. If None,
+            no alert is raised.
+        alert_seconds: The time for which a GPU must be underutilized, or for which step time,
+            throughput or utilization must be unusual, before an alert is raised.
+        adaptive_alerts: Whether to print alerts about step time, throughput or utilization that is
+            unusual for this run. The exporter shows these alerts in any case.
+        sample_seconds: The minimum time between two readings, which prevents fast batches from
+            being slowed down. A sample within this time repeats the previous values, as indicated
+            on the console and by the column `sample`. If 0, every sample is read.
+        write: A function that receives the printed text. If None, the text is written to standard
+            output.
+        clock: A monotonic clock, in seconds.
 
     Attributes:
-        monitor: The monitor in use; None before a fit, and after it unless it was passed in.
-        current_epoch: The epoch whose CSV file is written.
-        errors: The internal errors, which are logged once and never reach the training loop.
+        monitor: The monitor in use; None before a fit, and None after the fit unless a monitor was
+            passed in.
+        current_epoch: The epoch whose CSV file is being written.
+        errors: The error counter; internal errors are logged once and never raised in the training
+            loop.
     """
 
     _hooks: ClassVar[tuple[str, ...]] = ()
@@ -127,7 +133,7 @@ class ResourceMonitor:
             self._silence(self._hooks)
 
     def _begin(self, *, rank: int) -> None:
-        """Reset everything for a new fit."""
+        """Reset all state for a new fit."""
         self._rank = rank
         self._host = None
         self._gpus = None
@@ -148,18 +154,18 @@ class ResourceMonitor:
         self._sampled_at = float("-inf")
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without members of one process, so that a Trainer may spawn others."""
+        """Return the state without process-specific members, so that a Trainer can be pickled."""
         left = ("_host", "_gpus", "_timeseries", "monitor")
         return {**self.__dict__, **dict.fromkeys(left)}
 
-    # Methods for the user.
+    # Methods for users.
 
     def get_gpu_metrics(self) -> dict[str, float]:
-        """Return a reading of all GPUs of this process; see `GPUSampler.read`.
+        """Return the current values of all GPUs of this process; see `GPUSampler.read`.
 
         Returns:
             `gpu_0_util`, `gpu_0_memory_used_mb`, `gpu_0_memory_total_mb`, `gpu_0_memory_pct`,
-            `gpu_0_temp_c`, `gpu_0_power_w` and so on for each; empty without a GPU or driver.
+            `gpu_0_temp_c`, `gpu_0_power_w` and so on for each GPU; empty without a GPU or driver.
         """
         if self._gpus is None:
             self._gpus = GPUSampler()
@@ -167,7 +173,7 @@ class ResourceMonitor:
         return self._gpus.read()
 
     def get_cpu_memory_metrics(self) -> dict[str, float]:
-        """Return a reading of CPU and memory; see `HostSampler.read_cpu_memory`.
+        """Return the use of CPU and memory; see `HostSampler.read_cpu_memory`.
 
         Returns:
             `cpu_percent`, `cpu_process_percent`, `memory_system_mb`, `memory_available_mb`,
@@ -176,13 +182,13 @@ class ResourceMonitor:
         return self._open_host().read_cpu_memory()
 
     def get_io_metrics(self) -> dict[str, float]:
-        """Return a reading of disk, network and the wait for data; see `HostSampler.read_io`.
+        """Return the use of disk and network, and the wait for data; see `HostSampler.read_io`.
 
         Returns:
             `disk_read_mb`, `disk_write_mb`, `io_read_rate_mbps`, `io_write_rate_mbps`,
             `net_sent_mbps`, `net_recv_mbps`, `io_pressure_pct`, and `io_wait_pct`: the share of the
-            time since the last call in which training waited for data, or the pressure where no
-            batch ended since.
+            time since the last call in which training waited for data, or the I/O pressure if no
+            batch has ended since then.
         """
         values = self._open_host().read_io()
         total = self._pace.total
@@ -195,10 +201,10 @@ class ResourceMonitor:
         return values
 
     def check_alerts(self, metrics: Mapping[str, float]) -> list[str]:
-        """Return a text for each value of a reading that is beyond its threshold.
+        """Return a message for each value of a reading that is beyond its threshold.
 
-        It depends on the reading alone. The alerts of a fit are raised once instead, and an
-        underutilized GPU is one after `alert_seconds` of training.
+        The result depends only on this reading. By contrast, each alert of a fit is raised once,
+        and a GPU must be underutilized for `alert_seconds` of training before an alert is raised.
         """
         findings = find_alarming(metrics, self._gather_thresholds())
         return [f"{WARNING_SIGN} {finding.text}" for finding in findings if finding.is_alarming]
@@ -212,20 +218,20 @@ class ResourceMonitor:
     # Methods for callbacks.
 
     def _switch_off(self) -> None:
-        """Do nothing more in this fit except end it."""
+        """Stop all activity in this fit except its end."""
         self._silence(name for name in self._hooks if name not in _LAST_HOOKS)
 
     def _silence(self, hooks: Iterable[str]) -> None:
         self.__dict__.update(dict.fromkeys(hooks, _do_nothing))
 
     def _follow_gpus(self, ordinals: Sequence[int] | None) -> None:
-        """Sample only these GPUs, numbered as in `cuda:1`; None for all that the process can use."""
+        """Sample only the GPUs with these device numbers; None for all that the process can use."""
         self._gpu_ordinals = ordinals
         if self._gpus is not None:
             self._gpus.follow(ordinals)
 
     def _sample_batch(self, batch: int, step: int, *, prints: bool) -> None:
-        """Sample the resources after a batch; write, print and report the sample."""
+        """Sample the resources after a batch, and write, print and report the sample."""
         is_fresh = self._sample()
         news = self._judge() if is_fresh else ""
         if self._exports:
@@ -235,7 +241,7 @@ class ResourceMonitor:
             self._console.show(block + news)
 
     def _judge(self) -> str:
-        """Report alerts to the monitor, and return the lines to print about them."""
+        """Report alerts to the monitor, and return the lines to print about these alerts."""
         findings = find_alarming(
             self._metrics, self._gather_thresholds(), is_training=self._paused_at is None
         )
@@ -250,20 +256,20 @@ class ResourceMonitor:
         return (write_alerts(raised) if raised else "") + write_cleared(cleared)
 
     def _pause(self) -> None:
-        """Record that the run does something other than training."""
+        """Record that the run begins an activity other than training."""
         self._pace.pause()
         if self._paused_at is None:
             self._paused_at = self._clock()
 
     def _go_on(self) -> None:
-        """Record that the run trains again, and waits for its next batch."""
+        """Record that the run resumes training and waits for its next batch."""
         self._pace.wait()
         if self._paused_at is not None:
             self._paused_seconds += self._clock() - self._paused_at
             self._paused_at = None
 
     def _end(self) -> None:
-        """Release files and threads."""
+        """Close the CSV file and release the threads."""
         if self._timeseries is not None:
             self._timeseries.close()
         if self._gpus is not None:
@@ -272,7 +278,7 @@ class ResourceMonitor:
 
     @guard
     def _start_rates(self) -> None:
-        """Read the counters for the first time, so that the first sample has rates."""
+        """Read the counters for the first time, so that the first sample contains rates."""
         self._open_host()
 
     def _open_host(self) -> HostSampler:
@@ -281,7 +287,7 @@ class ResourceMonitor:
         return self._host
 
     def _read_training_clock(self) -> float:
-        """Return the time in seconds, without that of validation."""
+        """Return the monotonic time in seconds, excluding all pauses in training."""
         now = self._clock() if self._paused_at is None else self._paused_at
         return now - self._paused_seconds
 
@@ -297,7 +303,7 @@ class ResourceMonitor:
         )
 
     def _sample(self) -> bool:
-        """Read all values, unless the last ones are recent; return whether they were read."""
+        """Read all values unless the last sample is recent; return whether values were read."""
         now = self._clock()
         if now - self._sampled_at < self._sample_seconds:
             return False
@@ -335,7 +341,7 @@ class ResourceMonitor:
         if monitor is None:
             return
         active = self._alerts.active | self._baseline.active
-        # Messages have the printed alerts only, the run file has all.
+        # Messages contain only the printed alerts; the run file contains all alerts.
         texts = dict.fromkeys(self._baseline.active | self._reported, "")
         changes = self._changes + unusual if self.adaptive_alerts else self._changes
         for finding in changes.raised + changes.cleared:

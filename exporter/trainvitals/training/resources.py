@@ -1,8 +1,9 @@
-"""CPU, memory, disk and network of a training process and its machine, under the names of the CSV.
+"""CPU, memory, disk and network use of a training process and its machine.
 
-All values of the process include its descendants, such as data loader workers. The functions
-do not wait: every rate is the mean since the previous reading. Values that a system does not report
-(process I/O on macOS, pressure outside Linux) have no key.
+Values have the same names as the CSV columns. All values of the process include its descendants,
+such as data loader workers. The functions do not wait: every rate is the mean since the previous
+reading. Values that a system does not report (process I/O on macOS, pressure outside Linux) are
+missing from the results.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _LOOPBACK = re.compile(r"lo\d*$|Loopback")
 
 
 class HostSampler:
-    """The resources of the machine and of this process with its descendants, read by psutil.
+    """A sampler of the resources of the machine and of this process tree, which uses psutil.
 
-    The first rates are means since the sampler was created.
+    The first rates are means since the creation of the sampler.
 
     Args:
-        clock: A monotonic clock, seconds.
+        clock: A monotonic clock, in seconds.
         procfs: The path of procfs.
     """
 
@@ -44,12 +45,12 @@ class HostSampler:
         self._io = self._read_io()
 
     def read_cpu_memory(self) -> dict[str, float]:
-        """Read CPU and memory.
+        """Return the use of CPU and memory.
 
         Returns:
-            `cpu_percent` of the whole machine; `cpu_process_percent` of the process tree, 100 for
-            each core; `memory_system_mb`, `memory_available_mb` and `memory_percent` (in use) of
-            the machine; `memory_process_mb`, the resident memory of the process tree.
+            `cpu_percent` of the whole machine; `cpu_process_percent` of the process tree, where 100
+            is one fully used core; `memory_system_mb`, `memory_available_mb` and `memory_percent`
+            (in use) of the machine; `memory_process_mb`, the resident memory of the process tree.
         """
         import psutil  # noqa: PLC0415 - the training client imports the standard library only
 
@@ -63,13 +64,14 @@ class HostSampler:
         }
 
     def read_io(self) -> dict[str, float]:
-        """Read disk and network.
+        """Return the use of disk and network.
 
         Returns:
-            `disk_read_mb` and `disk_write_mb` of the process tree since the reading before, and
-            `io_read_rate_mbps` and `io_write_rate_mbps`, the same in MB/s; `net_sent_mbps` and
-            `net_recv_mbps` of the machine without its loopback, in MB/s; `io_pressure_pct`, the
-            share of the time in which a task of the machine waited for I/O.
+            `disk_read_mb` and `disk_write_mb` of the process tree since the previous reading, and
+            the corresponding rates `io_read_rate_mbps` and `io_write_rate_mbps` in MB/s;
+            `net_sent_mbps` and `net_recv_mbps` of the machine without its loopback interface, in
+            MB/s; `io_pressure_pct`, the percentage of the time in which any task of the machine
+            waited for I/O.
         """
         before, now = self._io, self._read_io()
         self._io = now
@@ -120,7 +122,7 @@ class HostSampler:
 
 
 def _read_machine_cpu() -> tuple[float, float]:
-    """Return the seconds in which the machine's cores were busy, and all."""
+    """Return the busy time and the total time of the machine's cores, in seconds."""
     import psutil  # noqa: PLC0415
 
     times = psutil.cpu_times()._asdict()
@@ -145,9 +147,9 @@ def _read_network() -> dict[str, float]:
 
 
 def _read_stalled_seconds(path: Path) -> float | None:
-    """Return the seconds since boot in which some task waited for I/O; None if not counted.
+    """Return the time since boot in which any task waited for I/O, in seconds; None if not counted.
 
-    Source: `some` in /proc/pressure/io.
+    Source: the line `some` in /proc/pressure/io.
     """
     try:
         some = path.read_text(encoding="utf-8").partition("\n")[0]
@@ -165,11 +167,13 @@ class TreeReading:
     """The resources that a process tree has used so far.
 
     Attributes:
-        cpu_seconds: CPU time of all processes, also of those that ended; never decreases.
-        resident_bytes: Resident memory of the living processes; shared pages count for each.
-        read_bytes: Bytes that all processes have read from storage; never decreases; None if the
-            system does not report it, as on macOS.
-        write_bytes: The same for what they wrote.
+        cpu_seconds: The CPU time of all processes, including ended processes; never decreases.
+        resident_bytes: The resident memory of the running processes; shared pages are counted once
+            for each process.
+        read_bytes: The number of bytes that all processes have read from storage; never decreases;
+            None if the system does not report process I/O, such as macOS.
+        write_bytes: The number of bytes that all processes have written to storage; otherwise as
+            for `read_bytes`.
     """
 
     cpu_seconds: float
@@ -187,13 +191,14 @@ class _Member:
 
 
 class ProcessTree:
-    """This process and its descendants, read by psutil.
+    """This process and its descendants, read with psutil.
 
-    Finding the descendants costs more than reading them, so it is done every 5 s, and less often if
-    it would cost more than 0.2 % of the time on a machine with many processes.
+    Finding the descendants costs more than reading them, so they are searched for every 5 s, and
+    less often if on a machine with many processes the search would take more than 0.2 % of the
+    time.
 
     Args:
-        clock: A monotonic clock, seconds.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -206,14 +211,14 @@ class ProcessTree:
         self._highest = TreeReading(0.0, 0, 0, 0)
 
     def read(self) -> TreeReading:
-        """Return the resources that the tree has used so far."""
+        """Return the resources that the process tree has used so far."""
         if self._clock() >= self._listed_until:
             self._list_members()
         resident_bytes = sum(self._read_member(member) for member in self._members)
         reads = [member.read_bytes for member in self._members]
         writes = [member.write_bytes for member in self._members]
         cpu_seconds = sum(member.cpu_seconds for member in self._members)
-        # A child that ended is missing until its parent has taken over its counts.
+        # The counts of an ended child are missing until its parent has taken them over.
         self._highest = TreeReading(
             max(self._highest.cpu_seconds, self._ended.cpu_seconds + cpu_seconds),
             resident_bytes,
@@ -229,7 +234,7 @@ class ProcessTree:
         children = _find_descendants(root.process)
         self._members = [root, *(known.get(child) or _Member(child) for child in children)]
         gone = known.keys() - {member.process for member in self._members}
-        if sys.platform == "win32":  # elsewhere the parent's counts take over the child's
+        if sys.platform == "win32":  # elsewhere the parent takes over the counts
             self._keep([known[process] for process in gone])
         now = self._clock()
         self._listed_until = now + max(_LISTING_SECONDS, _LISTING_SHARE * (now - started_at))
@@ -243,7 +248,7 @@ class ProcessTree:
         )
 
     def _read_member(self, member: _Member) -> int:
-        """Read one process and return its resident bytes; its counts stay while it is a zombie."""
+        """Read a process and return its resident bytes; a zombie keeps its previous counts."""
         import psutil  # noqa: PLC0415
 
         process = member.process
@@ -279,10 +284,10 @@ def _find_descendants(root: Process) -> list[Process]:
 
 
 def _list_descendants(root: int, *, procfs: Path = Path("/proc")) -> list[int] | None:
-    """Return the descendants of a process; None if the kernel does not list children.
+    """Return the PIDs of a process's descendants; None if the kernel does not list children.
 
-    psutil searches all processes of the machine instead, which on a large machine can take longer
-    than a training step.
+    By contrast, psutil searches all processes of the machine, which on a large machine can take
+    longer than a training step.
     """
     if not (procfs / f"{root}/task/{root}/children").exists():
         return None
@@ -296,7 +301,7 @@ def _list_descendants(root: int, *, procfs: Path = Path("/proc")) -> list[int] |
 
 
 def _list_children(tasks: Path) -> list[int]:
-    """Return the children of all threads of a process, without those that end in the meantime."""
+    """Return the PIDs of the children of a process's threads, except those that end meanwhile."""
     children: list[int] = []
     with suppress(OSError):
         for task in tasks.iterdir():
@@ -318,6 +323,6 @@ def _read_io(member: _Member) -> None:
 
 
 def _rise(highest: int | None, ended: int | None, counts: list[int | None]) -> int | None:
-    """Return the sum, or the previous maximum if that is higher; None if no process could be read."""
+    """Return the higher of the sum and the previous maximum; None if no process could be read."""
     known = [count for count in counts if count is not None]
     return max(highest or 0, (ended or 0) + sum(known)) if known else None

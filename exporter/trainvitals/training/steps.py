@@ -1,7 +1,7 @@
-"""The step record, which is written on every step in a few microseconds.
+"""The step record, which is written on every step within a few microseconds.
 
-`mark`, `update_batch` and `_publish` fill words of the step record and publish it. Work that is not
-done on every step is below them.
+`mark`, `update_batch` and `_publish` fill words of the step record and publish the record. The
+methods after them do work that is not done on every step.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from trainvitals.training.values import (
     ValueRecorder,
 )
 
-# Plain integers: an enumeration's members are slower to compute with.
+# Plain integers, because arithmetic with enumeration members is slower.
 _DATA_WAIT, _OTHER = int(Phase.DATA_WAIT), int(Phase.OTHER)
 _TRAINING_CODES = {name: code for code, name in enumerate(PHASE_NAMES) if COARSE[code] == "train"}
 _PHASE, _PHASE_START, _LOSS_EMA = STEP["phase"], STEP["phase_start_time"], STEP["loss_ema"]
 _SLOWEST, _OVERHEAD = STEP["slowest_step_seconds"], STEP["overhead_seconds"]
 _ERRORS, _BUCKETS_AT = STEP["errors"], STEP["step_bucket_0"]
-# The words that change on every step are the first ones, and one call fills them all.
+# The words that change on every step come first, and one call fills all of them.
 _WORDS, _HOT_WORDS = len(STEP_WORDS), STEP["total_idle"] + 1
 _pack_hot_words = struct.Struct(f"QQ{_HOT_WORDS - 2}d").pack_into
-# The phases whose mean time in a step has a word, and the word.
+# The phases whose mean time per step has a word, each with the index of the word.
 _SPLIT_TIMES = tuple(
     (int(phase), STEP[f"{phase.name.lower()}_seconds"])
     for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -60,15 +60,15 @@ _SLOWEST_OF = 64
 _BUCKETS = range(_BUCKETS_AT, _BUCKETS_AT + len(BUCKET_BOUNDS) + 1)
 _EDGES = (-math.inf, *BUCKET_BOUNDS, math.inf)
 _FROM_ZERO = (NONFINITE, _SLOWEST, _OVERHEAD, _ERRORS, *_BUCKETS, *(at for at, _ in _WINDOW))
-# Steps shorter than this are published together; a store to a disk's page may have to wait.
+# Steps shorter than this are published together; a store to a page on a disk may block.
 PUBLISH_SECONDS, PUBLISH_ON_DISK_SECONDS = 0.001, 0.5
 _STATE_SECONDS = 0.05
 
 
 class StepRecorder(ValueRecorder):
-    """Measures steps and phases, and publishes both records of a run."""
+    """A recorder that measures steps and phases, and publishes both records of a run."""
 
-    # Slots are found faster than members of a dictionary.
+    # Access to slots is faster than access to members of a dictionary.
     __slots__ = (
         "_after_step",
         "_bucket_above",
@@ -121,18 +121,18 @@ class StepRecorder(ValueRecorder):
         monotonic: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
-        """Start to record.
+        """Start recording.
 
         Args:
             recorder: The recorder of both records.
-            journal: Fills the state record.
-            device: Reads the accelerator's memory about once a second.
-            notices: Sends messages; None for no messages.
-            tracing: Traces steps on request; None for never.
-            publish_seconds: Steps that end sooner than this after one another are published
-                together.
-            monotonic: A clock that never jumps, seconds.
-            clock: Unix time, seconds.
+            journal: The journal, which fills the state record.
+            device: The recorder of the accelerator's memory, called about once a second.
+            notices: The sender of messages; None to send no messages.
+            tracing: The tracer of steps on request; None to disable traces.
+            publish_seconds: The minimum time between two publications; steps that end within this
+                time are published together.
+            monotonic: A clock that never jumps, in seconds.
+            clock: A clock that returns Unix time in seconds.
         """
         words = recorder.step.words
         self._begin_values(words, journal, notices)
@@ -149,10 +149,11 @@ class StepRecorder(ValueRecorder):
         self._totals = [0.0] * len(PHASE_NAMES)
         self._phase_began = self._coarse_began = self._tick_due = self._window_began = now
         self._is_training = False
-        # The phases that `mark` handles by itself: those of a step, once one of them was marked.
+        # The phases that `mark` handles directly: those of a step, after one of them has been
+        # marked.
         self._codes: dict[str, int] = {}
         self._after_step = _OTHER
-        # A float as the record has it, which saves a conversion on each step.
+        # Floats, as in the record, which saves a conversion on every step.
         self._step_count = self._splits_steps = self._global_before = 0.0
         self._samples = self._tokens = 0
         self._epoch_counts: tuple[float, int, int] = (0.0, 0, 0)
@@ -163,10 +164,11 @@ class StepRecorder(ValueRecorder):
         self._splits_seen = self._totals.copy()
         self._window = [0.0] * len(_WINDOW)
 
-    # The hot path: these two and `_publish` run on every step, and avoid calls at the cost of style.
+    # The hot path: the next two methods and `_publish` run on every step, and avoid function calls
+    # at the cost of style.
 
     def mark(self, phase: str) -> None:
-        """Record that a phase begins now, which ends the previous one.
+        """Record that a phase begins now, which ends the previous phase.
 
         Args:
             phase: `data_wait`, `h2d`, `forward`, `backward`, `optimizer` or `other` within a step;
@@ -197,7 +199,8 @@ class StepRecorder(ValueRecorder):
     ) -> None:
         """Record the end of a step.
 
-        A tensor on a device is not waited for; its value is recorded once it has been copied.
+        The method does not wait for a tensor on a device; the value is recorded when it has been
+        copied.
 
         Args:
             batch_size: The number of samples in the step, over all accumulated batches.
@@ -207,7 +210,7 @@ class StepRecorder(ValueRecorder):
             learning_rate: The learning rate.
             gradient_norm: The norm of the gradients.
             tokens: The number of tokens in the step, instead of `sequence_length`.
-            global_step: The number of the step. If None, one more than the previous step.
+            global_step: The number of the step. If None, the number of the previous step plus one.
         """
         clock = self._monotonic
         now = clock()
@@ -262,13 +265,13 @@ class StepRecorder(ValueRecorder):
         if count >= self._review_due:
             self._review_steps(now)
 
-    # Below: what is not done on every step.
+    # The methods below do work that is not done on every step.
 
     @guard
     def _enter_training(self, now: float) -> None:
         self._change_phase(now, PHASE_NAMES[self._after_step])
         if self._step_began == now:
-            self._step_began = 0.0  # when this first step began is unknown
+            self._step_began = 0.0  # the start of this first step is unknown
 
     @guard
     def _set_global_step(self, step: object) -> None:
@@ -294,7 +297,7 @@ class StepRecorder(ValueRecorder):
         if before in {"validation", "checkpoint"}:
             journal.raise_to(f"longest_{before}_seconds", lasted)
         if before not in {"init", "train"} and self._step_began:
-            self._step_began += lasted  # a step's time does not count what interrupts it
+            self._step_began += lasted  # interruptions are not part of a step's time
         if after == "train" and not self._step_began:
             self._step_began = now
         self._coarse_began = now
@@ -305,20 +308,20 @@ class StepRecorder(ValueRecorder):
         self._publish_all(now)
 
     def _find_bucket(self, seconds: float) -> None:
-        """Find the histogram bucket of a step; the next step most likely belongs there too."""
+        """Find the histogram bucket of a step; the next step is likely to be in the same bucket."""
         number = bisect_left(BUCKET_BOUNDS, seconds)
         self._bucket_at = _BUCKETS[number]
         self._bucket_above, self._bucket_up_to = _EDGES[number], _EDGES[number + 1]
 
     def _keep_slowest(self, seconds: float) -> None:
-        if self._step_count > 1:  # the first step compiles, and is not typical
+        if self._step_count > 1:  # the first step includes compilation
             self._slowest = seconds
             self._words[_SLOWEST] = max(seconds, self._slowest_before)
 
     def _review_steps(self, began: float) -> None:
-        """Start a new window for the slowest of 64 steps, and measure the cost of this call.
+        """Start a new window for the slowest of 64 steps, and measure the monitor's overhead.
 
-        While a trace is requested or taken, this runs on every step.
+        While a trace is requested or in progress, this method is called on every step.
         """
         if self._step_count >= self._full_review_due:
             self._full_review_due += _SLOWEST_OF
@@ -343,7 +346,7 @@ class StepRecorder(ValueRecorder):
         self._review_losses()
 
     def _publish(self, now: float) -> None:
-        """Publish the step record, and do other work that is due."""
+        """Publish the step record, and do periodic work that is due."""
         if now >= self._tick_due:
             self._tick(now)
         count, wall_offset = self._step_count, self._wall_offset
@@ -376,7 +379,7 @@ class StepRecorder(ValueRecorder):
             self._journal.publish(now, wall_time)
 
     def _split_steps(self) -> None:
-        """Record mean phase times of the steps since the last call."""
+        """Record the mean phase times of the steps since the last call."""
         words, seen = self._words, self._splits_seen
         self._review_losses()
         words[_PHASE] = self._phase_code
@@ -392,7 +395,7 @@ class StepRecorder(ValueRecorder):
                 seen[code] = total
 
     def _publish_all(self, now: float, *, at_least_seconds: float = 0.0) -> None:
-        """Publish both records, the state record at most once in `at_least_seconds`."""
+        """Publish both records, but the state record at most once in `at_least_seconds`."""
         self._split_steps()
         self._publish(now)
         if now - self._recorder.state.published >= at_least_seconds:
@@ -400,7 +403,7 @@ class StepRecorder(ValueRecorder):
 
     @guard
     def _tick(self, now: float) -> None:
-        """Do the work that is due once a second."""
+        """Do the periodic work that is due once a second."""
         self._tick_due = now + _TICK_SECONDS
         self._wall_offset = self._clock() - now
         words = self._words
@@ -421,5 +424,5 @@ class StepRecorder(ValueRecorder):
         if now - self._window_began >= _WINDOW_SECONDS:
             self._window_began = now
             for index, (window_at, at) in enumerate(_WINDOW):
-                words[window_at] = self._window[index]  # the window spans the last one and this one
+                words[window_at] = self._window[index]  # the window spans the last two intervals
                 self._window[index] = max(words[at], 0.0)  # tokens may be unknown

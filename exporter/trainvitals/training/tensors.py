@@ -1,9 +1,10 @@
-"""Reading a value that may be on a device, without ever waiting for the device.
+"""Reading of values that may be on a device, without ever waiting for the device.
 
-`tensor.item()` waits until the device has done all work queued before; in a training loop that
-costs more than all other work of this package. Therefore a device tensor is copied into pinned host
-memory in stream order, after the work that computes it, and read once an event shows that the copy
-is complete, usually a step later. Tensors of devices without such events are not read.
+`tensor.item()` waits until the device has finished all previously queued work, which in a training
+loop would cost more than all other work of this package. Therefore a device tensor is copied into
+pinned host memory in stream order, after the work that produces the tensor, and is read when an
+event shows that the copy is complete, usually one step later. Tensors on devices without such
+events are not read.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from types import ModuleType
 from typing import Protocol, cast
 
 _COPY_INTERVAL_SECONDS = 0.05
-# The kinds of device whose events can be asked whether they are over, without waiting.
+# The types of device whose events can be queried for completion without waiting.
 _ASKABLE_KINDS = ("cuda", "xpu", "hpu", "npu")
 
 
 class Device(Protocol):
-    """The part of `torch.device` that is used: equality, its text, and its type."""
+    """The part of `torch.device` that is used: equality, string representation and type."""
 
     @property
     def type(self) -> str:
-        """The kind of device, such as "cuda"."""
+        """The type of device, such as "cuda"."""
         ...
 
 
@@ -39,36 +40,36 @@ class Tensor(Protocol):
 
     @property
     def device(self) -> Device:
-        """device: The device with the values."""
+        """device: The device on which the values are stored."""
         ...
 
     @property
     def dtype(self) -> object:
-        """The type of each value."""
+        """The dtype of the values."""
         ...
 
     def numel(self) -> int:
-        """Count the values."""
+        """Return the number of values."""
         ...
 
     def detach(self) -> Tensor:
-        """Return the same values outside of the autograd graph."""
+        """Return a tensor with the same values, detached from the autograd graph."""
         ...
 
     def reshape(self, shape: tuple[int, ...]) -> Tensor:
-        """Return the same values in another shape."""
+        """Return a tensor with the same values in another shape."""
         ...
 
     def copy_(self, source: Tensor, *, non_blocking: bool) -> object:
-        """Copy the values of another tensor."""
+        """Copy the values of another tensor into this tensor."""
         ...
 
     def is_pinned(self) -> bool:
-        """Return whether a device can write to this memory on its own."""
+        """Return whether the tensor is in pinned memory, which devices can write asynchronously."""
         ...
 
     def item(self) -> object:
-        """Return the only value; waits if it is on a device."""
+        """Return the only value; the call blocks if the value is on a device."""
         ...
 
 
@@ -76,19 +77,19 @@ class Event(Protocol):
     """The part of a device's event that is used, such as `torch.cuda.Event`."""
 
     def record(self, stream: object) -> None:
-        """Mark the current end of a stream's work."""
+        """Record the event after the work currently queued in a stream."""
         ...
 
     def query(self) -> bool:
-        """Return whether the work up to the mark is done; never waits."""
+        """Return whether the work before the event is complete; the call never blocks."""
         ...
 
 
 class Values:
-    """The values of one quantity, such as the loss.
+    """A reader of the values of one quantity, such as the loss.
 
     Args:
-        delayed: Reads values that are on a device.
+        delayed: The reader of values that are on a device.
     """
 
     __slots__ = ("_delayed",)
@@ -98,18 +99,18 @@ class Values:
 
     @property
     def unreadable(self) -> str | None:
-        """Why values on this device are not read, in one line; None if they are."""
+        """The reason why values on this device are not read, in one line; None if they are read."""
         return self._delayed.unreadable
 
     def read(self, value: object) -> float | None:
         """Read a value without waiting for a device.
 
-        Numbers, NumPy scalars and tensors of one value in host memory are read at once. A tensor
-        of one value on a device is copied, at most every 50 ms, and the copy that has arrived
-        since the last call is returned, which is from an earlier step.
+        Numbers, NumPy scalars and single-value tensors in host memory are read immediately. For a
+        single-value tensor on a device, a copy is started at most every 50 ms, and the method
+        returns the copy that has arrived since the last call, which is from an earlier step.
 
         Returns:
-            The number, which may be NaN; None if it is unknown yet or not a real number.
+            The number, which may be NaN; None if it is not yet known or not a real number.
         """
         if type(value) is float:
             return value
@@ -131,20 +132,20 @@ class Values:
         return arrived
 
     def poll(self) -> float | None:
-        """Return the value of a device tensor that has arrived since the last call; None without one."""
+        """Return a device tensor's value that has arrived since the last call; None if none has."""
         return self._delayed.poll()
 
 
 class DelayedScalar:
-    """Reads tensors of one value on a device, one at a time and with a delay.
+    """A reader of single-value tensors on a device, one tensor at a time and with a delay.
 
     Args:
-        interval_seconds: At most one copy is started in this time.
-        clock: A monotonic clock, seconds.
+        interval_seconds: The minimum time between the starts of two copies.
+        clock: A monotonic clock, in seconds.
         modules: The loaded modules; torch is never imported.
 
     Attributes:
-        unreadable: Why tensors are no longer read, in one line; None if they are.
+        unreadable: The reason why tensors are no longer read, in one line; None if they are read.
     """
 
     __slots__ = (
@@ -176,13 +177,15 @@ class DelayedScalar:
         self._dtype: object = None
         self._buffer: Tensor | None = None
         self._event: Event | None = None
-        # Kept while its copy is under way: otherwise another stream might reuse its memory.
+        # The tensor is kept while its copy is in progress; otherwise another stream might reuse its
+        # memory.
         self._source: Tensor | None = None
 
     def offer(self, tensor: Tensor) -> None:
-        """Start to copy the value, unless a copy is in progress, too recent, or impossible.
+        """Start copying the value, unless a copy is in progress, too recent or impossible.
 
-        A tensor of more than one value is left alone, and so is any while a CUDA graph is captured.
+        A tensor with more than one value is not copied, and no tensor is copied while a CUDA graph
+        is being captured.
         """
         if self._source is not None or self.unreadable is not None:
             return
@@ -198,7 +201,7 @@ class DelayedScalar:
             self._give_up(tensor.device, error)
 
     def poll(self) -> float | None:
-        """Return the value of the copy once it has arrived, and only once; never waits."""
+        """Return the copied value once it has arrived, only once; the call never blocks."""
         source, event, buffer = self._source, self._event, self._buffer
         if source is None or event is None or buffer is None:
             return None
@@ -238,7 +241,7 @@ class DelayedScalar:
         self._source = source
 
     def _is_capturing(self, device: Device) -> bool:
-        """Return whether a graph is being captured, which querying an event would break."""
+        """Return whether a graph is being captured; querying an event would break the capture."""
         accelerator = getattr(self._modules.get("torch"), device.type, None)
         capturing = getattr(accelerator, "is_current_stream_capturing", None)
         return capturing is not None and bool(capturing())
@@ -253,9 +256,9 @@ class DelayedScalar:
 
 
 def _pinned_buffer(torch: ModuleType, dtype: object) -> Tensor | None:
-    """Return one value of pinned host memory; None if a copy into it would wait."""
-    # A buffer born in inference mode could not be written to outside of it. The type is the
-    # tensor's own, since a copy that converts goes through unpinned memory.
+    """Return a pinned host buffer for one value; None if a copy into the buffer would block."""
+    # A buffer created in inference mode could not be written to outside this mode. The buffer has
+    # the tensor's dtype, because a copy with conversion goes through unpinned memory.
     with torch.inference_mode(mode=False):
         buffer: Tensor = torch.empty((), dtype=dtype, device="cpu", pin_memory=True)
     return buffer if buffer.is_pinned() else None
@@ -264,7 +267,7 @@ def _pinned_buffer(torch: ModuleType, dtype: object) -> Tensor | None:
 def _local_part(tensor: Tensor) -> Tensor | None:
     """Return this rank's copy of a distributed tensor; None if ranks hold different parts.
 
-    Reading the complete tensor would be a collective operation, in which a single rank would wait
+    Reading the complete tensor would be a collective operation, in which a single rank would block
     forever.
     """
     placements = getattr(tensor, "placements", None)
@@ -281,12 +284,12 @@ class _Distributed(Protocol):
 def _read_on_host(tensor: Tensor) -> float | None:
     try:
         return _as_float(tensor.item())
-    except (RuntimeError, ValueError):  # more than one value, none, sparse, or no real tensor
+    except (RuntimeError, ValueError):  # not one value, sparse, or not a real tensor
         return None
 
 
 def _read_number(value: object) -> float | None:
-    """Read a Python number, a NumPy scalar or a NumPy array of one value."""
+    """Return the value of a Python number, NumPy scalar or single-value NumPy array; else None."""
     if isinstance(value, Real):
         return _as_float(value)
     if type(value).__module__ == "numpy" and getattr(value, "size", 0) == 1:

@@ -1,14 +1,16 @@
-"""One session of PyTorch's profiler, and the files that it leaves.
+"""A session of the PyTorch profiler, and the files written from the session.
 
-Kineto records for one session per process. Where a second one begins, the first is lost, and
-asking it for its events aborts the process. So no session is started while the program has a
-profiler, and while ours lasts, the two functions of `torch.autograd.profiler` that start one end
-ours first. Source: torch 2.13, `torch/autograd/profiler.py`, `torch/profiler/profiler.py`.
+Kineto supports one session per process. If a second session begins, the first session is lost, and
+reading its events aborts the process. Therefore no session is started while the program uses a
+profiler; and while a session of trainvitals is active, the two functions of
+`torch.autograd.profiler` that start a session first end this session. Source: torch 2.13,
+`torch/autograd/profiler.py`, `torch/profiler/profiler.py`.
 
-Files are `RUN-RANK-TIME/trace.json.gz` and `summary.txt`, both or none. They are written into a
-hidden directory that is then renamed, and only their owner may read them. `trace.json.gz` has
-Chrome's trace event format, as PyTorch writes it, for `chrome://tracing` or Perfetto; `summary.txt`
-has tables of what took the most time and memory.
+The files are `trace.json.gz` and `summary.txt` in the directory `RUN-RANK-TIME`; either both files
+are written or neither. They are written to a hidden directory, which is then renamed, and are
+readable only by their owner. `trace.json.gz` is in Chrome's trace event format, as written by
+PyTorch, for `chrome://tracing` or Perfetto; `summary.txt` contains tables of the operators that
+took the most time and memory.
 """
 
 from __future__ import annotations
@@ -40,23 +42,24 @@ _ROWS, _NAME_WIDTH = 30, 70
 
 
 class TraceError(TrainvitalsError):
-    """No trace can be taken; the message has the reason."""
+    """No trace can be taken; the message contains the reason."""
 
 
 class TorchTrace:
-    """One session of the profiler, on the thread that creates it.
+    """A session of the profiler on the thread that creates it.
 
     Args:
-        torch: The module, as the program has loaded it.
-        request: The request for the trace.
+        torch: The module `torch`, as loaded by the program.
+        request: The trace request.
 
     Attributes:
         is_over: Whether the session has ended.
-        is_lost: Whether a session of another thread replaced it; its events must not be read.
+        is_lost: Whether another session has replaced this session, so that its events must not be
+            read.
 
     Raises:
-        TraceError: Another profiler is active, or this PyTorch cannot be traced.
-        RuntimeError: PyTorch's profiler does not start.
+        TraceError: Another profiler is active, or this version of PyTorch is not supported.
+        RuntimeError: The PyTorch profiler does not start.
     """
 
     def __init__(self, torch: ModuleType, request: TraceRequest) -> None:
@@ -83,22 +86,22 @@ class TorchTrace:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """Record that a step begins, under the name that viewers recognise."""
+        """Record the beginning of a step, under a name that trace viewers recognise."""
         self._mark = self._make_mark(f"ProfilerStep#{self._steps}")
         self._mark.__enter__()
         self._steps += 1
 
     def end_step(self) -> None:
-        """Record that the step ends."""
+        """Record the end of the step."""
         mark, self._mark = self._mark, None
         if mark is not None:
             mark.__exit__(None, None, None)
 
     def stop(self) -> None:
-        """End the session; what was recorded is kept.
+        """End the session; the recorded events are kept.
 
         Raises:
-            RuntimeError: PyTorch's profiler fails to stop.
+            RuntimeError: The PyTorch profiler does not stop.
         """
         if not self.is_over:
             self._release()
@@ -106,12 +109,12 @@ class TorchTrace:
             self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call] # PyTorch's
 
     def count_events(self) -> int:
-        """Return the number of recorded events, after the end."""
+        """Return the number of recorded events; the session must have ended."""
         results: Any = self._profile.profiler
         return len(results.kineto_results.events())
 
     def export(self, path: Path) -> None:
-        """Write the trace in Chrome's format, after the end.
+        """Write the trace in Chrome's format; the session must have ended.
 
         Raises:
             RuntimeError: The trace cannot be written.
@@ -119,7 +122,7 @@ class TorchTrace:
         self._profile.export_chrome_trace(str(path))
 
     def write_tables(self) -> str:
-        """Return tables of the operators with the most time and memory, after the end."""
+        """Return tables of the most expensive operators; the session must have ended."""
         averages = self._profile.key_averages()
         orders = [("CPU time", "self_cpu_time_total"), ("CPU memory", "self_cpu_memory_usage")]
         if self._device is not None:
@@ -135,7 +138,7 @@ class TorchTrace:
             table: str = averages.table(
                 sort_by=order, row_limit=_ROWS, max_name_column_width=_NAME_WIDTH
             )
-        except (AttributeError, ValueError) as error:  # names change from version to version
+        except (AttributeError, ValueError) as error:  # names differ between versions
             return f"PyTorch cannot sort by {order}: {error}\n"
         return table
 
@@ -152,13 +155,13 @@ class TorchTrace:
             )
 
     def _give_way(self, name: str, *args: object, **named: object) -> object:
-        """Start the program's own session in place of ours."""
+        """End this session and start the program's own session."""
         if get_ident() == self._thread:
             try:
                 self.stop()
-            except RuntimeError:  # it concerns our session only
+            except RuntimeError:  # only this session is affected
                 self.is_lost = True
-        else:  # only the thread of our session can end it
+        else:  # only the session's thread can end it
             self.is_lost = True
             self._release()
         return self._begin_functions[name](*args, **named)
@@ -170,7 +173,7 @@ class TorchTrace:
 
 
 def _find_activities(torch: ModuleType) -> tuple[list[Any], str | None]:
-    """Return the activities that can be recorded, and the kind of device in use."""
+    """Return the activities that can be recorded, and the type of the device in use or None."""
     known = torch.profiler.ProfilerActivity
     activities = [known.CPU]
     for kind in _DEVICES:
@@ -193,18 +196,18 @@ def write_trace(trace: TorchTrace, place: TracePlace, head: Sequence[str]) -> Pa
 
     Args:
         trace: The trace.
-        place: The place of its directory.
+        place: The location of the trace's directory.
         head: The first lines of the summary.
 
     Returns:
-        The directory.
+            The path of the trace's directory.
 
     Raises:
         OSError: A file cannot be written.
         RuntimeError: PyTorch cannot write the trace.
-        TraceError: The trace was cut off, or is too large.
+        TraceError: The trace is incomplete or too large.
     """
-    import shutil  # noqa: PLC0415 - loads three compressors
+    import shutil  # noqa: PLC0415 - imports three compressors
 
     place.directory.mkdir(parents=True, exist_ok=True)
     name = f"{place.stem}-{format_stamp(time.time(), None)}"
@@ -246,7 +249,7 @@ def _write_events(trace: TorchTrace, folder: Path) -> None:
 
 
 def _is_whole(path: Path, size: int) -> bool:
-    """Return whether the trace is complete: PyTorch reports no error when a disk is full."""
+    """Return whether the trace is complete; PyTorch does not report an error on a full disk."""
     with path.open("rb") as file:
         file.seek(max(0, size - _TAIL_BYTES))
         if b'"traceName"' in file.read():  # the last member
@@ -273,11 +276,11 @@ def _name(partial: Path, directory: Path, name: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class TracePlace:
-    """The place of a trace.
+    """The location of a trace.
 
     Attributes:
-        directory: The directory of all traces; it is created if missing.
-        stem: The name of the trace's own directory, without the time.
+        directory: The directory of all traces, which is created if missing.
+        stem: The name of the trace's directory without the time.
     """
 
     directory: Path
@@ -285,15 +288,15 @@ class TracePlace:
 
 
 def find_trace_place(directory: str, run: str, rank: int) -> TracePlace:
-    """Return the place of a trace.
+    """Return the location of a trace.
 
     Args:
-        directory: The directory as configured; a relative one is in the working directory.
-        run: The name of the run.
+        directory: The configured directory; a relative path is relative to the working directory.
+        run: The run name.
         rank: The rank.
 
     Raises:
-        OSError: The working directory does not exist any more, or there is no home directory.
+        OSError: The working directory no longer exists, or the home directory is unknown.
     """
     try:
         place = Path(directory).expanduser().absolute()

@@ -1,10 +1,10 @@
-"""Traces on request, taken on the training thread at the ends of steps.
+"""Traces on request, taken on the training thread at the end of steps.
 
-Once a second the monitor compares one word of the run file's map. After a request, each end of a
-step calls `step_over` until the trace is complete. The first traced step shows how many events a
-step has, and so how many steps fit into a trace; the trace itself begins after it. It ends early if
-it lasts too long, and when anything but training begins, which may last any time. The files are
-written on a thread.
+Once a second, the monitor checks one word of the mapped run file for a request. After a request,
+`step_over` is called at the end of each step until the trace is complete. The first traced step
+shows the number of events per step, which determines how many steps fit into a trace; the trace
+itself begins after this step. The trace ends early if it lasts too long, or when an activity other
+than training begins, because its duration is unlimited. The files are written on a separate thread.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _log = logging.getLogger("trainvitals")
 
 
 class Tracing:
-    """The traces of a run, taken on request.
+    """A tracer of a run's steps on request.
 
     Args:
-        recorder: The recorder, for the request and the answer.
-        find_place: Returns the place of a trace, when one is taken.
-        run: The name of the run.
+        recorder: The recorder that contains the request and the answer.
+        find_place: A function that returns the location of a trace when a trace is taken.
+        run: The run name.
         rank: The rank.
 
     Attributes:
-        is_active: Whether `step_over` is to be called at the ends of steps.
-        errors: Internal errors.
+        is_active: Whether `step_over` must be called at the end of each step.
+        errors: The counter of internal errors.
     """
 
     def __init__(
@@ -66,12 +66,13 @@ class Tracing:
         self._began = 0.0
         self._steps = self._wanted = 0
         self._note = ""
-        # Kept while files are written, so that the answer can follow when the run is over.
+        # Kept while files are being written, so that the answer can be written after the run has
+        # ended.
         self._region: memoryview | None = None
         self._answer("")
 
     def check_request(self, now: float) -> None:
-        """Check for a new or withdrawn request, and whether a trace lasts too long."""
+        """Check for a new or withdrawn request, and end a trace that lasts too long."""
         if self._trace is not None and now - self._began > MOST_SECONDS:
             self.interrupt(_TOO_LONG)
         number = int.from_bytes(self._recorder.trace[:8], "little")
@@ -82,13 +83,13 @@ class Tracing:
             self._fail("the request was withdrawn")
         elif self._stage not in _BUSY:
             request = decode_trace_request(bytes(self._recorder.trace), 0)
-            if request is not None or not number:  # a partial request is complete a second later
+            if request is not None or not number:  # a partial request is read again a second later
                 self._seen = number
             if request is not None:
                 self.ask(request)
 
     def ask(self, request: TraceRequest) -> bool:
-        """Accept a request, unless a trace is being taken; the trace begins at the end of a step."""
+        """Accept a request and return True; return False if a trace is already in progress."""
         if self._stage in _BUSY:
             return False
         self._request = request
@@ -103,11 +104,11 @@ class Tracing:
         return True
 
     def step_over(self, now: float, step_seconds: float) -> None:
-        """Start, continue or end a trace; called at the end of each step while one is requested."""
+        """Start, continue or end a trace; called at the end of each step while `is_active`."""
         self._attempt(partial(self._advance, now, step_seconds))
 
     def interrupt(self, why: str) -> None:
-        """End a trace that has begun; one without a complete step yet restarts with the next step."""
+        """End a trace in progress; if it contains no complete step, restart it at the next step."""
         if self._trace is None:
             return
         if self._steps:
@@ -116,7 +117,7 @@ class Tracing:
             self._attempt(self._start_over)
 
     def end(self) -> None:
-        """End a trace because the run ends, and write its steps."""
+        """End a trace because the run ends, and write the steps traced so far."""
         if self._trace is not None:
             self._attempt(partial(self._finish, "the run ended"))
         elif self._stage is TraceStage.WAITING:
@@ -161,7 +162,7 @@ class Tracing:
         self._set_stage(TraceStage.TRACING)
 
     def _measure(self, now: float, step_seconds: float) -> None:
-        """Find from the first step how many fit, and start; if only one fits, it is the trace."""
+        """Determine how many steps fit and start the trace; if only one fits, it is the trace."""
         if self._trace is None:
             return
         self._trace.stop()
@@ -183,7 +184,7 @@ class Tracing:
         self._set_stage(TraceStage.WAITING)
 
     def _finish(self, note: str) -> None:
-        """End the session, and start to write its files."""
+        """End the session, and start writing its files."""
         trace, self._trace = self._trace, None
         self.is_active = False
         if trace is None:
@@ -198,7 +199,7 @@ class Tracing:
         writer.start()
 
     def write(self, trace: TorchTrace, place: TracePlace, note: str) -> None:
-        """Write the files and answer with their path, on the writer's thread."""
+        """Write the files, and answer with their path; called on the writer's thread."""
         asked = self._request.steps
         head = [f"{self._head}: {self._steps} steps" + (f" of {asked}: {note}" if note else "")]
         try:
@@ -249,7 +250,7 @@ class Tracing:
 
 
 class _Writer(Thread):
-    """Writes a trace while the run continues."""
+    """A thread that writes a trace while the run continues."""
 
     def __init__(self, tracing: Tracing, trace: TorchTrace, place: TracePlace, note: str) -> None:
         super().__init__(name="trainvitals-trace", daemon=True)

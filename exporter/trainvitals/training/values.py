@@ -1,4 +1,4 @@
-"""The values of a run: losses, rates and named values, which may be on a device."""
+"""The values of a run: losses, learning rates and named values, which may be on a device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _log = logging.getLogger("trainvitals")
 LOSS, LEARNING_RATE = STEP["loss"], STEP["learning_rate"]
 ACCURACY, GRADIENT_NORM = STEP["accuracy"], STEP["gradient_norm"]
 NONFINITE = STEP["nonfinite_losses"]
-# A count has at most so many bits: far beyond any step, and a float64 counts thousands of them.
-# A negative number that is shifted by as many is not 0 either.
+# The maximum number of bits of a count: large enough for any step, and small enough that a float64
+# represents the sum of thousands of counts exactly. A negative number shifted right by this number
+# of bits is not 0 either.
 COUNT_BITS = 40
-_MOST_WAITING = 1000  # what other threads log while the loop takes no step
+_MOST_WAITING = 1000  # values logged by other threads during a step
 
 _STEP_VALUES = {
     "loss": LOSS,
@@ -34,13 +35,13 @@ _STEP_VALUES = {
 
 
 class ValueRecorder:
-    """Reads values without waiting for a device, and writes them to the records of a run.
+    """A recorder of a run's values, which reads values without waiting for a device.
 
     Attributes:
-        errors: The errors of the recorder itself.
+        errors: The counter of the recorder's internal errors.
     """
 
-    # Slots are found faster than members of a dictionary.
+    # Access to slots is faster than access to members of a dictionary.
     __slots__ = (
         "_fresh_losses",
         "_inbox",
@@ -95,7 +96,7 @@ class ValueRecorder:
 
     @guard
     def _set_word(self, at: int, value: object) -> None:
-        """Record a value that may not be a float, and may be on a device that has not computed it yet."""
+        """Record a value that may not be a float, or may not be available yet from a device."""
         number = value if type(value) is float else self._readers[at].read(value)
         if number is None:
             if not hasattr(value, "is_cpu"):
@@ -116,7 +117,7 @@ class ValueRecorder:
         self._fresh_losses.append(loss)
 
     def _review_losses(self) -> None:
-        """Check the losses since the last call together; singly they would cost three times as much."""
+        """Check all losses since the last call together, which costs a third of separate checks."""
         losses, journal = self._losses, self._journal
         losses.see(*self._fresh_losses)
         self._fresh_losses.clear()
@@ -148,7 +149,7 @@ class ValueRecorder:
         self._journal.log(free, split)
 
     def _read_named(self, name: str, value: object, split: str | None) -> list[tuple[str, float]]:
-        """Return a named value; one that a device has not computed yet is read by a later tick."""
+        """Return a named value; a value not yet available from a device is read in a later tick."""
         if type(value) is float:
             return [(name, value)]
         reader = self._late.get((name, split), self._values)
@@ -161,7 +162,7 @@ class ValueRecorder:
         return [] if number is None else [(name, number)]
 
     def _take_late(self) -> None:
-        """Record the values that have arrived from devices."""
+        """Record the values that have arrived from devices since the last call."""
         for at, of_step in self._readers.items():
             number = of_step.poll()
             if number is not None:

@@ -1,1 +1,1 @@
-"""Verdicts: thresholds, states, and causes of death."""
+"""Verdicts: thresholds, states, problems, and the causes of container and process exits."""

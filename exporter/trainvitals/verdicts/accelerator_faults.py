@@ -1,4 +1,4 @@
-"""Faults of accelerators: error codes, faulty memory, recoveries, and links that are down."""
+"""Accelerator faults: error codes, faulty memory, recoveries, and links that are down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECOVERIES = {
     4: "to be drained and reset",
     5: "IMEX to recover",
 }
-# The class of an Xid, its alert, and its threshold.
+# For each class of Xids: the alert, the alert's severity, and the name of the threshold.
 _XIDS: Mapping[str, tuple[str, Severity, str]] = {
     "critical": ("AcceleratorXidCritical", "critical", "accelerator_xid_critical:window_seconds"),
     "warning": ("AcceleratorXidWarning", "warning", "accelerator_xid_warning:window_seconds"),
@@ -36,10 +36,10 @@ def judge_faults(
     """Yield the faults of a machine's accelerators.
 
     Args:
-        reading: The reading of the accelerators.
+        reading: The accelerator reading.
         work: The recent utilization of each device, by UUID.
         thresholds: The thresholds.
-        now: Unix seconds.
+        now: The current time, Unix seconds.
     """
     for device in reading.devices:
         yield from _judge_xids(device, thresholds, now)
@@ -56,7 +56,7 @@ def has_all_links(measured: Measurements) -> bool:
 
 
 def has_all_lanes(measured: Measurements) -> bool:
-    """Return whether no PCIe lane is missing that card and slot have."""
+    """Return whether all PCIe lanes that both card and slot support are in use."""
     return not _is_below(measured.pcie_link_width, measured.pcie_link_width_max)
 
 
@@ -67,9 +67,9 @@ def _is_below(count: int | None, expected: int | None) -> bool:
 def judge_links(
     identity: Identity, measured: Measurements, work: Work, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield the troubles of a device that lacks links or PCIe lanes.
+    """Yield the problems of a device that lacks links or PCIe lanes.
 
-    Some cards use fewer lanes while they are idle, so lanes are judged on a busy one.
+    Some cards use fewer lanes while idle, so lanes are checked only on a busy card.
     """
     busy, alert = work.busy_percent, "AcceleratorLinkDegraded"
     if not has_all_links(measured) and not work.had_all_links:
@@ -83,7 +83,7 @@ def judge_links(
 
 
 def judge_repairs(identity: Identity, measured: Measurements) -> Iterator[Trouble]:
-    """Yield the troubles of a device that needs a recovery or a repair of its memory."""
+    """Yield the problems of a device that needs a recovery or a memory repair."""
     action = measured.recovery_action
     if action:
         needed = _RECOVERIES.get(action, f"recovery action {action}")

@@ -1,6 +1,6 @@
-"""Troubles of accelerators, by the thresholds of their alerts.
+"""Accelerator problems, according to the thresholds of the corresponding alerts.
 
-Verdicts use the last reading of a device and its past ten minutes, `Work`.
+Verdicts use a device's last reading, and its history over the past ten minutes (`Work`).
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ class Work:
     """The recent utilization of an accelerator.
 
     Attributes:
-        busy_percent: Share of the past 10 minutes in which a kernel ran, 0 to 100; None before 9
-            minutes were sampled.
-        heat_ratio: Share of the past 5 minutes in which heat slowed it down, 0 to 1; None if
-            unknown.
-        brake_ratio: Share of the past 5 minutes in which the power brake slowed it down.
-        away_ratio: Share of the past 10 minutes in which its runs did not train; None if no run is
-            known to use it.
+        busy_percent: Share of the past 10 minutes in which a kernel ran, 0 to 100; None until 9
+            minutes have been sampled.
+        heat_ratio: Share of the past 5 minutes in which heat slowed the device down, 0 to 1; None
+            if unknown.
+        brake_ratio: Share of the past 5 minutes in which the power brake slowed the device down, 0
+            to 1; None if unknown.
+        away_ratio: Share of the past 10 minutes in which the device's runs did not train, 0 to 1;
+            None if no run is known to use the device.
         has_run: Whether a run is known to use this device alone.
-        had_all_links: Whether a reading of the past 10 minutes had every link that is expected.
-        had_all_lanes: Whether a reading of the past 10 minutes had every PCIe lane.
-        reserve_bytes: Memory that the allocators of its runs reserved and never used.
+        had_all_links: Whether a reading of the past 10 minutes showed every expected link.
+        had_all_lanes: Whether a reading of the past 10 minutes showed every PCIe lane.
+        reserve_bytes: Memory that the allocators of the device's runs have reserved but never used.
     """
 
     busy_percent: float | None = None
@@ -56,7 +57,7 @@ class Work:
 
     @property
     def training_percent(self) -> float | None:
-        """`busy_percent` with the time outside of training counted as busy; None if unknown."""
+        """`busy_percent`, with time outside of training counted as busy; None if unknown."""
         if self.busy_percent is None:
             return None
         return self.busy_percent + 100 * (self.away_ratio or 0.0)
@@ -68,10 +69,10 @@ NO_WORK = Work()
 def judge_accelerators(
     reading: AcceleratorsReading, work: Mapping[str, Work], thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield the troubles of a machine's accelerators; those of `accelerator_faults` are separate.
+    """Yield accelerator problems, except those that `accelerator_faults` finds.
 
     Args:
-        reading: The reading of the accelerators.
+        reading: The accelerator reading.
         work: The recent utilization of each device, by UUID.
         thresholds: The thresholds.
     """
@@ -92,9 +93,9 @@ def judge_accelerators(
 
 
 def judge_count(reading: AcceleratorsReading) -> Iterator[Trouble]:
-    """Yield a trouble for each kind with fewer devices than expected.
+    """Yield a problem for each kind of accelerator with fewer devices than expected.
 
-    A known device that does not answer is a separate trouble.
+    A known device that does not respond is a separate problem.
     """
     seen = Counter(
         device.identity.kind for device in reading.devices if device.state != "unsupported"
@@ -112,19 +113,20 @@ def judge_count(reading: AcceleratorsReading) -> Iterator[Trouble]:
 
 
 def is_lost(device: AcceleratorReading) -> bool:
-    """Return whether a supported device does not answer."""
+    """Return whether a supported device does not respond."""
     return device.state not in ("ok", "unsupported")
 
 
 def name_device(identity: Identity) -> str:
-    """Return the name of a device: `gpu0`."""
+    """Return the name of a device, such as `gpu0`."""
     return f"{identity.kind}{identity.index}"
 
 
 def measure_headroom(measured: Measurements, thresholds: Thresholds) -> float | None:
     """Return the degrees Celsius below the slowdown temperature; negative above, None if unknown.
 
-    For a card that does not report this temperature, an assumed one counts.
+    For a card that does not report the slowdown temperature, an assumed one from the thresholds
+    applies.
     """
     if measured.temperature_headroom_celsius is not None:
         return measured.temperature_headroom_celsius
@@ -135,9 +137,10 @@ def measure_headroom(measured: Measurements, thresholds: Thresholds) -> float | 
 
 
 def find_temperature_limit(measured: Measurements, configured: float | None) -> float | None:
-    """Return the lower of the configured limit and the temperature at which a chip slows down.
+    """Return the configured limit or the slowdown temperature, whichever is lower.
 
-    The latter is found by the same rule as its headroom.
+    If the card reports a headroom, the slowdown temperature is derived from the headroom. The
+    result is None if both temperatures are unknown.
     """
     core, headroom = measured.temperature_core_celsius, measured.temperature_headroom_celsius
     own = measured.temperature_slowdown_celsius
@@ -147,19 +150,19 @@ def find_temperature_limit(measured: Measurements, configured: float | None) -> 
 
 
 def is_held(measured: Measurements, thresholds: Thresholds) -> bool:
-    """Return whether the memory in use keeps other programs off a device."""
+    """Return whether so much device memory is in use that other programs cannot use the device."""
     used = measure_memory(measured)
     return used is not None and used > thresholds["accelerator_held_idle:memory_ratio"]
 
 
 def measure_memory(measured: Measurements) -> float | None:
-    """Return the share of a device's memory that is in use, 0 to 1; None if unknown."""
+    """Return the share of device memory that is in use, 0 to 1; None if unknown."""
     used, total = measured.memory_used_bytes, measured.memory_total_bytes
     return None if used is None or not total else used / total
 
 
 def is_throttled(work: Work, thresholds: Thresholds) -> bool:
-    """Return whether heat or the power brake exceeds the threshold of its alert."""
+    """Return whether throttling by heat or the power brake exceeds its alert's threshold."""
     by_heat, by_brake = work.heat_ratio, work.brake_ratio
     return (
         by_heat is not None and by_heat > thresholds["accelerator_thermal_throttling:ratio"]
@@ -174,7 +177,7 @@ def is_unused(kind: str, measured: Measurements, thresholds: Thresholds) -> bool
 
 
 def is_underused(work: Work, kind: str, thresholds: Thresholds) -> bool | None:
-    """Return whether a device is less busy than a run should keep it; None if unknown."""
+    """Return whether a device is less busy than expected during a run; None if unknown."""
     percent = work.training_percent
     if percent is None:
         return None
@@ -184,7 +187,7 @@ def is_underused(work: Work, kind: str, thresholds: Thresholds) -> bool | None:
 def blame(
     identity: Identity, alert: str, name: str, summary: str, severity: Severity = "critical"
 ) -> Trouble:
-    """Return a trouble of a device."""
+    """Return a problem of a device."""
     return Trouble("accelerator", name_device(identity), name, severity, summary, alert)
 
 
@@ -205,13 +208,13 @@ def _judge_device(
 def judge_temperature(
     identity: Identity, measured: Measurements, thresholds: Thresholds, *, limit: float | None
 ) -> Iterator[Trouble]:
-    """Yield the troubles of a device that is close to a thermal limit or above it.
+    """Yield the problems of a device that is near or above a temperature limit.
 
     Args:
         identity: The device.
-        measured: Its measurements.
+        measured: The measurements of the device.
         thresholds: The thresholds.
-        limit: The limit that was set for this machine, in degrees Celsius; None without one.
+        limit: The limit configured for this machine, in degrees Celsius; None for no limit.
     """
     kind = identity.kind
     celsius = measured.temperature_core_celsius
@@ -301,7 +304,7 @@ def _judge_use(
         )
     if not is_underused(work, kind, thresholds) or is_unused(kind, measured, thresholds):
         return
-    # Without a process on the GPU, or idle without a run, no run waits for its data.
+    # A GPU without a process, or an idle one without a run, does not delay a run.
     if kind == "gpu" and (not measured.processes or (is_idle and not work.has_run)):
         return
     yield blame(

@@ -21,35 +21,35 @@ _SUBJECTS: Mapping[str, SubjectKind] = {
 
 
 class CollectorReport(Protocol):
-    """The result of one collector, a `trainvitals.metrics.collector_metrics.Report`."""
+    """The result of a collector: a `trainvitals.metrics.collector_metrics.Report`."""
 
     @property
     def collector(self) -> str:
-        """Its name."""
+        """The collector's name."""
         ...
 
     @property
     def success(self) -> bool:
-        """Whether it returned a complete reading."""
+        """Whether the collector returned a complete reading."""
         ...
 
     @property
     def reason(self) -> str | None:
-        """Why it did not succeed; None if it did."""
+        """Why the collector did not succeed; None if it succeeded."""
         ...
 
 
 def judge_collectors(
     reports: Sequence[CollectorReport], readings: Mapping[str, object]
 ) -> Iterator[Trouble]:
-    """Yield the collectors that fail.
+    """Yield a problem for each collector that fails.
 
-    A collector that is incomplete because a device or a file server does not answer is not among
-    them: that is a separate trouble.
+    A collector whose reading is incomplete because a device or file server does not respond is left
+    out, because the missing response is a separate problem.
 
     Args:
         reports: The results of the collectors.
-        readings: Their readings by name, without those of collectors that failed.
+        readings: The readings by collector name, without those of failed collectors.
     """
     for report in reports:
         if not report.success and not _is_explained(readings.get(report.collector)):
@@ -66,7 +66,7 @@ def judge_collectors(
 def list_unread(
     reports: Sequence[CollectorReport], readings: Mapping[str, object]
 ) -> Iterator[Unknown]:
-    """Yield what is unknown because its collector has no reading."""
+    """Yield the subjects that are unknown because a collector has no reading."""
     for report in reports:
         if not report.success and report.collector not in readings:
             kind = _SUBJECTS.get(report.collector, "host")

@@ -1,4 +1,4 @@
-"""Troubles of containers, by the thresholds of their alerts."""
+"""Container problems, according to the thresholds of the corresponding alerts."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.verdicts.trouble import OUT_OF_HOST_MEMORY, Severity, Trouble
 
 _FOR_MEMORY = "oom-"
-# Ends that a person or an orchestrator requested.
+# Exits that a person or an orchestrator requested.
 _WANTED = ("stop-graceful", "kill-operator", "interrupted")
 
 
 def judge_containers(
     reading: ContainersReading, thresholds: Thresholds, now: float
 ) -> Iterator[Trouble]:
-    """Yield the troubles of a machine's containers.
+    """Yield the problems of a machine's containers.
 
     Args:
-        reading: The reading of the containers.
+        reading: The container reading.
         thresholds: The thresholds.
-        now: Unix seconds.
+        now: The current time, Unix seconds.
     """
     for container in reading.containers:
         name, usage = container.name, container.usage
@@ -41,14 +41,14 @@ def judge_containers(
 
 
 def find_recent_death(death: Death | None, thresholds: Thresholds, now: float) -> Death | None:
-    """Return a death that was not requested and whose alert fires; None for any other."""
+    """Return a death if it was not requested and its alert still fires; None otherwise."""
     if death is None or death.reason in _WANTED or death.reason == "finished":
         return None
     return death if is_recent(death, now, thresholds) else None
 
 
 def is_recent(death: Death, now: float, thresholds: Thresholds) -> bool:
-    """Return whether a death is no older than its alert reports it."""
+    """Return whether a death is recent enough for its alert to fire."""
     alert = "container_oom_killed" if _is_for_memory(death) else "container_died"
     return now - death.time < thresholds[f"{alert}:window_seconds"]
 

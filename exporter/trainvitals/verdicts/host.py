@@ -1,4 +1,4 @@
-"""Troubles of a machine's memory and file systems, by the thresholds of their alerts."""
+"""Memory and file system problems, according to the thresholds of the corresponding alerts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trainvitals.units import (
 from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.verdicts.trouble import Severity, Trouble
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - named, not written to
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - used as a name, not written to
 
 
 def judge_memory(reading: MemoryReading, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the trouble of a machine that is low on memory."""
+    """Yield a problem if a machine is low on memory."""
     ratio = measure_memory(reading)
     if ratio is not None and ratio > thresholds["host_high_memory_usage:used_ratio"]:
         yield _blame(
@@ -38,7 +38,7 @@ def measure_memory(reading: MemoryReading) -> float | None:
 
 
 def judge_pressure(stalled_ratio: float | None, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the trouble of a machine whose tasks wait for memory.
+    """Yield a problem if a machine's tasks wait for memory.
 
     Args:
         stalled_ratio: Share of the past 2 minutes in which all tasks waited for memory (PSI
@@ -58,7 +58,7 @@ def judge_pressure(stalled_ratio: float | None, thresholds: Thresholds) -> Itera
 def judge_waiting(
     wait_ratio: float | None, stalled_ratio: float | None, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield the trouble of a machine that waits for its disks.
+    """Yield a problem if a machine waits for disks.
 
     Args:
         wait_ratio: Share of the past 10 minutes in which CPUs waited for a disk, 0 to 1; None if
@@ -79,7 +79,7 @@ def judge_waiting(
 
 
 def judge_kills(count: int) -> Iterator[Trouble]:
-    """Yield the trouble of recent OOM kills.
+    """Yield a problem if OOM kills occurred recently.
 
     Args:
         count: The number of OOM kills in the past 15 minutes.
@@ -91,13 +91,13 @@ def judge_kills(count: int) -> Iterator[Trouble]:
 
 
 def judge_filesystems(reading: FilesystemReading, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the troubles of a machine's file systems."""
+    """Yield the problems of a machine's file systems."""
     for each in reading.filesystems:
         yield from judge_filesystem(each, thresholds)
 
 
 def judge_filesystem(each: Filesystem, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the troubles of one file system."""
+    """Yield the problems of one file system."""
     where, space = each.mountpoint, each.space
     if each.responding is False:
         summary = each.trouble or "it does not respond, and processes that access it hang"
@@ -109,7 +109,7 @@ def judge_filesystem(each: Filesystem, thresholds: Thresholds) -> Iterator[Troub
 
 
 def judge_inodes(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the trouble of a file system that runs out of inodes."""
+    """Yield a problem if a file system is running out of inodes."""
     if not space.files or space.files_free is None or space.readonly:
         return
     free = space.files_free / space.files
@@ -119,10 +119,10 @@ def judge_inodes(where: str, space: Space, thresholds: Thresholds) -> Iterator[T
 
 
 def judge_clock(offset_seconds: float, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the trouble of a clock that is wrong.
+    """Yield a problem if the machine's clock is wrong.
 
     Args:
-        offset_seconds: The error of the clock.
+        offset_seconds: The error of the clock, positive or negative.
         thresholds: The thresholds.
     """
     off = abs(offset_seconds)
@@ -131,7 +131,7 @@ def judge_clock(offset_seconds: float, thresholds: Thresholds) -> Iterator[Troub
 
 
 def judge_space(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the troubles of a file system that lacks space, inodes not counted."""
+    """Yield the problems of a file system that lacks space, without regard to inodes."""
     if where == SHARED_MEMORY:
         yield from _judge_shared_memory(space, thresholds)
     else:
@@ -148,7 +148,7 @@ def _judge_shared_memory(space: Space, thresholds: Thresholds) -> Iterator[Troub
 
 
 def _judge_disk(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the troubles of a disk that runs can fill, unlike read-only and small boot disks."""
+    """Yield the problems of a disk, except a read-only one or a small one such as a boot disk."""
     size, free = space.size_bytes, space.avail_bytes
     if space.readonly or size < thresholds["host_disk_space_low:small_size_bytes"]:
         return

@@ -1,4 +1,4 @@
-"""The troubles of a machine and its missing sources, which every view shows."""
+"""The problems of a machine and its missing sources, which every view shows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Past:
     Attributes:
         work: The recent utilization of accelerators, by UUID.
         habits: The recent phases of ranks, by run and rank.
-        oom_kills: The number of OOM kills.
+        oom_kills: The number of OOM kills in the past 15 minutes.
         memory_stalled_ratio: Share of the past 2 minutes in which all tasks waited for memory, 0 to
             1; None if unknown.
         io_wait_ratio: Share of the past 10 minutes in which CPUs waited for a disk, 0 to 1; None if
@@ -71,11 +71,11 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Alerts:
-    """The alerts of Prometheus.
+    """The alerts that Prometheus reports.
 
     Attributes:
-        firing: The alerts that fire; None if unknown.
-        reason: Why they are unknown; empty if no Prometheus is configured.
+        firing: The firing alerts; None if unknown.
+        reason: Why the alerts are unknown; empty if no Prometheus is configured.
     """
 
     firing: Sequence[Alert] | None = None
@@ -84,7 +84,7 @@ class Alerts:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The troubles of a machine, the most severe first, and its missing sources."""
+    """The problems of a machine, the most severe first, and its missing sources."""
 
     troubles: tuple[Trouble, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
@@ -98,15 +98,15 @@ def judge_machine(
     now: float,
     alerts: Alerts,
 ) -> Judgement:
-    """Return the troubles of a machine and its missing sources.
+    """Return the problems of a machine and its missing sources.
 
     Args:
         reports: The results of the collectors.
-        readings: Their readings by name, without those of collectors that failed.
-        past: The history.
+        readings: The readings by collector name, without those of failed collectors.
+        past: The history of the machine.
         thresholds: The thresholds.
-        now: Unix seconds.
-        alerts: The alerts of Prometheus.
+        now: The current time, Unix seconds.
+        alerts: The alerts that Prometheus reports.
     """
     found = [
         *_judge_readings(readings, past, thresholds, now),
@@ -120,7 +120,7 @@ def judge_machine(
 
 
 def take(readings: Mapping[str, object], name: str, kind: type[Reading]) -> Reading | None:
-    """Return the reading of a collector; None if it is absent or of another type."""
+    """Return the reading of a collector; None if there is none or it has another type."""
     reading = readings.get(name)
     return reading if isinstance(reading, kind) else None
 
@@ -146,9 +146,10 @@ def _judge_readings(
 
 
 def _list_held(readings: Mapping[str, object]) -> dict[str, frozenset[str]]:
-    """Return the accelerators of each run whose ranks all report which they hold.
+    """Return the accelerators of each run in which every rank reports the accelerators it holds.
 
-    With one that is not up are the kinds, since it may be the one that is missing of them.
+    If one of these accelerators does not respond, the result also contains all expected kinds,
+    because this accelerator may be the one that is missing from a kind.
     """
     devices = take(readings, "accelerator", AcceleratorsReading)
     runs = take(readings, "training", RunsReading)
@@ -168,7 +169,7 @@ def _list_held(readings: Mapping[str, object]) -> dict[str, frozenset[str]]:
 
 
 def _has_work(devices: AcceleratorsReading | None, runs: RunsReading | None) -> bool:
-    """Return whether a run lives on this machine or a process uses an accelerator."""
+    """Return whether a run is alive on this machine or a process uses an accelerator."""
     ranks = runs.ranks if runs else ()
     return any(
         rank.ending is None and rank.liveness is not None and rank.liveness.is_alive
@@ -180,11 +181,11 @@ def _has_work(devices: AcceleratorsReading | None, runs: RunsReading | None) -> 
 
 
 def _add_alerts(found: Sequence[Trouble], firing: Iterable[Alert]) -> list[Trouble]:
-    """Return the alerts of this machine that no trouble reports already."""
+    """Return this machine's alerts that no problem reports yet, as problems."""
     known = {(trouble.alert, trouble.subject) for trouble in found}
     # An alert aggregated over the machine has no subject.
     known |= {(trouble.alert, "") for trouble in found}
-    # The OOM kill of a run fires both alerts, and TrainingRunLost has more detail.
+    # An OOM kill of a run triggers both alerts, and TrainingRunLost contains more detail.
     known |= {
         ("TrainingOutOfMemory", trouble.subject)
         for trouble in found

@@ -1,20 +1,20 @@
-"""The bottleneck of a run, by the same conditions as the recording rules of the boards.
+"""The bottleneck of a run, by the same conditions as the recording rules for the dashboards.
 
-The first of these conditions that holds decides; a run that died, is stalled, is silent or has ended
-has no bottleneck.
+The first condition that is true determines the bottleneck; a run that died, is stalled, is silent
+or has ended has no bottleneck.
 
 ================== =============================================================================
 word               condition
 ================== =============================================================================
-`loss is NaN`      the loss of a living rank is NaN or infinite
-`input-bound`      a rank waits for data for more than 30 % of its steps' time, over 10 minutes
-`throttled`        one of its accelerators loses more than 10 % of 5 minutes to heat, or 2 % to the
-                   power brake
+`loss is NaN`      the loss of a rank that is alive is NaN or infinite
+`input-bound`      a rank waits for data for more than 30 % of its step time, over 10 minutes
+`throttled`        heat slows one of the run's accelerators down in more than 10 % of 5 minutes, or
+                   the power brake in more than 2 %
 `slow rank`        a rank is a straggler
 `not in steps`     every rank spends more than half of 10 minutes outside of training
-`underused`        one of its accelerators works less than 50 % of 10 minutes (Gaudi: 20 %), time
-                   outside of training counted as work
-`compute-bound`    its accelerators work more than that
+`underused`        one of the run's accelerators is busy for less than 50 % of 10 minutes (Gaudi:
+                   20 %), with time outside of training counted as busy
+`compute-bound`    the run's accelerators are busy for at least that time
 ================== =============================================================================
 """
 
@@ -31,7 +31,7 @@ from trainvitals.sources.runs.reading import RankReading
 from trainvitals.verdicts.accelerators import Work, is_throttled, is_underused, is_unused
 from trainvitals.verdicts.thresholds import Thresholds
 
-# The words, of the boards too.
+# The words, which the dashboards also use.
 LOSS_IS_NAN: Final = "loss is NaN"
 INPUT_BOUND: Final = "input-bound"
 THROTTLED: Final = "throttled"
@@ -49,8 +49,8 @@ class Habit:
     """The phases of a rank over the past 10 minutes.
 
     Attributes:
-        waited_ratio: Share of its step time in which it waited for data, 0 to 1; None if unknown.
-        away_ratio: Share of the time in which it did not train, 0 to 1; None if unknown.
+        waited_ratio: Share of step time in which the rank waited for data, 0 to 1; None if unknown.
+        away_ratio: Share of the time in which the rank did not train, 0 to 1; None if unknown.
     """
 
     waited_ratio: float | None = None
@@ -65,12 +65,12 @@ def judge_bound(
     work: Mapping[str, Work],
     thresholds: Thresholds,
 ) -> str | None:
-    """Return the bottleneck of a run, one of the words above; None if there is none or unknown.
+    """Return the bottleneck of a run, one of the words above; None for no or an unknown one.
 
     Args:
-        state: The run's state by `run_states.judge_state`.
-        ranks: Its ranks on this machine.
-        habits: The recent phases of each rank, by its number.
+        state: The run's state, as `run_states.judge_state` returns it.
+        ranks: The run's ranks on this machine.
+        habits: The recent phases of each rank, by rank number.
         devices: The accelerators of this machine.
         work: The recent utilization of each accelerator, by UUID.
         thresholds: The thresholds.
@@ -103,7 +103,7 @@ def _judge_pace(
 
 
 def has_finite_loss(living: Iterable[RankReading]) -> bool:
-    """Return whether no rank has a loss that is NaN or infinite; an unknown loss counts as finite."""
+    """Return whether no rank has a NaN or infinite loss; an unknown loss counts as finite."""
     return all(math.isfinite(rank.record.step[_LOSS]) for rank in living)
 
 
@@ -129,7 +129,7 @@ def _judge_work(
 def _find_held(
     ranks: Sequence[RankReading], devices: Sequence[AcceleratorReading]
 ) -> list[AcceleratorReading]:
-    """Return the accelerators of a run; all of the machine if no rank reports its own."""
+    """Return the accelerators of a run; all of the machine's if no rank reports accelerators."""
     known = {uuid for rank in ranks for uuid in rank.gpu_uuids}
     return [device for device in devices if not known or device.identity.uuid in known]
 

@@ -1,27 +1,29 @@
-"""The state of a run in one word, by the same conditions as the recording rules of the boards.
+"""The state of a run in one word, by the same conditions as the dashboards' recording rules.
 
-The first of these conditions that holds decides:
+The first condition that is true determines the state:
 
 ============== =================================================================================
 word           condition
 ============== =================================================================================
-`died`         a rank ended by a signal, an exception, the OOM killer or for an unknown reason, and
-               no rank was started since; a rank that Ctrl-C (130) or SIGTERM ended did not die
-`stalled`      a rank makes no progress for longer than the limit of its phase
-`terminated`   SIGTERM ended a rank, and no rank was started since
-`silent`       the monitor of every living rank has disabled itself
+`died`         a signal, an exception, the OOM killer or an unknown cause ended a rank, and no rank
+               has been started since; a rank that Ctrl-C (130) or SIGTERM ended did not die
+`stalled`      a rank has made no progress for longer than the limit for its phase
+`terminated`   SIGTERM ended a rank, and no rank has been started since
+`silent`       every rank that is alive has a monitor that has disabled itself
 `idle`, `starting`, `compiling`, `saving`, `evaluating`, `training`
-               the phase of the living ranks that report: the first of this list that one is in
-`terminated`   no rank lives, and Ctrl-C ended one
-`ended`        no rank lives, and the reason of an end may still become known
-`finished`     no rank lives
-`silent`       only its files are known, and they have not changed for 10 minutes
-`training`     only its files are known
+               the first state in this list that matches the phase of a rank that is alive and
+               reports
+`terminated`   no rank is alive, and Ctrl-C ended a rank
+`ended`        no rank is alive, and the reason for an end may still become known
+`finished`     no rank is alive
+`silent`       only the run's files are known, and they have not changed for 10 minutes
+`training`     only the run's files are known
 ============== =================================================================================
 
-The rules record them as numbers, `NUMBERS`. They do not know why a run ended, nor that its files say
-that it finished; and they know one state more, `gone`: a run that lived 15 minutes ago and is no
-longer reported. A reading has no past, so a run that is gone is not in it.
+The recording rules record the states as numbers, `NUMBERS`. The rules have no information about why
+a run ended, or about files that report that a run finished. They use one more state, `gone`, for
+a run that was alive 15 minutes ago and is no longer reported. A reading contains no history, and
+therefore no run that is gone.
 """
 
 from __future__ import annotations
@@ -51,16 +53,16 @@ NUMBERS: Mapping[int, tuple[str, ...]] = {
     32: ("gone",),
     33: ("died",),
 }
-"""The words for each number that `run:training_state:number` has."""
+"""The words for each value of `run:training_state:number`."""
 
 Request = Literal["interrupted", "terminated"]
 
 _SIGNAL_CODE = 128
 _KILLED = ("signal", "oom", "unknown")
 _STATE, _STEPS = STATE["state"], STEP["steps"]
-# The phases of a step that has its batch.
+# The phases of a step in which the batch is available.
 _WITH_BATCH = (Phase.H2D, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-# Where the phases of ranks differ, the first of this list counts.
+# If the phases of ranks differ, the first phase in this list counts.
 _PHASES = {
     "idle": "idle",
     "init": "starting",
@@ -73,11 +75,11 @@ _PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How far the living runs of a machine have started; None without a living run that reports.
+    """The progress of the starting runs on a machine; None if no run that is alive reports a phase.
 
     Attributes:
-        has_model: Whether every one of them has left the phase `init`.
-        has_data: Whether every one of them has received a batch.
+        has_model: Whether every rank that is alive has left the phase `init`.
+        has_data: Whether every rank that is alive has received a batch.
     """
 
     has_model: bool | None = None
@@ -85,7 +87,7 @@ class Start:
 
 
 def judge_start(ranks: Sequence[RankReading]) -> Start:
-    """Return how far the living runs have started; all ranks of a run that live here count."""
+    """Return how far the runs have started; all ranks that are alive on this machine count."""
     phases = [
         (rank, find_phase(rank.record))
         for rank in ranks
@@ -105,7 +107,7 @@ def judge_state(ranks: Sequence[RankReading], now: float, thresholds: Thresholds
 
     Args:
         ranks: The run's ranks on this machine, at least one.
-        now: Unix seconds.
+        now: The current time, Unix seconds.
         thresholds: The thresholds.
     """
     dead = find_dead(ranks, now, thresholds)
@@ -124,7 +126,7 @@ def judge_state(ranks: Sequence[RankReading], now: float, thresholds: Thresholds
 
 
 def find_dead(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> list[Ending]:
-    """Return the ends of ranks that died since the run was last started, the earliest first."""
+    """Return the ends of ranks that died since the run's last start, the earliest first."""
     starts = [rank.start_timestamp_seconds for rank in ranks]
     started = max((start for start in starts if start is not None), default=float("-inf"))
     ends = (rank.ending for rank in ranks if rank.ending is not None)
@@ -133,7 +135,7 @@ def find_dead(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) 
 
 
 def name_code(ending: Ending) -> int | None:
-    """Return the exit code of a shell, 128 plus the signal for a killed process; None if unknown."""
+    """Return the shell's exit code, 128 plus the signal for a killed process; None if unknown."""
     return ending.exit_code if ending.signal is None else _SIGNAL_CODE + ending.signal
 
 
@@ -148,11 +150,11 @@ def is_terminated(ending: Ending, thresholds: Thresholds) -> bool:
 
 
 def name_end(reason: str, code: int | None, thresholds: Thresholds) -> Reason | Request:
-    """Return how a rank ended: by a request, or else its reason; an unfamiliar reason is unknown.
+    """Return how a rank ended: the request that ended it, else the reason, `unknown` if unfamiliar.
 
     Args:
-        reason: The reason of its end, as `training_process_end_timestamp_seconds` has it.
-        code: The exit code of a shell, 128 plus the signal for a killed process; None if unknown.
+        reason: The reason for the end, as in `training_process_end_timestamp_seconds`.
+        code: The shell's exit code, 128 plus the signal for a killed process; None if unknown.
         thresholds: The thresholds.
     """
     alert = "training_run_failed" if reason == "exception" else "training_run_lost"
@@ -164,12 +166,12 @@ def name_end(reason: str, code: int | None, thresholds: Thresholds) -> Reason | 
 
 
 def is_reporting(rank: RankReading) -> bool:
-    """Return whether the monitor of a rank has not disabled itself."""
+    """Return whether a rank's monitor is still enabled."""
     return rank.record.state[_STATE] != State.SWITCHED_OFF
 
 
 def is_settled(ending: Ending, now: float, thresholds: Thresholds) -> bool:
-    """Return whether the reason of an end is known, or too old to become known."""
+    """Return whether the reason for an end is known, or will not become known any more."""
     waiting = thresholds["training_run_lost:unknown_window_seconds"]
     return ending.reason != "unknown" or now - ending.time >= waiting
 

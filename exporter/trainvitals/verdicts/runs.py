@@ -1,4 +1,4 @@
-"""Troubles of training runs, by the thresholds of their alerts, and descriptions of their ends."""
+"""Problems of training runs, according to alert thresholds, and descriptions of their ends."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def judge_runs(
     thresholds: Thresholds,
     now: float,
 ) -> Iterator[Trouble]:
-    """Yield the troubles of a machine's runs.
+    """Yield the problems of a machine's runs.
 
     Args:
-        reading: The reading of the runs.
-        habits: The recent phases of their ranks, by run and rank.
+        reading: The reading of the training runs.
+        habits: The recent phases of ranks, by run and rank.
         thresholds: The thresholds.
-        now: Unix seconds.
+        now: The current time, Unix seconds.
     """
     by_run: dict[str, list[RankReading]] = {}
     for rank in reading.ranks:
@@ -62,9 +62,10 @@ def judge_runs(
 
 
 def describe_ending(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> str:
-    """Return a description of a run's end or of the rank that died; empty while it runs.
+    """Describe how a run ended, or the rank that died; empty while the run is alive.
 
-    If several ranks died, it describes the first, because the others usually end as a consequence.
+    If several ranks died, the first one is described, because the others usually end as a
+    consequence.
     """
     dead = find_dead(ranks, now, thresholds)
     if dead:
@@ -94,7 +95,7 @@ def _judge_ends(
         words = _describe_rank(end, ranks, thresholds)
         yield _blame(run, "TrainingRunFailed", "failed", f"{words}, {_age(end.time, now)}")
     asked = [end for end in past if _is_terminated(end, now, thresholds)]
-    # Where another rank has failed, the launcher ended this one for it.
+    # If another rank has failed, the launcher ended this rank as a consequence.
     if asked and not any(end.reason == "exception" for end in ends):
         words = _describe_rank(asked[0], ranks, thresholds)
         yield _blame(
@@ -139,7 +140,7 @@ def _is_terminated(end: Ending, now: float, thresholds: Thresholds) -> bool:
 def _name_exhausted_memory(
     ranks: Sequence[RankReading], thresholds: Thresholds, now: float
 ) -> Iterator[str]:
-    """Yield the names of the troubles of ranks that ended after device or host memory ran out."""
+    """Yield the names of the problems of ranks that ended after memory ran out."""
     oldest = now - thresholds["training_out_of_memory:window_seconds"]
     dead = [(rank, rank.ending) for rank in ranks if rank.ending is not None]
     if any(rank.record.state[_DEVICE_OOM] > max(oldest, 0) for rank, _ in dead):

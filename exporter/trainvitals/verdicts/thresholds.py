@@ -1,12 +1,12 @@
-"""The thresholds, from the file that the alerts compare with.
+"""The thresholds, from the file that the alert rules use.
 
-`prometheus/rules/thresholds.yml` records each as `threshold:NAME` with the expression
-`vector(NUMBER)`. Prometheus and this package read the same file, so that an edit changes both. It
-is the first of these that exists:
+`prometheus/rules/thresholds.yml` records each threshold as `threshold:NAME` with the expression
+`vector(NUMBER)`. Prometheus and this package read the same file, so an edit changes both. The file
+is the first of the following that exists:
 
-1. the file that `--thresholds.file` or `TRAINVITALS_THRESHOLDS_FILE` names,
-2. the file of the stack that `trainvitals up` keeps in its state directory,
-3. the file that was installed with this package, or the checkout's.
+1. the file that `--thresholds.file` or `TRAINVITALS_THRESHOLDS_FILE` names
+2. the stack's file, which `trainvitals up` keeps in its state directory
+3. the file that was installed with this package, or the file in the checkout
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CONSTANT = re.compile(r"vector\(\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*\)")
 
 
 def find_thresholds(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file in force; see above.
+    """Return the path of the file in force, which the module's description defines.
 
     Args:
-        environ: The environment.
+        environ: The environment variables.
 
     Raises:
-        StackError: The package was installed without it.
+        StackError: No file is in force, because the package was installed without the shipped one.
     """
     named = environ.get(VARIABLE)
     if named:
@@ -48,12 +48,12 @@ def find_thresholds(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_thresholds(path: Path | None = None) -> Thresholds:
-    """Return every threshold by its name without `threshold:`, as `high_memory_usage:ratio`.
+    """Return the thresholds by name without `threshold:`, such as `high_memory_usage:ratio`.
 
-    A threshold that the file lacks has the shipped value.
+    A threshold that the file does not contain has the shipped value.
 
     Args:
-        path: The file; the one in force when None.
+        path: The path of the file; None for the file in force.
 
     Raises:
         StackError: The package was installed without the shipped file.
@@ -67,10 +67,10 @@ def read_thresholds(path: Path | None = None) -> Thresholds:
 
 
 class ThresholdsFile:
-    """The file in force, read again when it has changed.
+    """The thresholds file in force, which is read again after each change.
 
     Args:
-        path: The file; the one in force when None, found at the first reading.
+        path: The path of the file; None for the file in force at the first reading.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -80,13 +80,13 @@ class ThresholdsFile:
         self._trouble = ""
 
     def latest(self) -> tuple[Thresholds, str]:
-        """Return the thresholds, and why they may not be those of the file; empty if they are.
+        """Return the thresholds, and why they may differ from the file; empty if they do not.
 
-        As in Prometheus, the previous thresholds stay in force if the file cannot be read; at the
-        first reading they are the shipped ones.
+        As in Prometheus, the previous thresholds remain in force if the file cannot be read; if the
+        first reading fails, the shipped thresholds apply.
 
         Raises:
-            StackError: The shipped file does not exist either.
+            StackError: The package was installed without the shipped file.
         """
         path = self._path = self._path or find_thresholds()
         stamp = _stamp(path)

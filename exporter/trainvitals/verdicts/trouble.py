@@ -1,4 +1,4 @@
-"""The troubles of a machine, in one form for every view."""
+"""The problems of a machine, in one form for every view."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _ENDED = ("TrainingRunLost", "TrainingRunFailed", "TrainingRunTerminated", "Trai
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A trouble: a condition that needs attention.
+    """A problem: a condition that needs attention.
 
     Attributes:
-        subject_kind: The kind of its subject; `alert` for troubles that only Prometheus reports.
-        subject: Its subject: `gpu0`, the name of a run, container or collector, a mount point;
-            empty for the machine.
-        name: The trouble in two or three words, to follow the subject: `too hot`.
-        severity: The severity of the alert of the same meaning.
-        summary: The trouble in a sentence without the subject, with its figures.
-        alert: The alert of the same meaning; empty if there is none.
+        subject_kind: The kind of the subject; `alert` for a problem that only Prometheus reports.
+        subject: The affected subject: `gpu0`, the name of a run, container or collector, or a mount
+            point; empty for the machine.
+        name: The problem in two or three words that follow the subject, such as `too hot`.
+        severity: The severity of the equivalent alert.
+        summary: The problem in a sentence with its figures but without the subject.
+        alert: The equivalent alert; empty if there is no such alert.
     """
 
     subject_kind: SubjectKind
@@ -54,28 +54,28 @@ class Trouble:
 
     @property
     def title(self) -> str:
-        """The trouble in a few words: `gpu0 too hot`."""
+        """The problem in a few words, such as `gpu0 too hot`."""
         subject = "host" if self.subject_kind == "host" else self.subject
         return f"{subject} {self.name}".strip()
 
     @property
     def words(self) -> str:
-        """The title with the summary, in one line."""
+        """The title and the summary, on one line."""
         return _join(self.title, self.summary)
 
     @property
     def remark(self) -> str:
-        """The words without the subject, for where the subject is already named."""
+        """The name and the summary, for a place that already names the subject."""
         return _join(self.name, self.summary)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A missing source, so that nothing is known about its subject.
+    """A missing source, without which a subject is unknown.
 
     Attributes:
-        subject_kind: The kind of things that are unknown; `alert` for the alerts.
-        why: The reason, and where it helps what to do, in one line.
+        subject_kind: The kind of subject that is unknown; `alert` for the alerts.
+        why: The reason and, if useful, what to do about it, on one line.
     """
 
     subject_kind: SubjectKind
@@ -83,26 +83,27 @@ class Unknown:
 
     @property
     def title(self) -> str:
-        """The unknown thing, in a few words: `alerts not known`."""
+        """The unknown subject in a few words, such as `alerts not known`."""
         return f"{PLURALS[self.subject_kind]} not known"
 
     @property
     def words(self) -> str:
-        """The title with the reason, in one line."""
+        """The title and the reason, on one line."""
         return _join(self.title, self.why)
 
 
 @dataclass(frozen=True, slots=True)
 class _Inhibition:
-    """A rule by which one trouble explains others, as in the rules and `alertmanager.yml`.
+    """A rule by which one problem explains others, as in the rules and `alertmanager.yml`.
 
     Attributes:
-        sources: The alerts that explain.
+        sources: The alerts that explain others.
         targets: The alerts that are explained.
-        is_wide: Whether they may concern different subjects.
-        is_of_run: Whether they concern a run, and the others an accelerator that it may hold.
-        name: The name of the trouble that explains others; empty for any name.
-        target_name: The name of the explained trouble; empty for any name.
+        is_wide: Whether sources and targets may concern different subjects.
+        is_of_run: Whether the targets concern a run, and the sources an accelerator that the run
+            may hold.
+        name: The name of the problem that explains others; empty for any name.
+        target_name: The name of the explained problem; empty for any name.
     """
 
     sources: tuple[str, ...]
@@ -175,7 +176,7 @@ _INHIBITIONS = (
 
 
 def sort_troubles(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
-    """Return troubles with the worst first, each once."""
+    """Return the problems without duplicates, the most severe first."""
     return tuple(
         sorted(dict.fromkeys(troubles), key=lambda trouble: SEVERITIES.index(trouble.severity))
     )
@@ -184,12 +185,12 @@ def sort_troubles(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
 def drop_explained(
     troubles: Iterable[Trouble], held: Mapping[str, frozenset[str]] | None = None
 ) -> tuple[Trouble, ...]:
-    """Return troubles without those that another one explains, as Alertmanager sends them.
+    """Return the problems that no other problem explains, as Alertmanager does with alerts.
 
     Args:
-        troubles: All troubles that were found.
-        held: The accelerators that each run holds, by their subjects, and kinds of which it may hold
-            a missing one; a run that is not listed may hold any.
+        troubles: All problems that were found.
+        held: The accelerators that each run holds, by run, and the kinds of which the run may hold
+            a missing accelerator; a run that is not listed may hold any accelerator.
     """
     kept = tuple(troubles)
     return tuple(trouble for trouble in kept if not _is_explained(trouble, kept, held or {}))

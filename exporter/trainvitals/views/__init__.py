@@ -1,1 +1,1 @@
-"""Renderings of the machine: the picture, the live page, the terminal, plots."""
+"""Views: the machine state, the live page, the terminal screen, diagnoses and plots."""

@@ -1,6 +1,6 @@
-"""One sparkline for the live page, reports and the terminal: as SVG for HTML, as blocks for text.
+"""A sparkline for the live page, reports and the terminal: SVG for HTML, blocks for text.
 
-None is a gap in the line, never a zero; the newest point is on the right.
+None becomes a gap in the line, never 0; the newest point is on the right.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import groupby, pairwise
 
 from trainvitals.foreign_text import clean_text
 
-HEIGHT = 240  # whole numbers are written faster than fractions, and a tenth of a pixel is not seen
-_MARGIN = 15  # keeps the whole width of a line along an edge
+HEIGHT = 240  # integers are written faster than fractions, and a tenth of a pixel is invisible
+_MARGIN = 15  # keeps a line along an edge at full width
 _STEPS = "▁▂▃▄▅▆▇█"
 
 
@@ -27,15 +27,15 @@ def sparkline_svg(
     limit: float | None = None,
     columns: int | None = None,
 ) -> str:
-    """Return a sparkline as an SVG element of the classes `spark`, `trace` and `limit`.
+    """Return a sparkline as an SVG element with the classes `spark`, `trace` and `limit`.
 
     Args:
-        points: The values, the oldest first; without a known one the frame is empty.
+        points: The values, the oldest first; if no value is known, the frame is empty.
         label: The text for screen readers, which is escaped by this function.
         low: The value at the bottom.
         high: The value at the top.
-        limit: The value at which a horizontal line is drawn; None if there is none.
-        columns: The number of points across the width; the number of points when None.
+        limit: The value at which a horizontal line is drawn; None for no line.
+        columns: The number of points that fit the width; None for the number of values.
     """
     columns = columns or max(1, len(points))
     bottom, scale = HEIGHT - _MARGIN, (HEIGHT - 2 * _MARGIN) / ((high - low) or 1.0)
@@ -68,13 +68,13 @@ def sparkline_text(
     low: float | None = None,
     high: float | None = None,
 ) -> str:
-    """Return a sparkline of block characters, right-aligned in a number of columns.
+    """Return a sparkline made of block characters, right-aligned in a number of columns.
 
     Args:
         points: The values, the oldest first.
-        width: The number of columns; each shows the mean of its part of the points.
-        low: The value of the lowest block; the least value when None.
-        high: The value of the highest block; the greatest value when None.
+        width: The number of columns; each shows the mean of its share of the values.
+        low: The value of the lowest block; None for the lowest value.
+        high: The value of the highest block; None for the highest value.
     """
     means = _average_parts(points, width)
     known = [value for value in points if value is not None and math.isfinite(value)] or [0.0]
@@ -84,7 +84,7 @@ def sparkline_text(
 
 
 def _draw_strokes(heights: Sequence[float | None], first: int) -> str:
-    """Return a path with a stroke for each stretch without a gap; a lone point is a short dash.
+    """Return an SVG path with a stroke for each run of values; a lone value is a short dash.
 
     Args:
         heights: The distance of each point from the top; None for a gap.
@@ -103,7 +103,7 @@ def _draw_strokes(heights: Sequence[float | None], first: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _choose_path(first: int, count: int) -> str:
-    """Return a path with places for a number of heights, which are faster to format together."""
+    """Return an SVG path with placeholders for heights, which are faster to format at once."""
     places = "L".join(f"{column} %d" for column in range(first, first + count))
     return f"M{places}h1" if count == 1 else f"M{places}" if count else ""
 

@@ -1,4 +1,4 @@
-"""Docker's log settings: `daemon.json` is checked, corrected and restored."""
+"""Checks, corrects and restores Docker's log settings in `daemon.json`."""
 
 from trainvitals.doctor.docker_logging.backups import restore
 from trainvitals.doctor.docker_logging.flags import DEFAULT_FILE

@@ -1,8 +1,8 @@
-"""Atomic replacement of a file, with backups.
+"""Replaces a file atomically, with backups.
 
-A backup is beside the file and is named after it and the time, `daemon.json.trainvitals-TIME`.
-If there was no file before, the backup is empty and its name ends in `.absent`.
-A file that `--revert` replaces is kept under a name that ends in `.reverted`.
+A backup is in the directory of the file, and its name contains the file name and the time:
+`daemon.json.trainvitals-TIME`. If the file did not exist, the backup is empty and its name ends in
+`.absent`. A file that `--revert` replaces is kept under a name that ends in `.reverted`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup of a file.
+    """A file's backup.
 
     Attributes:
-        path: Its path.
-        was_absent: Whether there was no file.
+        path: The backup's path.
+        was_absent: Whether the file did not exist when the backup was made.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Backup:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the content of the file, following links; None if it does not exist.
+    """Return the content of a file, following links; None if the file does not exist.
 
     Raises:
         ConfigurationError: The file cannot be read.
@@ -60,12 +60,12 @@ def read_file(path: Path) -> bytes | None:
 
 
 def replace_file(path: Path, data: bytes, before: bytes | None, *, time: float) -> Backup:
-    """Replace a file, keeping owner and mode, and the old one as a backup.
+    """Replace a file, keep the owner and the mode, and keep the old file as a backup.
 
     Args:
-        path: The file; a symbolic link is kept, and its target replaced.
+        path: The file; if it is a symbolic link, the link is kept and the target is replaced.
         data: The new content.
-        before: The content when it was read; None if there was no file.
+        before: The content that was read before; None if the file did not exist.
         time: The current time, Unix seconds.
 
     Raises:
@@ -77,7 +77,7 @@ def replace_file(path: Path, data: bytes, before: bytes | None, *, time: float) 
         partial = target.with_name(f".{target.name}.trainvitals-partial")
         partial.unlink(missing_ok=True)
         try:
-            # Written before the backup, so that a failure leaves no backup behind.
+            # The new file is written before the backup, so that a failure leaves no backup behind.
             _write(partial, data, target)
             if read_file(target) != before:
                 raise ConfigurationError(
@@ -94,15 +94,15 @@ def replace_file(path: Path, data: bytes, before: bytes | None, *, time: float) 
 
 
 def restore(path: Path, *, time: float) -> tuple[Backup, Path | None]:
-    """Replace the file by its newest backup, byte for byte.
+    """Replace a file with its newest backup, byte for byte.
 
     Args:
-        path: The file; a symbolic link is kept.
+        path: The file; if it is a symbolic link, the link is kept.
         time: The current time, Unix seconds.
 
     Returns:
-        The backup, which is removed, and the path at which the replaced file is kept; None if there
-        was no file.
+        The backup, which has been removed, and the path at which the replaced file is kept; the
+        path is None if the file did not exist.
 
     Raises:
         ConfigurationError: No backup exists, or the file cannot be written.
@@ -153,7 +153,7 @@ def _find_free(target: Path, time: float, ending: str) -> Path:
 
 
 def _write(path: Path, data: bytes, like: Path) -> None:
-    """Write a new file atomically, with owner, mode and attributes of another."""
+    """Write a new file atomically, with another file's owner, mode and attributes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""dockerd: validation of a file, its settings, and logs that never rotate."""
+"""Validates a file with dockerd, and reads an engine's settings and unlimited logs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _NOT_FOUND = 404
 _LEAST_VERSION = 23
 _TIMEOUT_SECONDS = 20.0
 _BUILT_IN = "by built-in rules only"
-# Where it is when the caller's PATH has no administrator's programs.
+# The directories of dockerd if the caller's PATH does not contain system administration programs.
 _PLACES = ("usr/local/sbin", "usr/sbin", "usr/local/bin", "usr/bin")
 
 
 @dataclass(frozen=True, slots=True)
 class EndlessLog:
-    """The log of a container that was created without a limit.
+    """The log of a container that was created without a log size limit.
 
     Attributes:
         name: The container's name.
-        id: Its ID.
-        is_running: Whether it runs.
-        log_bytes: The size of its log; None if this user may not read it.
+        id: The container's ID.
+        is_running: Whether the container is running.
+        log_bytes: The size of the log in bytes; None if the size cannot be read.
     """
 
     name: str
@@ -43,15 +43,16 @@ class EndlessLog:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The settings of an engine.
+    """An engine's settings.
 
     Attributes:
-        version: Its version.
+        version: The engine's version.
         log_driver: The log driver of new containers.
-        has_live_restore: Whether containers keep running without it.
-        is_in_swarm: Whether it is a node of a swarm.
-        plugins: The log drivers that it has.
-        endless: Containers whose log never rotates, the largest first.
+        has_live_restore: Whether containers keep running while the engine is stopped
+            (live-restore).
+        is_in_swarm: Whether the engine is a swarm node.
+        plugins: The engine's available log drivers.
+        endless: The containers whose logs never rotate, with the largest log first.
     """
 
     version: str
@@ -63,7 +64,7 @@ class Running:
 
 
 def read_engine(client: EngineClient) -> Running:
-    """Return the settings of an engine and the logs that never rotate.
+    """Return an engine's settings and the logs that never rotate.
 
     Raises:
         EngineError: The engine did not respond.
@@ -86,7 +87,7 @@ def _find_endless_logs(client: EngineClient) -> tuple[EndlessLog, ...]:
         try:
             inspected = client.inspect(get_text(listed, "Id"))
         except EngineError as error:
-            if error.status == _NOT_FOUND:  # it was removed meanwhile
+            if error.status == _NOT_FOUND:  # the container was removed meanwhile
                 continue
             raise
         if log := _judge_log(inspected):
@@ -118,8 +119,9 @@ class Validation:
     """The result of validating a file.
 
     Attributes:
-        by: The program that validated it, as text.
-        error: Why dockerd does not start with the file; None if it does, or was not checked.
+        by: A description of the program that validated the file.
+        error: The reason why dockerd would not start with the file; None if it would start or was
+            not checked.
     """
 
     by: str
@@ -129,12 +131,12 @@ class Validation:
 def validate(
     data: bytes, *, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Validation:
-    """Validate a file with dockerd if it is installed and new enough.
+    """Validate a file with dockerd if dockerd is installed and new enough.
 
     Args:
-        data: The content.
-        environ: The environment: `PATH`.
-        root: The root of the file system, for directories of programs that a `PATH` may lack.
+        data: The file's content.
+        environ: The environment, of which `PATH` is used.
+        root: The root of the file system, for program directories that `PATH` may lack.
     """
     places = [environ.get("PATH", ""), *(str(root / place) for place in _PLACES)]
     program = shutil.which("dockerd", path=":".join(places))

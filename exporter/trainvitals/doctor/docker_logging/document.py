@@ -1,4 +1,4 @@
-"""A `daemon.json` as Docker reads it: strict JSON, without comments or a comma at the end."""
+"""Parses `daemon.json` as Docker does: strict JSON, without comments or trailing commas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Object(dict[str, object]):
-    """A JSON object; of duplicate members the last one counts, as for Docker."""
+    """A JSON object in which the last of duplicate members applies, as in Docker."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
@@ -34,10 +34,10 @@ class Document:
     """A file with one JSON object, or an empty file.
 
     Attributes:
-        text: Its text, without a byte order mark.
-        options: Its members.
-        repeated: The names of duplicate members, also within `log-opts`.
-        has_mark: Whether it begins with a byte order mark.
+        text: The text, without a byte order mark.
+        options: The members of the JSON object.
+        repeated: The names of duplicate members, including those in `log-opts`.
+        has_mark: Whether the file begins with a byte order mark.
     """
 
     text: str = ""
@@ -47,15 +47,15 @@ class Document:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is empty."""
+        """Whether the file is empty."""
         return not self.text.strip()
 
     def change(self, changes: Mapping[str, object], *, drops: frozenset[str] = frozenset()) -> str:
-        """Return the text with these members, in the order and with the indentation of the file.
+        """Return the text with changed members, in the file's order and indentation.
 
         Args:
-            changes: Members to set; an object is merged into the existing one.
-            drops: Members of `log-opts` to remove.
+            changes: The members to set; an object is merged into the existing object.
+            drops: The members of `log-opts` to remove.
         """
         options = dict(self.options)
         for key, value in changes.items():
@@ -74,10 +74,11 @@ class Document:
 
 
 def read_document(path: Path, data: bytes) -> Document:
-    """Parse a file.
+    """Parse the content of a `daemon.json`.
 
     Raises:
-        ConfigurationError: The text is not a JSON object; the message has the line and the column.
+        ConfigurationError: The text is not a JSON object; the message contains the line and the
+            column.
     """
     has_mark = data.startswith(codecs.BOM_UTF8)
     try:
@@ -105,7 +106,7 @@ def read_document(path: Path, data: bytes) -> Document:
 
 
 class _NumberError(ValueError):
-    """A number that Docker cannot parse, with the reason."""
+    """A number that Docker cannot parse; the message is the reason."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -132,7 +133,7 @@ def _refuse(path: Path, text: str, position: int, why: str) -> NoReturn:
 
 
 def _explain(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
-    """Return the position and the reason of a syntax error, independent of Python's version."""
+    """Return the position and reason of a syntax error, independent of the Python version."""
     if _COMMENT.match(text, error.pos):
         return error.pos, "JSON has no comments: remove this one"
     before = text[: error.pos].rstrip()

@@ -1,4 +1,4 @@
-"""The flags that dockerd is started with, which `daemon.json` must not repeat."""
+"""Finds the flags with which dockerd is started, which `daemon.json` must not repeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.sources.files import read_text
 
 DEFAULT_FILE = Path("/etc/docker/daemon.json")
 _UNIT = "docker.service"
-# The unit is read from the first that has it, drop-ins from all of them.
+# The unit is read from the first directory that contains it, and drop-ins from all directories.
 _UNIT_DIRECTORIES = (
     "etc/systemd/system",
     "run/systemd/system",
@@ -32,8 +32,8 @@ class Flag:
 
     Attributes:
         key: The option.
-        word: The flag, as it is written.
-        where: The place of the flag: the path of a unit, or `the process PID`.
+        word: The flag as it is written on the command line.
+        where: The location of the flag: the path of a unit, or `the process PID`.
     """
 
     key: str
@@ -42,14 +42,14 @@ class Flag:
 
 
 def find_flags(file: Path, *, root: Path = Path("/")) -> tuple[Flag, ...]:
-    """Return the flags of the unit `docker.service` and of every dockerd with this file.
+    """Return the flags in the unit `docker.service` and those of every dockerd with this file.
 
     Args:
-        file: The `daemon.json`; a dockerd with another one is ignored.
-        root: The root of the file system: `/proc`, `/etc` and `/usr`.
+        file: The path of `daemon.json`; a dockerd that uses another file is ignored.
+        root: The root of the file system that contains `/proc`, `/etc` and `/usr`.
 
     Returns:
-        One flag for each option, as far as this user may read them.
+        One flag for each option, as far as this user is allowed to read the flags.
     """
     found: dict[str, Flag] = {}
     for where, words, usual in (*_read_unit(root), *_read_processes(root)):
@@ -79,14 +79,14 @@ _Command = tuple[str, list[str], Path]
 
 def _read_processes(root: Path) -> Iterator[_Command]:
     for entry in sorted((root / "proc").glob("[0-9]*")):
-        with suppress(OSError):  # it has ended, or belongs to another user
+        with suppress(OSError):  # the process has ended, or belongs to another user
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
             if words and Path(words[0]).name == "dockerd" and _shares_files(entry, root):
                 yield f"the process {entry.name}", words, _name_usual_file(entry.stat().st_uid)
 
 
 def _shares_files(entry: Path, root: Path) -> bool:
-    """Return whether a process has the same mount namespace; one in a container does not."""
+    """Return whether a process is in this mount namespace, unlike processes in containers."""
     try:
         return (entry / "ns/mnt").readlink() == (root / "proc/self/ns/mnt").readlink()
     except OSError:
@@ -107,7 +107,7 @@ def _read_unit(root: Path) -> Iterator[_Command]:
     unit = next((each / _UNIT for each in directories if (each / _UNIT).is_file()), None)
     if unit is None:
         return
-    # A drop-in is hidden by one of the same name in an earlier directory.
+    # A drop-in is overridden by a drop-in with the same name in an earlier directory.
     drop_ins = {
         path.name: path
         for each in reversed(directories)

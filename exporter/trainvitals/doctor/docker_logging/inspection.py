@@ -1,4 +1,4 @@
-"""The state of a `daemon.json`, its problems, and the plan to correct them."""
+"""Inspects a `daemon.json`, finds problems, and plans their correction."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from trainvitals.sources.containers.address import find_engine
 from trainvitals.sources.containers.engine import EngineClient, EngineError
 
 _NOTHING_TO_WRITE = "there is nothing to write"
-_TIMEOUT_SECONDS = 5.0  # a busy engine is slow to respond
+_TIMEOUT_SECONDS = 5.0  # a busy engine responds slowly
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The state of a `daemon.json` and of its engine.
+    """The state of a `daemon.json` and of the engine that uses it.
 
     Attributes:
-        file: The file.
-        before: Its content; None if it does not exist.
-        syntax_error: The syntax error with its place; None if it is valid JSON.
-        problems: Its problems.
-        plan: The changes that `--apply` would write; None if the file is not valid JSON.
+        file: The path of the file.
+        before: The file's content; None if the file does not exist.
+        syntax_error: The syntax error and its position; None if the file is valid JSON.
+        problems: The problems in the file.
+        plan: The changes that `--apply` would make; None if the file is not valid JSON.
         validation: The result of validating the planned file.
-        running: The engine's settings; None if it was not asked or did not respond.
-        engine_error: Why the engine did not respond; None if it did or was not queried.
+        running: The engine's settings; None if the engine was not queried or did not respond.
+        engine_error: The reason why the engine did not respond; None if it responded or was not
+            queried.
     """
 
     file: Path
@@ -48,7 +49,7 @@ class Findings:
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff; empty if there is none."""
+        """The planned change as a unified diff; empty without a change."""
         if self.plan is None or self.plan.text is None:
             return ""
         before = (self.before or b"").decode("utf-8-sig").splitlines()
@@ -58,7 +59,7 @@ class Findings:
 
     @property
     def is_correct(self) -> bool:
-        """Whether nothing needs to be changed."""
+        """Whether the file needs no change."""
         wrong = any(problem.effect != "note" for problem in self.problems)
         return (
             not wrong and self.plan is not None and self.plan.text is None and not self.needs_reload
@@ -66,7 +67,7 @@ class Findings:
 
     @property
     def needs_reload(self) -> bool:
-        """Whether the file is correct and the engine has not loaded it yet."""
+        """Whether the file is correct but has not been loaded by the engine yet."""
         if self.running is None or self.plan is None or self.plan.text is not None:
             return False
         options = read_document(self.file, self.before or b"").options
@@ -83,14 +84,15 @@ def inspect(
 ) -> Findings:
     """Return the findings about a `daemon.json`, and about the engine if it uses this file.
 
-    Nothing is changed, and the engine is only read.
+    Neither the file nor the engine is changed.
 
     Args:
-        file: The file; it need not exist.
-        wanted: The settings that it should have.
-        engine: The engine's address; `none` for no engine; None for this machine's, if the file is the default.
-        environ: The environment: Docker's variables and `PATH`.
-        root: The root of the file system, for `/proc` and systemd's units.
+        file: The path of the file, which need not exist.
+        wanted: The settings that the file should contain.
+        engine: The engine's address; `none` for no engine; None for this machine's engine if the
+            file is the default one.
+        environ: The environment, of which Docker's variables and `PATH` are used.
+        root: The root of the file system that contains `/proc` and systemd's units.
 
     Raises:
         ConfigurationError: The file cannot be read, or the address is invalid.
@@ -154,18 +156,18 @@ def _judge_whole(document: Document, before: bytes | None) -> tuple[Problem, ...
 
 
 def apply(findings: Findings, *, time: float) -> Backup | None:
-    """Write the planned file.
+    """Replace a `daemon.json` with the planned file.
 
     Args:
         findings: The findings about the file.
         time: The current time, Unix seconds.
 
     Returns:
-        The backup of the old file; None if nothing had to be changed.
+        The backup of the old file; None if no change was necessary.
 
     Raises:
         ConfigurationError: The file is invalid, dockerd or new containers would not start with the
-            changes, or it cannot be written.
+            changes, or the file cannot be written.
     """
     if findings.syntax_error or findings.plan is None:
         raise ConfigurationError(f"{findings.syntax_error}; correct it first; nothing was changed")

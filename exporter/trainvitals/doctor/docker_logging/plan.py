@@ -1,4 +1,4 @@
-"""The changes that `--apply` makes to a `daemon.json`, and the settings that it leaves unchanged."""
+"""Plans the changes that `--apply` makes to a `daemon.json`, and lists unchanged settings."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ class LogSettings:
 
     Attributes:
         max_size: The size at which a log file is rotated, in Docker's syntax.
-        max_file: The number of files for each container; all but the current one are compressed.
-        has_live_restore: Whether to set live-restore, with which containers survive the daemon.
-        replaces_driver: Whether to replace another log driver by json-file.
+        max_file: The number of files for each container; all except the current file are
+            compressed.
+        has_live_restore: Whether to set live-restore, with which containers keep running while the
+            daemon is stopped.
+        replaces_driver: Whether to replace another log driver with json-file.
     """
 
     max_size: str = "100m"
@@ -51,19 +53,20 @@ class LogSettings:
 
     @property
     def log_options(self) -> dict[str, str]:
-        """The options of the driver json-file, all strings, as Docker requires."""
+        """The json-file driver's options; all values are strings, as Docker requires."""
         return {"max-size": self.max_size, "max-file": str(self.max_file), "compress": "true"}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A planned file.
+    """A planned `daemon.json`.
 
     Attributes:
-        text: Its text; None if nothing is to be changed.
+        text: The text of the file; None if no change is planned.
         changes: The options to set, with their values.
         untouched: The settings that are not changed, with the reasons, one line each.
-        remaining: The problems with which the daemon or new containers would still not start.
+        remaining: The remaining problems because of which the daemon or new containers would not
+            start.
     """
 
     text: str | None
@@ -73,7 +76,7 @@ class Plan:
 
 
 def make_plan(document: Document, wanted: LogSettings, daemon: Daemon) -> Plan:
-    """Return the changes with which logs rotate and containers survive the daemon."""
+    """Return the changes that make logs rotate and containers survive a daemon restart."""
     untouched: list[str] = []
     target = {
         **_set_log(document, wanted, daemon, untouched),
@@ -128,7 +131,7 @@ def _set_live(wanted: LogSettings, daemon: Daemon, untouched: list[str]) -> dict
 
 
 def _find_drops(document: Document, wanted: LogSettings) -> frozenset[str]:
-    """Return the options of another driver, with which json-file would not start."""
+    """Return another driver's options, with which containers with json-file would not start."""
     options = document.options
     there = options.get("log-opts")
     if (

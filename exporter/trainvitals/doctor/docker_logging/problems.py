@@ -1,6 +1,6 @@
-"""Built-in rules for a daemon's settings.
+"""Finds problems in a daemon's settings with built-in rules.
 
-`dockerd --validate` finds misspelt options, but accepts settings with which no container starts.
+`dockerd --validate` finds misspelt options but accepts settings with which no container can start.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ EFFECTS: Mapping[Effect, str] = {
     "logs": "logs or containers are lost, or the disk fills up",
     "note": "for information",
 }
-# As Go's strconv.ParseBool, with which Docker parses these strings.
+# The values that Go's strconv.ParseBool accepts, with which Docker parses these strings.
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_MOST_FILES = (1 << 63) - 1  # as Docker reads it
+_MOST_FILES = (1 << 63) - 1  # the maximum that Docker can parse
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 LEAST_FILES = 2
 _TYPES: Mapping[Kind, type] = {
@@ -46,12 +46,12 @@ _TYPES: Mapping[Kind, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem.
+    """A problem in a daemon's settings.
 
     Attributes:
-        place: The option, such as `log-opts.max-size`; empty for the whole file.
-        text: The problem and its remedy, in a sentence.
-        effect: Its effect.
+        place: The affected option, such as `log-opts.max-size`; empty for the whole file.
+        text: The problem and its remedy in one sentence.
+        effect: The effect of the problem.
     """
 
     place: str
@@ -60,7 +60,7 @@ class Problem:
 
     @property
     def is_fatal(self) -> bool:
-        """Whether the daemon or new containers do not start with it."""
+        """Whether the daemon or new containers cannot start because of the problem."""
         return self.effect in {"daemon", "containers"}
 
 
@@ -70,8 +70,8 @@ class Daemon:
 
     Attributes:
         flags: The flags on its command line.
-        plugins: Its log drivers; empty if unknown.
-        is_in_swarm: Whether it is a swarm node.
+        plugins: The daemon's log drivers; empty if unknown.
+        is_in_swarm: Whether the daemon is a swarm node.
     """
 
     flags: tuple[Flag, ...] = ()
@@ -79,16 +79,16 @@ class Daemon:
     is_in_swarm: bool = False
 
     def find_flag(self, *keys: str) -> Flag | None:
-        """Return the first flag for one of these options; None if there is none."""
+        """Return the first flag for one of these options; None if no flag sets them."""
         return next((flag for flag in self.flags if flag.key in keys), None)
 
 
 def find_problems(options: Mapping[str, object], daemon: Daemon = Daemon()) -> tuple[Problem, ...]:
-    """Return the problems of a `daemon.json`.
+    """Return the problems in a `daemon.json`.
 
     Args:
-        options: Its members.
-        daemon: Other facts about the daemon.
+        options: The members of the JSON object.
+        daemon: Facts about the daemon besides the file.
 
     Returns:
         The problems; those that keep the daemon or containers from starting come first.
@@ -139,7 +139,7 @@ def _name(value: object) -> str:
 
 def _judge_flags(options: Mapping[str, object], flags: tuple[Flag, ...]) -> Iterator[Problem]:
     for flag in flags:
-        # Only runtimes may come from both.
+        # Only runtimes may be set by both a flag and the file.
         if flag.key in options and flag.key != "runtimes":
             yield Problem(
                 flag.key,
@@ -150,7 +150,7 @@ def _judge_flags(options: Mapping[str, object], flags: tuple[Flag, ...]) -> Iter
 
 def _judge_driver(options: Mapping[str, object], daemon: Daemon) -> Iterator[Problem]:
     driver = options.get("log-driver") or JSON_FILE
-    if not isinstance(driver, str):  # reported already
+    if not isinstance(driver, str):  # already reported
         driver = JSON_FILE
     log_options = options.get("log-opts")
     given = log_options if isinstance(log_options, dict) else {}
@@ -206,7 +206,7 @@ def _judge_rotation(
     if compress is not None and compress not in TRUE | _FALSE:
         yield Problem("log-opts.compress", f"{compress!r} is neither true nor false", "containers")
     if driver != JSON_FILE:
-        return  # The driver local rotates and compresses by default.
+        return  # The driver local rotates and compresses logs by default.
     rotates = "max-size" in named
     if compress in TRUE and (not rotates or (count or 1) < LEAST_FILES):
         yield Problem("log-opts.compress", "needs max-size, and max-file 2 or more", "containers")

@@ -1,4 +1,4 @@
-"""The findings about a `daemon.json` as text for a person and as JSON for a program."""
+"""Formats the findings about a `daemon.json` as text or JSON."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _CAUTION = (
 
 
 def list_steps(findings: Findings, *, is_reverted: bool = False) -> tuple[str, ...]:
-    """Return the steps with which the daemon applies a changed file.
+    """Return the steps after which the daemon uses a changed file.
 
-    They are left to the user, as a restart of the daemon may end containers.
+    The steps are left to the user, because a restart of the daemon may stop containers.
     """
     steps: list[str] = list(_REVERTING) if is_reverted else []
     if findings.plan and not is_reverted:
@@ -61,7 +61,7 @@ def list_steps(findings: Findings, *, is_reverted: bool = False) -> tuple[str, .
 
 
 def format_findings(findings: Findings) -> str:
-    """Return the findings and the changes of `--apply`."""
+    """Return the findings and the changes that `--apply` would make, as text."""
     return "\n".join(_write_findings(findings))
 
 
@@ -138,7 +138,7 @@ def _number(steps: tuple[str, ...]) -> Iterator[str]:
 
 
 def format_applied(findings: Findings, backup: Backup | None) -> str:
-    """Return the changes, and the remaining steps."""
+    """Return the applied changes and the remaining steps, as text."""
     steps = _number(list_steps(findings))
     if backup is None:
         return "\n".join([f"{findings.file}: nothing to do", *_write_left(findings), *steps])
@@ -156,7 +156,7 @@ def format_applied(findings: Findings, backup: Backup | None) -> str:
 
 
 def format_reverted(findings: Findings, used: Backup, kept: Path | None) -> str:
-    """Return the restored file, and the remaining steps."""
+    """Return the restored file and the remaining steps, as text."""
     did = f"restored {findings.file}"
     if used.was_absent:
         did = f"removed {findings.file}, as there was none before"
@@ -182,7 +182,7 @@ def format_json(
         findings: The state of the file before the change.
         action: `look`, `apply` or `revert`.
         backup: The backup that was made or restored.
-        kept: The path of the file that a revert replaced; None if there was none.
+        kept: The path of the file that a revert replaced; None if no file was replaced.
     """
     plan, running = findings.plan, findings.running
     document = {

@@ -1,7 +1,7 @@
-"""The collectors, each for one part of the machine.
+"""The list of collectors, each of which reads one part of the machine.
 
-To add a collector, write its module in this folder and add a line to `COLLECTORS`, from which the
-flags `--collector.NAME` and `--no-collector.NAME` are made.
+To add a collector, write a module in this folder and add an entry to `COLLECTORS`, from which the
+flags `--collector.NAME` and `--no-collector.NAME` are generated.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The sources and options that collectors are built from.
+    """The sources and options from which collectors are built.
 
     Attributes:
-        roots: The root directories.
-        accelerators: The reader of accelerators, with the ids of its child processes.
-        training: The directories and files of training runs.
-        containers: The engine, and how containers are watched.
-        complain: Returns which of the exporter's own files is not in force; None if all are.
-        reloads: Returns how often all files were to be read again.
+        roots: The root directories of the file systems to read.
+        accelerators: The accelerator reader, which also has the IDs of its child processes.
+        training: The directories and files for training runs.
+        containers: The container engine and the settings for watching containers.
+        complain: Returns a line about an exporter file that is not in force; None if all files are
+            in force.
+        reloads: Returns how many times a reload of all files has been requested.
     """
 
     roots: Roots
@@ -57,12 +58,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One collector of the list.
+    """An entry in the list of collectors.
 
     Attributes:
         name: The label `collector` and the stem of its flags.
-        subject: The things that it collects, for the help.
-        build: Creates it.
+        subject: The collected data, for the help text.
+        build: Creates the collector.
     """
 
     name: str
@@ -86,7 +87,7 @@ def _build_container(parts: Parts) -> ContainerCollector:
 
 
 def _judge(evidence: Evidence) -> Judgement:
-    """Return the cause of a death; the rules cost memory, so they are imported at the first one."""
+    """Return the cause of a container's exit; import the rules, which need memory, at first use."""
     from trainvitals.verdicts.causes.judge import judge  # noqa: PLC0415
 
     return judge(evidence)
@@ -116,6 +117,6 @@ COLLECTORS: tuple[Entry, ...] = (
     ),
     Entry("container", "containers and what they died of", _build_container),
     Entry("training", "training runs and their ranks", _build_training),
-    # The slowest comes last, so that the quick ones never wait for it.
+    # The slowest collector is last, so that the fast collectors never wait for it.
     Entry("accelerator", "GPUs and HPUs", lambda parts: AcceleratorCollector(parts.accelerators)),
 )

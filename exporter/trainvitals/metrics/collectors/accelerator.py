@@ -1,4 +1,4 @@
-"""The accelerator collector: the GPUs and HPUs of all vendors under one schema."""
+"""The accelerator collector: the GPUs and HPUs of all vendors with one schema."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _pick_seed = attrgetter(*(field for _, field, _ in _SEED_METRICS))
 
 
 class AcceleratorCollector(Collector[AcceleratorsReading]):
-    """Turns the readings of all accelerators into families.
+    """Turns accelerator readings into metric families.
 
     Args:
-        source: The reader of the accelerators.
+        source: The accelerator reader.
     """
 
     name = "accelerator"
@@ -56,11 +56,11 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         self._kinds = source.kinds
 
     def read(self, deadline: float) -> AcceleratorsReading:
-        """Read all devices before the deadline."""
+        """Read all accelerators before the deadline."""
         return self._source.read(deadline)
 
     def express(self, reading: AcceleratorsReading) -> tuple[Block, ...]:
-        """Return the families of a reading; a device that could not be read has only its state."""
+        """Return a reading's families; an accelerator that could not be read has only a state."""
         blocks = [_express_devices(self._kinds, reading)]
         if reading.memory_limit_bytes is not None:
             blocks.append(_express_memory_limit(reading.memory_limit_bytes))
@@ -80,15 +80,15 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: AcceleratorsReading) -> str | None:
-        """Return the drivers or devices that do not respond; None if there are none."""
+        """Return which drivers or devices do not respond; None if all of them respond."""
         return reading.complaint
 
     def omitted(self, reading: AcceleratorsReading) -> int:
-        """Return the number of processes that the bound left out."""
+        """Return the number of processes that the limit left out."""
         return reading.omitted_processes
 
     def close(self) -> None:
-        """End the processes that have drivers open."""
+        """Terminate the child processes that use the drivers."""
         self._source.close()
 
 
@@ -209,7 +209,7 @@ def _flatten(columns: tuple[object, ...]) -> list[float | None]:
         if type(value) is tuple:
             flat += value
         else:
-            flat.append(value)  # type: ignore[arg-type]  # a column is a number, None or a tuple of such
+            flat.append(value)  # type: ignore[arg-type]  # a number, None or a tuple
     return flat
 
 

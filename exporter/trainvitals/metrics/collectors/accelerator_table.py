@@ -1,4 +1,4 @@
-"""The metrics of an accelerator and the fields of its reading, one line each."""
+"""The accelerator metrics and the corresponding fields of a reading, one line each."""
 
 from __future__ import annotations
 

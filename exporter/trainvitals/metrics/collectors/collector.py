@@ -6,15 +6,15 @@ from typing import Protocol, TypeVar
 
 from trainvitals.metrics.families import Block
 
-Reading = TypeVar("Reading")  # invariant: `read` returns it and `express` takes it
+Reading = TypeVar("Reading")  # invariant: `read` returns this type and `express` accepts it
 Read_co = TypeVar("Read_co", covariant=True)
 
 
 class Collector(Protocol[Reading]):
-    """Turns the readings of one part of the machine into metric families.
+    """Reads one part of the machine and turns readings into metric families.
 
-    The runner calls `read` and then `express` on a worker thread, never twice at a time for the
-    same collector, and catches their exceptions.
+    The runner calls `read` and then `express` in a worker thread, never concurrently for the same
+    collector, and catches exceptions.
 
     Attributes:
         name: The label `collector` and the stem of its flags.
@@ -23,60 +23,61 @@ class Collector(Protocol[Reading]):
     name: str
 
     def read(self, deadline: float) -> Reading:
-        """Read the machine.
+        """Read this part of the machine.
 
         Args:
-            deadline: The `time.monotonic` at which the scrape stops waiting.
+            deadline: The time at which the scrape stops waiting, as `time.monotonic` returns it.
 
         Raises:
-            SourceError: That part could not be read; its message is reported as the reason.
+            SourceError: The part could not be read; the message is reported as the reason.
         """
         ...
 
     def express(self, reading: Reading) -> tuple[Block, ...]:
-        """Return the families of a reading; a value that is None has no sample."""
+        """Return a reading's metric families; a value that is None has no sample."""
         ...
 
-    def complaint(self, reading: Reading) -> str | None:  # noqa: ARG002 - for those that override it
-        """Return the missing parts of a partial reading; None, the default, if it is complete."""
+    def complaint(self, reading: Reading) -> str | None:  # noqa: ARG002 - for subclasses
+        """Return the missing parts of a partial reading; by default None, for a complete one."""
         return None
 
-    def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - for those that override it
-        """Return how many devices or mounts are beyond a bound or not understood; 0 by default."""
+    def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - for subclasses
+        """Return the number of items that a limit or a parse error left out; 0 by default."""
         return 0
 
     def close(self) -> None:
-        """Release open files and libraries."""
+        """Release all open files and libraries."""
         ...
 
 
 class Source(Protocol[Read_co]):
-    """Reads one part of the machine without calls that may hang."""
+    """Reads one part of the machine without calls that may block indefinitely."""
 
     def read(self) -> Read_co:
-        """Read it now."""
+        """Read this part now."""
         ...
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the source's files."""
         ...
 
 
 class SourceCollector(Collector[Reading]):
-    """A collector that returns what its source reads.
+    """A collector whose reading is the result of a source.
 
     Args:
-        source: The source, which ignores the deadline because nothing in it can hang.
+        source: The source, which needs no deadline because none of its calls can block
+            indefinitely.
     """
 
     def __init__(self, source: Source[Reading]) -> None:
         self._source = source
 
-    def read(self, deadline: float) -> Reading:  # noqa: ARG002 - nothing can hang
+    def read(self, deadline: float) -> Reading:  # noqa: ARG002 - no call can hang
         """Read the source.
 
         Raises:
-            SourceError: It could not be read.
+            SourceError: The source could not be read.
         """
         return self._source.read()
 

@@ -1,8 +1,8 @@
-"""The container collector: state, resource usage and deaths of containers.
+"""The container collector: the states, resource usage and exits of containers.
 
-Names and meanings are those of cAdvisor where it has the same metric. A value that is None has no
-series. The order is that of importance: a container has at most `MOST_SERIES` series, and the last
-ones are left out first.
+If cAdvisor has the same metric, the name and the meaning are the same. A value that is None has no
+series. Metrics are ordered by importance: a container has at most `MOST_SERIES` series, and the
+last series are left out first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainvitals.sources.containers.reading import ContainerReading, ContainersR
 
 MOST_SERIES = 25
 
-# The fields of `ContainerReading`, of its `last_death`, and of its `usage`.
+# The fields of `ContainerReading`, and of its fields `last_death` and `usage`.
 OF_CONTAINER = (
     gauge(
         "container_start_time_seconds",
@@ -153,16 +153,16 @@ _NO_USAGE = (None,) * len(OF_USAGE)
 
 
 class ContainerCollector(SourceCollector[ContainersReading]):
-    """Turns the readings of all containers into families.
+    """Turns container readings into metric families.
 
     Args:
-        source: The watch over containers.
+        source: The source that watches containers.
     """
 
     name = "container"
 
     def express(self, reading: ContainersReading) -> tuple[Block, ...]:
-        """Return the families of a reading; empty without containers."""
+        """Return a reading's families; empty without engine and container control groups."""
         if not reading.is_there:
             return ()
         blocks = [_express_watch(reading)]
@@ -176,11 +176,11 @@ class ContainerCollector(SourceCollector[ContainersReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: ContainersReading) -> str | None:
-        """Return why events cannot be followed or deaths cannot be recorded; None if they can."""
+        """Return why events cannot be followed or exits cannot be recorded; None if both can."""
         return reading.complaint
 
     def omitted(self, reading: ContainersReading) -> int:
-        """Return the number of containers that the bound left out."""
+        """Return the number of containers that the limit left out."""
         return reading.omitted
 
 
@@ -235,11 +235,12 @@ def _describe_labelled(labels: Sequence[Sequence[Labels]]) -> tuple[Family, ...]
 
 
 def _list_labelled(container: ContainerReading) -> tuple[list[_Sample], ...]:
-    """Return the samples of a container in the order of the families."""
+    """Return a container's labelled samples in the order of the families."""
     name = ("name", container.name)
     death = container.last_death
     last = "" if death is None else death.reason
-    # The newest reason is always among them, so that its increase is seen even if others are more frequent.
+    # The latest reason is always included, so that its increase is visible even if others are more
+    # frequent.
     deaths = sorted(
         container.deaths.items(), key=lambda item: (item[0] == last, item[1]), reverse=True
     )
@@ -297,7 +298,7 @@ def _list_values(container: ContainerReading) -> list[float | None]:
 
 
 def _cut(row: list[float | None], room: int) -> list[float | None]:
-    """Remove the last values if there is no room for all."""
+    """Remove the last values if there is not enough room for all values."""
     for column, value in enumerate(row):
         room -= value is not None
         if room < 0:

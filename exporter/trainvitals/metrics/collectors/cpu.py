@@ -52,12 +52,12 @@ _SCALARS = (
 
 
 class CpuCollector(SourceCollector[CpuReading]):
-    """Collects the time of the processors in each mode, their load and their frequencies.
+    """Collects the processors' time in each mode, load and frequencies.
 
     Args:
-        roots: The root directories.
-        clock: Monotonic seconds.
-        max_cores: The highest number of cores with their own series.
+        roots: The root directories of the file systems to read.
+        clock: Returns monotonic seconds.
+        max_cores: The maximum number of cores with separate series.
     """
 
     name = "cpu"
@@ -72,7 +72,7 @@ class CpuCollector(SourceCollector[CpuReading]):
         super().__init__(CpuSource(roots=roots, clock=clock, max_cores=max_cores))
 
     def express(self, reading: CpuReading) -> tuple[Block, ...]:
-        """Return the families of a reading."""
+        """Return a reading's metric families."""
         scalars = (
             reading.utilization_percent,
             reading.io_wait_ratio,
@@ -95,7 +95,7 @@ class CpuCollector(SourceCollector[CpuReading]):
         )
 
     def omitted(self, reading: CpuReading) -> int:
-        """Return the number of cores that the bound left out."""
+        """Return the number of cores that the limit left out."""
         return reading.dropped
 
 

@@ -1,4 +1,4 @@
-"""The disk collector: transfers of the disks since boot."""
+"""The disk collector: disk transfers since boot."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ _pick = attrgetter(*list_fields(_METRICS))
 
 
 class DiskCollector(SourceCollector[DiskReading]):
-    """Collects the disks' transfers since boot.
+    """Collects disk transfers since boot.
 
     Args:
-        roots: The root directories.
-        limit: The highest number of disks with their own series.
+        roots: The root directories of the file systems to read.
+        limit: The maximum number of disks with separate series.
     """
 
     name = "disk"
@@ -79,7 +79,7 @@ class DiskCollector(SourceCollector[DiskReading]):
         super().__init__(DiskSource(roots=roots, limit=limit))
 
     def express(self, reading: DiskReading) -> tuple[Block, ...]:
-        """Return the families of a reading; empty if the kernel does not count."""
+        """Return a reading's metric families; empty if the kernel does not count transfers."""
         if reading.read_bytes is None or reading.written_bytes is None:
             return ()
         total = Block(
@@ -92,7 +92,7 @@ class DiskCollector(SourceCollector[DiskReading]):
         return total, table_block((self.name, "disks"), _METRICS, subjects, rows)
 
     def omitted(self, reading: DiskReading) -> int:
-        """Return the number of disks that are beyond the bound or could not be understood."""
+        """Return the number of disks that a limit or a parse error left out."""
         return reading.dropped
 
 

@@ -1,4 +1,4 @@
-"""The filesystem collector: space of the host's file systems, and whether they respond."""
+"""The filesystem collector: the space of the host's file systems, and whether they respond."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from trainvitals.metrics.families import Block, Family, label_samples
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.filesystem import FilesystemReading, FilesystemSource
 
-# mount point, device, type; whether its space is known, its number of files, whether it answers
+# mount point, device and type; whether space, number of files and responsiveness are known
 _Key = tuple[str, str, str, bool, bool, bool]
 
 
 class FilesystemCollector(Collector[FilesystemReading]):
-    """Collects the space of the host's file systems, and whether the remote ones respond.
+    """Collects the space of the host's file systems, and whether remote file systems respond.
 
     Args:
-        roots: The root directories.
-        statvfs: Queries a file system.
-        limit: The highest number of file systems.
+        roots: The root directories of the file systems to read.
+        statvfs: Returns the state of a file system.
+        limit: The maximum number of file systems.
     """
 
     name = "filesystem"
@@ -36,15 +36,15 @@ class FilesystemCollector(Collector[FilesystemReading]):
         self._source = FilesystemSource(roots=roots, statvfs=statvfs, limit=limit)
 
     def read(self, deadline: float) -> FilesystemReading:
-        """Read the file systems, with a short timeout for those that hang.
+        """Read the file systems, with a short timeout for unresponsive ones.
 
         Raises:
-            SourceError: The list of mounts could not be read.
+            SourceError: The mount table could not be read.
         """
         return self._source.read(deadline)
 
     def express(self, reading: FilesystemReading) -> tuple[Block, ...]:
-        """Return the families of a reading; a file system without space has only its info."""
+        """Return a reading's families; a file system of unknown space has only an info series."""
         filesystems = reading.filesystems
         if not filesystems:
             return ()
@@ -73,7 +73,7 @@ class FilesystemCollector(Collector[FilesystemReading]):
         return (Block((self.name, shape), partial(_describe, shape), values),)
 
     def complaint(self, reading: FilesystemReading) -> str | None:
-        """Return the file systems that do not respond or fail; None if there are none."""
+        """Return the file systems that do not respond or fail; None if all file systems respond."""
         troubled = [
             f"{one.mountpoint} ({one.fstype} {one.device}): {one.trouble}"
             for one in reading.filesystems
@@ -84,11 +84,11 @@ class FilesystemCollector(Collector[FilesystemReading]):
         return f"cannot ask {', '.join(troubled)}; check its server or disk, or unmount it"
 
     def omitted(self, reading: FilesystemReading) -> int:
-        """Return the number of file systems that are beyond the bound or could not be understood."""
+        """Return the number of file systems that a limit or a parse error left out."""
         return reading.dropped
 
     def close(self) -> None:
-        """Close the file and release the workers."""
+        """Close the mount table and release the worker threads."""
         self._source.close()
 
 

@@ -36,15 +36,15 @@ _FAMILIES = (
 
 
 class KernelCollector(SourceCollector[KernelReading]):
-    """Collects the host's boot time, its time, and the state of its clock.
+    """Collects the host's boot time, current time and clock state.
 
-    Without permission for adjtimex the state of the clock has no series, which is not an error.
+    Without permission for adjtimex, the clock state has no series; this is not an error.
 
     Args:
-        roots: The root directories.
-        clock: Unix seconds.
-        uptime: Seconds since boot, suspension included.
-        adjtimex: Returns the state of the kernel's clock; None for the C library's call.
+        roots: The root directories of the file systems to read.
+        clock: Returns the current time in Unix seconds.
+        uptime: Returns the seconds since boot, including time in suspension.
+        adjtimex: Returns the kernel's clock state; None for the function in the C library.
     """
 
     name = "kernel"
@@ -60,7 +60,7 @@ class KernelCollector(SourceCollector[KernelReading]):
         super().__init__(KernelSource(roots=roots, clock=clock, uptime=uptime, adjtimex=adjtimex))
 
     def express(self, reading: KernelReading) -> tuple[Block, ...]:
-        """Return the families of a reading."""
+        """Return a reading's metric families."""
         clock = reading.clock
         values = (
             reading.boot_time_seconds,

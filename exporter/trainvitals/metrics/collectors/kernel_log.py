@@ -1,4 +1,4 @@
-"""The kernel_log collector: OOM kills and GPU errors from the kernel log."""
+"""The kernel_log collector: the OOM kills and GPU errors in the kernel log."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LAST_HELP = (
 
 
 class KernelLogCollector(Collector[KernelTallyReading]):
-    """Counts the OOM kills and the Xids of failing GPUs in the kernel log.
+    """Counts the OOM kills and the Xids (NVIDIA GPU errors) in the kernel log.
 
-    Without permission to read that log there are no series, which is not an error.
+    Without permission to read the kernel log, there are no series; this is not an error.
 
     Args:
-        roots: The root directories.
-        clock: Unix seconds.
-        monotonic: Monotonic seconds, which do not advance while the machine is suspended.
+        roots: The root directories of the file systems to read.
+        clock: Returns the current time in Unix seconds.
+        monotonic: Returns monotonic seconds, which do not advance while the machine is suspended.
     """
 
     name = "kernel_log"
@@ -47,12 +47,12 @@ class KernelLogCollector(Collector[KernelTallyReading]):
     ) -> None:
         self._tally = KernelTally(roots.rootfs / "dev/kmsg", clock=clock, monotonic=monotonic)
 
-    def read(self, deadline: float) -> KernelTallyReading:  # noqa: ARG002 - nothing here can hang
-        """Read the records since the last call."""
+    def read(self, deadline: float) -> KernelTallyReading:  # noqa: ARG002 - no call here can hang
+        """Read the log records since the last call."""
         return self._tally.read()
 
     def express(self, reading: KernelTallyReading) -> tuple[Block, ...]:
-        """Return the families of a reading; empty if the log cannot be read."""
+        """Return a reading's metric families; empty if the log cannot be read."""
         if reading.oom_kills is None:
             return ()
         constraints = tuple(reading.oom_kills)
@@ -71,11 +71,11 @@ class KernelLogCollector(Collector[KernelTallyReading]):
         return tuple(blocks)
 
     def omitted(self, reading: KernelTallyReading) -> int:
-        """Return the number of kinds of errors that the bound left out."""
+        """Return the number of error kinds that the limit left out."""
         return reading.omitted
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the kernel log."""
         self._tally.close()
 
 

@@ -1,4 +1,4 @@
-"""The memory collector: memory and swap of the host, total and available."""
+"""The memory collector: the host's total and available memory and swap."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ _FAMILIES = (
 
 
 class MemoryCollector(SourceCollector[MemoryReading]):
-    """Collects the host's memory and swap, total and available.
+    """Collects the host's total and available memory and swap.
 
     Args:
-        roots: The root directories.
+        roots: The root directories of the file systems to read.
     """
 
     name = "memory"
@@ -86,7 +86,7 @@ class MemoryCollector(SourceCollector[MemoryReading]):
         super().__init__(MemorySource(roots=roots))
 
     def express(self, reading: MemoryReading) -> tuple[Block, ...]:
-        """Return the families of a reading."""
+        """Return a reading's metric families."""
         values = (
             reading.used_bytes,
             reading.total_bytes,

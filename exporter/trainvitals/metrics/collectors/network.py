@@ -1,4 +1,4 @@
-"""The network collector: transfers of the interfaces since boot, and whether they are up."""
+"""The network collector: the interfaces' transfers since boot, and whether they are up."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class NetworkCollector(SourceCollector[NetworkReading]):
     """Collects the network interfaces' transfers since boot, and whether they are up.
 
     Args:
-        roots: The root directories.
-        limit: The highest number of interfaces with their own series.
+        roots: The root directories of the file systems to read.
+        limit: The maximum number of interfaces with separate series.
     """
 
     name = "network"
@@ -75,7 +75,7 @@ class NetworkCollector(SourceCollector[NetworkReading]):
         super().__init__(NetworkSource(roots=roots, limit=limit))
 
     def express(self, reading: NetworkReading) -> tuple[Block, ...]:
-        """Return the families of a reading."""
+        """Return a reading's metric families."""
         total = Block(
             (self.name, "total"), _describe_total, [reading.receive_bytes, reading.transmit_bytes]
         )
@@ -87,7 +87,7 @@ class NetworkCollector(SourceCollector[NetworkReading]):
         return (total, table) if table.values else (total,)
 
     def omitted(self, reading: NetworkReading) -> int:
-        """Return the number of interfaces that are beyond the bound or could not be understood."""
+        """Return the number of interfaces that a limit or a parse error left out."""
         return reading.dropped
 
 

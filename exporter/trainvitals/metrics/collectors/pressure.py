@@ -1,4 +1,4 @@
-"""The pressure collector: how long tasks waited for CPU, memory, I/O and interrupts."""
+"""The pressure collector: the time for which tasks waited for CPU, memory, I/O and interrupts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from trainvitals.sources.host.pressure import PressureReading, PressureSource
 class PressureCollector(SourceCollector[PressureReading]):
     """Collects the time for which tasks waited for CPU, memory, I/O and interrupts.
 
-    A kernel without pressure stall information has no series, which is not an error.
+    If the kernel does not provide pressure stall information, there are no series; this is not an
+    error.
 
     Args:
-        roots: The root directories.
+        roots: The root directories of the file systems to read.
     """
 
     name = "pressure"
@@ -25,7 +26,7 @@ class PressureCollector(SourceCollector[PressureReading]):
         super().__init__(PressureSource(roots=roots))
 
     def express(self, reading: PressureReading) -> tuple[Block, ...]:
-        """Return the families of a reading; empty if the kernel does not count stalls."""
+        """Return a reading's metric families; empty without pressure stall information."""
         found = {
             (stall.resource, level): seconds
             for stall in reading.stalls

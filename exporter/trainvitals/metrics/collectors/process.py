@@ -58,15 +58,16 @@ def _no_complaint() -> str | None:
 
 
 class ProcessCollector(SourceCollector[ProcessReading]):
-    """Collects the exporter's own CPU time, memory and file descriptors.
+    """Collects the CPU time, memory and file descriptors of the exporter and its child processes.
 
-    A child process that ended is left out, which is not an error.
+    A child process that has ended is left out; this is not an error.
 
     Args:
-        procfs: The exporter's own `/proc`, which is not the host's when it runs in a container.
-        children: Returns the ids of the child processes that read accelerators.
-        complain: Returns which of the exporter's own files is not in force, and why; None if all
-            are.
+        procfs: The exporter's own `/proc`, which differs from the host's if the exporter runs in a
+            container.
+        children: Returns the IDs of the child processes that read accelerators.
+        complain: Returns a line about an exporter file that is not in force, with the reason; None
+            if all files are in force.
     """
 
     name = "process"
@@ -82,7 +83,7 @@ class ProcessCollector(SourceCollector[ProcessReading]):
         super().__init__(ProcessSource(procfs=procfs, children=children))
 
     def express(self, reading: ProcessReading) -> tuple[Block, ...]:
-        """Return the families of a reading."""
+        """Return a reading's metric families."""
         values = (
             reading.cpu_seconds,
             reading.resident_bytes,
@@ -95,5 +96,5 @@ class ProcessCollector(SourceCollector[ProcessReading]):
         return (scalar_block(self.name, _FAMILIES, values),)
 
     def complaint(self, reading: ProcessReading) -> str | None:  # noqa: ARG002 - not a part of it
-        """Return which of the exporter's own files is not in force; None if all are."""
+        """Return a line about an exporter file that is not in force; None if all files are."""
         return self._complain()

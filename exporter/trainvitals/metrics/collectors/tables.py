@@ -1,8 +1,8 @@
-"""Tables of metrics: one line for each family, and one row of values for each subject.
+"""Metric tables: one line for each family, and one row of values for each subject.
 
-A subject is a device, a disk, an interface, a container or a rank. A table is a tuple of `Metric`; a
-collector puts the fields of each subject into a row, and `table_block` turns rows into families. A
-value that is absent has no sample.
+A subject is a device, a disk, an interface, a container or a rank. A table is a tuple of `Metric`;
+a collector writes each subject's fields to a row, and `table_block` converts the rows to families.
+An absent value has no sample.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ Samples = tuple[tuple[str, Labels], ...]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A family that has the same samples for each subject.
+    """A metric family with the same samples for each subject.
 
     Attributes:
         name: The family's name.
-        type: Its Prometheus type.
-        help: Its HELP.
-        fields: The fields of a subject with its values; one field may be a tuple of several.
-        samples: For each value, the suffix of the sample and its labels besides the subject's.
+        type: The Prometheus type.
+        help: The HELP text.
+        fields: The names of the subject's fields that contain the values; a field may be a tuple of
+            several values.
+        samples: For each value, the suffix of the sample and the labels besides the subject's.
     """
 
     name: str
@@ -47,12 +48,12 @@ def counter(name: str, field: str, help_: str) -> Metric:
 
 
 def by(label: str, values: Iterable[str]) -> Samples:
-    """Return the samples of a metric that has one for each value of a label."""
+    """Return the samples of a metric with one sample for each value of a label."""
     return tuple(("", ((label, value),)) for value in values)
 
 
 def list_fields(metrics: Iterable[Metric]) -> tuple[str, ...]:
-    """Return the fields of a table, in the order of its rows."""
+    """Return a table's fields, in the order of the values in a row."""
     return tuple(field for metric in metrics for field in metric.fields)
 
 
@@ -64,14 +65,14 @@ def table_block(
     *,
     absent: float | None = None,
 ) -> Block:
-    """Return the families of a table.
+    """Return a block with a table's families.
 
     Args:
-        shape: The collector and the table, which distinguish these blocks from others.
+        shape: The names of the collector and the table, which distinguish the block from others.
         metrics: The table.
         subjects: The labels of each subject.
         rows: For each subject, a value for each sample of each metric.
-        absent: The value that means no sample.
+        absent: The value for which there is no sample.
     """
     masks = tuple([bytes([value != absent for value in row]) for row in rows])
     columns = list(zip(*rows, strict=True))
@@ -86,7 +87,7 @@ def table_block(
 
 
 def _lay_out(metrics: Sequence[Metric]) -> list[tuple[Metric, slice]]:
-    """Return each metric and its place in a row, histograms last."""
+    """Return each metric with its position in a row, histograms last."""
     laid: list[tuple[Metric, slice]] = []
     at = 0
     for metric in metrics:
@@ -102,9 +103,8 @@ def _describe(
     families = []
     for metric, span in _lay_out(metrics):
         columns = list(enumerate(metric.samples, span.start))
-        if (
-            metric.type == "histogram"
-        ):  # OpenMetrics requires the samples of a histogram to be adjacent
+        # OpenMetrics requires the samples of a histogram to be adjacent.
+        if metric.type == "histogram":
             cells = [(row, column) for row in rows for column in columns]
         else:
             cells = [(row, column) for column in columns for row in rows]
@@ -119,12 +119,12 @@ def _describe(
 
 
 def scalar_block(collector: str, families: tuple[Family, ...], values: Row) -> Block:
-    """Return a block of families without labels, without those whose value is None.
+    """Return a block of families without labels; families whose value is None are left out.
 
     Args:
-        collector: The collector's name; it has only one such block.
+        collector: The collector's name; a collector can have only one such block.
         families: The families.
-        values: The value of each.
+        values: The value of each family.
     """
     known = [value for value in values if value is not None]
     if len(known) == len(values):

@@ -1,4 +1,4 @@
-"""The training collector: all training runs of the machine."""
+"""The training collector: the training runs on the machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from trainvitals.workers import attempt_without_faulty
 
 
 class TrainingCollector(Collector[RunsReading]):
-    """Turns the readings of all training runs into families.
+    """Turns training run readings into metric families.
 
     Args:
-        source: The reader of the runs.
+        source: The training run reader.
     """
 
     name = "training"
@@ -24,15 +24,16 @@ class TrainingCollector(Collector[RunsReading]):
         self._faulty: list[tuple[str, Exception]] = []
 
     def read(self, deadline: float) -> RunsReading:
-        """Read all runs before the deadline."""
+        """Read all training runs before the deadline."""
         return self._source.read(deadline)
 
     def express(self, reading: RunsReading) -> tuple[Block, ...]:
-        """Return the families of a reading; a value that is None has no sample."""
+        """Return a reading's metric families; a value that is None has no sample."""
         blocks = [_express_files(reading)]
         self._left_out, self._faulty = 0, []
         if reading.ranks:
-            # Imported with the first run, so that a machine without any starts sooner.
+            # The module is imported with the first run, so that the exporter starts faster on a
+            # machine without runs.
             from trainvitals.metrics.collectors.training_series import express_runs  # noqa: PLC0415
 
             (of_runs, self._left_out), self._faulty = attempt_without_faulty(
@@ -43,12 +44,12 @@ class TrainingCollector(Collector[RunsReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: RunsReading) -> str | None:
-        """Return the sources that could not be read, and the run of the last `express` that failed."""
+        """Return the sources that could not be read, and the run for which `express` failed."""
         failed = [f"run {run}: {type(error).__name__}: {error}" for run, error in self._faulty[:1]]
         return "; ".join(filter(None, (reading.complaint, *failed))) or None
 
     def omitted(self, reading: RunsReading) -> int:
-        """Return the number of ranks, and of series of the last `express`, that bounds left out."""
+        """Return the number of ranks, and of series in the last `express`, that limits left out."""
         return reading.omitted + self._left_out + len(self._faulty)
 
     def close(self) -> None:

@@ -1,23 +1,23 @@
-"""The values of one rank as a row, in the order of the table of metrics.
+"""Converts a rank's values to a row, in the order of the metric table.
 
-Besides the words of the run file, the table names values that are derived from them:
+Besides the fields of the run file, the table contains values that are derived from these fields:
 
 ================== =============================================================================
 name               value
 ================== =============================================================================
 up                 1 while the process is alive
 stopped            1 while it is stopped by a signal
-start_time         its start, Unix seconds
-exit_code          its exit code, 128 and more for a signal
-end_REASON         its end, Unix seconds, under its reason
-stalled, ...       whether it makes progress
-..._per_second     its current rate, and the share of the device's peak
-progress, ...      the share of the run that is done
-overhead           the share of time that the client takes, since the run file was created
+start_time         start time, Unix seconds
+exit_code          exit code; 128 plus the number of the signal for a signal
+end_REASON         end time, Unix seconds, by reason
+stalled, ...       whether the rank makes progress
+..._per_second     current rates, and the ratio to the device's peak
+progress, ...      completed fraction of the run
+overhead           fraction of time that the client uses, since the run file was created
 straggler, ...     a comparison with the other ranks on this machine
 phase_PHASE        1 for the current coarse phase, 0 for earlier ones
-seconds_PHASE      seconds in each phase so far
-bucket_N           steps up to a duration; step_count is the number of all
+seconds_PHASE      total seconds in each phase
+bucket_N           steps up to a duration; step_count counts all steps
 alert_ALERT        1 for an active alert of the client, 0 for one that was active before
 ================== =============================================================================
 """
@@ -80,7 +80,7 @@ _PLACES = {
 }
 FIELDS = list_fields(METRICS)
 _pick = itemgetter(*(_PLACES[field] for field in FIELDS))
-# Fields that have no value after the process ended.
+# The fields that have no value after the process has ended.
 _OF_THE_LIVING = tuple(
     FIELDS.index(field)
     for field in (
@@ -104,16 +104,16 @@ _NANOSECONDS = 1e9
 
 
 def write_row(rank: RankReading) -> tuple[list[float], int]:
-    """Return the values of a rank in the order of `FIELDS`, and the number that the bound left out.
+    """Return a rank's values in the order of `FIELDS`, and the number that the limit left out.
 
-    A value that is unknown, or for which there is no room, is `ABSENT`.
+    A value is `ABSENT` if it is unknown or exceeds the limit.
     """
     record = rank.record
     row = list(_pick((*_conclude(rank), *record.step, *record.state)))
     if rank.ending is not None:
         for at in _OF_THE_LIVING:
             row[at] = ABSENT
-    room = MOST_SERIES - 1 - min(LEAST_FREE, len(record.metrics))  # one is training_rank_info
+    room = MOST_SERIES - 1 - min(LEAST_FREE, len(record.metrics))  # 1 for training_rank_info
     surplus = left = max(0, len(row) - row.count(ABSENT) - room)
     at = len(row)
     while left:
@@ -145,7 +145,7 @@ def _conclude(rank: RankReading) -> tuple[float, ...]:
 
 
 def _is_switched_off(record: Record) -> bool:
-    """Return whether the monitor has disabled itself, so that its last phase says nothing of now."""
+    """Return whether the monitor has disabled itself, so that the last phase is outdated."""
     return record.state[STATE["state"]] == State.SWITCHED_OFF
 
 
@@ -195,7 +195,7 @@ def _conclude_slowness(rank: RankReading) -> tuple[float, ...]:
 
 
 def _conclude_phases(record: Record, *, is_over: bool) -> tuple[float, ...]:
-    """Return the values of coarse phases and the seconds of all phases that the rank has been in."""
+    """Return the values of coarse phases, and the seconds in each phase that has occurred."""
     seconds = [total if total > 0 else ABSENT for total in record.step[_TOTALS]]
     phase = find_phase(record)
     if phase is None or is_over:

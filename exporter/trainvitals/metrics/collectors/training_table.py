@@ -1,7 +1,8 @@
-"""The metrics of a rank and the fields of their values, one line each.
+"""The metrics of a rank and the fields that contain their values, one line each.
 
-The order is that of importance: a rank has at most `MOST_SERIES` series, and the last ones are left
-out first. Free metrics use the remaining room, and there is always room for the first `LEAST_FREE`.
+Metrics are ordered by importance: a rank has at most `MOST_SERIES` series, and the last series are
+left out first. Free metrics use the remaining room, and the first `LEAST_FREE` free metrics are
+always included.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from trainvitals.runfile import ALERTS, BUCKET_BOUNDS, COARSE_PHASES, PHASE_NAME
 from trainvitals.sources.runs.endings import REASONS
 from trainvitals.sources.runs.stragglers import LOCAL_PHASES
 
-# The fields are words of the run file, or names of what `training_row.py` derives from them.
+# The fields are fields of the run file, or values that `training_row.py` derives from them.
 
 MOST_SERIES = 80
 LEAST_FREE = 8

@@ -1,5 +1,5 @@
-"""The machine's accelerators: one typed reading for each device, the same for every vendor.
+"""Readings of the machine's accelerators, of one type for every vendor.
 
-`source.py` is the entry point; `vendors.py` lists the vendors; each vendor's reader has its own
-file; `driver.py` decides whether it runs on a thread or in a child process.
+`source.py` is the entry point, and `vendors.py` lists the vendors. Each vendor's reader is in its
+own file; `driver.py` decides whether a reader runs on a thread or in a child process.
 """

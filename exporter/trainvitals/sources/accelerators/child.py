@@ -1,24 +1,24 @@
 """The child process in which a vendor's reader runs, and its messages to the exporter.
 
-Parent and child share a SOCK_SEQPACKET pair; each message is one packet, a tuple in `marshal`
-form (both ends are the same interpreter).
+The parent and the child share a SOCK_SEQPACKET pair. Each message is one packet: a tuple encoded by
+`marshal`, which is possible because both ends run the same interpreter.
 
 From the parent:
     ("read", number, patience_seconds, {uuid: since})   read every device
 
 From the child:
     ("opened", [identity, ...], [(identity, state), ...])
-        the driver is open; an identity is the tuple of the fields of `Identity`
-    ("absent", reason)   there is no such driver here; the child ends
-    ("gone", reason)     the driver does not answer, or not any more; the child ends
+        the driver is open; an identity is a tuple of the fields of `Identity`
+    ("absent", reason)   the driver is not installed or not loaded; the child exits
+    ("gone", reason)     the driver refused to open or no longer responds; the child exits
     ("read", number, [(uuid, row, busy, processes), ...], [(uuid, state), ...], is_current,
      [trouble, ...])
-        the answer: each a UUID and a `row.DeviceRow`; then the devices that could not be read;
-        `is_current` is false when the driver shows other devices than it did; then what went wrong
-        that should not have, in words
-    ("xid", uuid, code, unix_seconds)   an error, as soon as the driver reports it
+        the answer: a UUID and a `row.DeviceRow` for each device that was read; the devices that
+        could not be read; whether the driver still lists the devices that it listed when it was
+        opened; and a description of each unexpected error
+    ("xid", uuid, code, unix_seconds)   an error, sent as soon as the driver reports it
 
-The child ends when the parent's end of the pair closes.
+The child exits when the parent's end of the pair closes.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from trainvitals.sources.accelerators.device_pool import DevicePool
 from trainvitals.sources.accelerators.row import DriverAbsentError, DriverGoneError
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Callable
     from typing import Any
 
     from trainvitals.sources.accelerators.vendor import Session
 
 LARGEST_MESSAGE_BYTES = 1 << 20
-# The threads that read devices take turns with the interpreter's lock, which a thread that computes
-# would keep for Python's default of 5 ms.
+# The threads that read devices compete for the interpreter's lock, which a computing thread would
+# hold for 5 ms, the default of Python.
 _SWITCH_INTERVAL_SECONDS = 0.0001
 
 
 def main(opener: Callable[[], Session], descriptor: int) -> None:
-    """Run as the child: open the driver and answer the parent until it exits.
+    """Run as the child process: open the driver and answer the parent until the parent exits.
 
     Args:
-        opener: Opens the vendor's driver.
-        descriptor: This end of the socket pair.
+        opener: The function that opens the vendor's driver.
+        descriptor: The file descriptor of the child's end of the socket pair.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     threading.Thread(target=_end_with_parent, args=(descriptor,), daemon=True).start()
     run_reader(opener, socket.socket(fileno=descriptor))
-    os._exit(0)  # a call that hangs must not keep the process from ending
+    os._exit(0)  # a call that hangs must not prevent the process from exiting
 
 
 def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None:
@@ -88,7 +88,7 @@ def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None
 
 
 def _end_with_parent(descriptor: int) -> None:
-    """End the process when the parent is gone, even if a driver call blocks the main thread."""
+    """End the process when the parent has exited, even if a driver call blocks the main thread."""
     poll = select.poll()
     poll.register(descriptor, 0)  # POLLHUP is always reported
     poll.poll()
@@ -96,13 +96,13 @@ def _end_with_parent(descriptor: int) -> None:
 
 
 class _Line:
-    """The child's end of the pair; both its threads send."""
+    """The child's end of the socket pair, over which two of the child's threads send."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
     def send(self, message: tuple[Any, ...]) -> None:
-        with contextlib.suppress(OSError):  # the parent is gone; `receive` reports it
+        with contextlib.suppress(OSError):  # the parent has exited; `receive` reports it
             self._connection.sendall(marshal.dumps(message))
 
     def report_xid(self, uuid: str, code: int) -> None:

@@ -1,4 +1,4 @@
-"""Parallel reading of all devices of an open driver; one that hangs does not delay the others."""
+"""Parallel reading of all devices of an open driver; a hung device does not delay the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainvitals.sources.accelerators.row import DeviceError, DriverGoneError
 from trainvitals.workers import WorkerPool
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Callable, Mapping, Sequence
 
     from trainvitals.sources.accelerators.row import DeviceRow
@@ -43,17 +43,18 @@ class DevicePool:
         """Read every device.
 
         Args:
-            patience: Maximum time to wait, in seconds; devices that are known to be quick are
-                waited for less.
+            patience: The maximum time to wait, in seconds; the wait is shorter for devices whose
+                recent readings were quick.
             since: For each UUID, the newest sample that was already counted; see `Device.read`.
 
         Returns:
-            A UUID and a `DeviceRow` for each device that was read; UUID and state of the others;
-            whether the driver still lists the devices that it listed when it was opened, as far as
-            it reports that; and a description of each unexpected error or answer.
+            A UUID and a `DeviceRow` for each device that was read; the UUID and state of each of
+            the other devices; whether the driver still lists the devices that it listed when it was
+            opened, true also if the driver does not report this; and a description of each
+            unexpected error or answer.
 
         Raises:
-            DriverGoneError: No device can be read any more.
+            DriverGoneError: No device can be read any longer.
         """
         outcomes = self._read_all(patience, since)
         if any(isinstance(outcome.error, DriverGoneError) for outcome in outcomes.values()):
@@ -68,13 +69,14 @@ class DevicePool:
         return rows, states, count.value is None or bool(count.value), troubles
 
     def close(self) -> None:
-        """End the idle workers."""
+        """Stop the idle workers."""
         self._pool.close()
 
     def _confirm_gone(self, outcomes: Mapping[str, Outcome[DeviceRow | bool]]) -> None:
-        """Raise the error if the driver confirms it: the answer of one device is not sufficient.
+        """Raise a device's `DriverGoneError` if the driver confirms the error.
 
-        If a device could still be read, the driver is queried again.
+        If the error came from a device call and another device could be read, the driver is queried
+        again before the error is raised.
         """
         gone = [o.error for o in outcomes.values() if isinstance(o.error, DriverGoneError)]
         is_counted = outcomes[_COUNT].error not in gone
@@ -108,7 +110,7 @@ def _shorten(
     known: Sequence[float],
     combine: Callable[[Sequence[float]], float],
 ) -> float:
-    """Limit a wait to a multiple of the devices' recent durations, if those are known."""
+    """Limit a wait to a multiple of the devices' recent reading times, if they are known."""
     if not known:
         return seconds
     return min(seconds, max(SHORTEST_PATIENCE_SECONDS, factor * combine(known)))
@@ -131,14 +133,14 @@ def _sort(
         elif isinstance(outcome.error, DriverGoneError):
             states.append((device.uuid, "no_driver"))
             troubles.append(f"{device.uuid}: {outcome.error}")
-        else:  # a bug in the reader costs this device alone
+        else:  # a bug in the reader affects only this device
             states.append((device.uuid, "unsupported"))
             troubles.append(f"{device.uuid}: {type(outcome.error).__name__}: {outcome.error}")
     return rows, states, troubles
 
 
 class _TimedDevice:
-    """A device and the durations of its readings."""
+    """A device and the durations of its recent readings."""
 
     def __init__(self, device: Device) -> None:
         self.uuid = device.identity[2]
@@ -153,7 +155,7 @@ class _TimedDevice:
             duration = time.monotonic() - started_at
             if (
                 duration <= patience
-            ):  # a longer one exceeds every scrape's deadline, so it is no guide
+            ):  # longer readings exceed the deadline of every scrape and are not representative
                 self._durations.append(duration)
 
     def longest(self) -> float | None:

@@ -1,7 +1,7 @@
-"""The devices of a driver, from when each was first seen until the exporter ends.
+"""The devices of a driver, from when each device was first seen until the exporter exits.
 
-A driver's counters start again when it is reloaded, and a reader process may be replaced at any
-time. The histories outlive both, so that exported counters never decrease.
+A driver's counters restart from zero when the driver is reloaded, and a reader process may be
+replaced at any time. A device's history survives both events, so exported counters never decrease.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _ACTIVE, _EXPECTED = SLOT["links_active"], SLOT["links_expected"]
 
 
 class DeviceHistory:
-    """The history of one device: its last reading, and totals that never decrease.
+    """The history of one device: the latest reading, and totals that never decrease.
 
     Args:
-        identity: Which device.
+        identity: The identity of the device.
 
     Attributes:
-        xids: The errors it had.
+        xids: The counts of the errors that the device had.
     """
 
     def __init__(self, identity: Identity) -> None:
@@ -54,7 +54,7 @@ class DeviceHistory:
 
     @property
     def state(self) -> State:
-        """The state at the latest reading."""
+        """The device's state at the latest reading."""
         return self._state
 
     def enter(
@@ -64,7 +64,11 @@ class DeviceHistory:
         processes: list[tuple[int, int | None]],
         at: float,
     ) -> None:
-        """Record a complete reading; the arguments are those of `child`, and Unix time."""
+        """Record a complete reading.
+
+        The row, the busy time and the processes are in the format described in `child`; `at` is
+        the reading's Unix time.
+        """
         self._totals.continue_with(row)
         if busy is not None:
             self.since, gained, unobserved = busy
@@ -106,7 +110,7 @@ class DeviceHistory:
 
     @property
     def omitted_processes(self) -> int:
-        """The number of processes left out of the latest reading by the bound."""
+        """The number of processes that the latest reading omits because of the limit."""
         return self._omitted
 
 
@@ -116,9 +120,9 @@ _PLACEHOLDER = "unknown-"
 class Devices:
     """The histories of a driver's devices.
 
-    A device that cannot be opened may not report its UUID. It then has a placeholder, which
-    is taken for the missing device of the same index if there is one, and otherwise for a new
-    device, until the UUID is read.
+    A device that cannot be opened may not report its UUID. Until the UUID is read, the device has a
+    placeholder, which stands for the missing device with the same index, or for a new device if no
+    such device is missing.
     """
 
     def __init__(self) -> None:
@@ -130,22 +134,22 @@ class Devices:
 
     @property
     def since(self) -> dict[str, int | None]:
-        """For each UUID, the newest sample that was counted."""
+        """The newest sample that was counted for each UUID."""
         return {uuid: history.since for uuid, history in self._histories.items()}
 
     @property
     def omitted_processes(self) -> int:
-        """The number of processes left out of the latest reading by the bound."""
+        """The number of processes that the latest reading omits because of the limit."""
         return sum(history.omitted_processes for history in self._histories.values())
 
     @property
     def hung(self) -> list[Identity]:
-        """The devices that do not answer, in the order of their indices."""
+        """The devices that do not respond, sorted by index."""
         hung = [history.identity for history in self._histories.values() if history.state == "hung"]
         return sorted(hung, key=lambda identity: identity.index)
 
     def readable(self, reader: Reader) -> set[str]:
-        """Return the UUIDs of the devices that a reader has open and that are not lost to it."""
+        """Return the UUIDs of the devices that a reader has open and whose state is ok or hung."""
         return {
             who.uuid
             for who in reader.identities
@@ -153,7 +157,7 @@ class Devices:
         }
 
     def are_missing(self, reader: Reader) -> bool:
-        """Return whether a new reader might find a device that this one cannot read."""
+        """Return whether a new reader might find a device that the given reader cannot read."""
         held = {who.uuid for who in reader.identities}
         return any(
             history.state in ("lost", "resetting") or (history.state == "hung" and uuid not in held)
@@ -161,7 +165,7 @@ class Devices:
         )
 
     def register(self, reader: Reader) -> None:
-        """Create a history for every new device, and update the index of one that moved."""
+        """Create a history for each new device, and update the identities of the known devices."""
         shown = [*reader.identities, *(identity for identity, _ in reader.unreadable)]
         uuids = {identity.uuid for identity in shown}
         for uuid in [uuid for uuid in self._histories if uuid.startswith(_PLACEHOLDER)]:
@@ -176,7 +180,7 @@ class Devices:
                 self._histories[identity.uuid] = DeviceHistory(identity)
 
     def enter(self, answer: Answer, unreadable: Iterable[tuple[Identity, State]]) -> None:
-        """Record a reading of all devices; a device that is missing from it is lost."""
+        """Record a reading of all devices; a device missing from the reading counts as lost."""
         at = time.time()
         states = {self._meant.get(who.uuid, who.uuid): state for who, state in unreadable}
         states |= dict(answer.states)
@@ -191,8 +195,8 @@ class Devices:
         """Record that no device could be read.
 
         Args:
-            state: The state of every device from now on.
-            keep_samples: The driver stayed loaded, so that its sample buffers continue.
+            state: The new state of every device.
+            keep_samples: Whether the driver stayed loaded, so that its sample buffers continue.
         """
         for history in self._histories.values():
             since = history.since
@@ -205,7 +209,7 @@ class Devices:
 
         Args:
             events: The errors.
-            but_of: UUIDs of devices whose errors have been counted already.
+            but_of: The UUIDs of the devices whose errors have already been counted.
         """
         for event in events:
             history = self._histories.get(event.uuid)
@@ -213,7 +217,7 @@ class Devices:
                 history.xids.count(event.code, event.at)
 
     def witness(self, errors: Iterable[XidError]) -> None:
-        """Count errors that the kernel log has, where the driver did not report them."""
+        """Count errors from the kernel log that the driver did not report."""
         for error in errors:
             bus_id = name_as_nvml(error.bus_id)
             for history in self._histories.values():
@@ -221,12 +225,15 @@ class Devices:
                     history.xids.witness(error.code, error.time)
 
     def read(self) -> list[AcceleratorReading]:
-        """Return the latest reading of every device, in the order of their indices."""
+        """Return the latest reading of every device, sorted by device index."""
         readings = [history.read() for history in self._histories.values()]
         return sorted(readings, key=lambda reading: reading.identity.index)
 
     def _find(self, identity: Identity, shown: Collection[str]) -> str | None:
-        """Find the history of a device and update its identity; None if there is none."""
+        """Return the UUID under which a device's history is stored, and update the identity.
+
+        The result is None if the device has no history.
+        """
         history = self._histories.get(identity.uuid)
         if history is not None:
             history.identity = identity

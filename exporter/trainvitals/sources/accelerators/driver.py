@@ -1,19 +1,23 @@
-"""One vendor's driver: found, opened and read by a reader, and reopened after a failure.
+"""One vendor's driver, which a reader opens and reads, and which is reopened after a failure.
 
-The first reader runs on a thread of the exporter, which costs least; every later one runs in a
-child process, because a failed driver needs a fresh load of the library and may have to be killed.
+The first reader runs on a thread of the exporter, which uses the least memory. Every later reader
+runs in a child process: after a failure, the library must be loaded again, and the reader may have
+to be killed.
 
-- No library, no driver: nothing to report; checked for again every minute.
-- The driver was unloaded, replaced or restarted: its reader reports so and ends; a child, with a
-  fresh load of the library, is tried every few seconds.
-- A child died: a new one is started at once, or soon if the last one was started just before.
-- A device was lost, added or removed: a second reader is started beside the first, and takes over
-  when it can read other devices; nothing is missing meanwhile. See `rescan`.
-- Opening hangs, or a reader does not answer: it is left alone, and replaced after a minute.
-- Released on request: the reader is ended, so that the driver can be unloaded.
+- The library or the driver is absent: nothing is reported, and the driver is looked for again every
+  minute.
+- The driver was unloaded, replaced or restarted: its reader reports the change and ends. A child
+  process, which loads the library again, is started every few seconds until the driver opens.
+- A child process exited unexpectedly: a new child is started at once, or a few seconds later if the
+  previous child was started just before.
+- A device was lost, added or removed: a second reader is started beside the first reader and
+  replaces the first if it can read other devices. Meanwhile the first reader continues to read its
+  devices. See `rescan`.
+- Opening the driver hangs, or a reader does not answer: the reader is replaced after a minute.
+- The driver is released on request: the reader is ended, so that the driver can be unloaded.
 
-A child that is killed within a driver call ends when the kernel returns from that call (it is in
-uninterruptible sleep until then), so it is reaped later.
+A child that is killed during a driver call is in uninterruptible sleep until the call returns, and
+exits only then. For this reason, it is reaped later.
 """
 
 from __future__ import annotations
@@ -54,9 +58,9 @@ class Driver:
 
     Args:
         vendor: The vendor.
-        roots: The file systems with the files that show a change of the driver.
-        is_isolated: Always run the reader in a child process.
-        environ: The environment of such processes; the exporter's own when None.
+        roots: The file systems that contain the files which show a driver change.
+        is_isolated: Whether the reader always runs in a child process.
+        environ: The environment of child processes; None for the exporter's environment.
 
     Attributes:
         complaint: The error that made the latest reading incomplete; None if it is complete.
@@ -92,7 +96,7 @@ class Driver:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start opening the driver, if it is installed, without waiting for it."""
+        """Start to open the driver if it is installed; the call does not wait for the driver."""
         if self.vendor.is_installed():
             self._reader = self._start_reader()
         else:
@@ -102,11 +106,11 @@ class Driver:
         """Read every device.
 
         Args:
-            deadline: The `time.monotonic` by which to return.
+            deadline: The `time.monotonic` value by which the method returns.
 
         Returns:
-            A reading for every device that was ever seen, in the order of their indices;
-            `complaint` is then the reason why the reading is incomplete.
+            A reading for every device that was ever seen, sorted by index. Afterwards, `complaint`
+            is the reason why the reading is incomplete, or None.
         """
         with self._lock:
             readings = self._read(deadline)
@@ -114,7 +118,7 @@ class Driver:
         return readings
 
     def note_logged(self, errors: Iterable[XidError]) -> None:
-        """Take note of errors that the kernel log has; see `XidCounts`."""
+        """Add errors from the kernel log to the errors to be counted; see `XidCounts`."""
         self._logged.extend(errors)
 
     @property
@@ -124,19 +128,22 @@ class Driver:
 
     @property
     def omitted_processes(self) -> int:
-        """The number of processes left out of the latest reading by the bound."""
+        """The number of processes that the latest reading omits because of the limit."""
         return self._devices.omitted_processes
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The PIDs of the children, whose cost is counted as the exporter's."""
+        """The PIDs of the child processes, whose resource usage counts as the exporter's."""
         return tuple(pid for reader in self._readers() if (pid := reader.pid) is not None)
 
     def release(self, seconds: float = RELEASE_SECONDS) -> None:
-        """Release the driver so that it can be unloaded, or open it again if it was released.
+        """Release the driver so that it can be unloaded; reopen the driver if it is released.
 
-        It is opened again after this number of seconds. This never waits, so that a signal handler
-        may call it: a reading in progress is cut short and carries out the request when it ends.
+        The method never blocks, so a signal handler may call it. A reading in progress is cut short
+        and carries out the request when it ends.
+
+        Args:
+            seconds: The time after which a released driver is reopened.
         """
         self._release_requests.append(seconds)
         for reader in self._readers():
@@ -144,7 +151,7 @@ class Driver:
         self._apply_release_requests()
 
     def close(self) -> None:
-        """End the readers; they are not started again."""
+        """End the readers, which are never restarted."""
         self._released_until = float("inf")
         for reader in self._readers():
             reader.hang_up()
@@ -184,12 +191,12 @@ class Driver:
         return self._devices.read()
 
     def _read_once(self, deadline: float) -> bool:
-        """Read the devices; return True if the reader ended instead, so that another can be tried."""
+        """Read the devices; return True if the reader ended instead and another can be started."""
         reader = self._find_open_reader(deadline)
         return reader is not None and self._ask(reader, deadline)
 
     def _find_open_reader(self, deadline: float) -> Reader | None:
-        """Return a reader that has the driver open; None if there is none now."""
+        """Return the reader that has the driver open; None if no reader has."""
         now = time.monotonic()
         if self._reader is None and now >= max(self._retry_at, self._released_until):
             self._retry_at = now + _RETRY_SECONDS
@@ -214,7 +221,7 @@ class Driver:
         return None
 
     def _choose_patience(self, reader: Reader, now: float, deadline: float) -> float:
-        """Return the time until which to wait for the driver to open: longer the first time."""
+        """Return the time until which to wait for the driver to open; the first wait is longer."""
         moment = now + _SHORT_WAIT_SECONDS
         if self._registered is None:
             moment = max(moment, reader.started_at + _OPENING_SECONDS)
@@ -228,7 +235,7 @@ class Driver:
         _log.info("%s driver open, %d devices", self.vendor.name, len(reader.identities))
 
     def _ask(self, reader: Reader, deadline: float) -> bool:
-        """Read all devices and keep the answer; return True if the reader ended instead."""
+        """Read all devices and record the answer; return True if the reader ended instead."""
         now = time.monotonic()
         margin = _margin(deadline - now)
         until = deadline - margin / 2
@@ -264,7 +271,7 @@ class Driver:
         self.complaint = "; ".join(complaints) or None
 
     def _start_rescan(self, deadline: float) -> bool:
-        """Start a second reader when that is due; return whether it has already replaced the first."""
+        """Start a second reader if a rescan is due; return whether it has replaced the first."""
         now = time.monotonic()
         if self._successor is not None or self._reader is None or not self._reader.opened:
             return False
@@ -281,10 +288,11 @@ class Driver:
         return self._compare_successor()
 
     def _compare_successor(self) -> bool:
-        """Replace the first reader by the second when that reads more devices, or newer ones.
+        """Replace the first reader with the second if the second can read other devices.
 
-        The driver reports every Xid to both; those of devices that the first has open are counted
-        already.
+        The second reader also replaces a first reader whose device list is out of date. The driver
+        reports every Xid to both readers; Xids of the devices that the first reader has open have
+        already been counted.
         """
         successor, reader = self._successor, self._reader
         if successor is None:
@@ -311,7 +319,7 @@ class Driver:
         return True
 
     def _report_absent(self, reason: str) -> None:
-        """Report that there is no driver, which is a fault only if there was one before."""
+        """Report that the driver is absent, which is a fault only if it was present before."""
         self._end_readers()
         if self._devices:
             self._report_gone(reason)
@@ -325,7 +333,10 @@ class Driver:
         self.complaint = f"{self.vendor.name}: {reason}"
 
     def _report_opening(self, reader: Reader, now: float) -> None:
-        """Report that opening takes long; known devices keep their last state until it lasts."""
+        """Report that opening the driver takes long.
+
+        After `_OPENING_SECONDS`, all devices count as hung; until then, they keep their last state.
+        """
         lasts = now - reader.started_at > _OPENING_SECONDS
         if lasts or self.complaint is None:
             self.complaint = f"opening the {self.vendor.name} driver takes long"
@@ -343,7 +354,7 @@ class Driver:
             self._reader = None
 
     def _replace(self, reason: str) -> None:
-        """Drop the reader, which has ended; the next reading starts another."""
+        """Drop the reader, which has ended; the next reading starts another reader."""
         if self._reader is not None:
             self._retire(self._reader)
         self._reader = None
@@ -355,14 +366,14 @@ class Driver:
 
     def _start_reader(self) -> Reader | None:
         self._reap()
-        if len(self._ending) >= _MOST_ENDING:  # killed and not reaped yet: more would pile up
+        if len(self._ending) >= _MOST_ENDING:  # killed but not reaped yet: more would accumulate
             return None
         if self._is_first and not self._is_isolated:
             self._is_first = False
             return ReaderThread(self.vendor.opener)
         try:
             return ReaderProcess(self.vendor.opener, environ=self._environ)
-        except OSError as error:  # no processes or descriptors are left; later there may be
+        except OSError as error:  # the system is out of processes or descriptors for now
             self.complaint = f"cannot start the {self.vendor.name} driver reader: {error.strerror}"
             return None
 
@@ -388,7 +399,7 @@ class Driver:
 
 
 def _margin(seconds: float) -> float:
-    """Return how much of the remaining time is reserved for the work after the answer."""
+    """Return the part of the remaining time that is reserved for the work after the answer."""
     return min(_LONGEST_MARGIN_SECONDS, _MARGIN_RATIO * max(seconds, 0.0))
 
 

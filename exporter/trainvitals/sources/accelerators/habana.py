@@ -1,8 +1,8 @@
-"""Gaudi cards through HLML, by the binding habana-pyhlml, or else through `hl-smi`.
+"""Gaudi cards, read with HLML and its binding habana-pyhlml, or else with `hl-smi`.
 
-Each sensor is queried from the card's firmware through one mailbox for the whole machine, so cards
-are read one after the other, and a missing feature is queried again only after a while. NIC
-counters and PCIe throughput take 25 ms to 100 ms each and are never read.
+Each sensor is queried from the card's firmware through a single mailbox for the whole machine.
+Therefore the cards are read one after the other, and an unsupported value is queried again only
+after five minutes. NIC counters and PCIe throughput take 25 ms to 100 ms each and are never read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trainvitals.sources.accelerators.row import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from typing import Any
 
     from trainvitals.sources.accelerators.vendor import Session
@@ -43,7 +43,7 @@ LARGEST_GROWTH_BYTES = 64 << 20
 _RETRY_UNSUPPORTED_SECONDS = 300.0
 _NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 
-# Sensors, clocks, policies and kinds of error, as hlml.h numbers them.
+# The numbers of sensors, clocks, policies and error kinds in hlml.h.
 _AIP, _HBM = 0, 3
 _SLOWDOWN = 1
 _SOC = 0
@@ -56,12 +56,13 @@ _PCIE_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0":
 
 
 def open_habana() -> Session:
-    """Open the driver, by HLML where its binding is installed, else by `hl-smi`.
+    """Open the driver with HLML if the library's binding is installed, else with `hl-smi`.
 
     Raises:
         DriverAbsentError: Neither the library nor the command is installed, or the driver is not
             loaded.
-        DriverGoneError: The driver refuses to open, or the library's binding is not installed.
+        DriverGoneError: The driver refuses to open, or the library is installed with neither its
+            binding nor the command.
     """
     path = find_library()
     if path is not None and is_binding_installed():
@@ -77,17 +78,17 @@ def open_habana() -> Session:
 
 
 def read_resident_bytes() -> int:
-    """Return the resident memory of this process, in bytes."""
+    """Return this process's resident memory in bytes."""
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib would cost a megabyte
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class HabanaSession:
-    """The open driver; see `Session`.
+    """The driver opened with HLML; see `Session`.
 
     Args:
         hlml: The opened binding.
-        read_resident_bytes: Returns the resident memory of this process.
+        read_resident_bytes: Returns this process's resident memory in bytes.
     """
 
     parallel = 1
@@ -109,20 +110,20 @@ class HabanaSession:
             self._open_device(index)
 
     def is_current(self) -> bool:
-        """Return whether the driver still lists as many cards and the library has not leaked much.
+        """Return whether the number of cards is unchanged and the library has not leaked much.
 
-        The library leaks memory with each temperature it reads; a new process starts without it.
-        A count that fails for the moment says nothing.
+        The library leaks memory with each temperature reading; a new process frees the leaked
+        memory. A temporary failure to count the cards is ignored.
         """
         code, shown = self._count()
         return (code != 0 or shown == self._shown) and not self._is_bloated()
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
-        """Return at once: HLML's events carry no code that could be counted."""
+        """Return at once, because HLML events contain no code that could be counted."""
         return
 
     def stop_watching(self) -> None:
-        """Nothing is watched."""
+        """Do nothing, because nothing is watched."""
 
     def close(self) -> None:
         """Shut the library down."""
@@ -130,12 +131,12 @@ class HabanaSession:
 
     def _is_bloated(self) -> bool:
         now = self._read_resident_bytes()
-        if self._resident_bytes is None:  # the first reading is done, and what it needs is there
+        if self._resident_bytes is None:  # the first reading has allocated all it needs
             self._resident_bytes = now
         return now - self._resident_bytes > LARGEST_GROWTH_BYTES
 
     def _count(self) -> tuple[int, int]:
-        """Return HLML's code, and the number of cards."""
+        """Return HLML's return code and the number of cards."""
         count, code = self._hlml.ask("hlmlDeviceGetCount")
         return code, min(int(count or 0), MOST_DEVICES)
 
@@ -147,7 +148,7 @@ class HabanaSession:
         except DeviceError as error:
             state, identity = error.state, None
         except DriverGoneError:
-            self._count()  # raises if it is gone; one card's answer is no proof
+            self._count()  # raises if the driver is gone; one card's answer is no proof
             identity = None
         if identity is None:
             unknown = ("hpu", index, f"unknown-{index}", "", "", self._driver, None)
@@ -177,8 +178,8 @@ class HabanaDevice:
 
     Args:
         hlml: The opened binding.
-        handle: The binding's handle of the card.
-        identity: Which card.
+        handle: The binding's handle for the card.
+        identity: The identity of the card.
     """
 
     def __init__(self, hlml: Hlml, handle: object, identity: IdentityFields) -> None:
@@ -190,7 +191,7 @@ class HabanaDevice:
         self._lasting_until = float("-inf")
 
     def read(self, since: int | None) -> DeviceRow:  # noqa: ARG002 - there is no sample buffer
-        """Read everything; see `Device`."""
+        """Read all of the card's values; see `Device`."""
         if "reset" in decode(self._ask("hlmlDeviceGetOperationStatus")):
             raise DeviceError("resetting")
         if time.monotonic() >= self._lasting_until:
@@ -207,7 +208,7 @@ class HabanaDevice:
         return row, None, []
 
     def _ask(self, function: str, *arguments: int) -> Any:  # noqa: ANN401 - the binding has no types
-        """Ask the driver about this card; None if it does not report it."""
+        """Return a value of this card from the driver; None if the driver does not report it."""
         key = (function, arguments)
         if key in self._unsupported:
             return None
@@ -217,7 +218,7 @@ class HabanaDevice:
         return None if answer in _NOT_AVAILABLE else answer
 
     def _read_lasting(self) -> None:
-        """Read the values that hardly ever change, and retry calls that were not supported."""
+        """Read the values that rarely change, and let unsupported calls be tried again."""
         self._unsupported.clear()
         row: Row = list(EMPTY_ROW)
         threshold = self._ask("hlmlDeviceGetTemperatureThreshold", _SLOWDOWN)
@@ -235,7 +236,7 @@ class HabanaDevice:
 
     def _read_utilization(self, row: Row) -> None:
         rates = self._ask("hlmlDeviceGetUtilizationRates")
-        percent = getattr(rates, "aip", rates)  # a plain number before 1.19
+        percent = getattr(rates, "aip", rates)  # a plain number before release 1.19
         if percent is not None:
             row[SLOT["utilization_ratio"]] = min(percent, 100) / 100
 
@@ -243,7 +244,7 @@ class HabanaDevice:
         memory = self._ask("hlmlDeviceGetMemoryInfo")
         if memory is not None and memory.total not in _NOT_AVAILABLE:
             row[SLOT["memory_total_bytes"]] = memory.total
-            # A difference that the driver calculated wrong is larger than all memory.
+            # The driver may report a negative difference as a huge number.
             row[SLOT["memory_used_bytes"]] = memory.used if memory.used <= memory.total else None
             row[SLOT["memory_free_bytes"]] = memory.free if memory.free <= memory.total else None
 
@@ -300,12 +301,12 @@ class HabanaDevice:
 
 
 def parse_link_speed(text: str) -> int | None:
-    """Return the PCIe generation of a transfer rate such as "32.0GT/s"; None for anything else."""
+    """Return the PCIe generation for a transfer rate such as "32.0GT/s"; None for other text."""
     return _PCIE_GENERATIONS.get(text.partition("GT/s")[0].strip())
 
 
 def parse_link_width(text: str) -> int | None:
-    """Return the lanes of a width such as "x16"; None for anything else."""
+    """Return the number of lanes in a link width such as "x16"; None for other text."""
     lanes = text.removeprefix("x")
     return int(lanes) if lanes in ("1", "2", "4", "8", "16") else None
 

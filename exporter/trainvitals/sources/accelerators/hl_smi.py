@@ -1,10 +1,11 @@
-"""Gaudi cards through the command `hl-smi`, for machines without HLML's binding.
+"""Gaudi cards, read with the command `hl-smi`, for machines without the HLML binding.
 
     hl-smi -Q index,uuid,... -f csv,noheader,nounits
 
-prints a line for each card, its cells separated by a comma and a space, `N/A` for an unknown value.
-The units are those that the command documents: MiB, W, C, %, MHz. One run of the command reports
-all cards, so each run provides one reading of every card, and only one runs at a time.
+prints one line for each card. The cells of a line are separated by a comma and a space, and an
+unknown value is `N/A`. The documented units are MiB, W, C, % and MHz. One run of the command
+reports all cards, so each run provides one reading of every card, and only one run is in progress
+at a time.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ Query = Callable[[Sequence[str]], str]
 
 
 class HlSmiFailedError(Exception):
-    """The command ended with an error; the text is its standard error."""
+    """The command failed; the message is the first line of its error output."""
 
 
 def find_hl_smi() -> str | None:
-    """Return the path of `hl-smi` found in PATH; None if there is none."""
+    """Return the path of the first `hl-smi` in PATH; None if PATH contains none."""
     for folder in os.get_exec_path():
         command = f"{folder}/hl-smi"
         if os.access(command, os.X_OK):
@@ -56,11 +57,11 @@ def find_hl_smi() -> str | None:
 
 
 def open_hl_smi(command: str) -> HlSmiSession:
-    """Open the driver by the command.
+    """Open the driver with the command `hl-smi`.
 
     Raises:
-        DriverAbsentError: The command is installed and the driver is not loaded.
-        DriverGoneError: The driver refuses to open, or the command does not end.
+        DriverAbsentError: The command is installed but the driver is not loaded.
+        DriverGoneError: The command fails for another reason, or does not exit in time.
     """
 
     def query(fields: Sequence[str]) -> str:
@@ -82,16 +83,16 @@ def run_hl_smi(
     """Run the command and return its output.
 
     Raises:
-        DeviceError: The command did not end in time and was killed.
+        DeviceError: The command did not exit in time and was killed.
         DriverGoneError: The command cannot be started.
-        HlSmiFailedError: The command ended with an error.
+        HlSmiFailedError: The command's exit status is not 0.
     """
     import subprocess  # noqa: PLC0415 - for this vendor alone
 
     arguments = [command, "-Q", ",".join(fields), "-f", "csv,noheader,nounits"]
     prctl = ctypes.CDLL(None).prctl
 
-    def die_with_parent() -> None:  # a reader that is killed must not leave a hung command behind
+    def die_with_parent() -> None:  # a killed reader must not leave a hung command behind
         prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
     try:
@@ -116,15 +117,15 @@ def run_hl_smi(
 
 
 def choose_fields(query: Query) -> tuple[tuple[str, ...], str]:
-    """Determine the fields that the installed version supports.
+    """Determine the fields that the installed version of `hl-smi` supports.
 
-    It fails on unknown fields, or leaves out their cells.
+    A version that does not know a field fails or omits the field's cells.
 
     Returns:
-        The fields, and the output of the command for them.
+        The fields, and the command's output for these fields.
 
     Raises:
-        DeviceError: The command did not end in time.
+        DeviceError: The command did not exit in time.
         DriverGoneError: The command cannot be started.
         HlSmiFailedError: The command does not support the core fields.
     """
@@ -149,12 +150,12 @@ def _try(query: Query, fields: Sequence[str]) -> str | None:
 
 
 class HlSmiSession:
-    """The driver, read by `hl-smi`; see `Session`.
+    """The driver read with `hl-smi`; see `Session`.
 
     Args:
-        query: Runs the command for some fields and returns its output.
+        query: Runs the command for the given fields and returns its output.
         fields: The fields that the installed version supports.
-        text: The output of the command for these fields.
+        text: The command's output for these fields.
     """
 
     parallel = 1
@@ -176,7 +177,7 @@ class HlSmiSession:
 
     @property
     def troubles(self) -> list[str]:
-        """What the latest run printed that was not understood."""
+        """A description of the part of the latest run's output that could not be parsed."""
         found = [f"{uuid}: {words}" for uuid, said in self._garbled.items() for words in said]
         found += [f"no such unit: {column}" for column in self._table.strange_columns]
         lines = self._find_strange_lines()
@@ -185,10 +186,13 @@ class HlSmiSession:
         return [f"hl-smi printed what is not understood ({'; '.join(found)})"] if found else []
 
     def is_current(self) -> bool:
-        """Return whether the latest run showed the cards of the first.
+        """Return whether the latest run listed the same cards as the first run.
+
+        If no card is open, the command is run again, because only its failure then shows that the
+        driver is gone.
 
         Raises:
-            DriverGoneError: The command fails; without a card, this is the only sign of it.
+            DriverGoneError: No card is open, and the command fails.
         """
         if not self.devices:
             self._run()
@@ -197,24 +201,24 @@ class HlSmiSession:
         known = {device.identity[2] for device in self.devices}
         cards = self._table.cards
         if len(cards) < self._shown and self._find_strange_lines():
-            return True  # the others may be in what was not understood
+            return True  # the other cards may be in the lines that could not be parsed
         return len(cards) == self._shown and known.issuperset(filter(None, (c.uuid for c in cards)))
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
-        """Return at once: the command reports no events."""
+        """Return at once, because the command reports no events."""
         return
 
     def stop_watching(self) -> None:
-        """Nothing is watched."""
+        """Do nothing, because nothing is watched."""
 
     def close(self) -> None:
-        """Do nothing: nothing is held open."""
+        """Do nothing, because nothing is held open."""
 
     def read(self, uuid: str, bus_id: str) -> Row:
-        """Return a card's row from a run of the command that has not been used for it yet.
+        """Return a card's row from a recent run of the command that has not served this card yet.
 
         Raises:
-            DeviceError: This card cannot be read, or none can because the command does not end.
+            DeviceError: This card cannot be read, or no card can, because the command hangs.
             DriverGoneError: The command fails.
         """
         with self._lock:
@@ -235,7 +239,10 @@ class HlSmiSession:
         raise DeviceError("unsupported" if is_garbled else "lost")
 
     def _find_strange_lines(self) -> list[str]:
-        """Return the lines that may be cards; beside cards, one without a comma is a remark."""
+        """Return the unrecognised lines that may describe a card.
+
+        If the output contains cards, a line without a comma is not one of these lines.
+        """
         table = self._table
         return [line for line in table.strange_lines if "," in line or not table.cards]
 
@@ -279,11 +286,11 @@ class HlSmiSession:
 
 
 class HlSmiDevice:
-    """One card; see `Device`.
+    """One Gaudi card read with `hl-smi`; see `Device`.
 
     Args:
-        session: The session that it belongs to.
-        identity: Which card.
+        session: The session that the card belongs to.
+        identity: The identity of the card.
     """
 
     def __init__(self, session: HlSmiSession, identity: IdentityFields) -> None:
@@ -291,7 +298,7 @@ class HlSmiDevice:
         self._session = session
 
     def read(self, since: int | None) -> DeviceRow:  # noqa: ARG002 - there is no sample buffer
-        """Return the parsed output of the command; see `Device`."""
+        """Return the card's values, parsed from the command's output; see `Device`."""
         return self._session.read(self.identity[2], self.identity[4]), None, []
 
 

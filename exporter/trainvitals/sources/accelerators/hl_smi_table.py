@@ -1,7 +1,7 @@
-"""The table that `hl-smi` prints: its fields, its lines, and the meaning of their cells.
+"""Parsing of the table that `hl-smi` prints: its fields, lines and cells.
 
-A line is a card only if it says which: other versions print a header that was not requested, or a
-table for people instead of what was asked for.
+A line counts as a card only if it contains the card's index or PCI address: some versions print a
+header that was not requested, or a human-readable table instead of the requested format.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from trainvitals.sources.accelerators.row import EMPTY_ROW, SLOT
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Iterator, Mapping, Sequence
 
     from trainvitals.sources.accelerators.row import Row
@@ -29,7 +29,7 @@ CORE_FIELDS = (
     "memory.free",
     "power.draw",
 )
-# What older versions may not know, by what came together.
+# Fields that older versions may not know, grouped by the versions that introduced them.
 MORE_FIELDS = (
     ("power.max",),
     ("clocks.current.soc", "clocks.max.soc"),
@@ -38,12 +38,12 @@ MORE_FIELDS = (
     ("pcie.link.gen.max", "pcie.link.width.max"),
 )
 _MIB = 1 << 20
-_LARGEST_MEMORY_MIB = 1 << 24  # 16 TiB: more would be bytes in truth
+_LARGEST_MEMORY_MIB = 1 << 24  # 16 TiB; a larger number is probably in bytes
 _LONGEST_NUMBER = 20
 NOT_KNOWN = "N/A"
 
-# Unit, factor and divisor of each field; those outside CORE_FIELDS whose cell is no number are
-# not known, as no public sample shows their format for every version.
+# The slot, unit, factor and divisor of each field. A field outside CORE_FIELDS whose cell is not
+# numeric is unknown, because no public sample shows its format in every version.
 _NUMBERS = {
     "temperature.aip": ("temperature_core_celsius", "C", 1, 1),
     "utilization.aip": ("utilization_ratio", "%", 1, 100),
@@ -71,12 +71,12 @@ _KNOWN_FIELDS = frozenset((*CORE_FIELDS, *(field for group in MORE_FIELDS for fi
 
 
 class Card:
-    """The line of one card.
+    """One card's line in the table.
 
     Attributes:
-        place: Its place among the cards.
-        cells: The cells.
-        named: The cells by field; empty if there are more or fewer than fields.
+        place: The position among the cards, from 0.
+        cells: The line's cells.
+        named: The cells by field; empty if the number of cells differs from the number of fields.
     """
 
     __slots__ = ("cells", "named", "place")
@@ -88,28 +88,28 @@ class Card:
 
     @property
     def index(self) -> int:
-        """The driver's index; the place if it is not a number."""
+        """The driver's index for the card; `place` if the index is not a number."""
         index = self.named.get("index", self.cells[0])
         return int(index) if _INDEX.fullmatch(index) else self.place
 
     @property
     def uuid(self) -> str | None:
-        """The card's own name; None if the line has none."""
+        """The card's UUID; None if the line contains none."""
         uuid = self.named.get("uuid", "")
         return uuid if _UUID.fullmatch(uuid) else None
 
 
 class Table:
-    """The output of one run.
+    """The output of one run of `hl-smi`.
 
     Args:
         fields: The requested fields.
         text: The output.
 
     Attributes:
-        cards: The cards in it.
+        cards: The cards in the output.
         strange_lines: The lines that are neither a card nor a header.
-        strange_columns: The columns whose unit is not the documented one, as a header names them.
+        strange_columns: The header cells of columns with a unit other than the documented unit.
     """
 
     def __init__(self, fields: Sequence[str], text: str) -> None:
@@ -129,12 +129,12 @@ class Table:
 
     @property
     def fits(self) -> bool:
-        """Whether the cards have the requested fields, as far as there are any."""
+        """Whether a card has the expected number of cells, or the output contains no card."""
         return not self.cards or any(card.named for card in self.cards)
 
 
 def split_cells(text: str) -> list[list[str]]:
-    """Return the cells of each line that has any."""
+    """Return the cells of each line that is not blank."""
     return [[cell.strip() for cell in line.split(",")] for line in text.split("\n") if line.strip()]
 
 
@@ -144,7 +144,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 
 def _name_column(cell: str) -> str:
-    """Return a column's field; the whole cell, which is no field, if it has another unit."""
+    """Return the field that a header cell names; the whole cell if its unit is unexpected."""
     match = _HEADER.fullmatch(cell)
     name = match[1].lower() if match is not None else cell
     unit = match[2] if match is not None else None
@@ -160,14 +160,14 @@ def _is_card(cells: Sequence[str], named: Mapping[str, str]) -> bool:
 
 
 def parse_number(cell: str, unit: str = "") -> float | None:
-    """Return the number in a cell; None if unknown.
+    """Return the number in a cell; None if the cell is `N/A`.
 
     Args:
-        cell: Digits, with a decimal point or without.
+        cell: Digits, with or without a decimal point, optionally followed by the unit.
         unit: The unit that may follow the number.
 
     Raises:
-        ValueError: The text is not a number with this unit.
+        ValueError: The cell is not a number, or has another unit.
     """
     if cell == NOT_KNOWN:
         return None
@@ -179,10 +179,10 @@ def parse_number(cell: str, unit: str = "") -> float | None:
 
 
 def parse_row(named: Mapping[str, str]) -> tuple[Row, list[str]]:
-    """Return a card's row, and in words what of it was not understood.
+    """Return a card's row, and a description of each cell that could not be parsed.
 
     Args:
-        named: The cells by field.
+        named: The card's cells by field.
     """
     row: Row = list(EMPTY_ROW)
     troubles = []
@@ -204,7 +204,7 @@ def parse_row(named: Mapping[str, str]) -> tuple[Row, list[str]]:
 
 
 def _refuse_bytes(row: Row) -> Iterator[str]:
-    """Remove memory that is too large for the documented unit."""
+    """Remove memory sizes that are too large to be in MiB, and yield a description of them."""
     total = row[SLOT["memory_total_bytes"]]
     if isinstance(total, (int, float)) and total > _LARGEST_MEMORY_MIB * _MIB:
         for name in ("memory_total_bytes", "memory_used_bytes", "memory_free_bytes"):

@@ -1,7 +1,8 @@
-"""HLML, the library of Gaudi cards, by the binding habana-pyhlml.
+"""Access to HLML, the library for Gaudi cards, through the binding habana-pyhlml.
 
-The binding is optional. It prints when it does not find the library, warns when it is imported, and
-loads the library only from Intel's directory; this module finds it like any other library.
+The binding is optional. By itself, it prints a message if it does not find the library, issues a
+warning when it is imported, and loads the library only from Intel's directory. This module also
+finds the library on the loader's search path, and suppresses the warning.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Callable
 from trainvitals.sources.accelerators.row import DeviceError, DriverAbsentError, DriverGoneError
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from types import ModuleType
     from typing import Any
 
 LIBRARIES = ("libhlml.so", "/usr/lib/habanalabs/libhlml.so")
-UNSUPPORTED = (2, 3)  # the binding returns "invalid argument" where the library lacks the function
+UNSUPPORTED = (2, 3)  # the binding returns "invalid argument" if the library lacks the function
 
 _DRIVER_NOT_LOADED = 9
 _LOST = 15
@@ -29,7 +30,7 @@ _GONE = {
 
 
 def find_library() -> str | None:
-    """Return a name by which the loader finds the library; None if it finds none."""
+    """Return a name by which the loader finds the library; None if the loader cannot find it."""
     for path in LIBRARIES:
         try:
             ctypes.CDLL(path)
@@ -40,9 +41,10 @@ def find_library() -> str | None:
 
 
 def is_binding_installed() -> bool:
-    """Return whether habana-pyhlml is installed; its predecessor pyhlml 1.9 has the same name.
+    """Return whether habana-pyhlml is installed.
 
-    The predecessor's buffers are smaller than the values that current libraries write into them.
+    The module of its predecessor, pyhlml 1.9, has the same name but is not accepted: its buffers
+    are smaller than the values that current libraries write into them.
     """
     try:
         module = _import_binding()
@@ -52,24 +54,24 @@ def is_binding_installed() -> bool:
 
 
 def _import_binding() -> ModuleType:
-    import warnings  # noqa: PLC0415 - the binding imports it, too
+    import warnings  # noqa: PLC0415 - the binding imports it as well
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # its own modules use each other
+        warnings.simplefilter("ignore", DeprecationWarning)  # caused by the binding
         import pyhlml  # noqa: PLC0415 - optional
     module: ModuleType = pyhlml
     return module
 
 
 class Hlml:
-    """The opened binding; its errors are raised as `DeviceError` and `DriverGoneError`.
+    """The opened binding, whose fatal errors are raised as `DeviceError` and `DriverGoneError`.
 
     Args:
-        path: The library, by any name that the loader finds.
+        path: The library's path, or a name by which the loader finds the library.
 
     Raises:
         DriverAbsentError: No driver is loaded.
-        DriverGoneError: The driver refuses.
+        DriverGoneError: The driver refuses to open.
     """
 
     def __init__(self, path: str) -> None:
@@ -78,9 +80,9 @@ class Hlml:
         from pyhlml.hlml_error import HLMLError  # noqa: PLC0415 - optional
         from pyhlml.hlml_lib import LibHLML  # noqa: PLC0415 - optional
 
-        # Subclasses are made again with each hlmlInit; this one stays.
+        # Each hlmlInit creates the subclasses again; the base class remains the same.
         self._error: type[Exception] = HLMLError
-        # hlmlInit makes a LibHLML of the installed path alone, though LibHLML takes any.
+        # hlmlInit creates LibHLML only with the default path, although LibHLML accepts any path.
         main.LibHLML = lambda: LibHLML(path)
         try:
             self._module.hlmlInit()
@@ -100,7 +102,7 @@ class Hlml:
             DriverGoneError: The driver is gone.
         """
         call: Callable[..., Any] | None = getattr(self._module, function, None)
-        if call is None:  # an older binding
+        if call is None:  # an older binding lacks the function
             return None, UNSUPPORTED[0]
         try:
             return call(*arguments), 0
@@ -113,7 +115,7 @@ class Hlml:
         return None, code
 
     def ask_text(self, function: str, *arguments: object) -> str:
-        """Call a function that returns text; empty if it returns none."""
+        """Return the text that a function of the binding returns; empty if it returns none."""
         return decode(self.ask(function, *arguments)[0])
 
     def close(self) -> None:
@@ -123,5 +125,5 @@ class Hlml:
 
 
 def decode(text: object) -> str:
-    """Return the bytes that the binding returned; empty for anything else."""
+    """Decode bytes that the binding returned; the result is empty if the value is not bytes."""
     return text.decode(errors="replace") if isinstance(text, bytes) else ""

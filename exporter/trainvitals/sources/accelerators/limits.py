@@ -1,4 +1,4 @@
-"""The limits of accelerators that their owner sets, as written on the command line."""
+"""Parsing of the accelerator limits that a user sets on the command line."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _CELSIUS = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,18})?) ?(?:°?C)?", re.IGNORECAS
 
 
 def parse_memory_limit(text: str) -> int | None:
-    """Read the value of `--accelerators.memory-limit` in bytes.
+    """Parse the value of `--accelerators.memory-limit` and return it in bytes.
 
     Args:
         text: A number of bytes, or a number with kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB,
-            TiB (powers of 1024), as in 7.5GB; upper and lower case are the same.
+            TiB (powers of 1024), such as 7.5GB; case is ignored.
 
     Returns:
-        At least 1; None for an empty text, which means no limit.
+        The limit in bytes, at least 1; None for an empty text, which means no limit.
 
     Raises:
-        ConfigurationError: The text is not a size, or the size is less than a byte.
+        ConfigurationError: The text is not a size, or the size is less than one byte.
     """
     if not text.strip():
         return None
@@ -49,16 +49,16 @@ def parse_memory_limit(text: str) -> int | None:
 
 
 def parse_temperature_limit(text: str) -> float | None:
-    """Read the value of `--accelerators.temperature-limit` in degrees Celsius.
+    """Parse the value of `--accelerators.temperature-limit` and return it in degrees Celsius.
 
     Args:
-        text: A number, as in 80, 82.5 or 80 °C.
+        text: A number, with or without a unit, such as 80, 82.5 or 80 °C.
 
     Returns:
-        Above 0 and below 1000; None for an empty text, which means no limit.
+        The limit, above 0 and below 1000; None for an empty text, which means no limit.
 
     Raises:
-        ConfigurationError: The text is no such number.
+        ConfigurationError: The text is not a temperature, or is outside this range.
     """
     if not text.strip():
         return None
@@ -73,7 +73,7 @@ def parse_temperature_limit(text: str) -> float | None:
 
 
 def parse_size(text: str) -> int | None:
-    """Return the bytes of a size such as 7.5GB, 40GiB or 512; None for no size, or 0."""
+    """Return a size such as 7.5GB, 40GiB or 512 in bytes; None for other text, or below 1 byte."""
     size = _SIZE.fullmatch(text.strip())
     unit = None if size is None else _UNITS.get(size[2].lower())
     if size is None or unit is None:

@@ -1,7 +1,7 @@
-"""NVIDIA GPUs through NVML, by the binding nvidia-ml-py.
+"""NVIDIA GPUs, read with NVML and its binding nvidia-ml-py.
 
-The binding finds, loads and opens the library, and defines its structures and constants; a lost
-card is a `DeviceError`, a missing driver a `DriverGoneError`.
+The binding finds, loads and opens the library, and defines the library's structures and constants.
+A lost card raises `DeviceError`; a driver that is no longer available raises `DriverGoneError`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trainvitals.sources.accelerators.row import (
 from trainvitals.workers import WorkerPool
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Callable
 
     from trainvitals.sources.accelerators.row import IdentityFields
@@ -40,7 +40,7 @@ _OPENING_SECONDS = 2.5
 
 
 def open_nvidia() -> NvidiaSession:
-    """Open the driver.
+    """Open the driver with NVML.
 
     Raises:
         DriverAbsentError: The library is not installed, or the driver is not loaded.
@@ -59,7 +59,7 @@ def open_nvidia() -> NvidiaSession:
 
 
 class NvidiaSession:
-    """The open driver; see `Session`.
+    """The driver opened with NVML; see `Session`.
 
     Args:
         library: The initialised library.
@@ -80,14 +80,18 @@ class NvidiaSession:
         self._open_devices()
 
     def is_current(self) -> bool:
-        """Return whether the driver still shows the same number of GPUs, as far as it answers."""
+        """Return whether the driver still lists the same number of GPUs; True if it fails to count.
+
+        Raises:
+            DriverGoneError: The driver is gone.
+        """
         code, shown = self._count()
         if code in GONE:
             raise DriverGoneError(GONE[code])
         return code != SUCCESS or shown == self._shown
 
     def watch(self, report: Callable[[str, int], None]) -> None:
-        """Report every Xid of every GPU, until the driver is gone."""
+        """Report every Xid of every GPU until the driver is gone or `stop_watching` is called."""
         listeners = [
             XidListener(self._library, device, report, self._stopping) for device in self.devices
         ]
@@ -97,7 +101,7 @@ class NvidiaSession:
         ]
         for act in (threading.Thread.start, threading.Thread.join):
             for thread in threads:
-                with suppress(RuntimeError):  # the system has no thread left for it
+                with suppress(RuntimeError):  # the system cannot start another thread
                     act(thread)
 
     def stop_watching(self) -> None:
@@ -109,13 +113,13 @@ class NvidiaSession:
         self._library.nvmlShutdown()
 
     def _count(self) -> tuple[int, int]:
-        """Return the driver's code, and the number of GPUs."""
+        """Return NVML's return code and the number of GPUs."""
         count = U32()
         code = self._library.nvmlDeviceGetCount_v2(ctypes.byref(count))
         return code, min(count.value, MOST_DEVICES)
 
     def _open_devices(self) -> None:
-        """Open all GPUs in parallel, so that one that hangs does not delay the others."""
+        """Open all GPUs in parallel, so that a hung GPU does not delay the others."""
         pool = WorkerPool(name="open", limit=self._shown)
         tasks = {str(index): partial(self._open_device, index) for index in range(self._shown)}
         outcomes = pool.gather(tasks, _OPENING_SECONDS)
@@ -128,7 +132,7 @@ class NvidiaSession:
             unknown = ("gpu", index, f"unknown-{index}", "", "", self._driver, None)
             self.unreadable.append((unknown, state))
         if any(isinstance(outcome.error, DriverGoneError) for outcome in outcomes.values()):
-            self.is_current()  # raises if it is gone; one GPU's answer is no proof
+            self.is_current()  # raises if the driver is gone; one GPU's answer is no proof
 
     def _open_device(self, index: int) -> NvidiaDevice:
         handle = ctypes.c_void_p()
@@ -155,7 +159,7 @@ class NvidiaSession:
 
 
 def _ask_text(function: Callable[..., int], *handle: ctypes.c_void_p) -> tuple[int, str]:
-    """Return the driver's code, and the text; empty if there is none."""
+    """Return NVML's return code and the text; the text is empty if the call fails."""
     buffer = ctypes.create_string_buffer(96)
     code = function(*handle, buffer, U32(len(buffer)))
     return code, buffer.value.decode(errors="replace") if code == SUCCESS else ""

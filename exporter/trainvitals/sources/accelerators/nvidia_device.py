@@ -1,8 +1,9 @@
 """One NVIDIA GPU, read through NVML.
 
-The calls are bound once to their arguments and result buffers, because reading a result through the
-binding's structures costs more than the call; field values are read in one call. Every return code
-is checked: values that the card does not report are None and not read again for five minutes.
+Each call is bound once to its arguments and result buffer, because reading a result through the
+binding's structures takes longer than the call. Field values are read in one call. Every return
+code is checked: a value that the card does not report is None and is not read again for five
+minutes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from trainvitals.sources.accelerators.nvml_fields import FieldRequest
 from trainvitals.sources.accelerators.row import EMPTY_ROW, SLOT, THROTTLE_REASONS
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Callable, Sequence
 
     from trainvitals.sources.accelerators.row import (
@@ -62,12 +63,12 @@ _MEMORY_V1 = struct.Struct("=QQQ")  # total, free, used
 
 
 class NvidiaDevice:
-    """One GPU; see `Device`.
+    """One NVIDIA GPU; see `Device`.
 
     Args:
         library: The initialised library.
-        handle: The library's handle of the GPU.
-        identity: Which GPU.
+        handle: The library's handle for the GPU.
+        identity: The identity of the GPU.
     """
 
     def __init__(self, library: Library, handle: ctypes.c_void_p, identity: IdentityFields) -> None:
@@ -78,7 +79,7 @@ class NvidiaDevice:
         self._bound_until = float("-inf")
 
     def read(self, since: int | None) -> DeviceRow:
-        """Read everything; see `Device`."""
+        """Read all of the GPU's values; see `Device`."""
         if time.monotonic() >= self._bound_until:
             self._bind()
         row = self._static.copy()
@@ -96,7 +97,7 @@ class NvidiaDevice:
         return row[:THROTTLE_SECONDS], busy, processes
 
     def _bind(self) -> None:
-        """Prepare all calls; unsupported ones are left out until the next time."""
+        """Prepare all calls, and omit unsupported calls until the method is called again."""
         self._unsupported: set[str] = set()
         self._static: Row = [*EMPTY_ROW, *(None for _ in range(SLOTS - len(EMPTY_ROW)))]
         self._scalars = self._bind_scalars(STATIC_SCALARS)
@@ -115,7 +116,7 @@ class NvidiaDevice:
         self._memory = ctypes.create_string_buffer(_MEMORY_V2.size)
         self._links.bind()
         seconds = _RETRY_UNSUPPORTED_SECONDS if is_whole else _RETRY_FAILED_SECONDS
-        self._bound_until = time.monotonic() + seconds  # only when all went well
+        self._bound_until = time.monotonic() + seconds  # not reached after an error
 
     def _bind_scalars(self, scalars: Sequence[Scalar]) -> list[BoundScalar]:
         bound = []
@@ -132,7 +133,7 @@ class NvidiaDevice:
         self._fields = FieldRequest(self._library, self.handle, pairs)
 
     def _read_scalars(self, row: Row) -> bool:
-        """Read the numbers; return whether none failed only for the moment."""
+        """Read the numeric values; return False if any call failed temporarily."""
         unsupported = set()
         is_whole = True
         for function, arguments, out, (slot, factor, divisor, least, most) in self._scalars:
@@ -173,7 +174,7 @@ class NvidiaDevice:
         if self._call("nvmlDeviceGetMemoryInfo_v2", self._memory):
             _, total, reserved, free, used = _MEMORY_V2.unpack(self._memory)
         elif "nvmlDeviceGetMemoryInfo_v2" not in self._unsupported:
-            return  # the first version would count what the driver reserves as used
+            return  # version 1 counts the driver's reserved memory as used
         elif self._call("nvmlDeviceGetMemoryInfo", self._memory):
             total, free, used = _MEMORY_V1.unpack_from(self._memory)
         else:
@@ -181,7 +182,7 @@ class NvidiaDevice:
         if total == _NOT_AVAILABLE:
             return
         row[SLOT["memory_total_bytes"]] = total
-        # A difference that the driver calculated wrong is larger than all memory.
+        # The driver may report a negative difference as a huge number.
         row[SLOT["memory_free_bytes"]] = free if free <= total else None
         row[SLOT["memory_used_bytes"]] = used if used <= total else None
         if reserved is not None and reserved <= total:
@@ -230,7 +231,7 @@ class NvidiaDevice:
         return holders
 
     def _call(self, symbol: str, *arguments: object) -> bool:
-        """Call a function for this device; False if card or driver do not support it."""
+        """Call a function for this device; return False if the call fails or is unsupported."""
         if symbol in self._unsupported:
             return False
         code = getattr(self._library, symbol)(self.handle, *arguments)
@@ -240,12 +241,12 @@ class NvidiaDevice:
         return False
 
     def _give_up(self, symbol: str, code: int) -> None:
-        """Stop making a call whose return code is permanent."""
+        """Stop making a call if its return code is permanent."""
         check(code)
         if code in LASTING:
             self._unsupported.add(symbol)
 
 
 def _to_ratio(percent: int) -> float | None:
-    """Return a ratio; None above 100 %, which the driver uses for an unknown value."""
+    """Convert a percentage to a ratio; the result is None above 100 %, which means unknown."""
     return percent / 100 if percent <= _FULL_PERCENT else None

@@ -1,7 +1,7 @@
-"""The Xids that NVML reports of one NVIDIA GPU, as soon as it reports them.
+"""Reporting of one NVIDIA GPU's Xids as soon as NVML reports them.
 
-Each GPU has an event set of its own, because the loss of a GPU spoils the set that it is in: the
-driver then answers every wait with the loss, before or instead of the errors that are in the set.
+Each GPU has its own event set, because the loss of a GPU affects its entire event set: the driver
+then answers every wait with the loss, before or instead of the other errors in the set.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from trainvitals.sources.accelerators.nvml import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     import threading
     from collections.abc import Callable
 
     from trainvitals.sources.accelerators.nvidia_device import NvidiaDevice
 
-# Nothing interrupts nvmlEventSetWait, so the end of a reader waits as long.
+# nvmlEventSetWait cannot be interrupted, so a reader can take this long to end.
 _LONGEST_WAIT_MS = 15_000
-# How often a GPU that refuses to be registered, or a wait that failed, is tried again.
+# The interval at which a failed registration or a failed wait is retried.
 _RETRY_WAIT_MS = 5_000
 _DRAINING_TRIES = 3
 _MOST_DRAINED = 256
@@ -41,8 +41,8 @@ class XidListener:
     Args:
         library: The initialised library.
         device: The GPU.
-        report: Called with its UUID and the code of each error.
-        stopping: Set to make `listen` return within `_LONGEST_WAIT_MS`.
+        report: Called with the GPU's UUID and the error's code for each error.
+        stopping: An event that is set to make `listen` return within `_LONGEST_WAIT_MS`.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class XidListener:
         self._wanted = nvmlEventTypeXidCriticalError
 
     def listen(self) -> None:
-        """Report errors until stopped, the driver is gone, or it reports none of this GPU."""
+        """Report errors until stopped, the driver is gone, or this GPU's events are unsupported."""
         code = SUCCESS
         while not self._stopping.is_set() and not self._is_final(code):
             code = self._listen_once()
 
     def _listen_once(self) -> int:
-        """Wait with a new event set until that fails, and return the driver's code."""
+        """Wait with a new event set until a call fails, and return the driver's code."""
         events = ctypes.c_void_p()
         code = self._library.nvmlEventSetCreate(ctypes.byref(events))
         if code != SUCCESS:
@@ -83,7 +83,7 @@ class XidListener:
             self._drain(events)
         self._pause_after(code)
         if is_registered:
-            self._drain(events)  # what came in meanwhile
+            self._drain(events)  # the errors that arrived during the pause
         self._library.nvmlEventSetFree(events)
         return code
 
@@ -95,7 +95,7 @@ class XidListener:
         return code
 
     def _drain(self, events: ctypes.c_void_p) -> None:
-        """Report the errors that are in the set, past failures that the driver names first."""
+        """Report the errors in the set, even if the driver first reports up to two failures."""
         failures = 0
         for _ in range(_MOST_DRAINED):
             code = self._wait(events, 0)
@@ -106,10 +106,10 @@ class XidListener:
     def _wait(self, events: ctypes.c_void_p, milliseconds: int) -> int:
         arguments = events, ctypes.byref(self._data), U32(milliseconds)
         code = self._library.nvmlEventSetWait_v2(*arguments)
-        if code == FUNCTION_NOT_FOUND:  # the first version, whose data ends earlier
+        if code == FUNCTION_NOT_FOUND:  # version 1 fills fewer members of the data
             code = self._library.nvmlEventSetWait(*arguments)
         if code == SUCCESS and self._data.eventType != self._wanted:
-            return _UNKNOWN  # without a pause it might go on like that
+            return _UNKNOWN  # causes a pause, as further calls may return the same
         if code == SUCCESS:
             self._report(self._device.identity[2], self._data.eventData)
         return code
@@ -119,7 +119,7 @@ class XidListener:
             self._stopping.wait(_RETRY_WAIT_MS / 1000)
 
     def _is_final(self, code: int) -> bool:
-        """Return whether to give up: events are not supported, or the driver is really gone."""
+        """Return whether to stop listening: events are unsupported, or the driver is gone."""
         if code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
             return True
         count = U32()  # one GPU's answer is no proof that the driver is gone

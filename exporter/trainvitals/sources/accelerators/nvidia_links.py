@@ -1,8 +1,9 @@
-"""The NVLinks of one NVIDIA GPU: how many are up, and their errors.
+"""The NVLinks of one NVIDIA GPU: the number of links that are up, and the links' errors.
 
-The field values that count errors depend on the card. The totals are those of the whole GPU, so
-their scope is all links; the others are those of the link that is their scope, and are summed up.
-Cards that have neither total nor sum of a kind do not count it.
+The field values that count errors depend on the card. A total counts the errors of the whole GPU,
+and its scope is all links. Any other field value counts the errors of the link that is its scope,
+and is summed over the links. A card that supports neither kind of field value for an error kind
+does not count these errors.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from trainvitals.sources.accelerators.nvml_fields import FieldRequest
 from trainvitals.sources.accelerators.row import LINK_ERRORS
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Iterable
 
     ErrorCount = tuple[str, int, int]  # kind, field, scope
@@ -25,8 +26,9 @@ _SECONDS_BETWEEN = 5.0
 
 # NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, ..._CRC_DATA_..., ..._REPLAY_..., ..._RECOVERY_...
 _TOTALS = {"crc_flit": 38, "crc_data": 45, "replay": 52, "recovery": 59}
-# Of one link: the totals, if a driver takes their scope for a link; NVLINK_ERROR_DL_REPLAY,
-# ..._DL_RECOVERY and ..._DL_CRC from Hopper on; NVLINK_COUNT_LINK_RECOVERY_EVENTS of Blackwell.
+# Counters of one link: the totals, if the driver interprets their scope as a link;
+# NVLINK_ERROR_DL_REPLAY, ..._DL_RECOVERY and ..._DL_CRC since Hopper;
+# NVLINK_COUNT_LINK_RECOVERY_EVENTS on Blackwell.
 _OF_LINKS = {
     "crc_flit": (38,),
     "crc_data": (45,),
@@ -37,13 +39,13 @@ _OF_LINKS = {
 
 
 class Links:
-    """Reads the links, at most every 5 s, since each takes a call.
+    """Reads the links of one GPU at most every 5 s, because each link requires a call.
 
-    A link that does not answer keeps the errors that it had, so that the sum never decreases.
+    A link that does not answer keeps its previous error counts, so that the sum never decreases.
 
     Args:
         library: The initialised library.
-        handle: The library's handle of the GPU.
+        handle: The library's handle for the GPU.
     """
 
     def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
@@ -57,7 +59,7 @@ class Links:
         self._read_at = float("-inf")
 
     def bind(self) -> None:
-        """Determine the links of the card, and the field values that it supports.
+        """Determine the card's links and the field values that the card supports.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -73,7 +75,9 @@ class Links:
         self._read_at = float("-inf")
 
     def read(self) -> tuple[int | None, tuple[float | None, ...]]:
-        """Return how many links are up, and the errors of each of `LINK_ERRORS`; None if unknown.
+        """Return the number of links that are up, and the error count for each of `LINK_ERRORS`.
+
+        A number that is unknown is None.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -118,7 +122,7 @@ class Links:
                 self._states[link] = is_up
 
     def _ask_state(self, link: int) -> tuple[int, bool]:
-        """Return the driver's code, and whether the link is up: active, or asleep while idle."""
+        """Return the driver's code, and whether the link is up (active, or asleep while idle)."""
         state = U32()
         code = self._library.nvmlDeviceGetNvLinkState(self._handle, U32(link), ctypes.byref(state))
         check(code)
@@ -130,7 +134,11 @@ class Links:
                 self._counts[count] = value
 
     def _sum_up(self, kind: str) -> float | None:
-        """Return the errors of a kind; None if not counted, or until each chosen link answered."""
+        """Return the number of errors of one kind.
+
+        The result is None if the card does not count the errors, or if not every chosen link has
+        answered yet.
+        """
         chosen = [count for count in self._chosen if count[0] == kind]
         if not chosen or any(count not in self._counts for count in chosen):
             return None

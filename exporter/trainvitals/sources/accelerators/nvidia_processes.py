@@ -1,7 +1,8 @@
-"""The processes that compute on one NVIDIA GPU, in the version of the list that the driver has.
+"""The processes that compute on one NVIDIA GPU, read in the newest list version of the driver.
 
-NVML's list has had three versions; a driver has those that were current when it was released, and
-the older ones. Some drivers of release 535 append a number to each entry of the third.
+NVML has three versions of the process list. A driver supports the version that was current when the
+driver was released, and the older versions. Some drivers of release 535 append a number to each
+entry of the third version.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from trainvitals.sources.accelerators.nvml import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Sequence
 
     from trainvitals.sources.accelerators.row import Holder
 
-# The functions, the newest first, and the bytes of an entry that each may use.
+# The functions, the newest first, and the possible sizes of an entry in bytes.
 _VERSIONS = (
     ("nvmlDeviceGetComputeRunningProcesses_v3", (24, 32)),
     ("nvmlDeviceGetComputeRunningProcesses_v2", (24,)),
@@ -43,11 +44,11 @@ _UNTOUCHED = 0xA5
 
 
 class ProcessList:
-    """Reads the list.
+    """Reads the list of the processes that compute on one GPU.
 
     Args:
         library: The initialised library.
-        handle: The library's handle of the GPU.
+        handle: The library's handle for the GPU.
     """
 
     def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
@@ -57,9 +58,10 @@ class ProcessList:
         self._make_room(_FIRST_ROOM)
 
     def read(self) -> tuple[int, list[Holder]] | None:
-        """Return the number of processes and at most 256 of them, largest first.
+        """Return the number of processes and at most 256 processes, by descending memory usage.
 
-        None if the driver has no such list, or not now.
+        The result is None if the driver does not support any list version, or if the call fails
+        temporarily.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -103,7 +105,10 @@ class ProcessList:
         return [_parse_entry(data, at) for at in range(0, count * size, size)]
 
     def _find_size(self, data: bytes, count: int, sizes: Sequence[int]) -> int:
-        """Find an entry's size by how far the driver wrote: the entries, or all the room."""
+        """Return the size of an entry, determined from the number of bytes that the driver wrote.
+
+        The driver writes either only the entries or the whole buffer.
+        """
         written = len(data.rstrip(bytes((_UNTOUCHED,))))
         ends = (size for size in sizes if written in (count * size, self._room * size))
         return next(ends, sizes[0])

@@ -1,8 +1,8 @@
-"""The exact busy time of one NVIDIA GPU, out of the driver's buffer of utilization samples.
+"""The exact busy time of one NVIDIA GPU, derived from the driver's utilization samples.
 
-The driver notes the utilization of each short period (1/6 s to 1 s) with the time stamp of the
-period's end, and keeps about the last hundred. Summed up since the last sample that was counted,
-they are the device's busy time, independent of when and how often it is read.
+The driver records the utilization of each short period (1/6 s to 1 s) with a timestamp of the
+period's end, and keeps about the last hundred samples. The sum of all samples since the last
+counted sample is the device's busy time, regardless of when and how often the buffer is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trainvitals.sources.accelerators.nvml import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Sequence
 
     from trainvitals.sources.accelerators.row import BusyTime
@@ -37,11 +37,11 @@ _GAP_IN_PERIODS = 2.5
 
 
 class SampleBuffer:
-    """Reads the samples.
+    """Reads the utilization samples of one GPU.
 
     Args:
         library: The initialised library.
-        handle: The library's handle of the GPU.
+        handle: The library's handle for the GPU.
 
     Raises:
         DeviceError: The GPU cannot be read.
@@ -59,7 +59,9 @@ class SampleBuffer:
         self._samples = (U64 * (2 * min(max(capacity, 1), _LARGEST_CAPACITY)))()
 
     def read(self, since: int | None) -> BusyTime | None:
-        """Return the busy time since a sample; None if the driver keeps no samples, or not now.
+        """Return the busy time since a sample.
+
+        The result is None if the driver keeps no samples, or if the call fails temporarily.
 
         Args:
             since: See `Device.read`.
@@ -84,7 +86,10 @@ class SampleBuffer:
         return integrate_samples(stamps, percents, since=since, is_full=is_full)
 
     def _fetch(self, since: int) -> tuple[int, int]:
-        """Fill the buffer with newer samples; return the driver's code and their count."""
+        """Fill the buffer with the samples after a timestamp; return the driver's code and a count.
+
+        The count is the number of samples.
+        """
         count = U32(len(self._samples) // 2)
         code = self._call(since, count, self._samples)
         return code, count.value
@@ -99,9 +104,10 @@ class SampleBuffer:
         )
 
     def _list_samples(self, count: int, since: int) -> list[tuple[int, int]]:
-        """Return time stamp and percent of the newer samples, without those of the future.
+        """Return the timestamp and percentage of each newer sample.
 
-        A sample of the future would hide all later ones.
+        Samples dated more than a day in the future are omitted, because such a sample would hide
+        all later samples.
         """
         latest = int((time.time() + _DAY_SECONDS) * 1e6)
         numbers = self._samples[: 2 * count]
@@ -109,7 +115,10 @@ class SampleBuffer:
         return [(stamp, value & 0xFFFFFFFF) for stamp, value in pairs if since < stamp < latest]
 
     def _find_newest(self, since: int) -> int:
-        """Find where to continue when no sample is newer: earlier, if the clock was set back."""
+        """Return the timestamp to continue from when no sample is newer than the given one.
+
+        It is earlier than the given timestamp if the clock was set back.
+        """
         code, count = self._fetch(0)
         samples = self._list_samples(count, 0) if code == SUCCESS else []
         newest = max((stamp for stamp, _ in samples), default=0)
@@ -119,16 +128,17 @@ class SampleBuffer:
 def integrate_samples(
     stamps: Sequence[int], percents: Sequence[int], *, since: int | None, is_full: bool
 ) -> BusyTime:
-    """Sum up busy time since a sample.
+    """Sum the busy time since a sample.
 
     Args:
-        stamps: Ends of the periods in microseconds, ascending, all newer than `since`.
-        percents: Utilization in each period, 0 to 100.
-        since: The newest sample that was counted before; 0 if there was none in the buffer then;
-            None if nothing was ever counted, which makes this the start.
-        is_full: Whether the buffer is full, so that older samples may have been lost. A gap in a
-            full buffer counts with the mean of the remaining samples; a gap in one that is not full
-            is time without activity, and counts as idle.
+        stamps: The ends of the periods in microseconds, ascending, all later than `since`.
+        percents: The utilization in each period, 0 to 100.
+        since: The timestamp of the newest sample that was counted before; 0 if the buffer was empty
+            at the time; None if no sample was ever counted: then counting starts at the newest
+            sample.
+        is_full: Whether the buffer is full, so that older samples may have been lost. The gap
+            before the first sample of a full buffer counts at the mean utilization of the remaining
+            samples; all other gaps are time without activity and count as idle.
     """
     if not stamps:
         return since or 0, 0.0, 0.0

@@ -1,7 +1,7 @@
-"""The functions of NVML that are called, and the meaning of its return codes.
+"""The NVML functions that are called, and the meaning of NVML's return codes.
 
-The calls of a scrape as tables: the function or field value for each slot of a row, with its unit.
-Numbers and meanings: nvml.h.
+The tables list the calls of a scrape: the function or field value for each slot of a row, with the
+conversion of its unit. The numbers and their meanings are those of nvml.h.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainvitals.sources.accelerators.row import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Callable
 
 U32 = ctypes.c_uint
@@ -30,7 +30,7 @@ INSUFFICIENT_SIZE = 7
 TIMEOUT = 10
 FUNCTION_NOT_FOUND = 13
 VERSION_MISMATCH = 25
-# Not supported, no permission, no such function, wrong argument or version, deprecated.
+# Invalid argument, not supported, no permission, no such function, wrong version, deprecated.
 LASTING = frozenset({2, NOT_SUPPORTED, 4, FUNCTION_NOT_FOUND, VERSION_MISMATCH, 26})
 
 GONE = {
@@ -42,7 +42,7 @@ DEVICE_STATES = {15: "lost", 28: "lost", 16: "resetting", 4: "unsupported"}
 
 ALL_LINKS = 0xFFFFFFFF
 
-# Result slots behind the row's own, for the members of one of its tuples.
+# Additional result slots after those of the row, for the members of `throttle_seconds_total`.
 THROTTLE_SECONDS = len(EMPTY_ROW)
 SLOTS = THROTTLE_SECONDS + len(THROTTLE_REASONS)
 
@@ -52,7 +52,7 @@ def _throttle(reason: str) -> int:
 
 
 class Library:
-    """NVML; a function that this version of the driver lacks returns `FUNCTION_NOT_FOUND`.
+    """The NVML library; a function that the driver version lacks returns `FUNCTION_NOT_FOUND`.
 
     Args:
         library: The loaded library.
@@ -72,12 +72,13 @@ def _report_missing(*_: object) -> int:
 
 
 class Scalar:
-    """A call with one number as its result: value * factor / divisor is stored in the slot.
+    """A call that returns one number: value * factor / divisor is stored in the slot.
 
-    A value below `least` or above `most` is discarded: all bits set mean "not available".
+    A value below `least` or above `most` is discarded. By default, this includes the value with all
+    bits set, which means "not available".
 
     Attributes:
-        meaning: Slot, factor, divisor, least and most.
+        meaning: The slot, the factor, the divisor, and the minimum and maximum value.
     """
 
     __slots__ = ("arguments", "meaning", "symbol", "type")
@@ -101,7 +102,7 @@ class Scalar:
         self.meaning = slot, factor, divisor, least, largest if most is None else most
 
 
-_HOTTEST = 255  # °C; a chip below 0 would have more, as the number has no sign
+_HOTTEST = 255  # °C; the number is unsigned, so temperatures below 0 appear larger
 _SLOWEST_STATE = 15  # 32 is "unknown"
 
 SCALARS = (
@@ -135,7 +136,7 @@ STATIC_SCALARS = (
 
 
 class FieldValue:
-    """A field value: value * factor / divisor is stored in the slot."""
+    """An NVML field value: value * factor / divisor is stored in the slot."""
 
     __slots__ = ("divisor", "factor", "field", "scope", "slot")
 
@@ -184,8 +185,11 @@ THROTTLE_BITS = {
 
 
 def check(code: int) -> None:
-    """Raise the error of a return code; codes that concern one value raise nothing."""
-    if code in DEVICE_STATES and code != 4:  # noqa: PLR2004 - "no permission" costs one value
+    """Raise the error for a return code that concerns the device or the driver.
+
+    Return codes that concern a single value raise no error.
+    """
+    if code in DEVICE_STATES and code != 4:  # noqa: PLR2004 - "no permission" concerns one value
         raise DeviceError(DEVICE_STATES[code])
     if code in GONE:
         raise DriverGoneError(GONE[code])

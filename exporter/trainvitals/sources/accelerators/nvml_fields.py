@@ -1,6 +1,7 @@
-"""Field values of one NVIDIA GPU, many of which NVML returns in one call.
+"""Field values of one NVIDIA GPU; NVML returns many field values in one call.
 
-Each has an ID and a scope, which some read as the number of a link. Numbers and meanings: nvml.h.
+Each field value has an ID and a scope, which is a link number for some IDs. The IDs and their
+meanings are listed in nvml.h.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import struct
 from trainvitals.sources.accelerators.nvml import LASTING, SUCCESS, Library, check
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each megabyte is paid for by every reader process
+if TYPE_CHECKING:  # imports at run time would cost memory in every reader process
     from collections.abc import Sequence
 
     Answer = tuple[int, "int | float | None"]
@@ -22,12 +23,12 @@ _UNSIGNED_MASKS = {1: 0xFFFFFFFF, 2: 0xFFFFFFFFFFFFFFFF, 3: 0xFFFFFFFFFFFFFFFF, 
 
 
 class FieldRequest:
-    """A request for some field values.
+    """A reusable request for several field values.
 
     Args:
         library: The initialised library.
-        handle: The library's handle of the GPU.
-        wanted: The ID and the scope of each.
+        handle: The library's handle for the GPU.
+        wanted: The ID and the scope of each field value.
     """
 
     def __init__(
@@ -36,13 +37,13 @@ class FieldRequest:
         self._library = library
         self._handle = handle
         self._wanted = tuple(wanted)
-        # One entry to spare: some drivers write past the array in NVLink queries.
+        # One additional entry: some drivers write past the array in NVLink queries.
         self._buffer = ctypes.create_string_buffer(_ENTRY.size * (len(self._wanted) + 1))
         for at, (field, scope) in enumerate(self._wanted):
             struct.pack_into("=II", self._buffer, at * _ENTRY.size, field, scope)
 
     def ask(self) -> list[Answer]:
-        """Return for each field value the driver's code, and the number or None.
+        """Return the driver's code and the number, or None, for each field value.
 
         Raises:
             DeviceError: The GPU cannot be read.
@@ -61,7 +62,10 @@ class FieldRequest:
         ]
 
     def _ask_one_by_one(self, code: int) -> list[Answer]:
-        """Ask for each field value alone, if the driver refused all of them for one it lacks."""
+        """Request each field value separately if the driver refused the whole request.
+
+        Some drivers refuse a request because they do not support one of its field values.
+        """
         check(code)
         if code not in LASTING or len(self._wanted) == 1:
             return [(code, None)] * len(self._wanted)
@@ -70,10 +74,11 @@ class FieldRequest:
 
 
 def decode_field(value_type: int, value: int) -> int | float | None:
-    """Return the number in the union of a field value; None if it is not a number or not available.
+    """Return the number in a field value's union; None if it is unavailable or not finite.
 
     Args:
-        value_type: 0 double, 1 uint, 2 ulong, 3 ull, 4 sll, 5 int, 6 ushort.
+        value_type: The type of the number: 0 double, 1 uint, 2 ulong, 3 ull, 4 sll, 5 int,
+            6 ushort; the result is None for other types.
         value: The bits of the union.
     """
     mask = _UNSIGNED_MASKS.get(value_type)

@@ -1,4 +1,4 @@
-"""The accelerators that are plugged in, with or without a driver, from `/sys/bus/pci`."""
+"""The installed accelerators, with or without a driver, listed from `/sys/bus/pci`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PciDevice:
     """A PCI device.
 
     Attributes:
-        address: Its PCI address.
-        vendor: Its vendor ID.
-        category: Its class and subclass, the upper 16 bits of `class`.
-        driver: The kernel driver that it is bound to; empty if there is none.
+        address: The PCI address.
+        vendor: The vendor ID.
+        category: The class and subclass: the upper 16 bits of `class`.
+        driver: The kernel driver that the device is bound to; empty if no driver is bound.
     """
 
     address: str
@@ -32,19 +32,19 @@ class PciDevice:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is an NVIDIA GPU that is not passed through to a virtual machine."""
+        """Whether the device is an NVIDIA GPU not passed through to a virtual machine."""
         is_one = self.vendor == NVIDIA and self.category in _DISPLAYS
         return is_one and self.driver != "vfio-pci"
 
     @property
     def is_hpu(self) -> bool:
-        """Whether it is a Gaudi card that is not passed through to a virtual machine."""
+        """Whether the device is a Gaudi card not passed through to a virtual machine."""
         is_one = self.vendor == HABANA and self.category == _PROCESSOR
         return is_one and self.driver != "vfio-pci"
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is an NVSwitch."""
+        """Whether the device is an NVSwitch."""
         return self.vendor == NVIDIA and self.category == _BRIDGE
 
 
@@ -62,10 +62,10 @@ class Ports:
 
 
 def count_ports(sysfs: Path, address: str) -> Ports | None:
-    """Return the network ports of the device with a PCI address; None if it has none.
+    """Count the network ports of the device with a PCI address; return None if it has no ports.
 
-    The driver of a Gaudi card makes a network interface for each port; `manage_network_ifs.sh
-    --status` of Habana counts them in the same way.
+    The Gaudi driver creates a network interface for each port. Habana's `manage_network_ifs.sh
+    --status` counts the ports in the same way.
     """
     try:
         folders = list((sysfs / "bus/pci/devices" / address.lower() / "net").iterdir())
@@ -76,7 +76,7 @@ def count_ports(sysfs: Path, address: str) -> Ports | None:
 
 
 def list_pci(sysfs: Path) -> tuple[PciDevice, ...]:
-    """Return the devices; empty if there is no PCI bus."""
+    """Return the machine's PCI devices; empty if the machine has no PCI bus."""
     try:
         folders = sorted((sysfs / "bus/pci/devices").iterdir())
     except OSError:
@@ -88,7 +88,7 @@ def _read(folder: Path) -> PciDevice | None:
     try:
         vendor = int((folder / "vendor").read_text(encoding="ascii"), 16)
         category = int((folder / "class").read_text(encoding="ascii"), 16) >> 8
-    except (OSError, ValueError):  # it was just removed
+    except (OSError, ValueError):  # the device was just removed
         return None
     driver = folder / "driver"
     return PciDevice(

@@ -1,7 +1,7 @@
 """A vendor's reader in a child process.
 
-It can hang, crash and leak without harm, can be killed, and loads the vendor's library again. It
-costs an interpreter: about 9 MiB.
+The child process can hang, crash or leak memory without affecting the exporter, can be killed, and
+loads the vendor's library anew. Its interpreter requires about 9 MiB of memory.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _CHILD_DESCRIPTOR = 3
 
 
 class ReaderProcess(Reader):
-    """A reader in a child process; starting it does not wait for it.
+    """A reader in a child process; the constructor does not wait for the child.
 
     Args:
-        opener: The driver to open in the child.
-        environ: The child's environment; that of this process when None.
+        opener: The function that opens the driver in the child.
+        environ: The child's environment; None for this process's environment.
     """
 
     def __init__(self, opener: Opener, *, environ: Mapping[str, str] | None = None) -> None:
@@ -55,28 +55,28 @@ class ReaderProcess(Reader):
 
     @property
     def pid(self) -> int | None:
-        """The child."""
+        """The child's PID."""
         return self._pid
 
     @property
     def opened(self) -> bool:
-        """Whether it has opened the driver."""
+        """Whether the child has opened the driver."""
         return self._opened
 
     @property
     def gone(self) -> str | None:
-        """Why the driver no longer answers, or that the child died; None if neither."""
+        """The reason why the driver no longer responds or the child has ended; None if neither."""
         if self._gone is None and self._ended and self._absent is None:
             return UNEXPECTED_END
         return self._gone
 
     @property
     def is_busy(self) -> bool:
-        """Whether it still owes an answer to an earlier request."""
+        """Whether an earlier request has not been answered yet."""
         return self._awaited > 0
 
     def wait_until_opened(self, until: float) -> None:
-        """Wait until the driver is open, opening failed, or the deadline (monotonic) has passed."""
+        """Wait until the driver is open, opening has failed, or the monotonic deadline passes."""
         while not (self._opened or self._ended or self._absent or self._gone):
             if not self._listen_once(until):
                 return
@@ -85,11 +85,11 @@ class ReaderProcess(Reader):
         """Send a request for a reading of every device; see `child`."""
         self._number += 1
         self._awaited = self._number
-        with contextlib.suppress(OSError):  # it ended; `take_answer` reads its last messages first
+        with contextlib.suppress(OSError):  # the child ended; `take_answer` reads the rest
             self._connection.sendall(marshal.dumps(("read", self._number, patience, dict(since))))
 
     def take_answer(self, until: float) -> Answer | None:
-        """Wait for the answer to the latest request; None if it does not arrive in time."""
+        """Wait for the answer to the latest request; return None if it does not arrive in time."""
         while not self._ended and self._gone is None:
             if self._answer is not None and self._answer[0] == self._number:
                 answer, self._answer = self._answer[1], None
@@ -99,26 +99,26 @@ class ReaderProcess(Reader):
         return None
 
     def take_xids(self) -> list[XidEvent]:
-        """Return the errors reported since the last call, also those of a child that died."""
+        """Return the errors reported since the last call, even if the child has ended."""
         while not self._ended and self._listen_once(0.0):
             pass
         xids, self._xids = self._xids, []
         return xids
 
     def hang_up(self) -> None:
-        """Make a wait for it return soon; the child ends too."""
+        """Close the connection: a wait for the child returns soon, and the child exits."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """Kill it. A child that the kernel holds in a driver call dies when that call returns."""
+        """Kill the child; during a driver call, the child exits only when the call returns."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._ended = True
         self._connection.close()
 
     def reap(self) -> bool:
-        """Return whether it is dead, and wait for it as `waitpid` does if so."""
+        """Reap the child if it has exited; return whether it has."""
         try:
             pid, _ = os.waitpid(self._pid, os.WNOHANG)
         except ChildProcessError:
@@ -126,7 +126,7 @@ class ReaderProcess(Reader):
         return pid != 0
 
     def _listen_once(self, until: float) -> bool:
-        """Receive one message; False if none arrives by the deadline (monotonic)."""
+        """Receive one message; return False if none arrives by the monotonic deadline."""
         wait = until - time.monotonic()
         self._connection.settimeout(max(wait, 0.0))  # 0 does not block
         try:
@@ -149,7 +149,7 @@ class ReaderProcess(Reader):
             return self._connection.recv(LARGEST_MESSAGE_BYTES)
         except (
             ConnectionResetError
-        ):  # it died with our request unread; its messages can still be read
+        ):  # the child exited before it read our request; its messages can still be read
             return self._connection.recv(LARGEST_MESSAGE_BYTES)
 
     def _take_up(self, message: tuple[object, ...]) -> None:
@@ -171,20 +171,24 @@ class ReaderProcess(Reader):
 
 
 def make_pair() -> tuple[socket.socket, socket.socket]:
-    """Return the parent's and the child's end of a pair of sockets."""
+    """Create a socket pair; return the parent's end and the child's end."""
     parent, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # The kernel refuses a packet that is larger than the sender's buffer, which by default is too
-    # small for 64 devices of 256 holders. It grants twice net.core.wmem_max at most, see unix(7).
+    # The kernel refuses a packet that is larger than the sender's buffer. The default buffer is too
+    # small for 64 devices with 256 processes each. The maximum is twice net.core.wmem_max; see
+    # unix(7).
     child.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGEST_MESSAGE_BYTES)
     return parent, child
 
 
 def _spawn(opener: Opener, descriptor: int, environ: Mapping[str, str]) -> int:
-    """Start an interpreter without site and user settings, with the import path of this one."""
+    """Start a child interpreter without site and user settings, and return its PID.
+
+    The child has the import path of this interpreter.
+    """
     code = _CHILD.format(path=sys.path, module=opener.module, opener=opener.name)
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),  # vendors' libraries print
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),  # vendors' libraries print text
         (os.POSIX_SPAWN_DUP2, descriptor, _CHILD_DESCRIPTOR),
     ]
     command = [sys.executable, "-I", "-S", "-c", code]

@@ -1,4 +1,4 @@
-"""A vendor's reader as the driver uses it, on a thread or in a process."""
+"""The interface of a vendor's reader, which runs on a thread or in a child process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ UNEXPECTED_END = "the driver reader ended unexpectedly"
 
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """The function that opens a vendor's driver, by name, so that only the child imports it.
+    """The name of the function that opens a vendor's driver; only the reader imports the function.
 
     Attributes:
-        module: The name of its module.
+        module: The name of the function's module.
         name: The name of the function.
     """
 
@@ -30,9 +30,9 @@ class XidEvent:
     """An error that a device reported.
 
     Attributes:
-        uuid: Which device.
-        code: The driver's number for the error.
-        at: Unix time.
+        uuid: The device's UUID.
+        code: The error's Xid code.
+        at: The Unix time of the error.
     """
 
     uuid: str
@@ -42,13 +42,13 @@ class XidEvent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a reader to one request.
+    """A reader's answer to one request.
 
     Attributes:
-        rows: UUID, row, busy time and processes of each device that was read, as in `child`.
-        states: The devices that could not be read, with the reason.
-        is_current: Whether the driver lists the devices that it listed when it was opened.
-        troubles: Unexpected errors, as text.
+        rows: The UUID, row, busy time and processes of each device that was read; see `child`.
+        states: The UUID and state of each device that could not be read.
+        is_current: Whether the driver still lists the devices that it listed when it was opened.
+        troubles: A description of each unexpected error.
     """
 
     rows: list[
@@ -63,7 +63,7 @@ class Reader(ABC):
     """A reader that has one vendor's driver open, or is opening it.
 
     Attributes:
-        started_at: When it was started, by `time.monotonic`.
+        started_at: The `time.monotonic` value when the reader was started.
     """
 
     def __init__(self) -> None:
@@ -75,42 +75,42 @@ class Reader(ABC):
 
     @property
     def pid(self) -> int | None:
-        """The PID of the reader's process; None if it runs in the exporter's process."""
+        """The PID of the reader's process; None if the reader runs in the exporter's process."""
         return None
 
     @property
     @abstractmethod
     def opened(self) -> bool:
-        """Whether it has opened the driver."""
+        """Whether the reader has opened the driver."""
 
     @property
     def identities(self) -> list[Identity]:
-        """The devices it can read."""
+        """The devices that the reader has opened."""
         return self._identities
 
     @property
     def unreadable(self) -> list[tuple[Identity, State]]:
-        """The devices that the driver lists and would not open."""
+        """The devices that the driver lists but could not open, with their states."""
         return self._unreadable
 
     @property
     def absent(self) -> str | None:
-        """The reason why the driver is absent; None if it is present or not known yet."""
+        """The reason why the driver is absent; None if it is present or still being opened."""
         return self._absent
 
     @property
     def gone(self) -> str | None:
-        """The reason why the driver no longer answers; None without a fault."""
+        """The reason why the driver no longer responds; None if it has not failed."""
         return self._gone
 
     @property
     def is_busy(self) -> bool:
-        """Whether it still owes an answer to an earlier request."""
+        """Whether an earlier request has not been answered yet."""
         return False
 
     @abstractmethod
     def wait_until_opened(self, until: float) -> None:
-        """Wait until the driver is open, opening failed, or the deadline (monotonic) has passed."""
+        """Wait until the driver is open, opening has failed, or the monotonic deadline passes."""
 
     @abstractmethod
     def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
@@ -118,19 +118,19 @@ class Reader(ABC):
 
     @abstractmethod
     def take_answer(self, until: float) -> Answer | None:
-        """Wait for the answer to the latest request; None if it does not arrive in time."""
+        """Wait for the answer to the latest request; return None if it does not arrive in time."""
 
     @abstractmethod
     def take_xids(self) -> list[XidEvent]:
         """Return the errors reported since the last call."""
 
     def hang_up(self) -> None:  # noqa: B027 - a reader that cannot be interrupted does nothing
-        """Make a wait for it return soon; from any thread or signal handler."""
+        """Make a wait for the reader return soon; any thread or signal handler may call this."""
 
     @abstractmethod
     def end(self) -> None:
-        """Make it end, without waiting for the end."""
+        """Make the reader end; the call does not wait for the end."""
 
     @abstractmethod
     def reap(self) -> bool:
-        """Return whether it has ended, and release its resources if so."""
+        """Return whether the reader has ended; if it has, release its resources."""

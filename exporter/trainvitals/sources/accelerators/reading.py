@@ -1,4 +1,4 @@
-"""The reading of one accelerator, the same for every vendor, in base units."""
+"""The reading of one accelerator, in base units and of one type for every vendor."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Identity:
 
     Attributes:
         kind: `gpu` or `hpu`.
-        index: The driver's index, as `nvidia-smi` and `hl-smi` show it.
-        uuid: The device's own name; it stays when the index changes.
+        index: The driver's index for the device, which `nvidia-smi` and `hl-smi` show.
+        uuid: The device's UUID, which stays the same if the index changes.
         model: The product name.
         bus_id: The PCI address.
-        driver: The driver's version.
+        driver: The driver version.
         firmware: The VBIOS or firmware version; None if it is not reported.
     """
 
@@ -36,62 +36,68 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """The numbers of one device at one time; None is "not reported".
+    """The measured values of one device at one time; None means "not reported".
 
-    Fields that end in `_total` never decrease: when the driver's own counter starts again, the sum
+    Fields that end in `_total` never decrease: when the driver's own counter restarts, the sum
     continues.
 
     Attributes:
-        utilization_ratio: Share of the driver's last sample period (1/6 s to 1 s) in which a kernel
-            ran, 0 to 1.
-        memory_utilization_ratio: Share of that period in which memory was read or written.
-        busy_seconds_total: Seconds in which a kernel ran, integrated from every sample of the
-            driver's buffer.
-        busy_unobserved_seconds_total: Seconds between two readings that the buffer no longer
-            covered; `busy_seconds_total` counts them with the mean of the remaining samples.
-        memory_total_bytes: Device memory.
-        memory_used_bytes: Device memory that programs use, without the driver's reserve.
-        memory_reserved_bytes: Device memory that the driver reserves for itself.
-        memory_free_bytes: Memory that is free.
-        temperature_core_celsius: The chip.
-        temperature_memory_celsius: The memory.
-        temperature_slowdown_celsius: The temperature at which the hardware slows down, for cards
-            that report it.
-        temperature_headroom_celsius: The difference to that temperature.
-        power_watts: The power draw as reported by the driver (on newer cards a mean over 1 s).
-        power_limit_watts: The limit in force.
-        energy_joules_total: Energy used, from the driver's own count since it was loaded.
-        clock_core_hertz: The SM (GPU) or SoC (HPU) clock.
-        clock_memory_hertz: The memory clock.
-        clock_core_max_hertz: The highest SM or SoC clock.
-        clock_memory_max_hertz: The highest memory clock.
-        throttle_active: 1 or 0 for each of `THROTTLE_REASONS`.
-        throttle_seconds_total: Seconds slowed down, for each of `THROTTLE_REASONS`.
-        ecc_corrected_errors_total: Corrected memory errors.
-        ecc_uncorrected_errors_total: Uncorrected memory errors.
-        row_remap_pending: 1 when a memory repair waits for a reset.
-        row_remap_failed: 1 when memory can no longer be repaired.
-        rows_remapped_corrected: Rows replaced because of corrected errors.
-        rows_remapped_uncorrected: Rows replaced because of uncorrected errors.
-        pages_retired_corrected: Pages retired because of corrected errors (before Ampere).
-        pages_retired_uncorrected: Pages retired because of uncorrected errors (before Ampere).
-        pages_retired_pending: 1 when a page waits for a reset to be retired.
-        recovery_action: The recovery that the driver requests: 0 none, 1 reset, 2 reboot, 3 drain
-            P2P, 4 drain and reset, 5 recover IMEX.
+        utilization_ratio: The share of the driver's last sample period (1/6 s to 1 s) in which a
+            kernel ran, 0 to 1.
+        memory_utilization_ratio: The share of the last sample period in which memory was read or
+            written, 0 to 1.
+        busy_seconds_total: The time in which a kernel ran, in seconds, integrated from every sample
+            in the driver's buffer.
+        busy_unobserved_seconds_total: The time, in seconds, whose samples the buffer no longer held
+            when it was read; `busy_seconds_total` counts this time at the mean utilization of the
+            remaining samples.
+        memory_total_bytes: The size of the device memory.
+        memory_used_bytes: The device memory that programs use; if the driver reports its reserved
+            memory, this memory is excluded.
+        memory_reserved_bytes: The device memory that the driver reserves for itself.
+        memory_free_bytes: The free device memory.
+        temperature_core_celsius: The temperature of the chip.
+        temperature_memory_celsius: The temperature of the device memory.
+        temperature_slowdown_celsius: The temperature at which the hardware slows down.
+        temperature_headroom_celsius: The slowdown temperature minus the chip's temperature.
+        power_watts: The power draw reported by the driver (on newer cards, a mean over 1 s).
+        power_limit_watts: The power limit in force.
+        energy_joules_total: The energy used, counted by the driver since it was loaded.
+        clock_core_hertz: The SM (GPU) or SoC (HPU) clock frequency.
+        clock_memory_hertz: The memory clock frequency.
+        clock_core_max_hertz: The maximum SM or SoC clock frequency.
+        clock_memory_max_hertz: The maximum memory clock frequency.
+        throttle_active: For each of `THROTTLE_REASONS`, 1 if the reason slows the device down now,
+            else 0.
+        throttle_seconds_total: For each of `THROTTLE_REASONS`, the time in which the reason slowed
+            the device down, in seconds.
+        ecc_corrected_errors_total: The number of corrected memory errors.
+        ecc_uncorrected_errors_total: The number of uncorrected memory errors.
+        row_remap_pending: 1 if a memory repair requires a reset to take effect, else 0.
+        row_remap_failed: 1 if memory can no longer be repaired, else 0.
+        rows_remapped_corrected: The number of rows remapped because of corrected errors.
+        rows_remapped_uncorrected: The number of rows remapped because of uncorrected errors.
+        pages_retired_corrected: The number of pages retired because of corrected errors (before
+            Ampere).
+        pages_retired_uncorrected: The number of pages retired because of uncorrected errors (before
+            Ampere).
+        pages_retired_pending: 1 if the retirement of a page requires a reset, else 0.
+        recovery_action: The recovery action that the driver requests: 0 none, 1 reset, 2 reboot,
+            3 drain P2P, 4 drain and reset, 5 recover IMEX.
         pcie_link_generation: The current PCIe generation.
-        pcie_link_generation_max: The highest generation that card and slot support.
+        pcie_link_generation_max: The highest PCIe generation that both card and slot support.
         pcie_link_width: The current number of PCIe lanes.
-        pcie_link_width_max: The highest number of lanes that card and slot support.
-        pcie_replays_total: PCIe packets sent again.
-        links_active: NVLink links that are up.
-        links_expected: The highest number of links that were ever up.
-        link_receive_bytes_total: Payload received over NVLink, all links.
-        link_transmit_bytes_total: Payload sent over NVLink, all links.
-        link_errors_total: NVLink errors, for each of `LINK_ERRORS`.
-        encoder_utilization_ratio: Use of the video encoder.
-        decoder_utilization_ratio: Use of the video decoder.
-        fan_speed_ratio: The share of the fan's full speed; may exceed 1.
-        performance_state: 0 (fastest) to 15.
+        pcie_link_width_max: The maximum number of PCIe lanes that both card and slot support.
+        pcie_replays_total: The number of retransmitted PCIe packets.
+        links_active: The number of NVLinks that are up.
+        links_expected: The maximum number of NVLinks that have been up at the same time.
+        link_receive_bytes_total: The payload received over all NVLinks, in bytes.
+        link_transmit_bytes_total: The payload sent over all NVLinks, in bytes.
+        link_errors_total: The number of NVLink errors for each of `LINK_ERRORS`.
+        encoder_utilization_ratio: The utilization of the video encoder, 0 to 1.
+        decoder_utilization_ratio: The utilization of the video decoder, 0 to 1.
+        fan_speed_ratio: The fan speed as a share of the full speed; may exceed 1.
+        performance_state: The performance state, 0 (fastest) to 15.
         processes: The number of processes that compute on the device.
     """
 
@@ -148,8 +154,8 @@ class ProcessMemory:
     """The device memory that one process holds.
 
     Attributes:
-        pid: The process, as the driver's PID namespace numbers it.
-        used_bytes: Device memory that it uses, in bytes.
+        pid: The process's PID in the driver's PID namespace.
+        used_bytes: The device memory that the process uses, in bytes.
     """
 
     pid: int
@@ -158,12 +164,12 @@ class ProcessMemory:
 
 @dataclass(frozen=True, slots=True)
 class XidCount:
-    """The number of errors of one code that a device reported.
+    """The number of a device's errors with one Xid code.
 
     Attributes:
-        xid: The driver's number for the error.
+        xid: The Xid code.
         count: The number of errors since the exporter started.
-        last_timestamp_seconds: Unix time of the latest.
+        last_timestamp_seconds: The Unix time of the latest error.
     """
 
     xid: int
@@ -176,15 +182,17 @@ class AcceleratorReading:
     """The reading of one device.
 
     Attributes:
-        identity: Which device.
-        state: `ok`; `lost` (fell off the bus or vanished); `hung` (a call does not return);
-            `resetting` (it needs or undergoes a reset); `no_driver` (the driver is unloaded,
-            replaced or released); `unsupported` (the driver refuses to read it).
-        last_seen_timestamp_seconds: Unix time of the latest complete reading; None before the
-            first.
-        measurements: The numbers; None unless the state is `ok`.
-        processes: The processes that hold device memory, largest first, bounded.
-        xids: The errors it reported, by code.
+        identity: The identity of the device.
+        state: `ok`; `lost` (the device fell off the bus or vanished); `hung` (a driver call does
+            not return); `resetting` (the device requires or undergoes a reset); `no_driver` (the
+            driver is unloaded, replaced or released); `unsupported` (the driver refuses to read the
+            device).
+        last_seen_timestamp_seconds: The Unix time of the latest complete reading; None before the
+            first complete reading.
+        measurements: The measured values; None unless the state is `ok`.
+        processes: The processes that hold the most device memory, in descending order, limited in
+            number.
+        xids: The device's errors, sorted by code.
     """
 
     identity: Identity
@@ -197,15 +205,15 @@ class AcceleratorReading:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorsReading:
-    """All accelerators of the machine.
+    """The reading of all accelerators of the machine.
 
     Attributes:
-        devices: Every device known since the exporter started, by kind and index.
+        devices: Every device seen since the exporter started, sorted by kind and index.
         expected: The configured number of devices of each kind.
         complaint: The reason why the reading is incomplete; None if it is complete.
-        omitted_processes: The number of processes that the bound left out.
-        memory_limit_bytes: The limit on the memory of each device; None if not set.
-        temperature_limit_celsius: The limit on the temperature of each chip; None if not set.
+        omitted_processes: The number of processes omitted because of the limit.
+        memory_limit_bytes: The memory limit for each device; None if not set.
+        temperature_limit_celsius: The temperature limit for each chip; None if not set.
     """
 
     devices: tuple[AcceleratorReading, ...]

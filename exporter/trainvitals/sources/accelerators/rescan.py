@@ -1,4 +1,4 @@
-"""The schedule for listing a driver's devices again, and the files that show a change."""
+"""The schedule for rescanning a driver's devices, and the files whose changes trigger a rescan."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from trainvitals.sources.files import Roots
 
 
 class Traces:
-    """Detects that a driver or a device was added or removed, by a few directory listings.
+    """Detects from a few directory listings that a driver or a device was added or removed.
 
     Args:
-        paths: Files and directories; each path begins with `proc/` or `sys/`.
-        roots: The file systems in which they are found.
+        paths: The files and directories to list; each path begins with `proc/` or `sys/`.
+        roots: The file systems that contain the paths.
     """
 
     def __init__(self, paths: Sequence[str], roots: Roots) -> None:
@@ -22,7 +22,7 @@ class Traces:
         self._seen = self._list()
 
     def have_changed(self) -> bool:
-        """Return whether anything was added or removed since the last call."""
+        """Return whether a file or a directory entry was added or removed since the last call."""
         before, self._seen = self._seen, self._list()
         return self._seen != before
 
@@ -36,7 +36,7 @@ def _locate(trace: str, roots: Roots) -> Path:
 
 
 def _list_entries(trace: Path) -> object:
-    """Return the entries of a directory, True for a file, None if there is neither."""
+    """Return a directory's entries, True for a file, or None for a path that cannot be listed."""
     try:
         return frozenset(os.listdir(trace))  # noqa: PTH208 - on every scrape
     except NotADirectoryError:
@@ -52,16 +52,17 @@ _WAITED_PER_INTERVAL = 20.0
 
 
 class RescanSchedule:
-    """Decides when a second reader lists the devices again.
+    """Decides when a second reader rescans the devices.
 
-    A driver's library lists the devices that existed when it was loaded, so a device that was
-    added, or returned after a reset, is only visible to a newly loaded library.
+    A driver's library lists the devices that existed when the library was loaded, so a device that
+    was added, or that returned after a reset, is visible only to a newly loaded library.
 
-    - After a change was noticed: at once, then every 5 s for half a minute, since a device may need
-      a while to be ready.
-    - While a device is missing: after 5 s, then more and more rarely, at most a minute apart.
+    - After a change was detected, a rescan is due at once, and then every 5 s for 30 s, because a
+      device may take a while to become ready.
+    - While a device is missing, a rescan is due after 5 s, and then at intervals that grow to one
+      minute.
 
-    All times are of `time.monotonic`.
+    All times are `time.monotonic` values.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class RescanSchedule:
 
     @property
     def has_change(self) -> bool:
-        """Whether a change was noticed since the last rescan."""
+        """Whether a change has been detected since the last rescan."""
         return self._changed_at > self._scanned_at
 
     def note_change(self, now: float) -> None:
@@ -98,5 +99,5 @@ class RescanSchedule:
         return now >= max(self._missing_since, self._scanned_at) + interval
 
     def note_rescan(self, now: float) -> None:
-        """Record that a rescan was begun."""
+        """Record that a rescan has started."""
         self._scanned_at = now

@@ -1,13 +1,13 @@
-"""The format in which a device's numbers are sent from a reader's process to the exporter.
+"""The format in which a reader process sends a device's values to the exporter.
 
-A row is a list of numbers in the order of `ROW_FIELDS`, which is that of the fields of
+A row is a list of values in the order of `ROW_FIELDS`, which is the order of the fields in
 `reading.Measurements`; values that are not reported are None. This module and the readers do not
-import `dataclasses`, which would cost each reader process 1.3 MiB.
+import `dataclasses`, which would use 1.3 MiB of memory in each reader process.
 """
 
 from __future__ import annotations
 
-# No machine has more, so a driver that says so is not believed.
+# A larger number of devices is assumed to be a driver error.
 MOST_DEVICES = 64
 
 THROTTLE_REASONS = (
@@ -85,24 +85,24 @@ Row = list[object]
 # The fields of `reading.Identity`: kind, index, uuid, model, bus id, driver, firmware or None.
 IdentityFields = tuple[str, int, str, str, str, str, "str | None"]
 
-# Time stamp in microseconds of the newest sample (0 when there was none), seconds of busy time
-# between the sample asked for and that one, and how much of that the buffer no longer held.
+# The newest sample's timestamp in microseconds (0 if there was none), the busy time in seconds
+# since the sample in the request, and the seconds in that period that the buffer no longer covered.
 BusyTime = tuple[int, float, float]
 
-# A process and its memory in bytes; None where the driver does not report it.
+# A process's PID and its device memory in bytes; None if the driver does not report the memory.
 Holder = tuple[int, "int | None"]
 
-# What one reading of a device brings: the row, busy time from the sample buffer (None where the
-# driver keeps none), and the processes, largest first.
+# The result of one reading of a device: the row, the busy time from the sample buffer (None if the
+# driver keeps no samples), and the processes by descending memory usage.
 DeviceRow = tuple[Row, "BusyTime | None", "list[Holder]"]
 
 
 class DriverAbsentError(Exception):
-    """The driver or its library is not installed on this machine, which is not a fault."""
+    """The driver or its library is not installed or not loaded, which is not a fault."""
 
 
 class DriverGoneError(Exception):
-    """The driver was present and no longer answers, or refuses this process."""
+    """The driver was present but no longer responds, or refuses access to this process."""
 
 
 class DeviceError(Exception):

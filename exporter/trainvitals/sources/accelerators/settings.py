@@ -1,13 +1,13 @@
-"""The settings of NVIDIA GPUs that an administrator chose, and properties that do not change.
+"""Settings of NVIDIA GPUs made by an administrator, and properties that do not change.
 
-It is read once, so it is not among the readings; and by a child process, which loads the
-library as it is on disk now and can be killed when the driver hangs.
+The settings are read once and are therefore not part of the readings. They are read by a child
+process, which loads the library that is currently on disk and can be killed if the driver hangs.
 
-The process prints lines, each a JSON array:
+The child process prints one JSON array per line:
     ["absent", reason]                      the driver is absent
-    ["gone", reason]                        the driver refuses
+    ["gone", reason]                        the driver refuses to open
     ["driver", version, cuda]               the CUDA version as major * 1000 + minor * 10, or null
-    ["device", uuid, index, model, {…}]     a GPU, with the numbers of `_QUESTIONS`, null unknown
+    ["device", uuid, index, model, {…}]     a GPU, with the known values of `_QUESTIONS`
     ["unreadable", uuid, index, state]      a GPU that cannot be opened
 """
 
@@ -32,7 +32,7 @@ _CHILD = (
     "import sys;sys.path[:]={path!r};"
     "from trainvitals.sources.accelerators.settings import report;report()"
 )
-# The C function, the number of values it returns, and their names.
+# The C functions, and the names of the values that each function returns.
 _QUESTIONS = (
     ("nvmlDeviceGetCudaComputeCapability", ("capability_major", "capability_minor")),
     ("nvmlDeviceGetPersistenceMode", ("persistence",)),
@@ -44,18 +44,19 @@ _QUESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class GpuSettings:
-    """The settings of one GPU; None is "not reported".
+    """The settings of one GPU; None means "not reported".
 
     Attributes:
-        uuid: The GPU's own name.
-        index: The driver's index.
+        uuid: The GPU's UUID.
+        index: The driver's index for the GPU.
         model: The product name.
-        capability: Its compute capability, as 9 and 0.
-        has_persistence: Whether the driver stays loaded while no process uses it.
-        has_ecc: Whether its memory has error correction switched on.
-        will_have_ecc: Whether it is enabled from the next reset on.
+        capability: The compute capability, as major and minor number, such as 9 and 0.
+        has_persistence: Whether the driver stays loaded while no process uses the GPU.
+        has_ecc: Whether the memory's error correction is enabled.
+        will_have_ecc: Whether the memory's error correction will be enabled after the next reset.
         power_default_watts: The power limit set at the factory.
-        compute_mode: 0 any process, 2 prohibited, 3 one process at a time.
+        compute_mode: The processes that may compute: 0 any process, 2 no process, 3 one process at
+            a time.
     """
 
     uuid: str
@@ -71,14 +72,15 @@ class GpuSettings:
 
 @dataclass(frozen=True, slots=True)
 class NvidiaSettings:
-    """The versions of the driver, and the settings of every GPU.
+    """The driver's version, the supported CUDA version, and the settings of every GPU.
 
     Attributes:
-        driver: The version of the driver; empty if it did not open.
-        cuda: The newest supported CUDA version, as 12 and 8; None if unknown.
-        gpus: The GPUs that answered, by index.
-        absent: Why there is no driver; empty if there is one.
-        trouble: Why it refuses, or that it does not answer; empty if it answers.
+        driver: The driver version; empty if the driver did not open.
+        cuda: The newest supported CUDA version, as major and minor number, such as 12 and 8; None
+            if unknown.
+        gpus: The settings of the GPUs that answered, sorted by index.
+        absent: The reason why the driver is absent; empty if it is present.
+        trouble: The reason why the driver refuses access or does not respond; empty if it responds.
     """
 
     driver: str = ""
@@ -91,12 +93,12 @@ class NvidiaSettings:
 def read_settings(
     *, timeout_seconds: float, environ: Mapping[str, str] | None = None
 ) -> NvidiaSettings:
-    """Read the settings of the GPUs from the driver.
+    """Read the GPU settings from the driver.
 
     Args:
-        timeout_seconds: How long to wait; of a driver that hangs, the values returned until then
-            are kept.
-        environ: The environment of the child process; that of this process when None.
+        timeout_seconds: The maximum time to wait. If the driver hangs, the values received until
+            then are returned.
+        environ: The child process's environment; None for this process's environment.
     """
     command = [sys.executable, "-I", "-S", "-c", _CHILD.format(path=sys.path)]
     try:
@@ -118,7 +120,7 @@ def read_settings(
 
 
 def report() -> None:
-    """Run as the child process that reads the settings."""
+    """Run as the child process: read the settings and print them."""
     try:
         session = open_nvidia()
     except DriverAbsentError as error:
@@ -127,11 +129,11 @@ def report() -> None:
         _say("gone", str(error))
     else:
         _report_session(session)
-    os._exit(0)  # a call that hangs must not hold it
+    os._exit(0)  # a call that hangs must not prevent the process from exiting
 
 
 def _report_session(session: NvidiaSession) -> None:
-    library = session._library  # noqa: SLF001 - the session has no other use for it to show
+    library = session._library  # noqa: SLF001 - needed only here, so the session does not expose it
     cuda = ctypes.c_int()
     code = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
     _say("driver", session._driver, cuda.value if code == SUCCESS else None)  # noqa: SLF001
@@ -158,7 +160,7 @@ def _report_device(library: Library, device: NvidiaDevice) -> None:
 
 
 def _say(*words: object) -> None:
-    os.write(1, (json.dumps(words) + "\n").encode())  # one call: threads do not mix their lines
+    os.write(1, (json.dumps(words) + "\n").encode())  # one call, as threads must not mix lines
 
 
 def _understand(data: bytes, trouble: str) -> NvidiaSettings:
@@ -180,7 +182,7 @@ def _understand(data: bytes, trouble: str) -> NvidiaSettings:
 
 def _parse(data: bytes) -> Iterable[object]:
     for line in data.splitlines(keepends=True):
-        if line.startswith(b"[") and line.endswith(b"\n"):  # vendors' libraries print, too
+        if line.startswith(b"[") and line.endswith(b"\n"):  # the vendors' libraries print as well
             try:
                 yield json.loads(line)
             except ValueError:

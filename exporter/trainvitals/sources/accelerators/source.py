@@ -1,4 +1,4 @@
-"""All accelerators of the machine."""
+"""The reading of all accelerators of the machine."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ class AcceleratorSource:
     Args:
         vendors: The vendors whose devices are read.
         expected: The configured number of devices of each kind.
-        memory_limit_bytes: The limit on the memory of each device; None for no limit.
-        temperature_limit_celsius: The limit on the temperature of each chip; None for no limit.
-        roots: The file systems with the files that show a change of the drivers, and the kernel
-            log.
-        is_isolated: Always open drivers in child processes.
-        environ: The environment of such processes; that of this process when None.
+        memory_limit_bytes: The memory limit for each device; None for no limit.
+        temperature_limit_celsius: The temperature limit for each chip; None for no limit.
+        roots: The file systems that contain the kernel log and the files which show driver changes.
+        is_isolated: Whether drivers are always opened in child processes.
+        environ: The environment of child processes; None for this process's environment.
 
     Attributes:
-        latest: The latest reading; None before the first.
+        latest: The latest reading; None before the first reading.
     """
 
     def __init__(
@@ -75,16 +74,16 @@ class AcceleratorSource:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes that hold the drivers open."""
+        """The PIDs of the child processes that hold the drivers open."""
         return tuple(pid for driver in self._drivers for pid in driver.pids)
 
     def read(self, deadline: float) -> AcceleratorsReading:
-        """Read every device of every vendor by the deadline (monotonic)."""
+        """Read every device of every vendor by the monotonic deadline."""
         present = [driver for driver in self._drivers if not driver.is_absent]
         troubles: list[str] = []
         if present:
             self._note_logged_errors()
-        if len(present) > 1:  # so that one that hangs does not keep the other
+        if len(present) > 1:  # so that a hung driver does not delay the other
             devices = self._read_beside(present, deadline, troubles)
         else:
             devices = [reading for driver in self._drivers for reading in driver.read(deadline)]
@@ -101,18 +100,18 @@ class AcceleratorSource:
         return self.latest
 
     def release(self) -> None:
-        """Release every driver, or open them again; see `Driver.release`."""
+        """Release or reopen every driver; see `Driver.release`."""
         for driver in self._drivers:
             driver.release()
 
     def close(self) -> None:
-        """End the processes that hold the drivers open."""
+        """End the readers that hold the drivers open, and close the kernel log."""
         for driver in self._drivers:
             driver.close()
         self._kernel_log.close()
 
     def _note_logged_errors(self) -> None:
-        """Pass on the errors of GPUs that the kernel log has, if it can be read."""
+        """Pass the GPU errors in the kernel log to the drivers, if the kernel log can be read."""
         xids = self._kernel_log.read().xids
         errors = [error for error in xids if error.time >= self._since]
         for driver in self._drivers:
@@ -132,7 +131,7 @@ class AcceleratorSource:
         return [reading for outcome in outcomes.values() for reading in outcome.value or []]
 
     def _log_absence(self) -> None:
-        """Log once that there are no accelerators."""
+        """Log once that the machine has no accelerator driver."""
         if not self._told_absence and all(driver.is_absent for driver in self._drivers):
             self._told_absence = True
             _log.info("no accelerator driver found; it is looked for again every minute")

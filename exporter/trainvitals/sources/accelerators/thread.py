@@ -1,7 +1,7 @@
-"""A vendor's reader in the exporter itself: a thread that opens the driver, workers that read it.
+"""A vendor's reader in the exporter's process: one thread opens the driver, and workers read it.
 
-It costs no second interpreter. It cannot be killed: a call that hangs blocks its worker, and a
-driver that was replaced stays unusable until a reader in a process takes over.
+Such a reader needs no second interpreter, but it cannot be killed: a call that hangs blocks its
+worker, and a replaced driver remains unusable until a reader in a child process takes over.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from trainvitals.sources.accelerators.vendor import Session
 
 
 class ReaderThread(Reader):
-    """A reader in the exporter itself; starting it does not wait for the driver to open.
+    """A reader in the exporter's process; the constructor does not wait for the driver to open.
 
-    When ended it closes the driver, within the 15 s that waiting for errors may take.
+    After `end`, the reader closes the driver within the 15 s that a wait for errors may take.
 
     Args:
-        opener: The driver to open.
+        opener: The function that opens the driver.
     """
 
     def __init__(self, opener: Opener) -> None:
@@ -48,18 +48,18 @@ class ReaderThread(Reader):
 
     @property
     def opened(self) -> bool:
-        """Whether it has opened the driver."""
+        """Whether the reader has opened the driver."""
         return self._pool is not None
 
     @property
     def gone(self) -> str | None:
-        """The reason why the driver no longer answers, or that opening it failed by a bug."""
+        """The reason why the driver no longer responds or could not be opened; None if neither."""
         if self._gone is None and self._absent is None and not self._thread.is_alive():
             return UNEXPECTED_END
         return self._gone
 
     def wait_until_opened(self, until: float) -> None:
-        """Wait until the driver is open, opening failed, or the deadline (monotonic) has passed."""
+        """Wait until the driver is open, opening has failed, or the monotonic deadline passes."""
         self._settled.wait(max(0.0, until - time.monotonic()))
 
     def ask(self, patience: float, since: Mapping[str, int | None]) -> None:
@@ -67,7 +67,7 @@ class ReaderThread(Reader):
         self._request = (patience, since)
 
     def take_answer(self, until: float) -> Answer | None:
-        """Read every device by the deadline (monotonic); None if the driver is gone."""
+        """Read every device by the monotonic deadline; return None if the driver is gone."""
         patience, since = self._request
         if self._pool is None or self._gone is not None:
             return None
@@ -83,13 +83,13 @@ class ReaderThread(Reader):
         return [self._xids.popleft() for _ in range(len(self._xids))]
 
     def end(self) -> None:
-        """Make it close the driver and end, without waiting for the end."""
+        """Make the reader close the driver and end; the call does not wait for the end."""
         self._is_ending.set()
         if self._session is not None:
             self._session.stop_watching()
 
     def reap(self) -> bool:
-        """Return whether it has ended."""
+        """Return whether the reader has ended."""
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""The counters of one device, which continue where their sources start again from 0.
+"""The counters of one device, which continue when their sources restart from 0.
 
-A lower value means a restart only if the next reading is lower too: a single low reading is an
-error of the source, and adding it to the total could not be undone.
+A decrease counts as a restart only if the next reading is lower as well. A single lower reading is
+treated as an error of the source, because an addition to the total could not be undone.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ _COUNTER_TUPLES = tuple(
 
 
 class Totals:
-    """A device's counters; see `continue_with`."""
+    """The totals of one device's counters; see `continue_with`."""
 
     __slots__ = ("_bases", "_last", "_lower")
 
     def __init__(self) -> None:
         self._last: list[float | None] = []
-        self._bases: list[float] | None = None  # None until a source was first lower
+        self._bases: list[float] | None = None  # None until a source's value first decreases
         self._lower: set[int] = set()
 
     def expect_restart(self) -> None:
-        """Believe the next reading that is lower: the driver or the device was gone meanwhile."""
+        """Treat the next decrease of each counter as a restart.
+
+        The method is called when the driver or the device is gone.
+        """
         self._lower = set(range(len(self._last)))
 
     def continue_with(self, row: list[object]) -> None:
-        """Replace a row's raw counters by sums that continue across restarts of their sources."""
+        """Replace a row's raw counters with sums that continue when the sources restart."""
         raw = _flatten(row)
         last = self._last or raw
         if self._bases is None and _went_back(raw, last):
@@ -55,7 +58,7 @@ class Totals:
     def _settle(
         self, at: int, now: float | None, before: float | None, bases: list[float]
     ) -> float | None:
-        """Return what a source counts: what it did before, the first time that it is lower."""
+        """Return the source's value, or its previous value at the first unconfirmed decrease."""
         if now is None or before is None:
             return now
         if now >= before:
@@ -72,7 +75,7 @@ class Totals:
 def _flatten(row: list[object]) -> list[float | None]:
     flat = [row[slot] for slot in _COUNTERS]
     for slot in _COUNTER_TUPLES:
-        flat += row[slot]  # type: ignore[arg-type]  # a tuple, by its empty value
+        flat += row[slot]  # type: ignore[arg-type]  # the empty value is a tuple
     return flat  # type: ignore[return-value]  # a counter's slot holds a number or None
 
 
@@ -81,7 +84,7 @@ def _put_back(row: list[object], sums: list[float | None]) -> None:
     for slot, total in zip(_COUNTERS, sums, strict=False):
         row[slot] = total
     for slot in _COUNTER_TUPLES:
-        width = len(EMPTY_ROW[slot])  # type: ignore[arg-type]  # a tuple, by choice
+        width = len(EMPTY_ROW[slot])  # type: ignore[arg-type]  # the slot holds a tuple
         row[slot] = tuple(sums[at : at + width])
         at += width
 

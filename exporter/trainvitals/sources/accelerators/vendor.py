@@ -1,7 +1,7 @@
 """A vendor whose devices can be read, and the interface of its reader.
 
-A driver's library can hang, crash, leak, print, and outlive the driver it was made for; where a
-reader runs is decided by `driver`.
+A driver's library can hang, crash, leak memory, print, and stay loaded after its driver was
+replaced. The module `driver` decides whether a reader runs on a thread or in a child process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Vendor:
     """A vendor whose devices can be read.
 
     Attributes:
-        name: The vendor, in lower case.
-        kind: The name of its devices in the label `kind`.
-        opener: The function that opens the driver, run in a child.
+        name: The vendor's name, in lower case.
+        kind: The value of the label `kind` for the vendor's devices.
+        opener: The function that opens the driver, called by the reader.
         is_installed: Returns whether the vendor's library or tool can be found, without running it.
-        traces: Files and directories that change when the driver or its devices are added or
+        traces: The files and directories that change when the driver or its devices are added or
             removed; each path begins with `proc/` or `sys/`.
-        is_isolated: Its reader always runs in a child process.
+        is_isolated: Whether the vendor's reader always runs in a child process.
     """
 
     name: str
@@ -41,17 +41,17 @@ class Device(Protocol):
     """One device that a reader holds open.
 
     Attributes:
-        identity: Which one.
+        identity: The fields of the device's identity.
     """
 
     identity: IdentityFields
 
     def read(self, since: int | None) -> DeviceRow:
-        """Read everything.
+        """Read all of the device's values.
 
         Args:
-            since: The newest sample that was already counted; 0 if the buffer was empty then; None
-                if none was ever counted.
+            since: The timestamp of the newest sample that was already counted, in microseconds; 0
+                if the buffer was empty at the time; None if no sample was ever counted.
 
         Raises:
             DeviceError: This device cannot be read.
@@ -64,8 +64,8 @@ class Session(Protocol):
     """An open driver.
 
     Attributes:
-        parallel: The number of devices that may be read at once. With 1 they are read one after the
-            other, and another is started in parallel only if one seems to hang.
+        parallel: The number of devices that may be read at once. If 1, the devices are read one
+            after the other, and the next reading starts in parallel only if a device seems to hang.
     """
 
     parallel: int
@@ -77,28 +77,28 @@ class Session(Protocol):
 
     @property
     def unreadable(self) -> Sequence[tuple[IdentityFields, str]]:
-        """The devices that the driver lists and refuses to open, with their state."""
+        """The devices that the driver lists but could not open, with their states."""
         ...
 
     @property
     def troubles(self) -> Sequence[str]:
-        """What the driver said at the latest reading that was not understood."""
+        """Descriptions of unrecognised output at the latest reading."""
         ...
 
     def is_current(self) -> bool:
-        """Return whether the driver still shows the same number of devices.
+        """Return whether the driver still lists the same number of devices.
 
         Raises:
-            DriverGoneError: The driver lists no devices any more.
+            DriverGoneError: The driver no longer lists devices.
         """
         ...
 
     def watch(self, report: Callable[[str, int], None]) -> None:
-        """Report each error as UUID and code, until the driver is gone or `stop_watching`."""
+        """Report the UUID and code of each error until stopped or until the driver is gone."""
         ...
 
     def stop_watching(self) -> None:
-        """Make `watch` return soon; from any thread."""
+        """Make `watch` return soon; any thread may call this."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The vendors whose devices can be read.
 
-To add one, write its reader beside `nvidia.py` (a function that opens a `Session`) and add a line
-to `VENDORS`.
+To add a vendor, write its reader in a file beside `nvidia.py` (a function that opens a `Session`)
+and add an entry to `VENDORS`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from trainvitals.sources.accelerators.vendor import Vendor
 
 
 def can_load(library: str) -> bool:
-    """Return whether the loader finds a library, which is unloaded again at once."""
+    """Return whether the loader finds a library; the library is unloaded at once."""
     try:
         handle = ctypes.CDLL(library)._handle  # noqa: SLF001 - ctypes has no public way to unload
     except OSError:
         return False
-    from _ctypes import dlclose  # noqa: PLC0415 - beside its only use
+    from _ctypes import dlclose  # noqa: PLC0415 - imported only where it is used
 
     dlclose(handle)
     return True
@@ -50,6 +50,6 @@ VENDORS: tuple[Vendor, ...] = (
         opener=Opener("trainvitals.sources.accelerators.habana", "open_habana"),
         is_installed=_is_habana_installed,
         traces=("sys/bus/pci/drivers/habanalabs", "sys/class/accel"),
-        is_isolated=True,  # the library prints, and leaks memory with every temperature it reads
+        is_isolated=True,  # the library prints, and leaks memory with every temperature reading
     ),
 )

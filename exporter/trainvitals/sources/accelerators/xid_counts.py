@@ -1,7 +1,8 @@
-"""The errors of one device by code, each counted once although two sources report it.
+"""Counts of one device's errors by Xid code; an error reported by two sources counts once.
 
-The driver reports an error as an event, unless it loses that with the device; the kernel log has a
-line for it, or several, if the exporter may read that. Either may be the first to be read.
+The driver reports an error as an event, unless the event is lost together with the device. If the
+exporter can read the kernel log, it also finds one or more lines for the error there. Either source
+may be read first.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from trainvitals.sources.accelerators.reading import XidCount
 
 MOST_XIDS = 16
 _OTHER_XIDS = -1
-# The lines of one error come at once, and near its event.
+# The log lines of one error are written at about the same time as its event.
 _SAME_ERROR_SECONDS = 10.0
-# A driver that is busy with a failure may report its event later.
+# A driver that is handling a failure may report the event later.
 _LATEST_EVENT_SECONDS = 60.0
 _REMEMBERED_TIMES = 64
 
 
 class XidCounts:
-    """Counts the errors; codes past the bound are counted together as -1."""
+    """Counts errors by code; codes beyond the limit of `MOST_XIDS` are counted together as -1."""
 
     def __init__(self) -> None:
         self._counts: dict[int, XidCount] = {}
@@ -31,30 +32,30 @@ class XidCounts:
         """Count an error that the driver reported.
 
         Args:
-            code: The driver's number for it.
-            at: Unix time.
+            code: The error's Xid code.
+            at: The Unix time of the error.
         """
         logged_at = self._unreported.pop(code, None)
         if logged_at is not None and abs(at - logged_at) <= _LATEST_EVENT_SECONDS:
-            return  # counted when it was found in the kernel log
+            return  # already counted from the kernel log
         self._add(code if code in self._counts or not self._is_full() else _OTHER_XIDS, at)
 
     def witness(self, code: int, at: float) -> None:
-        """Count an error that the kernel log has, unless the driver reported it.
+        """Count an error found in the kernel log, unless the driver has reported it.
 
         Args:
-            code: The number of the error.
-            at: Unix time.
+            code: The error's Xid code.
+            at: The Unix time of the error.
         """
         if code not in self._counts and self._is_full():
-            return  # whether it is among the others cannot be told
+            return  # it may already be counted with the other codes
         if any(abs(at - time) <= _SAME_ERROR_SECONDS for time in self._times.get(code, ())):
             return
         self._unreported[code] = at
         self._add(code, at)
 
     def read(self) -> tuple[XidCount, ...]:
-        """Return the counts, by code."""
+        """Return the counts, sorted by code."""
         return tuple(self._counts[code] for code in sorted(self._counts))
 
     def _is_full(self) -> bool:

@@ -1,9 +1,10 @@
-"""The meaning of NVIDIA's Xid codes and the action that each calls for, as one table.
+"""A table of NVIDIA's Xid codes with the meaning and the remedy of each code.
 
-The class is the severity: `critical` (the device needs a reset or replacement, its work is
-lost), `warning` (watch it), `app` (a program faulted, the device is healthy), `info` (follows
-from another event). A code that is not in the table is a `warning` of unknown meaning.
-Source: NVIDIA's Xid catalog, and for the class the practice of operators of large fleets.
+The severity is `critical` (the device requires a reset or replacement, and its work is lost),
+`warning` (the device should be watched), `app` (a program caused the error, and the device is
+healthy) or `info` (the error follows from another event). A code that is not in the table is a
+`warning` of unknown meaning. Source: NVIDIA's Xid catalog; the severities follow the practice of
+operators of large fleets.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One error code.
+    """One Xid code.
 
     Attributes:
         code: The number in the driver's message.
         meaning: The meaning of the error, in a few words.
-        severity: The class.
-        action: The remedy, as words that follow "the GPU needs".
+        severity: The severity; see the module's description.
+        action: The remedy, worded so that it completes "the GPU needs".
     """
 
     code: int
@@ -73,5 +74,5 @@ _BY_CODE = {xid.code: xid for xid in XIDS}
 
 
 def explain_xid(code: int) -> Xid:
-    """Return the table's entry; for a code that is not in it, a warning of unknown meaning."""
+    """Return the table entry for a code; an unknown code is a warning of unknown meaning."""
     return _BY_CODE.get(code) or Xid(code, "unknown", "warning", "a look at the kernel log")

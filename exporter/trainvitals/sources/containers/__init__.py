@@ -1,1 +1,1 @@
-"""Containers, from the engine, control groups and the kernel log."""
+"""Container readings from the container engine, the control groups and the kernel log."""

@@ -1,4 +1,4 @@
-"""The address of a container engine, and connections to it."""
+"""The address of a container engine, and connections to the engine."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _PROXY = "--containers.engine=tcp://HOST:PORT of a read-only proxy"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of an engine.
+    """The address of a container engine.
 
     Attributes:
-        text: The address as it was configured.
-        path: The path of its Unix socket; empty if there is none.
-        host: The host; empty with a Unix socket.
-        port: The port.
-        tls: The TLS context, which verifies the other side; None for an unencrypted connection.
+        text: The address as text; a Unix socket's address begins with `unix://`.
+        path: The path of the Unix socket; empty for a TCP connection.
+        host: The host; empty for a Unix socket.
+        port: The TCP port; 0 for a Unix socket.
+        tls: The TLS context, which verifies the server; None for an unencrypted connection.
     """
 
     text: str
@@ -50,15 +50,16 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """The value of HTTP's header Host."""
+        """The value of the HTTP header `Host`."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"{name}:{self.port}" if self.host else "localhost"
 
     def connect(self, timeout_seconds: float) -> socket.socket:
-        """Connect.
+        """Connect to the engine and return the socket.
 
         Raises:
-            OSError: No server listens there, this user has no permission, or it takes too long.
+            OSError: No server listens at the address, this user has no permission, or the
+                connection times out.
         """
         if not self.path:
             plain = socket.create_connection((self.host, self.port), timeout_seconds)
@@ -83,19 +84,19 @@ class Address:
 
 
 def find_engine(address: str | None, *, environ: Mapping[str, str], rootfs: Path) -> str | None:
-    """Return the address of the engine to ask.
+    """Return the address of the engine to query.
 
     Args:
         address: The configured address: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…`,
             `https://…` or `none`; None to detect one.
-        environ: The environment, of which `DOCKER_HOST`, which precedes the usual sockets, and
-            `XDG_RUNTIME_DIR` are read.
-        rootfs: The host's root directory. Sockets are tried only if that is `/`: those in a
-            container are not the host's.
+        environ: The environment, from which `DOCKER_HOST` and `XDG_RUNTIME_DIR` are read;
+            `DOCKER_HOST` takes precedence over the usual sockets.
+        rootfs: The host's root directory. Sockets are tried only if this directory is `/`, because
+            sockets in a container are not the host's.
 
     Returns:
-        Its address; None if there is none, and for a `DOCKER_HOST` that only Docker's own client
-        can use (`ssh://`). The existence of a socket does not mean that this user may use it.
+        The address; None if there is no engine, or if only Docker's own client can use the value of
+        `DOCKER_HOST` (`ssh://`). This user may lack permission to use the address.
 
     Raises:
         ConfigurationError: The configured address is invalid.
@@ -116,17 +117,18 @@ def find_engine(address: str | None, *, environ: Mapping[str, str], rootfs: Path
 
 def _is_socket(path: str) -> bool:
     with suppress(OSError):
-        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 - a path as text, like its kin
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 - the path is text
     return False
 
 
 def parse_address(text: str, environ: Mapping[str, str]) -> Address:
-    """Read `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…` or `https://…`.
+    """Parse an engine address.
 
     Args:
-        text: The address.
-        environ: The environment, read as Docker's own client does: with `DOCKER_TLS_VERIFY`,
-            `tcp://` is secured with the `ca.pem`, `cert.pem` and `key.pem` in `DOCKER_CERT_PATH`.
+        text: The address: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…` or `https://…`.
+        environ: The environment, which is interpreted as by Docker's own client: if
+            `DOCKER_TLS_VERIFY` is set, `tcp://` connections are secured with `ca.pem`, `cert.pem`
+            and `key.pem` in `DOCKER_CERT_PATH`.
 
     Raises:
         ConfigurationError: The address is invalid, or a certificate cannot be read.
@@ -138,7 +140,7 @@ def parse_address(text: str, environ: Mapping[str, str]) -> Address:
         parts = urlsplit(text)
         scheme, host, port = parts.scheme, parts.hostname or "", parts.port
         is_plain = not (parts.path.strip("/") or parts.query or parts.fragment or parts.username)
-    except ValueError:  # a port that is no number, brackets that do not match
+    except ValueError:  # the port is not numeric, or the brackets do not match
         scheme, host, port, is_plain = "", "", None, False
     if scheme not in _SCHEMES or not host or not is_plain:
         raise ConfigurationError(
@@ -171,9 +173,9 @@ def _read_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def describe_failure(address: Address, error: OSError) -> tuple[str, str]:
-    """Return why an engine could not be reached at an address, and the remedy."""
+    """Return the reason why the engine at an address could not be reached, and the remedy."""
     place = _mask(address.text)
-    if isinstance(error, TimeoutError | BlockingIOError):  # the latter: its backlog is full
+    if isinstance(error, TimeoutError | BlockingIOError):  # the latter means a full backlog
         return f"{place} does not answer", "look with `docker version` whether the engine hangs"
     if address.tls is not None and (reason := getattr(error, "reason", None)):
         return f"{place}: {reason}", "check DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
@@ -189,14 +191,14 @@ def describe_failure(address: Address, error: OSError) -> tuple[str, str]:
 
 
 def _mask(text: str) -> str:
-    from trainvitals.masking import mask_text  # noqa: PLC0415 - only failures need it
+    from trainvitals.masking import mask_text  # noqa: PLC0415 - needed only after a failure
 
     return mask_text(text)
 
 
 def _describe_permission(path: str) -> str:
     try:
-        group = os.stat(path).st_gid  # noqa: PTH116 - a path as the user wrote it
+        group = os.stat(path).st_gid  # noqa: PTH116 - the path is the user's text
     except OSError:
         return f"run as root, or give {_PROXY}"
     if group == 0:
@@ -209,10 +211,10 @@ def _describe_permission(path: str) -> str:
 
 
 def find_engine_start(address: str, roots: Roots) -> float | None:
-    """Return when Docker's daemon was started, by its PID file; None if unknown.
+    """Return the start time of Docker's daemon from its PID file; None if unknown.
 
     Args:
-        address: The engine's address; only Docker's own socket has such a file.
+        address: The engine's address; None is returned for a Unix socket other than Docker's.
         roots: The paths of the host's file systems.
     """
     if address.startswith("unix://") and not address.endswith("/run/docker.sock"):

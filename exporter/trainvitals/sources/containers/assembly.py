@@ -1,4 +1,4 @@
-"""Assembly of the evidence of a container's end from several sources."""
+"""Assembly of the evidence for a container's death from several sources."""
 
 from __future__ import annotations
 
@@ -22,37 +22,38 @@ from trainvitals.sources.containers.log_owner import LogOwner, read_owner
 from trainvitals.sources.host.kernel_lines import DatedLine
 from trainvitals.units import format_duration
 
-# The kernel and the engine use the same clock, but the kernel's lines are dated from its boot.
+# The kernel and the engine use the same clock, but kernel log timestamps are relative to the boot.
 _SLACK_SECONDS = 5.0
 _GPU_BEFORE_SECONDS = 600.0
 _AROUND_SECONDS = 60.0
 _MOST_KERNEL_LINES, _MOST_ENGINE_ERRORS = 30, 20
 _MOST_OTHER_KILLS = 3
-# The engine reports a start when the process already writes.
+# When the engine reports a start, the process may already have written output.
 _LATE_SECONDS, _MOMENT = 2.0, 0.001
 _NOTHING: tuple[object, ...] = (None, "", ())
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The answers of the sources for one container; None if one could not be asked.
+    """The data from all sources for one container; None if a source could not be read.
 
     Attributes:
-        name: Its name, if no source has it.
-        id: Its ID, if the inspection does not have it.
+        name: The container's name, used if no source contains a name.
+        id: The container's ID, used if the inspection does not contain an ID.
         inspection: The engine's current inspection.
-        events: Events, also of other containers.
-        log: Its last lines, with those of earlier starts if they have timestamps.
-        oom_kills: Kills by the kernel, also in other control groups.
-        xids: Errors of GPUs.
-        kernel_lines: Relevant lines of the kernel log.
-        is_kernel_dated: Whether the lines of the kernel log have dates, not only the time since boot.
-        engine_lines: The engine's log.
-        sample: A sample of its control group.
-        host: The machine.
+        events: The engine's events, including those of other containers.
+        log: The last lines of the container's log; lines of earlier starts may be included if they
+            have timestamps.
+        oom_kills: The kernel's OOM kills, including those in other control groups.
+        xids: The GPU errors.
+        kernel_lines: The relevant lines of the kernel log.
+        is_kernel_dated: Whether the kernel log's lines have dates, not only the time since boot.
+        engine_lines: The lines of the engine's log.
+        sample: A sample of the container's control group.
+        host: The machine's state.
         engine: `docker` or `podman` with its version.
         engine_started: When the engine started.
-        cgroup: The path of its control group.
+        cgroup: The path of the container's control group.
         gaps: The sources that could not be read.
     """
 
@@ -75,9 +76,9 @@ class Pieces:
 
 
 def assemble(pieces: Pieces) -> Evidence:
-    """Return the evidence of a container's last death, or of its current trouble.
+    """Return the evidence for a container's last death or for its current trouble.
 
-    If it runs again after it died, and nothing is wrong with it now, the death is described.
+    If the container is running again and shows no trouble now, its last death is described.
     """
     inspection = pieces.inspection
     own = _choose_events(pieces)
@@ -113,7 +114,7 @@ def assemble(pieces: Pieces) -> Evidence:
 
 
 def find_log_start(evidence: Evidence) -> float | None:
-    """Return the time from which a log belongs to this start; it can precede `start`."""
+    """Return the time from which log lines belong to this start; it can precede `started`."""
     if evidence.started is None:
         return None
     before = evidence.started - _LATE_SECONDS
@@ -123,7 +124,7 @@ def find_log_start(evidence: Evidence) -> float | None:
 
 
 def fill(record: Evidence, other: Evidence) -> Evidence:
-    """Complete evidence of the journal with evidence that was found later about the same death."""
+    """Add evidence that was found later about the same death to a journal record's evidence."""
     return replace(
         record,
         **{
@@ -166,7 +167,7 @@ def _find_label(inspection: Inspection | None, last: ContainerEvent | None, name
 
 
 def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tuple[str, ...] | None:
-    """Return the lines of this start; lines without a timestamp are assumed to belong to it."""
+    """Return the log lines of this start; lines without a timestamp are assumed to belong to it."""
     if lines is None:
         return None
     since = find_log_start(evidence) or 0.0
@@ -177,7 +178,7 @@ def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tupl
 def _choose_engine_lines(
     lines: Sequence[DatedLine], last_start: LastStart, id_: str
 ) -> tuple[str, ...]:
-    """Return the engine's lines from around the end, and those that name the container."""
+    """Return the engine log's lines from around the end, and the lines that name the container."""
     chosen = [
         line.text
         for line in lines
@@ -192,10 +193,10 @@ def _choose_engine_lines(
 def choose_kills(
     kills: Sequence[OomKill], evidence: Evidence, owner: LogOwner | None = None
 ) -> tuple[OomKill, ...]:
-    """Return the OOM kills from its start to its end that concern a container or a process.
+    """Return the OOM kills between the start and the end that concern the evidence's subject.
 
-    Evidence that names neither a container nor a control group is taken to be that of the last
-    kill, and of the others in the same group.
+    Evidence that names neither a container nor a control group nor a process is attributed to the
+    last kill that its log allows, and to the other such kills in the same control group.
     """
     since = float("-inf") if evidence.started is None else evidence.started - _SLACK_SECONDS
     until = float("inf") if evidence.ended is None else evidence.ended + _SLACK_SECONDS
@@ -235,13 +236,16 @@ def _add_kernel(evidence: Evidence, pieces: Pieces) -> Evidence:
 
 
 def _find_owner(evidence: Evidence, pieces: Pieces) -> LogOwner:
-    """Return the subject of the log, where nothing else tells when and where it ran."""
+    """Return the owner of the log.
+
+    The log is ignored if the evidence contains the subject's ID, control group, start or end.
+    """
     is_known = evidence.id or evidence.cgroup or evidence.started or evidence.ended
     return read_owner(None if is_known else pieces.log, is_dated=pieces.is_kernel_dated)
 
 
 def _describe_kernel(evidence: Evidence, pieces: Pieces, owner: LogOwner) -> Iterable[str]:
-    """Return the kernel's lines from around the end, and its other OOM kills at that time."""
+    """Yield the kernel log's lines from around the end, and a line for each other OOM kill then."""
     for line in owner.select(pieces.kernel_lines):
         if _is_near(line.time, evidence):
             yield line.text
@@ -277,10 +281,10 @@ def _is_own(kill: OomKill, evidence: Evidence) -> bool:
 
 
 def _concerns(kill: OomKill, evidence: Evidence) -> bool:
-    """Return whether a kill hit the container, or another one under the same limit."""
+    """Return whether a kill hit the container, or a process under a limit that includes it."""
     if _is_own(kill, evidence):
         return True
-    if not kill.task_memcg:  # kernels before 5.0, and where many kills follow each other
+    if not kill.task_memcg:  # kernels before 5.0, or many kills in a row
         return evidence.ended is not None and abs(kill.time - evidence.ended) <= _SLACK_SECONDS
     limit = kill.oom_memcg
     if limit is None or limit == kill.task_memcg or identify(limit) is not None:
@@ -292,7 +296,7 @@ def _concerns(kill: OomKill, evidence: Evidence) -> bool:
 
 
 def _is_near(time: float | None, evidence: Evidence, *, before: float = _AROUND_SECONDS) -> bool:
-    """Return whether a time is around the end; while the container runs, since its start."""
+    """Return whether a time is around the end or, if there is no end, after the start."""
     if time is None:
         return True
     if evidence.ended is None:

@@ -1,6 +1,7 @@
-"""The block devices below each block device, so that one transfer is not counted twice.
+"""The underlying devices of each block device, so that no transfer is counted twice.
 
-A write to an encrypted or a logical volume is counted at the volume and at the disk below it.
+The kernel counts a write to an encrypted or logical volume both for the volume and for the
+underlying disk.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _MOST_KNOWN = 1024
 
 
 class BlockDevices:
-    """Finds the devices below each block device, in `/sys/dev/block/MAJOR:MINOR/slaves`.
+    """Finds the underlying devices of each block device in `/sys/dev/block/MAJOR:MINOR/slaves`.
 
     Args:
         sysfs: The path of `/sys`.
@@ -30,16 +31,16 @@ class BlockDevices:
         self._below: dict[str, frozenset[str]] = {}
 
     def add_up(self, transfers: Mapping[str, int]) -> int:
-        """Return the sum of the transfers to top-level devices, or to bottom-level ones.
+        """Return the larger sum of the transfers to top-level devices and to bottom-level devices.
 
-        Both sums are equal, unless a volume's own thread does the transfer below it (which counts
-        at the volume alone), or a disk has partitions without a volume (which count at the disk
-        alone); so the larger sum is the correct one.
+        Both sums are equal, with two exceptions: a transfer to the underlying device that is made
+        by a thread of the volume is counted only for the volume, and a transfer to a partition
+        without a volume is counted only for the disk. The larger sum is therefore correct.
 
         Args:
-            transfers: Bytes by the device's number, such as `8:0`.
+            transfers: The number of bytes by device number, such as `8:0`.
         """
-        if len(transfers) < 2:  # noqa: PLR2004 - nothing can lie on nothing
+        if len(transfers) < 2:  # noqa: PLR2004 - a single device has no others below it
             return sum(transfers.values())
         below = {number: self._find_below(number) & transfers.keys() for number in transfers}
         covered = frozenset().union(*below.values())
@@ -61,10 +62,10 @@ def _read_below(sysfs: Path, number: str) -> list[str]:
         return []
     folder = f"{sysfs}/dev/block/{number}/slaves"
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - as everywhere here
+        names = os.listdir(folder)  # noqa: PTH208 - paths are text here
     except OSError:
         return []
-    # Of a partition, what counts is its disk; of a disk, the folder above has no such file.
+    # For a partition, the parent folder is the disk's; for a disk, it contains no file `dev`.
     places = [place for name in names for place in (f"{folder}/{name}", f"{folder}/{name}/..")]
     return [
         data.decode("ascii", "replace").strip()

@@ -1,14 +1,15 @@
-"""Numbers out of the small files of control groups.
+"""Numbers read from the small files of control groups.
 
-Such a file is read in one piece, costs less to reopen than to keep hundreds of them open, and may
-be removed at any time together with its container.
+Each file is read in one call if possible. The files are reopened for each reading, because this
+costs less than keeping hundreds of files open. A file may be removed at any time together with its
+container.
 """
 
 from __future__ import annotations
 
 import os
 
-# The files may be copies in a folder of evidence, where each can be a link or a pipe.
+# The files may be copies in an evidence folder, where a file can be a link or a pipe.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _CHUNK_BYTES = 1 << 14
 _MOST_BYTES = 1 << 20
@@ -16,15 +17,16 @@ _LONGEST_NUMBER = 20
 
 
 def read_data(folder: str | None, name: str, *, comes_by_page: bool = False) -> bytes | None:
-    """Read a file.
+    """Read a file and return its content.
 
     Args:
-        folder: The folder of the file; None if unknown.
-        name: Its name.
-        comes_by_page: Whether the kernel returns it in pieces, however large the buffer.
+        folder: The file's folder; None if unknown.
+        name: The file's name.
+        comes_by_page: Whether the kernel returns the content in pieces, however large the buffer.
 
     Returns:
-        None if it does not exist, cannot be read, or its accounting is switched off.
+        The content, about 1 MiB at most; None if the folder is unknown, or the file does not exist,
+        cannot be read, or belongs to accounting that is disabled.
     """
     if folder is None:
         return None
@@ -37,7 +39,7 @@ def read_data(folder: str | None, name: str, *, comes_by_page: bool = False) -> 
         if comes_by_page or len(data) == _CHUNK_BYTES:
             while len(data) < _MOST_BYTES and (more := os.read(descriptor, _CHUNK_BYTES)):
                 data += more
-    except OSError:  # a folder, a group that was just removed, pressure that is not counted
+    except OSError:  # a folder, a group that was just removed, disabled pressure accounting
         return None
     finally:
         os.close(descriptor)
@@ -45,19 +47,19 @@ def read_data(folder: str | None, name: str, *, comes_by_page: bool = False) -> 
 
 
 def parse_number(digits: bytes) -> int | None:
-    """Return a whole number that is not negative; None for anything else."""
+    """Parse a non-negative integer of at most 20 digits; return None for other text."""
     digits = digits.strip()
     return int(digits) if digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
 
 
 def read_number(folder: str | None, name: str) -> int | None:
-    """Read a file that holds one number; None as in `read_data` and `parse_number`."""
+    """Read a file that contains one number; None if it cannot be read or is not a valid number."""
     data = read_data(folder, name)
     return None if data is None else parse_number(data)
 
 
 def find_number(data: bytes | None, key: bytes) -> int | None:
-    """Return the number after a key at the start of a line; None if there is no such line."""
+    """Return the number after a key at the start of a line; None if no line starts with the key."""
     if data is None:
         return None
     if data.startswith(key + b" "):
@@ -71,11 +73,11 @@ def find_number(data: bytes | None, key: bytes) -> int | None:
 
 
 def add_up(numbers: list[int | None]) -> int | None:
-    """Return the sum; None if one of the numbers is unknown."""
+    """Return the sum of the numbers; None if any number is unknown."""
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
 
 
 def scale(number: int | None, per_unit: int) -> float | None:
-    """Return the number in larger units; None if unknown."""
+    """Return a number in a larger unit; None if the number is unknown."""
     return None if number is None else number / per_unit

@@ -1,8 +1,10 @@
-"""Resource usage of a container, from the files of its control group.
+"""A container's resource usage, read from the files of its control group.
 
-Older kernels lack some files: the count of OOM kills was added in Linux 4.13, `memory.peak` in
-5.19. Version 1 has a hierarchy for each controller; values of `memory.stat` are read with those of
-the groups below (`total_...`), as the usage and the limit count them too. Version 2 has one folder.
+Older kernels lack some files and values: the OOM kill count was added in Linux 4.13, and
+`memory.peak` in Linux 5.19. cgroup v1 has a hierarchy for each controller, so the files of one
+group are in several folders; the values of `memory.stat` that include subgroups (`total_...`) are
+read, because the usage and the limit include subgroups as well. In cgroup v2, the files of one
+group are in one folder.
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ _MICROSECONDS = 1_000_000
 _NANOSECONDS = 1_000_000_000
 _PERCENT = 100.0
 _LONGEST_PERCENT = 6
-# Version 1 writes "no limit" as PAGE_COUNTER_MAX, the largest number of pages that fits, in bytes;
-# it depends on the size of a page (0x7ffffffffffff000 for 4 KiB).
+# Version 1 writes "no limit" as PAGE_COUNTER_MAX, the maximum number of pages, in bytes; the value
+# depends on the page size (0x7ffffffffffff000 for 4 KiB).
 _NO_LIMIT = 1 << 60
 
 
 def read_usage(group: GroupPaths, time: float, devices: BlockDevices) -> Usage:
-    """Read the usage from the group's files; a field whose file does not exist is None.
+    """Read the usage from a control group's files; a field whose file does not exist is None.
 
     Args:
-        group: The folders with the files.
-        time: The time of the reading, seconds since 1970.
-        devices: The order of the block devices.
+        group: The folders that contain the files.
+        time: The time of the reading, in seconds since 1970.
+        devices: The underlying devices of the block devices.
     """
     return (_read_version_1 if group.version == 1 else _read_version_2)(group, time, devices)
 
@@ -101,12 +103,15 @@ def _read_version_2(group: GroupPaths, time: float, devices: BlockDevices) -> Us
 
 
 def subtract_inactive(usage: int | None, inactive_file: int | None) -> int | None:
-    """Return the working set: the usage without the inactive file cache; None if one is unknown."""
+    """Return the working set: the usage without the inactive file cache.
+
+    The result is None if either number is unknown.
+    """
     return None if usage is None or inactive_file is None else max(0, usage - inactive_file)
 
 
 def _read_limit(folder: str | None, name: str) -> int | None:
-    """Read a limit as version 2 writes it, and version 1 in `pids.max`; 0 for no limit."""
+    """Read a limit in the format of cgroup v2 and of `pids.max` in cgroup v1; 0 means no limit."""
     data = read_data(folder, name)
     if data is None:
         return None
@@ -174,8 +179,8 @@ def _add_io_traffic(data: bytes | None, key: bytes, devices: BlockDevices) -> in
 
 
 def _add_unreclaimable(stat: bytes | None) -> int | None:
-    # The lists are exact: anonymous memory that is locked is on the list `unevictable`, and
-    # counted in `anon` as well.
+    # The three lists do not overlap, whereas locked anonymous memory is counted both in
+    # `unevictable` and in `anon`.
     held = add_up(
         [find_number(stat, key) for key in (b"inactive_anon", b"active_anon", b"unevictable")]
     )

@@ -1,7 +1,7 @@
-"""The control groups of containers, in versions 1 and 2 and where both are mounted.
+"""The control groups of containers, for cgroup v1, cgroup v2 and hybrid mounts.
 
-The path of a group is searched for, never constructed: it depends on the engine, on its cgroup
-driver and on the parent group of the container.
+The path of a control group is searched for, never constructed, because it depends on the engine,
+the engine's cgroup driver and the container's parent group.
 """
 
 from __future__ import annotations
@@ -16,38 +16,41 @@ from trainvitals.sources.containers.cgroup_files import read_data
 from trainvitals.sources.files import Roots
 
 # docker/<id>, docker-<id>.scope, libpod-<id>(.scope), libpod-payload-<id>,
-# cri-containerd-<id>.scope, crio-<id>.scope, kubepods/.../<id>, and where containerd's cgroup
-# driver is not the kubelet's, kubepods-....slice:cri-containerd:<id>.
+# cri-containerd-<id>.scope, crio-<id>.scope, kubepods/.../<id>, and, if containerd's cgroup
+# driver differs from the kubelet's, kubepods-....slice:cri-containerd:<id>.
 _CONTAINER = re.compile(
     r"(?:[^/]*:|(?:docker|libpod|libpod-payload|cri-containerd|crio|nerdctl)-)?"
     r"([0-9a-f]{64})(?:\.scope)?"
 )
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids", "blkio")
-# The controller whose hierarchy is walked; the others have the same groups.
+# The controllers in order of preference; the hierarchy of the first one present is searched, and
+# the other hierarchies contain the same groups.
 _V1_WALKED = ("memory", "pids", "cpuacct", "cpu", "blkio")
 _DEEPEST = 8
 _MOST_FOLDERS = 8192
-# A folder of cgroupfs has a link for each folder in it, beside its own two.
+# The link count of a cgroupfs folder is 2 plus the number of its subfolders.
 _LINKS_OF_A_LEAF = 2
 _MOST_CGROUP_BYTES = 1 << 16
-# Units that run nothing.
+# Units without processes of their own.
 _EMPTY_UNITS = (".mount", ".swap", ".socket", ".device", ".timer", ".target")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPaths:
-    """The folders with the files of one control group.
+    """The folders that contain one control group's files.
+
+    In cgroup v2, all controllers have the same folder. A controller that is not available has no
+    folder (None).
 
     Attributes:
-        id: The container's whole ID; empty for a group that belongs to no container.
-        version: 1 or 2.
-        cgroup: Its path as `/proc/PID/cgroup` has it, up to the container.
-        memory: The folder of the memory controller; None if there is none. On version 2 all
-            are the same folder.
+        id: The container's full ID; empty for a group that belongs to no container.
+        version: The cgroup version, 1 or 2.
+        cgroup: The group's path in the format of `/proc/PID/cgroup`, up to the container's group.
+        memory: The folder of the memory controller.
         cpu: The folder of the CPU controller.
         cpuacct: The folder of the controller that counts CPU time.
         pids: The folder of the controller that counts processes.
-        blkio: The folder of the controller of block devices.
+        blkio: The folder of the block device controller.
     """
 
     id: str
@@ -61,7 +64,7 @@ class GroupPaths:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The existing folders, each once."""
+        """The group's folders without duplicates."""
         folders = (self.memory, self.cpu, self.cpuacct, self.pids, self.blkio)
         return tuple(dict.fromkeys(folder for folder in folders if folder is not None))
 
@@ -70,11 +73,12 @@ def identify(cgroup_path: str) -> str | None:
     """Return the ID of the container that a control group belongs to.
 
     Args:
-        cgroup_path: A path as in `/proc/PID/cgroup` or in a line `oom-kill:` of the kernel log.
+        cgroup_path: A path in the format of `/proc/PID/cgroup` or of the kernel log's `oom-kill:`
+            lines.
 
     Returns:
-        64 hexadecimal digits; for nested containers those of the outermost one; None if the path
-        belongs to no container.
+        The ID (64 hexadecimal digits), which is the outermost container's ID for nested containers;
+        None if the control group belongs to no container.
     """
     for name in cgroup_path.split("/"):
         if match := _CONTAINER.fullmatch(name):
@@ -83,10 +87,10 @@ def identify(cgroup_path: str) -> str | None:
 
 
 def find_container(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B008 - immutable
-    """Return the ID of a process's container; None if there is none or the process is gone.
+    """Return the ID of a process's container; None if it has no container or has exited.
 
     Args:
-        pid: The process, as `roots.procfs` numbers it.
+        pid: The process's PID in `roots.procfs`.
         roots: The path of `/proc`.
     """
     found = (identify(path) for _, path in read_groups(pid, roots.procfs))
@@ -94,15 +98,15 @@ def find_container(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B00
 
 
 def find_group(pid: int, roots: Roots = Roots()) -> GroupPaths | None:  # noqa: B008 - immutable
-    """Find the control group of a process's container, or of the process if it is in none.
+    """Return the control group of a process's container, or of the process if it has no container.
 
     Args:
-        pid: The process, as `roots.procfs` numbers it.
+        pid: The process's PID in `roots.procfs`.
         roots: The paths of `/proc` and `/sys`.
 
     Returns:
-        None if the process does not exist, is in the root group, which is the whole machine, or its
-        group is outside of the exporter's cgroup namespace.
+        The control group; None if the process does not exist, is in the root group (which
+        represents the whole machine), or is outside of the exporter's cgroup namespace.
     """
     groups = {
         controller: path
@@ -119,7 +123,7 @@ def find_group(pid: int, roots: Roots = Roots()) -> GroupPaths | None:  # noqa: 
     }
     if not places:
         return None
-    # Some engines put a process into groups of some controllers only.
+    # Some engines assign a process to groups of only some controllers.
     path = places[next(controller for controller in _V1_WALKED if controller in places)]
     return GroupPaths(
         identify(path) or "",
@@ -137,17 +141,17 @@ def find_groups(
     *,
     most: int = 512,
 ) -> Mapping[str, GroupPaths]:
-    """Find the control groups of all running containers, whatever engine runs them.
+    """Return the control groups of all running containers, regardless of the engine.
 
-    Containers inside of containers are not searched for. A group without subgroups is not listed:
-    the kernel counts a folder's subfolders in its links.
+    Containers inside containers are not searched for. The folder of a group without subgroups,
+    which is recognised by its link count, is not listed.
 
     Args:
         roots: The path of `/sys`.
-        most: The maximum number of groups.
+        most: The maximum number of groups to return.
 
     Returns:
-        The groups by container ID; empty if no control groups are mounted.
+        The control groups by container ID; empty if no cgroup file system is mounted.
     """
     base = f"{roots.sysfs}/fs/cgroup"
     if os.path.exists(f"{base}/cgroup.controllers"):  # noqa: PTH110 - every 10 s
@@ -171,16 +175,17 @@ def find_groups(
 
 
 def take_folder(folder: str) -> GroupPaths | None:
-    """Return the paths for a folder with copied files of one group, of either version.
+    """Return the paths for a folder that holds copies of one group's files, cgroup v1 or v2.
 
     Args:
-        folder: The folder; it does not name the container.
+        folder: The folder, whose name does not identify the container.
 
     Returns:
-        None if it holds no file of a control group.
+        The paths, with an empty container ID; None if the folder contains no file of a control
+        group.
     """
     try:
-        names = set(os.listdir(folder))  # noqa: PTH208 - as everywhere in this module
+        names = set(os.listdir(folder))  # noqa: PTH208 - paths are text in this module
     except OSError:
         return None
     is_v1 = any(
@@ -194,9 +199,10 @@ def take_folder(folder: str) -> GroupPaths | None:
 
 
 def read_groups(pid: int, procfs: Path) -> list[tuple[list[str], str]]:
-    """Read `/proc/PID/cgroup`: controllers and path of each line, empty if it cannot be read.
+    """Read `/proc/PID/cgroup` and return the controllers and the path from each line.
 
-    The line of version 2 has one controller, whose name is empty.
+    The line of cgroup v2 has one controller with an empty name. The result is empty if the file
+    cannot be read.
     """
     if pid <= 0:
         return []
@@ -219,12 +225,12 @@ def _unified(id_: str, path: str, base: str) -> GroupPaths:
 
 
 def _is_below_root(path: str) -> bool:
-    """Return whether the group is below the root group, and visible to the exporter."""
+    """Return whether a group is below the root group and visible to the exporter."""
     return path.strip("/") != "" and ".." not in path.split("/")
 
 
 def _cut(path: str) -> str:
-    """Remove the groups that a container creates below its own."""
+    """Remove from a path the groups that a container created below its own group."""
     names = path.rstrip("/").split("/")
     for count, name in enumerate(names, 1):
         if _CONTAINER.fullmatch(name):
@@ -233,7 +239,7 @@ def _cut(path: str) -> str:
 
 
 def _walk(base: str, most: int) -> Iterator[tuple[str, str]]:
-    """Return ID and path of each container's group, the nearest to the root first."""
+    """Yield the ID and the path of each container's group, the nearest to the root first."""
     found = 0
     folders = [""]
     looked_at = 0
@@ -261,12 +267,12 @@ def _list_folders(base: str, folder: str) -> list[str]:
                 for entry in entries
                 if not entry.name.endswith(_EMPTY_UNITS) and entry.is_dir(follow_symlinks=False)
             ]
-    except OSError:  # it was removed in the meantime, or is not for us
+    except OSError:  # the group was removed in the meantime, or cannot be read
         return []
 
 
 def _has_folders(path: str) -> bool:
     try:
-        return os.stat(path).st_nlink != _LINKS_OF_A_LEAF  # noqa: PTH116 - a thousand of them
+        return os.stat(path).st_nlink != _LINKS_OF_A_LEAF  # noqa: PTH116 - called for many folders
     except OSError:
         return False

@@ -1,7 +1,8 @@
 """Comparison of the engine's list of all containers with the registry.
 
-After each connect to the engine the two are compared, so that deaths without an event are found
-too. The first time the registry is empty: containers that are dead then died before the start.
+The two are compared after each connection to the engine, so that deaths without an event are found
+as well. At the first comparison the registry is empty: containers that are dead at that time died
+before the exporter started.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from trainvitals.sources.containers.schedule import TaskQueue
 
 _MOST_OLD_DEATHS = 32
 _AGAIN_SECONDS = 10.0
-# After a reconnect the engine repeats the events that it still has, which hold more than its list.
+# After a reconnection, the engine repeats the events that it still has. They contain more
+# information than the list.
 _REPLAY_SECONDS = 1.0
 _SAME_SECONDS = 2.0
-# The engine takes the time of a start before it sends the event.
+# The engine determines a start's time before it sends the event.
 _SLACK_SECONDS = 0.1
 _EARLY_SECONDS = 1.0
 _ENDED = frozenset({"exited", "dead", "stopped"})
@@ -51,14 +53,14 @@ class Comparison:
     """Compares the engine's list with the registry.
 
     Args:
-        client: The engine.
+        client: The engine's client.
         registry: The known containers.
         inspector: Inspects containers.
         handler: Handles deaths.
         tasks: Runs functions that may block.
-        journal: The journal with the verdicts of earlier deaths; None for no journal.
+        journal: The journal that contains the verdicts on earlier deaths; None for no journal.
         on_first: Called when the first list has been compared.
-        clock: The time of day, in seconds since 1970.
+        clock: Returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Comparison:
         self._is_first = True
 
     def ask(self) -> None:
-        """Request a comparison soon; an earlier request is dropped."""
+        """Schedule a comparison; an earlier request that has not been carried out is dropped."""
         with self._registry.lock:
             self._asked += 1
             number = self._asked
@@ -112,11 +114,11 @@ class Comparison:
     def _take_list(
         self, version: Document, listed: list[Listing], counts: dict[str, int], *, is_first: bool
     ) -> None:
-        """Drop removed containers, and add new ones as far as the list describes them."""
+        """Remove containers that are not in the list, and add new containers from the list."""
         self._handler.engine = describe_engine(version)
         there = {each.id for each in listed}
         for known in self._registry.list_present():
-            # A container of which an event came since the request may be missing from the answer.
+            # A container with an event since the request may be missing from the answer.
             if known.id not in there and counts.get(known.id) == known.event_count:
                 self._handler.lose(known)
         for each in listed:
@@ -126,7 +128,7 @@ class Comparison:
     def _take_up(self, listing: Listing, *, is_first: bool) -> None:
         holder = self._registry.containers.get(listing.name)
         if holder is not None and holder.removed is None:
-            return  # it was renamed, or made while we asked
+            return  # the container was renamed or created since the request
         known = self._registry.take_up(listing.name, listing.id)
         known.image = listing.image
         known.compose_project = listing.compose_project
@@ -162,7 +164,7 @@ class Comparison:
             with self._registry.lock:
                 known = self._registry.find(container)
                 if known is None:
-                    return None  # no room for it, or gone
+                    return None  # removed, or dropped because the registry is full
                 if known.event_count == event_count:
                     self._notice_unseen(known, inspection, is_first=is_first)
                     known.removed = None
@@ -174,7 +176,7 @@ class Comparison:
         self, known: ContainerState, inspection: Inspection, *, is_first: bool
     ) -> None:
         state, attempt = inspection.state, known.attempt
-        if attempt.is_found and known.inspection is None:  # it was only listed so far
+        if attempt.is_found and known.inspection is None:  # only the list's entry is known so far
             known.attempt = take_up_attempt(inspection, attempt.heard_since)
             known.attempt.ended = state.finished
             known.attempt.is_over = attempt.is_over or (
@@ -193,7 +195,7 @@ class Comparison:
     def _notice_unseen_start(self, known: ContainerState, inspection: Inspection) -> None:
         started, finished = inspection.state.started or 0.0, inspection.state.finished
         if known.attempt.started is not None:
-            # The exit code is lost: the state has that of the last end, which may be a later one.
+            # The exit code is lost: the state contains that of the last end, which may be later.
             if not known.attempt.is_over:
                 is_later = finished is None or finished > started
                 self._handler.begin_unseen(known, started if is_later else finished or started)
@@ -201,7 +203,7 @@ class Comparison:
         known.attempt = take_up_attempt(inspection, self._clock())
 
     def _recall_deaths(self, inspected: list[Inspection]) -> None:
-        """Determine the causes of deaths before the exporter's start, for the newest containers."""
+        """Determine the causes of the most recent deaths before the exporter's start."""
         dead = sorted(
             (each for each in inspected if has_ended(each) and each.state.finished),
             key=lambda each: each.state.finished or 0.0,
@@ -215,7 +217,7 @@ class Comparison:
             with self._registry.lock:
                 known = self._registry.find(inspection.id)
                 if known is None or not known.attempt.is_over or known.ending is not None:
-                    continue  # removed or started since it was asked about
+                    continue  # removed or started since the request
                 if record is not None and abs(record.time - finished) <= _SAME_SECONDS:
                     known.take_death(record)
                 elif left:
@@ -249,13 +251,13 @@ class Comparison:
 
 
 def has_ended(inspection: Inspection) -> bool:
-    """Return whether it is down, or was down for a moment, after it ran."""
+    """Return whether a container has run and has ended, or is about to be restarted."""
     state = inspection.state
     return state.status in _DOWN and state.finished is not None
 
 
 def has_other_start(attempt: Attempt, inspection: Inspection) -> bool:
-    """Return whether it was started again since the known start."""
+    """Return whether a container was started after the known start."""
     started = inspection.state.started
     if started is None:
         return False
@@ -263,7 +265,7 @@ def has_other_start(attempt: Attempt, inspection: Inspection) -> bool:
 
 
 def take_up_attempt(inspection: Inspection, heard_since: float) -> Attempt:
-    """Return the start that an inspection describes and that no event reported."""
+    """Return the start described by an inspection, for a start that no event reported."""
     started, finished = inspection.state.started, inspection.state.finished
     ended_before = started is not None and finished is not None and finished < started
     is_first = started is None or not (inspection.restart_count or ended_before)

@@ -1,4 +1,4 @@
-"""The state that is kept of each container from its creation until its series are dropped."""
+"""The state of each container, kept from its creation until its series are dropped."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Attempt:
     """One start of a container, from `create` or `start` to its end.
 
     Attributes:
-        started: When it started; None while it has not.
-        log_since: The time from which its log belongs to this start; None for all of it.
+        started: When the container started; None if it has not started.
+        log_since: The time from which the log belongs to this start; None for the whole log.
         events: The engine's events, the oldest first.
-        heard_since: The time from which its events were followed; `-inf` for all.
-        is_found: Whether it was found by a query, without an event.
-        pid: Its first process on the host, also when that has ended; None if unknown.
-        cgroup: Its control group, as `/proc/PID/cgroup` has it; empty if unknown.
-        usage: The latest sample of its control group.
-        host_oom_kills: The host's count of OOM kills at that sample; None if it was not read.
-        oom_kills: The count of its control group at that sample.
-        ended: When it ended; None while it has not.
-        is_over: Whether its end is being or has been handled.
+        heard_since: The time from which events were followed; `-inf` if all events were followed.
+        is_found: Whether the start was found by a query, not reported by an event.
+        pid: The main process's PID on the host, even after the process has exited; None if unknown.
+        cgroup: The control group's path in the format of `/proc/PID/cgroup`; empty if unknown.
+        usage: The latest sample of the control group; None before the first sample.
+        host_oom_kills: The host's OOM kill count at the latest sample; None if it was not read.
+        oom_kills: The control group's OOM kill count at the latest sample.
+        ended: When the container ended; None if it has not ended.
+        is_over: Whether the end is being handled or has been handled.
     """
 
     started: float | None = None
@@ -51,38 +51,39 @@ class Attempt:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and no end of it is known."""
+        """Whether the container was started and no end is known."""
         return self.started is not None and not self.is_over
 
 
 @dataclass(slots=True)
 class ContainerState:
-    """A container by its name; a new one of the same name continues its counts.
+    """The state kept under a container name; a new container of that name continues the counts.
 
     Attributes:
-        name: Its name.
-        id: The ID of the newest container of that name.
-        image: Its image's name.
-        compose_project: Its Compose project.
-        compose_service: Its Compose service.
-        status: Its state; None if no engine is asked.
-        health: The result of its health check.
-        inspection: The engine's latest inspection.
-        pid: Its first process on the host; None if it does not run or that is not known.
-        attempt: Its newest start.
-        ending: The handling of its last end; None if it has not ended.
-        event_count: The number of its events: an answer that was asked for before the last of
-            them may be outdated.
-        starts: The number of its starts since it was first seen.
-        restarts: The number of its restarts.
-        deaths: The number of its deaths by reason.
-        last_death: Its last end.
-        earlier: The times of its earlier deaths, the oldest first.
-        oom_kills: OOM kills by the source that reported them.
-        accelerators: The accelerators that its processes hold.
-        removed: When it was removed; None while it exists.
-        changed: When its state last changed.
-        successor: The container of the same name that continues its counts; None if there is none.
+        name: The container's name.
+        id: The ID of the newest container with this name.
+        image: The image's name.
+        compose_project: The Compose project; empty if there is none.
+        compose_service: The Compose service; empty if there is none.
+        status: The container's state; None if no engine is queried or the state is unknown.
+        health: The result of the health check; None if there is no health check.
+        inspection: The engine's latest inspection; None before the first inspection.
+        pid: The main process's PID on the host; None if the container is not running or the PID is
+            unknown.
+        attempt: The newest start.
+        ending: The handling of the last end; None if the container has not ended.
+        event_count: The number of events received. An answer may be outdated if the number has
+            changed since its request.
+        starts: The number of starts since the container was first seen.
+        restarts: The number of restarts; None if unknown.
+        deaths: The number of deaths by reason.
+        last_death: The last death; None if no death is known.
+        earlier: The times of the earlier deaths, the oldest first.
+        oom_kills: The number of OOM kills by the source that reported them.
+        accelerators: The accelerators that the container's processes use.
+        removed: When the container was removed; None while it exists.
+        changed: When the container's state last changed.
+        successor: The state under the same name that continues the counts; None if there is none.
     """
 
     name: str
@@ -110,24 +111,27 @@ class ContainerState:
 
     @property
     def newest(self) -> ContainerState:
-        """The state that has the counts now; see `successor`."""
+        """The state that continues the counts; see `successor`."""
         known = self
         while known.successor is not None:
             known = known.successor
         return known
 
     def take_settings(self, inspection: Inspection) -> None:
-        """Update it from the engine's inspection."""
+        """Update the inspection, the image, the Compose labels and an unknown restart count."""
         self.inspection = inspection
         self.image = inspection.image or self.image
         self.compose_project = inspection.compose_project or self.compose_project
         self.compose_service = inspection.compose_service or self.compose_service
-        # From then on events count starts; an answer can be ahead of the events.
+        # Later restarts are counted from events; an answer can be ahead of the events.
         if self.restarts is None:
             self.restarts = inspection.restart_count or 0
 
     def take_state(self, inspection: Inspection) -> None:
-        """Update the state from an inspection, unless the event of its start has not arrived yet."""
+        """Update the state from an inspection.
+
+        An inspection that shows a start whose event has not arrived yet is ignored.
+        """
         status = name_status(inspection.state.status)
         if self.attempt.is_over and status in {"running", "paused"}:
             return
@@ -137,7 +141,7 @@ class ContainerState:
         self.attempt.pid = inspection.pid or self.attempt.pid
 
     def end(self, at: float) -> None:
-        """Record that it has ended."""
+        """Record that the container has ended."""
         self.attempt.is_over = True
         self.attempt.ended = at
         if self.status not in {"created", None}:
@@ -146,7 +150,7 @@ class ContainerState:
         self.accelerators = ()
 
     def absorb(self, other: ContainerState) -> None:
-        """Continue the counts of a container that had the name before."""
+        """Continue the counts of another container that had the same name before."""
         self.deaths += other.deaths
         self.oom_kills.update(other.oom_kills)
         self.restarts = (self.restarts or 0) + (other.restarts or 0)
@@ -156,7 +160,7 @@ class ContainerState:
         other.successor = self
 
     def take_death(self, death: Death) -> None:
-        """Set the verdict, unless the container has ended again since."""
+        """Set the last death, unless a later death is already known."""
         if self.last_death is None or self.last_death.time <= death.time:
             self.last_death = death
 
@@ -165,7 +169,7 @@ class ContainerState:
         self.oom_kills[channel] += number
 
     def take_usage(self, usage: Usage, host_oom_kills: int | None) -> None:
-        """Update it from a sample of its control group."""
+        """Update the usage and the OOM kill counts from a sample of the control group."""
         attempt = self.attempt
         if usage.oom_kills is not None:
             if usage.oom_kills > attempt.oom_kills:
@@ -180,19 +184,21 @@ class Ending:
     """The end of one start of a container, from the event to the verdict.
 
     Attributes:
-        known: The container.
+        known: The container's state.
         attempt: The start that ended.
-        time: When it ended, by the engine's clock.
-        exit_code: Its exit code; None if unknown.
-        is_witnessed: Whether the event contained the exit code.
-        container: Its ID at that time.
-        inspection: The engine's inspection after the end, or the previous one.
-        state: Its state after the end; None if it could not be asked, or runs again.
-        log: Its last lines; None if they could not be read.
+        time: When the container ended, according to the engine's clock.
+        exit_code: The exit code; None if unknown.
+        is_witnessed: Whether an event reported the end.
+        container: The container's ID at the end.
+        inspection: The engine's inspection after the end, or the previous inspection; None if
+            neither is available.
+        state: The engine's state of the container after the end; None if the engine could not be
+            queried or the container is running again.
+        log: The last log lines; None if they could not be read.
         gaps: The sources that could not be read.
-        earlier: The times of its earlier deaths.
+        earlier: The times of the earlier deaths.
         is_fetched: Whether all available evidence was fetched.
-        is_judged: Whether there is a verdict.
+        is_judged: Whether the evaluation has started.
     """
 
     known: ContainerState
@@ -211,7 +217,10 @@ class Ending:
 
 
 def name_status(status: str) -> Status | None:
-    """Return the state for the metric: `removing`, `dead` and `stopped` are ways to be `exited`."""
+    """Return the metric's state for an engine's state; None if the engine's state is not known.
+
+    For example, `removing`, `dead` and `stopped` become `exited`.
+    """
     match status:
         case "created" | "running" | "paused" | "restarting" | "exited":
             return status
@@ -224,7 +233,7 @@ def name_status(status: str) -> Status | None:
 
 
 def name_health(health: str | None) -> Health | None:
-    """Return the health for the metric; None if there is no health check."""
+    """Return the metric's health for an engine's health; None if there is no health check."""
     match health:
         case "starting" | "healthy" | "unhealthy":
             return health
@@ -233,10 +242,10 @@ def name_health(health: str | None) -> Health | None:
 
 
 def choose_shown(known: Iterable[ContainerState], most: int) -> tuple[list[ContainerState], int]:
-    """Choose the containers to export: running ones first, then those that changed last.
+    """Choose the containers to export: running containers first, then the most recently changed.
 
     Returns:
-        The chosen containers, and the number left out.
+        The chosen containers sorted by name, and the number of omitted containers.
     """
     ranked = sorted(
         known,

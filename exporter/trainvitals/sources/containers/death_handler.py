@@ -1,8 +1,8 @@
-"""Handling of the end of a container, up to the verdict.
+"""Handling of a container's end, up to the verdict.
 
-The exit code and time of a death are those of its event; an inspection made later can belong to
-the next start already and never overwrites them. A kill for memory can be reported up to a second
-after the death, so the verdict waits for that.
+The exit code and the time of a death are taken from its event. They are never overwritten by a
+later inspection, which may already describe the next start. An OOM kill can be reported up to a
+second after the death, so the evaluation starts one second after the death.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _log = logging.getLogger(__name__)
 
 
 class DeathHandler:
-    """Determines the cause of each death, counts and records it, once.
+    """Determines the cause of each death, and counts and records each death once.
 
-    Methods that are "called with the lock" need that of the registry; they never wait.
+    Methods that are "called with the lock" require the registry's lock and never block.
 
     Args:
-        client: The engine.
+        client: The engine's client.
         registry: The known containers.
         builder: Assembles the evidence.
-        following: Holds the last lines of containers whose logs are followed.
+        following: Keeps the last log lines of containers whose logs are followed.
         tasks: Runs functions that may block.
         judge: Returns the verdict on a death.
-        journal: Records deaths; None for no journal.
-        clock: The time of day, in seconds since 1970.
+        journal: The journal in which deaths are recorded; None for no journal.
+        clock: Returns the time, in seconds since 1970.
 
     Attributes:
         engine: `docker` or `podman` with its version; empty if unknown.
@@ -81,13 +81,13 @@ class DeathHandler:
 
     @property
     def complaint(self) -> str | None:
-        """Why deaths are not written to the journal; None if they are."""
+        """The reason why the last death could not be written to the journal; None otherwise."""
         return self._complaint
 
     def begin(
         self, known: ContainerState, at: float, exit_code: int | None, *, is_witnessed: bool
     ) -> None:
-        """Handle the end of the newest start, which is not over yet; called with the lock."""
+        """Handle the end of the newest start, which has not ended yet; called with the lock."""
         ending = Ending(
             known,
             known.attempt,
@@ -104,21 +104,22 @@ class DeathHandler:
         self._tasks.do(lambda: self._work_up(ending))
 
     def begin_unseen(self, known: ContainerState, at: float, exit_code: int | None = None) -> None:
-        """Handle an end without an event; called with the lock."""
+        """Handle an end that no event reported; called with the lock."""
         known.attempt.heard_since = at
         self.begin(known, at, exit_code, is_witnessed=False)
 
     def begin_aside(self, known: ContainerState, event: ContainerEvent) -> None:
-        """Handle the end of an earlier start, of which nothing else is known.
+        """Handle the end of an earlier start about which only the event is known.
 
-        Called with the lock. Another container may have had the name at that time.
+        The method is called with the lock. The event may be of another container that had the name
+        at that time.
         """
         attempt = Attempt(heard_since=event.time, is_over=True)
-        ending = Ending(known, attempt, event.time, event.exit_code, True, event.id)  # noqa: FBT003 - it has the event
+        ending = Ending(known, attempt, event.time, event.exit_code, True, event.id)  # noqa: FBT003 - from the event
         self._tasks.do(lambda: self._work_up(ending))
 
     def confirm(self, ending: Ending, event: ContainerEvent) -> None:
-        """Add an event to an end that was found before; called with the lock."""
+        """Add an event to an end that was found without one; called with the lock."""
         ending.is_witnessed = True
         if not ending.is_judged:
             ending.time, ending.exit_code = event.time, event.exit_code
@@ -131,7 +132,10 @@ class DeathHandler:
         self._registry.remove(known)
 
     def recall(self, ending: Ending) -> None:
-        """Export a death before the exporter's start; it is neither counted nor recorded."""
+        """Export a death that happened before the exporter started, without counting it.
+
+        The death is not recorded in the journal either.
+        """
         self._fetch(ending)
         _, death = self._judge(ending)
         with self._registry.lock:
@@ -146,13 +150,13 @@ class DeathHandler:
         self._tasks.do_after(min(late, LATE_SECONDS), lambda: self._conclude(ending))
 
     def _fetch(self, ending: Ending) -> None:
-        """Fetch the evidence; without it, the verdict uses what is known already."""
-        task = lambda: fetch(ending, self._client, self._following)  # noqa: E731 - done at once
+        """Fetch the evidence; if this fails, the verdict uses the data that is already known."""
+        task = lambda: fetch(ending, self._client, self._following)  # noqa: E731 - used at once
         report_failure(try_("to inspect what died", task))
 
     def _conclude(self, ending: Ending) -> None:
         judged, death = self._judge(ending)
-        if judged is not None:  # written first, so that a listener can read the reason
+        if judged is not None:  # recorded before the metrics change
             report_failure(try_("to write down a death", lambda: self._write_down(*judged)))
         with self._registry.lock:
             known = ending.known.newest
@@ -164,7 +168,10 @@ class DeathHandler:
         _log.log(level, "container %s: %s (%s)", name, death.summary, death.reason)
 
     def _judge(self, ending: Ending) -> tuple[tuple[Evidence, Judgement] | None, Death]:
-        """Determine the verdict; a death whose evaluation fails is reported with an unknown cause."""
+        """Return the evidence with its verdict, and the death to export.
+
+        If the evaluation fails, the first value is None, and the death has an unknown cause.
+        """
         with self._registry.lock:
             ending.is_judged = True
         outcome = try_("to judge a death", lambda: self._judge_now(ending))

@@ -1,4 +1,4 @@
-"""The evidence of a death, collected while it happens."""
+"""Collection of a death's evidence as soon as the death is reported."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from trainvitals.sources.host.kernel_log import KernelLog, KernelNews
 from trainvitals.sources.host.snapshot import read_host
 from trainvitals.sources.signals import name_signal
 
-# A kill for memory can be reported a moment after the death that it caused.
+# An OOM kill can be reported up to a second after the death that it caused.
 LATE_SECONDS = 1.0
 _LOG_LINES = 200
 _BEFORE_SECONDS = 60.0
-# No engine starts a container again so soon after its end.
+# No engine restarts a container this soon after its end.
 _LAST_LINES_SECONDS = 0.05
 _MOST_KERNEL_LINES = 20
 _CAUSES = frozenset({"kill", "oom"})
 _LIMIT = "CONSTRAINT_MEMCG"
 _MOST_KILLS = 64
-# The kernel's clock and the engine's are not quite the same.
+# The kernel's and the engine's timestamps differ slightly.
 _SLACK_SECONDS = 2.0
 
 
 def fetch(ending: Ending, client: EngineClient, following: Following) -> None:
-    """Fetch evidence that the engine may drop soon: the state after the end, and the last lines."""
+    """Fetch evidence that the engine may soon discard: the state after the end, and log lines."""
     _fetch_inspection(ending, client)
     ending.log = _fetch_log(ending, client, following)
 
@@ -61,7 +61,7 @@ def _fetch_inspection(ending: Ending, client: EngineClient) -> None:
     ending.inspection = inspection
     finished = inspection.state.finished
     is_of_it = finished is not None and abs(finished - ending.time) <= _SLACK_SECONDS
-    # An engine that restarts it at once reports the next start.
+    # If the engine restarted the container at once, it reports the next start.
     if is_of_it or inspection.state.status not in {"running", "restarting", "paused"}:
         ending.state = inspection.state
 
@@ -77,7 +77,7 @@ def _fetch_log(
             ending.container,
             tail=_LOG_LINES,
             since=ending.attempt.log_since,
-            # It may run again, and write.
+            # The container may be running again and writing.
             until=ending.time + _LAST_LINES_SECONDS if ending.is_witnessed else None,
         )
     except EngineError as error:
@@ -86,14 +86,14 @@ def _fetch_log(
 
 
 class EvidenceBuilder:
-    """Assembles the evidence of an end.
+    """Assembles the evidence for a container's end.
 
     Args:
-        kernel_log: Follows the kernel's log.
+        kernel_log: Follows the kernel log.
         registry: The containers whose OOM kills are counted.
         roots: The paths of the host's file systems.
-        clock: The time of day, in seconds since 1970.
-        read_host: Reads the state of the machine.
+        clock: Returns the time, in seconds since 1970.
+        read_host: Reads the machine's state.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class EvidenceBuilder:
         self._read_host = read_host
 
     def catch_up(self) -> None:
-        """Read the new records of the kernel log."""
+        """Read the kernel log's new records and count their OOM kills."""
         with self._lock:
             if self._is_closed:
                 return
             news = self._kernel_log.read()
             self._is_readable = self._kernel_log.is_readable
             is_first, self._is_first = self._is_first, False
-        if is_first:  # the ring buffer had these records before the exporter started
+        if is_first:  # these records were written before the exporter started
             return
         with self._registry.lock:
             for kill in news.oom_kills:
@@ -148,16 +148,16 @@ class EvidenceBuilder:
         return self._is_readable
 
     def close(self) -> None:
-        """Release the kernel's log."""
+        """Close the kernel log."""
         with self._lock:
             self._is_closed = True
             self._kernel_log.close()
 
     def build(self, ending: Ending, *, engine: str, engine_started: float | None) -> Evidence:
-        """Return the evidence of an end so far.
+        """Return the evidence for an end that is available now.
 
         Args:
-            ending: The end.
+            ending: The container's end.
             engine: `docker` or `podman` with its version; empty if unknown.
             engine_started: When the engine started; None if unknown.
         """
@@ -197,7 +197,10 @@ class EvidenceBuilder:
             )
 
     def _look_up(self, ending: Ending) -> tuple[KernelNews | None, Gap | None]:
-        """Return the kernel log's records of this start, or why it cannot be read."""
+        """Return the kernel log's records of the start that ended.
+
+        If the kernel log cannot be read, the first value is None, and the second is the gap.
+        """
         recent = ending.time - _BEFORE_SECONDS
         started = ending.attempt.started
         since = min(recent, recent if started is None else started - _SLACK_SECONDS)
@@ -205,7 +208,8 @@ class EvidenceBuilder:
             if self._is_closed or not self._kernel_log.is_readable:
                 return None, None if self._is_closed else self._kernel_log.why_not
             news = self._kernel_log.recall(since)
-        # The others' too: of two below one limit only the kernel knows which was killed.
+        # Other containers' kills are included: if two containers share a limit, only the kernel log
+        # shows which container was killed.
         kills = tuple(_attribute(kill, ending) for kill in news.oom_kills[-_MOST_KILLS:])
         xids = tuple(xid for xid in news.xids if xid.time >= recent)
         lines = tuple(line for line in news.lines if line.time is None or line.time >= recent)
@@ -226,10 +230,11 @@ class EvidenceBuilder:
 
 
 def was_heard(ending: Ending) -> bool:
-    """Return whether the events of a start show how it ended.
+    """Return whether the events of a start are complete enough to show how it ended.
 
-    If events were followed from its beginning or for long enough, a missing event did not happen.
-    If they were followed for less time, only reported events are known.
+    If events were followed from the beginning of the start or long enough before the end, the
+    absence of an event shows that nothing happened. If they were followed for less time, only
+    events that were reported count.
     """
     attempt = ending.attempt
     if attempt.heard_since == -math.inf:
@@ -240,7 +245,7 @@ def was_heard(ending: Ending) -> bool:
 
 
 def is_main_process(attempt: Attempt, kill: OomKill) -> bool:
-    """Return whether an OOM kill whose line names no control group was that of the main process."""
+    """Return whether an OOM kill without a control group killed the main process of a start."""
     if attempt.pid is None or kill.pid != attempt.pid:
         return False
     started, ended = attempt.started, attempt.ended
@@ -250,13 +255,13 @@ def is_main_process(attempt: Attempt, kill: OomKill) -> bool:
 
 
 def _attribute(kill: OomKill, ending: Ending) -> OomKill:
-    """Return an OOM kill, with the control group added if it killed the main process."""
+    """Return an OOM kill, with the control group added if the kill hit the main process."""
     if kill.task_memcg or not is_main_process(ending.attempt, kill):
         return kill
     group = ending.attempt.cgroup or f"/{ending.container}"
     settings = ending.inspection.settings if ending.inspection is not None else None
     is_limited = settings is not None and settings.memory_limit_bytes is not None
-    # The line shows that a limit was hit, and not whose; the nearest is that of the container.
+    # The line shows that a limit was hit, but not which one; the nearest is the container's.
     is_own = is_limited and kill.constraint == _LIMIT and kill.oom_memcg is None
     return replace(kill, task_memcg=group, oom_memcg=group if is_own else kill.oom_memcg)
 
@@ -267,12 +272,12 @@ def list_events(attempt: Attempt) -> tuple[EngineEvent, ...]:
 
 
 def count_host_oom_kills(roots: Roots) -> int | None:
-    """Read the number of OOM kills since boot, from `/proc/vmstat`."""
+    """Return the number of OOM kills since boot from `/proc/vmstat`; None if unknown."""
     return find_number(read_data(str(roots.procfs), "vmstat", comes_by_page=True), b"oom_kill")
 
 
 def describe_death(evidence: Evidence, verdict: Judgement) -> Death:
-    """Return a death as it is exported."""
+    """Return the exported description of a death."""
     number = evidence.last_signal
     return Death(
         time=evidence.ended or 0.0,

@@ -1,7 +1,7 @@
-"""Typed access to the JSON of an engine's answers.
+"""Typed access to the JSON documents in an engine's answers.
 
-Engines differ: a list may be null or missing, a string may replace a list, and a string a number. A
-member of another type is treated as missing, and no accessor raises.
+Engines differ: a list may be null or missing, and a string may stand in place of a list or a
+number. A member of an unexpected type is treated as missing, and no accessor raises an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIST_LENGTH = 1000
 
 
 def parse_json(text: bytes | str) -> object:
-    """Read JSON.
+    """Parse a JSON text.
 
     Raises:
         ValueError: The text is not valid JSON, or is nested too deeply.
@@ -33,34 +33,34 @@ def parse_json(text: bytes | str) -> object:
 
 
 def get_mapping(document: Document, name: str) -> Document:
-    """Return a member that is an object; empty if there is none."""
+    """Return a member that is an object; an empty object for a missing or other member."""
     return as_mapping(document.get(name))
 
 
 def as_mapping(value: object) -> Document:
-    """Return a value that is an object; empty if it is not."""
+    """Return a value that is an object; an empty object for any other value."""
     return value if isinstance(value, dict) else _NOTHING
 
 
 def get_list(document: Document, name: str) -> tuple[object, ...]:
-    """Return a member that is a list, cut at 1,000 entries; empty if there is none."""
+    """Return a member that is a list, limited to 1,000 entries; empty for any other member."""
     value = document.get(name)
     return tuple(value[:_LIST_LENGTH]) if isinstance(value, list) else ()
 
 
 def get_text(document: Document, name: str) -> str:
-    """Return a member that is a text, cut at 4,096 characters; empty if there is none."""
+    """Return a member that is a string, limited to 4,096 characters; empty for any other member."""
     return as_text(document.get(name))
 
 
 def as_text(value: object) -> str:
-    """Return a value that is a text; empty if it is not."""
-    # JSON may hold a lone surrogate, which cannot be encoded.
+    """Return a value that is a string, limited to 4,096 characters; empty for any other value."""
+    # JSON may contain a lone surrogate, which cannot be encoded.
     return value[:_TEXT_LENGTH].encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def get_texts(document: Document, name: str) -> tuple[str, ...]:
-    """Return a member that is a list of texts, or one text; empty if there is none."""
+    """Return the strings of a member that is a list or a single string; empty for other members."""
     value = document.get(name)
     if isinstance(value, str):
         return (as_text(value),)
@@ -68,7 +68,7 @@ def get_texts(document: Document, name: str) -> tuple[str, ...]:
 
 
 def get_number(document: Document, name: str) -> int | None:
-    """Return a member that is a whole number of 64 bits, its sign included; None if there is none."""
+    """Return a member that is a signed 64-bit integer; None for any other member."""
     value = document.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
@@ -76,5 +76,5 @@ def get_number(document: Document, name: str) -> int | None:
 
 
 def get_time(document: Document, name: str) -> float | None:
-    """Return a member that is a time in text; None if there is none, or the engine's zero."""
+    """Return a member that is a time as text; None for any other member and for the zero time."""
     return parse_time(get_text(document, name))

@@ -1,8 +1,8 @@
-"""A container engine: Docker, or Podman by Docker's API.
+"""The client for a container engine: Docker, or Podman through Docker's API.
 
-Access is read-only: `AnswerDecoder` writes the requests, and supports no other method than GET.
-Paths have no version, so an engine of any version answers in its own; a fixed version is refused by
-engines that do not support it. Only members that all versions have are read, Podman's included.
+Access is read-only: `AnswerDecoder` writes the requests and supports only the method GET. The paths
+contain no API version, so each engine answers in its default version; engines refuse versions that
+they do not support. Only members that exist in all versions, including Podman's, are read.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _MOST_BYTES = 4 * _MIB
 _MOST_LIST_BYTES = 32 * _MIB
 _LOG_BYTES = 1 << 16
 _COMPLAINT_LENGTH = 300
-# How many times the patience for one part of an answer is had for all of it.
+# The maximum time for a whole answer, as a multiple of the maximum time for one part.
 _PARTS = 5
-# Without `one-shot` an engine takes two samples, a second apart, for the CPU share that `docker stats`
-# shows (moby/moby#40478); engines before API 1.41 ignore it, and some later ones are slow as well.
+# Without `one-shot`, an engine takes two samples, one second apart, for the CPU share that
+# `docker stats` shows (moby/moby#40478). Engines before API 1.41 ignore the option, and some later
+# engines are slow as well.
 _STATISTICS_TIMEOUT_SECONDS = 5.0
 
 _OK = 200
@@ -52,13 +53,13 @@ _OTHER_REMEDY = "look at the engine's own log, such as `journalctl -u docker`"
 
 
 class EngineError(SourceError):
-    """A request to the engine failed, or was refused.
+    """A request to the engine failed or was refused.
 
     Args:
         act: The failed action, such as `read the log`.
-        why: The reason of the failure.
+        why: The reason for the failure.
         remedy: The next step for the user.
-        status: The status of the engine's answer; None if there was no answer.
+        status: The HTTP status of the engine's answer; None if the engine did not answer.
     """
 
     def __init__(self, act: str, why: str, remedy: str, *, status: int | None = None) -> None:
@@ -78,10 +79,10 @@ class EngineClient:
     Each request opens a new connection, so any number of threads may use a client.
 
     Args:
-        address: The engine's address, as `find_engine` returns it.
-        timeout_seconds: How long to wait for a connection and for each part of an answer. An engine
-            that was stopped accepts connections and never answers.
-        environ: The environment, of which `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH` are read for
+        address: The engine's address, in the form that `find_engine` returns.
+        timeout_seconds: The maximum time to wait for a connection and for each part of an answer.
+            (The socket of a suspended engine accepts connections, but the engine never answers.)
+        environ: The environment, from which `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH` are read for
             `tcp://`.
 
     Raises:
@@ -128,7 +129,7 @@ class EngineClient:
         return self._ask_for_mapping("ask how the engine is set up", "/info")
 
     def list_containers(self) -> tuple[Document, ...]:
-        """Return all containers, also those that do not run: `/containers/json?all=1`.
+        """Return all containers, running or not, from `/containers/json?all=1`.
 
         Raises:
             EngineError: The request failed.
@@ -141,10 +142,10 @@ class EngineClient:
         return tuple(as_mapping(entry) for entry in found)
 
     def inspect(self, container: str) -> Document:
-        """Return the inspection of a container: `/containers/{id}/json`.
+        """Return a container's inspection from `/containers/{id}/json`.
 
         Args:
-            container: Its ID, the beginning of it, or its name.
+            container: The container's ID, a prefix of the ID, or the container's name.
 
         Raises:
             EngineError: The request failed; its status is 404 if the container does not exist.
@@ -154,10 +155,12 @@ class EngineClient:
         )
 
     def stats(self, container: str) -> Usage | None:
-        """Return the usage of a container: `/containers/{id}/stats`; Docker before 23 takes a second.
+        """Return a container's usage from `/containers/{id}/stats`.
+
+        Docker before version 23 takes a second to answer.
 
         Returns:
-            Its resource usage; None if it does not run.
+            The resource usage; None if the container is not running.
 
         Raises:
             EngineError: The request failed.
@@ -179,20 +182,22 @@ class EngineClient:
         since: float | None = None,
         until: float | None = None,
     ) -> tuple[str, ...]:
-        """Read the last lines of a container's log, standard output and error in their order.
+        """Return the last lines of a container's log: standard output and error in their order.
 
         Args:
-            container: Its ID or name.
-            tail: The number of lines.
-            since: Only lines after this time, seconds since 1970, such as its last start.
-            until: Only lines before this time.
+            container: The container's ID or name.
+            tail: The maximum number of lines.
+            since: The time after which lines are returned, in seconds since 1970, such as the last
+                start; None for no limit.
+            until: The time before which lines are returned; None for no limit.
 
         Returns:
-            The lines, the oldest first, masked; at most 64 KiB, of very long lines both ends.
+            The masked lines, the oldest first, at most 64 KiB in total; the middle of very long
+            lines is omitted.
 
         Raises:
-            EngineError: The log could not be read: status 404 or 409 if the container was removed,
-                501 if its log driver keeps no readable log.
+            EngineError: The log could not be read. The status is 404 or 409 if the container was
+                removed, and 501 if the log driver keeps no readable log.
         """
         act = f"read the log of container {container[:64]}"
         target = f"{_path_of(container, 'logs')}?{urlencode(log_query(tail, since, until))}"
@@ -215,18 +220,19 @@ class EngineClient:
         most_bytes: int = _MOST_BYTES,
         timeout_seconds: float | None = None,
     ) -> bytes:
-        """Make a request and wait for the complete answer.
+        """Send a request and return the complete body of the answer.
 
         Args:
-            act: The purpose, for the error: `list the containers`.
+            act: The purpose of the request for error messages, such as `list the containers`.
             path: The path, percent-encoded.
-            query: Parameters of the query.
-            most_bytes: The longest answer that is read.
-            timeout_seconds: How long to wait for each part of it; None for the client's own.
+            query: The query parameters.
+            most_bytes: The maximum size of the answer, in bytes.
+            timeout_seconds: The maximum time to wait for each part of the answer; None for the
+                client's timeout.
 
         Raises:
-            EngineError: The engine did not answer, the answer was cut off, or its status is not
-                200.
+            EngineError: The engine did not answer, the answer is truncated or too long, or its
+                status is not 200.
         """
         patience = timeout_seconds or self._timeout_seconds
         return b"".join(self._receive_body(act, _join(path, query), most_bytes, patience))
@@ -239,17 +245,19 @@ class EngineClient:
         *,
         waits: bool = True,
     ) -> Stream:
-        """Request an answer that is streamed, and may never end.
+        """Request a streamed answer, which may never end.
 
         Args:
-            act: The purpose, for the error.
+            act: The purpose of the request for error messages.
             path: The path, percent-encoded.
-            query: Parameters of the query.
-            waits: Whether to wait until the engine has begun to answer. A log that is followed is
-                answered with its first line only; a caller that does not wait checks the status.
+            query: The query parameters.
+            waits: Whether to wait until the engine begins to answer. For a followed log, the engine
+                does not begin before the first line is written. A caller that does not wait must
+                check the status.
 
         Raises:
-            EngineError: The engine did not answer, or the status is not 200.
+            EngineError: The engine could not be reached, or it was waited for and did not answer or
+                answered with a status other than 200.
         """
         stream = self._get(act, _join(path, query))
         if waits:
@@ -317,7 +325,10 @@ class EngineClient:
 
 
 def log_query(tail: int, since: float | None = None, until: float | None = None) -> dict[str, str]:
-    """Return the query for a log: both streams, without times, the last lines in a span of time."""
+    """Return the query parameters for a log's last lines in a time range.
+
+    Both streams are requested, without timestamps.
+    """
     query = {"stdout": "1", "stderr": "1", "timestamps": "0", "tail": str(tail)}
     if since is not None:
         query["since"] = f"{since:.9f}"
@@ -327,7 +338,7 @@ def log_query(tail: int, since: float | None = None, until: float | None = None)
 
 
 def mask_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Mask lines of a log together, since a secret may have more than one line."""
+    """Mask the secrets in log lines; a secret may span several lines."""
     return tuple(mask_text("\n".join(lines)).split("\n")) if lines else ()
 
 
@@ -353,7 +364,7 @@ def _not_understood(act: str) -> EngineError:
 
 
 def _refused(act: str, stream: Stream, patience_seconds: float) -> EngineError:
-    """Return the error for a status other than 200, with the engine's message."""
+    """Return the error for a status other than 200, including the engine's message if present."""
     status = stream.status
     with suppress(FramingError, ValueError):
         answer = as_mapping(parse_json(stream.receive(patience_seconds) or b""))

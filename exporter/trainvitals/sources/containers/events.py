@@ -1,8 +1,8 @@
-"""The engine's events of its containers: `/events`.
+"""The engine's container events, from `/events`.
 
-An engine keeps its last 256 events only, and none across its own restart, at which the stream ends
-without an error. Therefore a follower compares with the list of containers after each connect, and
-counts each end of the stream as a gap.
+An engine keeps only its last 256 events, and none after it is restarted. A restart ends the stream
+without an error. For this reason, the list of containers is compared after each connection, and
+each end of the stream counts as a gap.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ACTIONS = (
 _OTHER_WORDS = {"died": "die", "remove": "destroy"}
 _HEALTH = "health_status"
 _NANOSECONDS = 1_000_000_000
-_MOST_EVENT_BYTES = 1 << 20  # labels may be long
+_MOST_EVENT_BYTES = 1 << 20  # labels may be very long
 _REMEMBERED = 512  # an engine can repeat 256
 
 _FIRST_WAIT_SECONDS = 1.0
@@ -64,17 +64,17 @@ class ContainerEvent:
     """An event of a container.
 
     Attributes:
-        time: The time of the event by the engine's clock.
-        action: The action in Docker's words, for Podman too: `start`, `die`, `destroy`,
+        time: The time of the event according to the engine's clock, in seconds since 1970.
+        action: The action under Docker's name, also for Podman: `start`, `die`, `destroy`,
             `health_status: unhealthy`, ...
-        id: The container's whole ID.
-        name: Its name.
+        id: The container's full ID.
+        name: The container's name.
         image: The image's name.
         compose_project: The Compose project; empty if there is none.
         compose_service: The Compose service; empty if there is none.
         exit_code: The exit code of a `die`; None for other actions.
-        signal: The signal of a `kill`; None for other actions, and if the engine does not report
-            it.
+        signal: The signal of a `kill`; None for other actions, or if the engine does not report the
+            signal.
     """
 
     time: float
@@ -88,15 +88,15 @@ class ContainerEvent:
     signal: int | None = None
 
     def to_evidence(self) -> EngineEvent:
-        """Return the part of the event that is evidence."""
+        """Return the part of the event that is included in evidence."""
         return EngineEvent(self.time, self.action, self.exit_code, self.signal)
 
 
 def parse_event(line: bytes | str) -> ContainerEvent | None:
-    """Read one event, a line of JSON.
+    """Parse one event from a line of JSON.
 
     Returns:
-        The event; None if it does not concern a container, or is invalid.
+        The event; None if it is invalid or does not concern a container.
     """
     try:
         document = as_mapping(parse_json(line))
@@ -126,12 +126,12 @@ def parse_event(line: bytes | str) -> ContainerEvent | None:
 
 
 def read_events(client: EngineClient, *, since: float, until: float) -> tuple[ContainerEvent, ...]:
-    """Return those of its last 256 events that the engine still has.
+    """Return the engine's past container events; an engine keeps at most 256 events.
 
     Args:
-        client: The engine.
-        since: The time of the first event to read, seconds since 1970.
-        until: The time of the last event; not later than now.
+        client: The engine's client.
+        since: The time of the earliest event to return, in seconds since 1970.
+        until: The time of the latest event to return; the current time if it is earlier.
 
     Raises:
         EngineError: The events could not be read.
@@ -143,22 +143,22 @@ def read_events(client: EngineClient, *, since: float, until: float) -> tuple[Co
 
 
 class EventFollower:
-    """Follows the events of an engine on one thread, for as long as the engine lives.
+    """Follows an engine's events on one thread and reconnects after each interruption.
 
-    A quiet engine is pinged periodically on another connection, since one that hangs keeps its
-    connections open and is silent too. While the engine hangs no event is lost, so that is not a
-    gap.
+    While no events arrive, the engine is pinged periodically on another connection, because a hung
+    engine keeps its connections open and is also silent. No event is lost while the engine hangs,
+    so a hang does not count as a gap.
 
-    All three callbacks are called on that thread, one at a time.
+    All three callbacks are called on the follower's thread, one at a time.
 
     Args:
-        client: The engine.
-        on_event: Receives an event; each is passed once.
-        on_connect: Called after each connect, when no event can be missed any more, and when an
-            engine that hung answers again: the time to list all containers and compare.
+        client: The engine's client.
+        on_event: Called once with each event.
+        on_connect: Called after each connection, and when a hung engine responds again. From then
+            on no event can be missed, so the list of all containers can be compared.
         on_gap: Called with the reason when the event stream was interrupted.
-        first_wait_seconds: How long to wait before the first attempt to connect again; then
-            twice as long each time, up to 30 s.
+        first_wait_seconds: The time to wait before the first attempt to reconnect; it doubles with
+            each attempt, up to 30 s.
         quiet_seconds: The time without an event after which the engine is pinged.
     """
 
@@ -189,12 +189,15 @@ class EventFollower:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the event stream is connected, as far as is known."""
+        """Whether the event stream is connected and the engine is not known to hang."""
         return self._is_connected
 
     @property
     def complaint(self) -> str | None:
-        """Why it is not connected; None if it is, or connecting was not tried yet."""
+        """The reason why the stream is not connected.
+
+        None if the stream is connected or no connection has been attempted yet.
+        """
         return self._complaint
 
     @property
@@ -203,13 +206,13 @@ class EventFollower:
         return self._gaps
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start to follow events."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop following at once; no callback is started after that.
+        """Stop following events at once; no callback is started afterwards.
 
-        A request to an engine that hangs ends by itself, after its timeout.
+        A request to a hung engine ends after its timeout.
         """
         self._closing.set()
         if self._stream is not None:
@@ -235,7 +238,7 @@ class EventFollower:
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     def _subscribe(self) -> Stream:
-        # From the last event on, or from now: the engine answers before it listens to itself.
+        # Start at the last event or now, because the engine answers before it subscribes.
         query = _write_query(self._since or time.time())
         return self._client.open_stream("follow the events", "/events", query)
 
@@ -274,7 +277,7 @@ class EventFollower:
         try:
             self._client.ping()
         except EngineError as error:
-            if error.status is None:  # any status is an answer
+            if error.status is None:  # an answer with any status shows that it does not hang
                 self._is_connected = False
                 self._complaint = str(error)
                 return
@@ -286,7 +289,7 @@ class EventFollower:
         if event is None:
             return
         key = (event.time, event.id, event.action)
-        if key in self._seen:  # the engine repeats itself after a connect
+        if key in self._seen:  # the engine repeats events after a connection
             return
         self._seen[key] = None
         if len(self._seen) > _REMEMBERED:
@@ -323,6 +326,6 @@ def _find_signal(action: str, attributes: Document) -> int | None:
 
 
 def _parse_small(text: str) -> int | None:
-    """Read a number such as an exit code or a signal; None if it is not a number."""
+    """Parse a small integer such as an exit code or a signal; return None for other text."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 5 else None  # noqa: PLR2004

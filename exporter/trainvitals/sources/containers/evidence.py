@@ -1,11 +1,11 @@
-"""Evidence of a death, before the verdict.
+"""The evidence for a death, from which the verdict is derived.
 
-Likely secrets are masked before (see `trainvitals.masking`): command lines and log lines are text
-for people, and of the environment only the names are kept.
+Command lines and log lines are kept as text, in which likely secrets have been masked (see
+`trainvitals.masking`). Only the names of environment variables are kept.
 
-Times are seconds since 1970 by the engine's or the kernel's clock, or since a boot of unknown date
-(see `trainvitals.sources.host.kernel_text`), sizes bytes. None is unknown; an
-empty tuple means that the source was read and had nothing.
+Times are seconds since 1970 according to the engine's or the kernel's clock, or seconds since a
+boot of unknown date (see `trainvitals.sources.host.kernel_text`). Sizes are in bytes. None means
+unknown; an empty tuple means that the source was read and contained nothing relevant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainvitals.sources.signals import read_signal
 Subject = Literal["container", "process", "run"]
 
 
-# The starts of the events of a container that was started.
+# The beginnings of the names of events that only a started container has.
 _OF_LIFE = (
     "start",
     "restart",
@@ -38,15 +38,15 @@ _OF_LIFE = (
 
 @dataclass(frozen=True, slots=True)
 class EngineEvent:
-    """One event of a container, as the engine reported it.
+    """One container event reported by the engine.
 
     Attributes:
         time: The time of the event.
-        action: Its name as Docker has it: `create`, `start`, `oom`, `kill`, `die`, `stop`,
+        action: The action under Docker's name: `create`, `start`, `oom`, `kill`, `die`, `stop`,
             `destroy`, `health_status: unhealthy`, ...
         exit_code: The exit code of a `die`; None for other actions.
-        signal: The signal of a `kill`; None for other actions, and if the engine does not report it
-            (Podman).
+        signal: The signal of a `kill`; None for other actions, or if the engine does not report the
+            signal (Podman).
     """
 
     time: float
@@ -60,9 +60,9 @@ class HealthProbe:
     """One run of a container's health check.
 
     Attributes:
-        time: When it ended.
-        exit_code: Its exit code; -1 after a timeout.
-        output: Its output, masked and cut.
+        time: When the run ended; None if unknown.
+        exit_code: The exit code; -1 after a timeout.
+        output: The masked output, limited in length.
     """
 
     time: float | None
@@ -72,19 +72,19 @@ class HealthProbe:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The engine's state of a container: `State` of its inspection, after the end if known.
+    """A container's state according to the engine: `State` in the inspection.
 
     Attributes:
-        status: `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`,
+        status: `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead` or
             `stopped`.
         exit_code: `ExitCode`.
-        is_oom_killed: `OOMKilled`, which engines may set wrongly.
-        error: `Error`: why it could not be started; empty if it could.
-        started: `StartedAt`; None if it never was.
-        finished: `FinishedAt`; None if it never did.
+        is_oom_killed: `OOMKilled`, which engines may set incorrectly.
+        error: `Error`: the reason why the container could not be started; empty if it could.
+        started: `StartedAt`; None if the container has never started.
+        finished: `FinishedAt`; None if the container has never ended.
         health: `Health.Status`; None if there is no health check.
-        failing_streak: The number of probes that have failed in a row.
-        probes: The last probes, the oldest first.
+        failing_streak: The number of consecutive failed health checks.
+        probes: The last runs of the health check, the oldest first.
     """
 
     status: str
@@ -100,27 +100,27 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a container: `Config` and `HostConfig` of its inspection.
+    """A container's settings: `Config` and `HostConfig` in the inspection.
 
     Attributes:
-        command: Entry point and arguments as one list, masked.
-        variables: The names of its environment variables.
-        is_unbuffered: Whether Python writes its output unbuffered: `PYTHONUNBUFFERED` is set, or
-            `-u` is in the command.
+        command: The entry point and the arguments as one list, masked.
+        variables: The names of the environment variables.
+        is_unbuffered: Whether Python's output is unbuffered, because `PYTHONUNBUFFERED` is set or
+            the command contains `-u`.
         memory_limit_bytes: `Memory`; None for no limit.
-        memory_swap_bytes: `MemorySwap`; None if it was not set, -1 for no limit.
+        memory_swap_bytes: `MemorySwap`; None if it is not set, -1 for no limit.
         shm_size_bytes: `ShmSize`.
         pids_limit: `PidsLimit`; None for no limit.
-        has_init: `Init`: whether PID 1 is Docker's own init.
-        restart_policy: `RestartPolicy.Name`; `no` if it has none.
+        has_init: `Init`: whether PID 1 is Docker's own init process.
+        restart_policy: `RestartPolicy.Name`; `no` if the container has no restart policy.
         log_driver: `LogConfig.Type`.
-        log_options: `LogConfig.Config`, in the order of their names.
+        log_options: `LogConfig.Config`: the names and masked values, sorted by name.
         network_mode: `NetworkMode`.
-        wants_gpus: Whether it requests GPUs.
+        wants_gpus: Whether the container requests GPUs.
         is_read_only: `ReadonlyRootfs`.
         has_tty: `Tty`.
-        is_removed_at_end: `AutoRemove`, which is `docker run --rm`.
-        stop_timeout_seconds: `StopTimeout`; None for the engine's 10 s.
+        is_removed_at_end: `AutoRemove`, set by `docker run --rm`.
+        stop_timeout_seconds: `StopTimeout`; None for the engine's default of 10 s.
         user: `User`; empty for root.
         mounts: The source and the target of each mount.
     """
@@ -148,24 +148,24 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The last sample of a control group before its end.
+    """The last sample of a control group's resource usage before its end.
 
     Attributes:
         time: The time of the sample.
-        cgroup_version: 1 or 2.
-        memory_usage_bytes: All that is charged, file cache included.
-        memory_working_set_bytes: The same without the file cache that was not used recently.
-        memory_unreclaimable_bytes: Memory that the kernel cannot reclaim: anonymous and shared
-            memory, and on version 2 locked memory and the kernel's own.
-        memory_peak_bytes: The most that was ever charged; None if the kernel does not keep it.
-        memory_limit_bytes: The limit; None if there is none.
-        memory_pressure_ratio: The share of the last 10 s in which all its tasks waited for memory,
-            0 to 1; None on version 1.
-        oom_kills: The number of its processes that the kernel killed for memory.
-        processes: The number of its processes and threads.
-        processes_limit: The maximum number of its processes and threads; None for no limit.
-        processes_refused: The number of forks that the limit refused.
-        cpu_throttled_seconds: The time in which its CPU limit throttled it.
+        cgroup_version: The cgroup version, 1 or 2; 0 if the engine's statistics were read instead.
+        memory_usage_bytes: The memory charged to the group, including the file cache.
+        memory_working_set_bytes: The charged memory without the inactive file cache.
+        memory_unreclaimable_bytes: The memory that the kernel cannot reclaim: anonymous and shared
+            memory and, in cgroup v2, also locked memory and the kernel's own memory.
+        memory_peak_bytes: The maximum of the charged memory; None if the kernel does not record it.
+        memory_limit_bytes: The memory limit; None for no limit.
+        memory_pressure_ratio: The share of the last 10 s in which all of the group's tasks waited
+            for memory, 0 to 1; None in cgroup v1.
+        oom_kills: The number of the group's processes that the OOM killer killed.
+        processes: The number of processes and threads.
+        processes_limit: The maximum number of processes and threads; None for no limit.
+        processes_refused: The number of forks that failed because of this limit.
+        cpu_throttled_seconds: The time in which the CPU limit throttled the group, in seconds.
     """
 
     time: float
@@ -185,14 +185,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system at that time.
+    """A file system at the time of the death.
 
     Attributes:
-        path: A folder on it.
-        free_bytes: Space available to an unprivileged user.
-        total_bytes: Its size.
-        free_inodes: The number of files that can still be created; None if the file system has no
-            such limit.
+        path: A folder on the file system.
+        free_bytes: The space available to an unprivileged user.
+        total_bytes: The size of the file system.
+        free_inodes: The number of files that can still be created; None if the file system does not
+            limit the number of files.
     """
 
     path: str
@@ -203,15 +203,15 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine at the time of the death.
+    """The machine's state at the time of the death.
 
     Attributes:
         time: The time of the reading.
         memory_total_bytes: `MemTotal`.
         memory_available_bytes: `MemAvailable`.
         swap_free_bytes: `SwapFree`.
-        disks: File systems that containers write to.
-        biggest: The processes that held the most memory: name and bytes.
+        disks: The file systems that containers write to.
+        biggest: The name and the memory, in bytes, of each process with the highest memory usage.
     """
 
     time: float
@@ -224,25 +224,27 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The run file's account of the end of a training process, or of its state while it runs.
+    """The end of a training process, or its current state, according to its run file.
 
     Attributes:
-        source: The evidence for how it ended, a sentence; empty while it runs.
-        pid: The process on the host; None if unknown.
+        source: The evidence for how the process ended, in a sentence; empty while it is running.
+        pid: The process's PID on the host; None if unknown.
         phase: The last phase, such as `data_wait`, `backward` or `checkpoint`; None if unknown.
-        phase_seconds: The time since it entered the phase; None if unknown.
-        idle_seconds: The time since its last progress, up to its end or to now; None if unknown.
-        idle_limit_seconds: The time that the phase may take without progress; None for no limit.
-        slowest_step_seconds: The slowest of its recent steps; None if unknown.
-        stall: `stopped` where the process is, `no_progress` where it takes too long; None if it
-            makes progress, or has ended.
-        steps: The number of its steps; None if unknown.
+        phase_seconds: The time since the phase was entered; None if unknown.
+        idle_seconds: The time from the last progress until the end, or until now if the process is
+            running; None if unknown.
+        idle_limit_seconds: The maximum time that the phase may take without progress; None for no
+            limit.
+        slowest_step_seconds: The duration of the slowest recent step; None if unknown.
+        stall: `stopped` if the process is stopped, `no_progress` if the phase takes too long; None
+            if the process makes progress or has ended.
+        steps: The number of steps; None if unknown.
         nonfinite_losses: The number of losses that were NaN or infinite; None if unknown.
-        is_loss_finite: Whether the last loss was a number; None if there was none.
-        is_switched_off: Whether the monitor had switched itself off after internal errors.
-        is_end_seen: Whether the exporter saw it end, or it recorded its end itself.
+        is_loss_finite: Whether the last loss was finite; None if no loss was recorded.
+        is_switched_off: Whether the monitor had disabled itself after internal errors.
+        is_end_seen: Whether the exporter observed the end, or the process itself recorded its end.
         world_size: The number of ranks on all machines; None if unknown.
-        ranks_here: The number of ranks that left a run file on this machine.
+        ranks_here: The number of ranks with a run file on this machine; None if unknown.
     """
 
     source: str = ""
@@ -264,12 +266,12 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A source that would have had more and could not be read.
+    """A source of further evidence that could not be read.
 
     Attributes:
         what: The missing source, such as `the kernel log`.
-        why: The reason why it could not be read.
-        remedy: The step that makes it readable the next time.
+        why: The reason why the source could not be read.
+        remedy: The step that makes the source readable the next time.
     """
 
     what: str
@@ -279,44 +281,49 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence of one death, or of the present trouble of something that still runs.
+    """The evidence for one death, or for the current trouble of a running subject.
+
+    The subject is a container, a process or a training run.
 
     Attributes:
-        subject: What died.
-        name: The container's, run's or process's name.
-        id: The container's ID; empty if it has none.
+        subject: The kind of the subject.
+        name: The name of the container, process or run.
+        id: The container's ID; empty if there is none.
         image: The image's name; empty if unknown.
         compose_project: The Compose project; empty if there is none.
         compose_service: The Compose service; empty if there is none.
-        engine: `docker` or `podman` with its version; empty if none was asked.
-        cgroup: The control group's path, as `/proc/PID/cgroup` has it; empty if unknown.
-        started: When it was last started.
-        ended: When it ended; None if it runs.
-        exit_code: The exit code from the event `die`, else from the state; None if it runs or the
-            code is unknown. One that a user reports may be 256 and a signal, or minus a signal.
-        is_exit_code_witnessed: Whether the exit code is that of the event.
-        signal: The signal that ended a plain process or rank; None for containers, whose exit
-            code has it.
-        exception: The exception that a run ended with; empty if there is none.
-        events: The engine's events for the container since its last start (and its creation), the
+        engine: `docker` or `podman` with its version; empty if no engine was queried.
+        cgroup: The control group's path in the format of `/proc/PID/cgroup`; empty if unknown.
+        started: When the subject was last started; None if unknown.
+        ended: When the subject ended; None if it is running or the time is unknown.
+        exit_code: The exit code from the event `die`, or else from the state; None if the subject
+            is running or the code is unknown. An exit code reported by a user may be 256 plus a
+            signal number, or a negative signal number.
+        is_exit_code_witnessed: Whether the exit code was reported by the event.
+        signal: The signal that ended a plain process or rank; None for containers, whose exit code
+            contains the signal.
+        exception: The exception that ended a run; empty if there is none.
+        events: The engine's events for the container since its last start, and its creation, the
             oldest first; None if events were not followed.
-        state: The engine's account; None if it could not be asked.
-        settings: Its settings; None if they are not known.
-        log: Its last lines, of its last start alone, masked; None if they could not be read.
-        oom_kills: Kills in its control group by the kernel log; None if that could not be read.
-        xids: Errors of GPUs around its end; None if the kernel log could not be read.
-        kernel_lines: Other relevant lines of the kernel log around its end, masked.
-        sample: The last sample of its control group.
-        host: The machine at that time.
-        host_oom_kills: By how much the host's count of OOM kills rose from the last sample before
-            the end until just after it; None if it was not watched.
-        restarts: The number of restarts by the engine.
-        earlier_deaths: The times of its earlier deaths, the oldest first.
-        engine_started: When the engine itself started; None if unknown.
-        engine_errors: The engine's log around that time, masked.
-        training: The content of its run file; None if it is not a training run.
-        is_ended: Whether it has ended, by the user's report; None without one.
-        pod: The lines of `kubectl describe pod`, masked; None where they are not known.
+        state: The container's state according to the engine; None if it is not known.
+        settings: The container's settings; None if they are not known.
+        log: The masked last log lines of the last start; None if they could not be read.
+        oom_kills: The OOM kills in the kernel log that concern the subject; None if the kernel log
+            could not be read.
+        xids: The GPU errors around the end; None if the kernel log could not be read.
+        kernel_lines: Other relevant lines of the kernel log around the end, masked.
+        sample: The last sample of the control group; None if there is none.
+        host: The machine's state at the time of the death; None if it is not known.
+        host_oom_kills: The increase of the host's OOM kill count from the last sample before the
+            end until just after the end; None if the count was not observed.
+        restarts: The number of restarts by the engine; None if unknown.
+        earlier_deaths: The times of the earlier deaths, the oldest first.
+        engine_started: When the engine was started; None if unknown.
+        engine_errors: The lines of the engine's log around the end, masked.
+        training: The content of the run file; None if the subject is not a training run.
+        is_ended: Whether the subject has ended according to the user; None if the user did not
+            report it.
+        pod: The masked lines of `kubectl describe pod`; None if they are not known.
         gaps: The sources that could not be read.
     """
 
@@ -355,7 +362,7 @@ class Evidence:
 
     @property
     def was_never_started(self) -> bool:
-        """Whether the engine made it and could not, or was not asked to, start it."""
+        """Whether the container was created but has not been started, or its start failed."""
         state = self.state
         return (
             state is not None
@@ -365,7 +372,7 @@ class Evidence:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over; False too if it never started."""
+        """Whether the subject has ended; False if it was never started."""
         if self.was_never_started:
             return False
         if self.ended is not None or self.signal is not None or self.exception:
@@ -376,7 +383,10 @@ class Evidence:
 
     @property
     def is_unobserved(self) -> bool:
-        """Whether no source shows that it runs or that it ended, as with a log alone."""
+        """Whether no source shows that the subject is running or has ended.
+
+        This is the case if, for example, the evidence consists only of a log.
+        """
         if self.has_ended or self.is_ended is not None:
             return False
         is_living_process = self.subject == "process" and self.started is not None
@@ -386,14 +396,17 @@ class Evidence:
 
     @property
     def last_exit_code(self) -> int | None:
-        """The exit code, by the event or else by the state; None if it runs or that is not known."""
+        """The exit code from the event, or else from the state.
+
+        None if the subject is running or the exit code is unknown.
+        """
         if self.exit_code is not None or self.state is None:
             return self.exit_code
         return self.state.exit_code if self.has_ended else None
 
     @property
     def last_signal(self) -> int | None:
-        """The signal that ended it, also from an exit code; None if there is none."""
+        """The signal that ended the subject, or that its exit code implies; None if none did."""
         if self.signal is not None:
             return self.signal
         return read_signal(self.last_exit_code or 0)

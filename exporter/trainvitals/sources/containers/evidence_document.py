@@ -1,18 +1,22 @@
 """Evidence as a JSON document, in the journal and in the output of `diagnose --json`.
 
-A document is one JSON object:
+A document is one JSON object with these members:
 
-- `format`: 1. It grows when a member changes its meaning; new members alone do not change it.
-- every attribute of `trainvitals.sources.containers.evidence.Evidence` under its own name, with `state`,
-  `settings`, `sample`, `host` and `training` as objects and `events`, `oom_kills`, `xids`, `gaps`, `probes`,
-  `disks` as lists of objects, whose members are the attributes of the classes there.
+- `format`: the number 1. The number increases when the meaning of a member changes, but not when
+  members are added.
+- every attribute of `trainvitals.sources.containers.evidence.Evidence` under its own name. `state`,
+  `settings`, `sample`, `host` and `training` are objects. `events`, `oom_kills`, `xids`, `gaps`,
+  `probes` and `disks` are lists of objects. The members of these objects are the attributes of the
+  corresponding classes.
 
-Texts are JSON strings, numbers JSON numbers, and booleans `true` or `false`. A tuple is a list; pairs (in
-`log_options`, `mounts` and `biggest`) are lists of two. An unknown value is `null` or left out,
-which is the same. An empty list means that the source was read and had nothing; leaving out a list
-that can be None means that it was not read. Unknown members are ignored.
+Texts are JSON strings, numbers are JSON numbers, and booleans are `true` or `false`. A tuple is a
+list; a pair (in `log_options`, `mounts` and `biggest`) is a list of two values. An unknown value is
+`null` or omitted, with the same meaning. An empty list means that the source was read and contained
+nothing relevant; if a list that can be None is omitted, its source was not read. Unknown members
+are ignored.
 
-Times are seconds since 1970, of a kernel log without dates since the boot, sizes bytes. Everything that could be a secret was masked before.
+Times are seconds since 1970, or seconds since boot if they are from a kernel log without dates.
+Sizes are in bytes. Likely secrets have been masked.
 """
 
 from __future__ import annotations
@@ -32,19 +36,21 @@ _MOST_WHOLE = 1 << 63
 
 
 class EvidenceError(TrainvitalsError):
-    """A document is not one of evidence, or of a newer format."""
+    """A document is not an evidence document, or has an unsupported format number."""
 
 
 def to_json(evidence: Evidence) -> dict[str, object]:
-    """Return evidence as an object for `json.dumps`; `from_json` is the inverse."""
+    """Convert evidence to an object for `json.dumps`; `from_json` is the inverse function."""
     return {"format": FORMAT, **_write_members(evidence)}
 
 
 def from_json(document: Mapping[str, object]) -> Evidence:
-    """Read an object of `to_json`; unknown members are ignored, missing ones are not known.
+    """Convert an object that `to_json` returned to evidence.
+
+    Unknown members are ignored, and the values of missing members are unknown.
 
     Raises:
-        EvidenceError: If it is not a document of evidence, with the member that is wrong.
+        EvidenceError: The object is not an evidence document; the message names the invalid member.
     """
     number = document.get("format", FORMAT)
     if number != FORMAT:

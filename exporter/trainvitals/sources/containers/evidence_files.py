@@ -1,4 +1,4 @@
-"""Single files of evidence, recognised by their content: a log, a kernel log, a pod's description."""
+"""Single evidence files, recognised by their content: a log, a kernel log or a pod description."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _CHUNK_BYTES = 1 << 20
 def read_files(
     path: Path | None, kernel_log: Path | None = None, *, clock: Callable[[], float] = time.time
 ) -> Evidence:
-    """Read a file of evidence, a kernel log, or both.
+    """Read an evidence file, a kernel log, or both.
 
     Args:
         path: A log, a kernel log or the output of `kubectl describe pod`; `-` for standard input.
         kernel_log: A kernel log; `-` for standard input.
-        clock: Returns the time, for kernel lines without a date.
+        clock: Returns the time, which is used to date kernel log lines without a full date.
 
     Raises:
-        ConfigurationError: One cannot be read, or both are standard input.
+        ConfigurationError: A file cannot be read, the files are empty, or both are standard input.
     """
     if path == kernel_log == STANDARD_INPUT:
         raise ConfigurationError("standard input can be the log or the kernel log, not both")
@@ -56,10 +56,10 @@ def read_files(
 
 
 def read_text(path: Path) -> str:
-    """Return the last 32 MiB of a file; `-` is standard input.
+    """Return the last 32 MiB of a file, or of standard input if the path is `-`.
 
     Raises:
-        ConfigurationError: It cannot be read.
+        ConfigurationError: The file cannot be read.
     """
     try:
         if path == STANDARD_INPUT:

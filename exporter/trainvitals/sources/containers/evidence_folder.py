@@ -1,37 +1,38 @@
-r"""A folder of evidence of one death, collected by `--save` or manually.
+r"""A folder that contains the evidence for one death, collected by `--save` or manually.
 
-All files are optional, and each is what a plain command prints, so that they can be collected anywhere:
+All files are optional. Most of them contain the output of a standard command, so the evidence can
+be collected on any machine:
 
 =============== ================================================================================
-file            made by
+file            source
 =============== ================================================================================
 `inspect.json`  `docker inspect NAME`
-`events.jsonl`  `docker events --since 24h --until 0s --format '{{json .}}'`; events of other
-                containers may be among them
-`log.txt`       `docker logs --tail 500 NAME 2>&1`, with or without `--timestamps`; those part the
-                lines of the last start from those before
+`events.jsonl`  `docker events --since 24h --until 0s --format '{{json .}}'`; may include events of
+                other containers
+`log.txt`       `docker logs --tail 500 NAME 2>&1`, with or without `--timestamps`; timestamps
+                separate the lines of the last start from earlier lines
 `kernel.txt`    `dmesg`, `journalctl -k`, a copy of `kern.log`, or the records of `/dev/kmsg`
-`cgroup/`       the files of its control group, such as `memory.max` and `memory.events`, or their
-                names of version 1
-`sample.json`   the last sample of its control group: the member `sample` of a document as
-                `trainvitals.sources.containers.evidence_document` describes it
-`host.json`     the machine, likewise: the member `host`; `boot_time`, seconds since 1970, may be
-                beside its members, to date the lines of `dmesg`
+`cgroup/`       the files of the container's control group, such as `memory.max` and
+                `memory.events`, or the corresponding files of cgroup v1
+`sample.json`   the last sample of the container's control group: the member `sample` of the
+                document described in `trainvitals.sources.containers.evidence_document`
+`host.json`     the machine's state: the member `host` of the same document; an additional member
+                `boot_time`, in seconds since 1970, may be added to date the lines of `dmesg`
 `pod.txt`       `kubectl describe pod NAME`
-`engine.log`    what the engine logged: `journalctl -u docker`
-`evidence.json` a record of the journal, or such a document by itself: it takes precedence over the
-                others, which add what it lacks
+`engine.log`    the engine's log: `journalctl -u docker`
+`evidence.json` a journal record or an evidence document; its values take precedence over the other
+                files, which only add missing values
 =============== ================================================================================
 
-Other files of text are recognised by their content: logs, kernel logs and descriptions of a pod. One
-with a name above takes the place of those of its kind.
+Other text files are recognised by their content: logs, kernel logs and pod descriptions. If a file
+has one of the names above, other files of the same kind are ignored.
 
-The folder is named like the container where no file in it names one. Likely secrets are masked when
-the evidence is read. A folder may come from a stranger, so only regular files in it are read, never
-what a link in it leads to, and of logs their end.
+If no file contains the container's name, the folder's name is used. Likely secrets are masked when
+the evidence is read. Because a folder may come from an untrusted person, only regular files are
+read, links are not followed, and only the end of large logs is read.
 
-`--save` writes for the owner alone (the folder with mode 0700, its files 0600): `evidence.json`, in
-the form of a record of the journal, and `report.md` for people.
+`--save` writes files that only the owner can read (the folder has mode 0700, the files have mode
+0600): `evidence.json`, in the format of a journal record, and `report.md`, a report for people.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _MOST_EVENTS = 50_000
 _MOST_GROUP_FILES = 256
 _MIB = 1 << 20
 _HALF_YEAR_SECONDS = 182 * 86_400.0
-# The size in bytes up to which a file is read; of those with lines the end is.
+# The maximum size of a file, in bytes; only the end of a larger file with lines is read.
 _DOCUMENTS = dict.fromkeys(
     ("evidence.json", "inspect.json", "sample.json", "host.json", "pod.txt"), 4 * _MIB
 )
@@ -93,15 +94,15 @@ _T = TypeVar("_T")
 
 
 def read_folder(path: Path, *, clock: Callable[[], float] = time.time) -> Evidence:
-    """Read a folder of evidence.
+    """Read an evidence folder.
 
     Args:
         path: The folder.
-        clock: Returns the time, for lines of the kernel log without a date.
+        clock: Returns the time, which is used to date kernel log lines without a full date.
 
     Raises:
-        ConfigurationError: The path is not a folder, the folder has none of the files, or one of
-            them is invalid.
+        ConfigurationError: The path is not a folder, the folder contains none of the files, or a
+            file cannot be read or is invalid.
     """
     if not path.is_dir():
         raise ConfigurationError(f"{path} is not a folder of evidence; name one with --evidence")
@@ -142,12 +143,12 @@ def _read_texts(path: Path) -> Texts:
 
 
 def _choose(named: str | None, recognised: str | None) -> str | None:
-    """Return the text of the file that has the name for it, else one that was recognised."""
+    """Return the text of the file with the standard name, or else the recognised text."""
     return recognised if named is None else named
 
 
 def _fill(record: Evidence, evidence: Evidence, pieces: Pieces) -> Evidence:
-    """Add to a record what the other files have, and remove the gaps that they fill."""
+    """Add missing values from the other files to a record, and remove the gaps that they fill."""
     if pieces.oom_kills is not None:
         evidence = replace(evidence, oom_kills=choose_kills(pieces.oom_kills, record))
     filled = fill(record, evidence)
@@ -156,16 +157,17 @@ def _fill(record: Evidence, evidence: Evidence, pieces: Pieces) -> Evidence:
 
 
 def parse_log(text: str) -> tuple[DatedLine, ...]:
-    """Return the last lines of a container's log, with or without `--timestamps`; masked."""
+    """Parse the end of a container's log, with or without `--timestamps`, and mask its secrets."""
     lines = text.removesuffix("\n").rsplit("\n", _MOST_LINES)[-_MOST_LINES:] if text else []
     shown = "\n".join(line.removesuffix("\r") for line in lines)[-_MOST_LOG_CHARACTERS:]
     return _split_stamps(mask_text(shown).split("\n")) if lines else ()
 
 
 def _split_stamps(lines: Sequence[str]) -> tuple[DatedLine, ...]:
-    """Split the lines of `docker logs` into the times of `--timestamps` and the text.
+    """Split the lines of `docker logs --timestamps` into time and text.
 
-    Where one has none, all are taken as they are: then the times are the program's own.
+    If any line does not begin with such a timestamp, no line is split, because the timestamps are
+    then the program's own.
     """
     if not all(_DOCKER.match(line) for line in lines):
         return tuple(DatedLine(None, line) for line in lines)
@@ -174,20 +176,21 @@ def _split_stamps(lines: Sequence[str]) -> tuple[DatedLine, ...]:
 
 
 def parse_record(text: str) -> Evidence:
-    """Read a record of the journal, or its member `evidence` alone; masked.
+    """Parse a journal record, or its member `evidence` alone, and mask likely secrets.
 
     Raises:
-        ValueError: The document has neither form.
+        ValueError: The text is not a JSON object.
+        EvidenceError: The object is neither a journal record nor an evidence document.
     """
     document: Any = json.loads(text)
     if not isinstance(document, dict):
-        raise ValueError("it is no object")  # noqa: TRY004 - what is wrong is the file, not a type
+        raise ValueError("it is no object")  # noqa: TRY004 - the file is wrong, not a type
     evidence = document.get("evidence")
     return from_json(_mask(evidence if isinstance(evidence, dict) else document))
 
 
 def _mask(value: Any, name: str = "") -> Any:  # noqa: ANN401 - a JSON value
-    """Return a JSON value with the secrets in its texts masked; its author is unknown."""
+    """Return a JSON value with likely secrets masked, because its author may not have done so."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, dict):
@@ -209,7 +212,7 @@ class _Beside:
 
 
 def _read_group(path: Path) -> Sample | None:
-    """Read the files of a control group, as old as the newest of them."""
+    """Read the copied files of a control group; the newest file's time is the sample's time."""
     group = None if path.is_symlink() else take_folder(str(path))
     if group is None:
         return None
@@ -240,12 +243,12 @@ def _parse_member(name: str, text: str) -> Evidence:
 def add_kernel(
     pieces: Pieces, text: str | None, *, now: float, boot_time: float | None = None
 ) -> Pieces:
-    """Return the pieces with the content of a kernel log, unchanged if its text is None."""
+    """Return the pieces with a kernel log's content added; unchanged if the text is None."""
     if text is None:
         return pieces
     is_dated = boot_time is not None or not counts_from_boot(text)
     times = find_times(pieces.log or ()) if is_dated else None
-    if times is not None:  # a date without a year is near the log
+    if times is not None:  # a date without a year is assumed to be near the log
         now = min(now, times[1] + _HALF_YEAR_SECONDS)
     elif pieces.log is not None and pieces.inspection is None:
         text = drop_earlier_boots(text)
@@ -262,10 +265,10 @@ def add_kernel(
 
 
 def _guess_boot_time(text: str, pieces: Pieces, now: float) -> float:
-    """Return the boot time of the machine, from which the kernel log counts seconds.
+    """Return the machine's boot time, which is the zero point of the kernel log's timestamps.
 
-    The last kill of this very container was at its last event `oom`, else at its death. Without a
-    start and an end there is nothing to date it by, and it is 0.
+    The boot time is chosen such that the container's last OOM kill coincides with its last event
+    `oom`, or else with its death. If neither the start nor the end is known, the result is 0.
     """
     evidence = assemble(pieces)
     ooms = [event.time for event in evidence.events or () if event.action == "oom"]
@@ -282,7 +285,7 @@ def _guess_boot_time(text: str, pieces: Pieces, now: float) -> float:
 
 
 def _read(path: Path, parse: Callable[[str], _T]) -> _T | None:
-    """Read a file; None if it is not there.
+    """Read and parse a file; return None if the file does not exist.
 
     Raises:
         ConfigurationError: The file cannot be read or is invalid.
@@ -312,7 +315,7 @@ def _parse_inspection(text: str) -> Inspection:
     document: Any = json.loads(text)
     first = document[0] if isinstance(document, list) and document else document
     if not isinstance(first, dict):
-        raise ValueError("it lists no container")  # noqa: TRY004 - what is wrong is the file
+        raise ValueError("it lists no container")  # noqa: TRY004 - the file is wrong
     return parse_inspection(first)
 
 
@@ -323,10 +326,10 @@ def _parse_events(text: str) -> tuple[ContainerEvent, ...]:
 
 
 def save_folder(path: Path, evidence: Evidence, verdict: Judgement, report: str) -> None:
-    """Write evidence and a report into a folder, which is made where it is not there.
+    """Write the evidence and a report to a folder, which is created if it does not exist.
 
     Raises:
-        ConfigurationError: The folder cannot be written, or holds evidence already.
+        ConfigurationError: The folder cannot be written, or already contains evidence.
     """
     record = to_record(evidence, verdict)
     try:

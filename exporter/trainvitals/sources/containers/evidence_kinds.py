@@ -1,4 +1,4 @@
-"""Files of evidence that no name describes, recognised by their content."""
+"""Recognition of evidence files by their content, for files without a standard name."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ _SYSLOG_LINE = re.compile(rf"{_STAMP} \S{{1,255}} [\w.@()/-]{{1,80}}(?:\[[0-9]+\
 _SYSTEM_LINE = re.compile(r" (?:kernel|systemd[\w-]*|earlyoom|nohang)(?:\[[0-9]+\])?: ")
 _MOST_FILES = 64
 _MOST_BYTES = 8 << 20
-# Documents, among them the report of `--save`.
+# Suffixes of documents, including the report that `--save` writes.
 _NO_LOGS = frozenset({".json", ".jsonl", ".md", ".yml", ".yaml", ".csv", ".html"})
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts of a folder, by what they are; those of one kind follow each other.
+    """The texts in a folder by kind; the texts of several logs are concatenated.
 
     Attributes:
-        log: The lines of logs, as many of each; None for none.
-        kernel: The kernel log.
-        pod: The output of `kubectl describe pod`.
+        log: The last lines of the logs, with the same maximum number of lines for each log; None if
+            there is no log.
+        kernel: The kernel logs; None if there is none.
+        pod: The output of `kubectl describe pod`; None if there is none.
     """
 
     log: str | None = None
@@ -46,14 +47,18 @@ class Texts:
 
 
 def recognise(text: str) -> Kind:
-    """Return what a text is: a log, unless its lines are those of another kind."""
+    """Return the kind of a text, which is a log unless another kind is recognised."""
     if is_pod(text):
         return "pod"
     return "kernel" if is_kernel_log(text) else "log"
 
 
 def is_kernel_log(text: str) -> bool:
-    """Return whether at least half of the last lines are those of a kernel log or of syslog."""
+    """Return whether a text is a kernel log or the log of a whole system.
+
+    At least half of the last lines have the format of a kernel log, or at least 80 % of them have
+    the format of syslog and one is from the kernel, systemd, earlyoom or nohang.
+    """
     lines = [line for line in text.split("\n")[-_LOOKED_AT_LINES:] if line.strip()]
     kernel = sum(_KERNEL_LINE.match(line) is not None for line in lines)
     syslog = sum(_SYSLOG_LINE.match(line) is not None for line in lines)
@@ -62,12 +67,12 @@ def is_kernel_log(text: str) -> bool:
 
 
 def read_texts(folder: Path, *, known: frozenset[str], most_lines: int) -> Texts:
-    """Read the regular files of a folder that are text.
+    """Read the regular text files in a folder.
 
     Args:
         folder: The folder.
-        known: The names of files that are left out.
-        most_lines: The number of log lines to return, of all files together.
+        known: The names of files to ignore.
+        most_lines: The maximum number of log lines to return from all files together.
 
     Raises:
         OSError: The folder or one of the files cannot be read.

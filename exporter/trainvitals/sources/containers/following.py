@@ -1,4 +1,4 @@
-"""The choice of the containers whose logs are followed, so that their last lines are kept."""
+"""Selection of the containers whose logs are followed, so that their last lines are kept."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ class Following:
     """Chooses the containers whose logs are followed.
 
     Args:
-        ring: Follows logs; None for no following.
-        follow: Whose: of those that are removed at their end, of all, of none.
+        ring: Follows the logs; None to follow no logs.
+        follow: The containers whose logs are followed: those that are removed at their end
+            (`auto`), all containers (`all`) or none (`none`).
     """
 
     def __init__(self, ring: LogRing | None, follow: Follow = "auto") -> None:
@@ -22,12 +23,12 @@ class Following:
         self._follow = follow
 
     def watch(self, known: ContainerState) -> None:
-        """Follow the log of a running container, if it is chosen; the registry's lock is held."""
+        """Follow a running container's log if it is selected; called with the registry's lock."""
         inspection, attempt, ending = known.inspection, known.attempt, known.ending
         if self._ring is None or inspection is None or not attempt.is_running:
             return
         if ending is not None and not ending.is_fetched and ending.container == known.id:
-            return  # the lines of the start before are still wanted
+            return  # the previous start's lines are still needed
         is_wanted = self._follow == "all" or (
             self._follow == "auto" and inspection.settings.is_removed_at_end
         )
@@ -35,14 +36,17 @@ class Following:
             self._ring.watch(known.id, since=attempt.log_since)
 
     def read(self, ending: Ending) -> tuple[str, ...] | None:
-        """Return the last lines of one that has died; None if it was not followed."""
+        """Return the last log lines of a container that has ended; None if it was not followed."""
         if self._ring is None:
             return None
         self._ring.await_end(ending.container, _PATIENCE_SECONDS)
         return self._ring.lines(ending.container)
 
     def forget(self, ending: Ending) -> None:
-        """Drop the lines of one that has died, unless it runs again; the lock is held."""
+        """Drop the log lines of a container that has ended, unless it was restarted.
+
+        The method is called with the registry's lock.
+        """
         known = ending.known
         runs_again = known.id == ending.container and known.attempt is not ending.attempt
         if self._ring is not None and not runs_again:

@@ -1,11 +1,12 @@
-"""The engine's byte stream, parsed as it arrives: HTTP answers, log frames, lines.
+"""Incremental parsing of the engine's byte stream: HTTP answers, log frames and lines.
 
-Each class is fed with bytes however they were split, waits for nothing, and holds no more than its
-bound, whatever it is fed with.
+Each class accepts bytes in pieces of any size, never blocks, and stores a limited number of bytes,
+whatever its input is.
 
-A log without a terminal consists of frames of 8 bytes and a text: the stream (0 standard input, 1
-standard output, 2 standard error, 3 the engine's own), three zeros, and the length of the text, big
-endian. A frame is usually one line, but may be a part of one or several.
+The log of a container without a terminal consists of frames. A frame is a header of 8 bytes,
+followed by text. The header contains the stream (0 standard input, 1 standard output, 2 standard
+error, 3 the engine's own messages), three zero bytes, and the length of the text as a big-endian
+number. The text is usually one line, but may be a part of a line or several lines.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable
 
 import h11
 
-# Of a head, or of the line with a chunk's size.
+# The maximum size of an answer's head, and of the line with a chunk's size.
 _MOST_HEAD_BYTES = 1 << 16
 _LENGTHS = (b"content-length", b"transfer-encoding")
 
@@ -29,14 +30,14 @@ class FramingError(ValueError):
 
 
 class AnswerDecoder:
-    """Decodes the answer to one GET, by h11.
+    """Decodes the answer to one GET request with h11.
 
     Attributes:
         request: The request to send.
-        status: The answer's status; None before the head was received.
-        is_complete: Whether the complete body was received.
-        ends_by_itself: Whether the head specifies the end of the body; else it ends with the
-            connection, and is never complete.
+        status: The answer's status; None before the head has been received.
+        is_complete: Whether the complete body has been received.
+        ends_by_itself: Whether the head specifies the end of the body; otherwise the body ends with
+            the connection, and `is_complete` is never true.
     """
 
     __slots__ = ("_connection", "ends_by_itself", "is_complete", "request", "status")
@@ -46,20 +47,20 @@ class AnswerDecoder:
         headers = [("Host", host), ("Connection", "close")]
         question = h11.Request(method="GET", target=target, headers=headers)
         self.request = self._connection.send(question) or b""
-        self._connection.send(h11.EndOfMessage())  # of a question without a body, which is no byte
+        self._connection.send(h11.EndOfMessage())  # the end of a request without a body is not sent
         self.status: int | None = None
         self.is_complete = False
         self.ends_by_itself = False
 
     def feed(self, data: bytes) -> bytes:
-        """Add received bytes and return the part of the body in them.
+        """Add received bytes and return the part of the body that they contain.
 
         Raises:
             FramingError: The bytes are not an HTTP answer.
         """
         body: list[bytes] = []
         try:
-            if data and not self.is_complete:  # h11 takes empty data for the end of the connection
+            if data and not self.is_complete:  # empty data means the end of the connection to h11
                 self._connection.receive_data(data)
             while not self.is_complete:
                 event = self._connection.next_event()
@@ -79,12 +80,13 @@ class AnswerDecoder:
 
 
 class LineSplitter:
-    """Cuts a stream of text into lines; of a very long one, the middle is left out.
+    """Splits a text stream into lines; the middle of very long lines is omitted.
 
-    The beginning of a line identifies it, and an error may follow a progress bar in the same line.
+    The beginning of a line is kept because it identifies the line, and the end because an error
+    message may follow a progress bar in the same line.
 
     Args:
-        most_bytes: The longest line that is returned whole.
+        most_bytes: The maximum length of a line that is returned completely, in bytes.
     """
 
     __slots__ = ("_head", "_most_bytes", "_rest")
@@ -96,11 +98,11 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> bytes:
-        """The line that has not ended; empty if there is none."""
+        """The line that has not ended yet; empty if there is none."""
         return self._finish(self._rest) if self._head or self._rest else b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add text and return the lines that ended in it, without their ends."""
+        """Add text and return the lines that ended in the text, without line endings."""
         first, *others = data.split(b"\n")
         if not others:
             self._hold(first)
@@ -127,9 +129,9 @@ class LineSplitter:
 
 
 class LogDecoder:
-    """Splits a log into lines, from frames or, from a terminal, from plain text.
+    """Splits a log into lines; the log consists of frames or, with a terminal, of plain text.
 
-    The first bytes show which: no text begins with the header of a frame.
+    The first bytes show the format, because no text begins with a frame header.
     """
 
     __slots__ = ("_channels", "_is_framed", "_missing", "_rest", "_splitter")
@@ -143,15 +145,15 @@ class LogDecoder:
 
     @property
     def unfinished(self) -> list[bytes]:
-        """The lines that have not ended, at most one for each stream."""
+        """The lines that have not ended yet, at most one for each stream."""
         rest = [self._rest] if self._is_framed is None and self._rest else []
         return rest + [line for channel in self._channels if (line := channel.unfinished)]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add received bytes and return the lines that ended in them.
+        """Add received bytes and return the lines that ended in these bytes.
 
         Raises:
-            FramingError: A frame does not begin as a frame does.
+            FramingError: A frame does not begin with a valid header.
         """
         if self._rest:
             data = self._rest + data
@@ -185,7 +187,7 @@ class LogDecoder:
 
 
 def _looks_framed(data: bytes) -> bool | None:
-    """Return whether the first bytes are those of a frame; None if there are too few."""
+    """Return whether the data begins with a frame header; None if the data is too short."""
     start = data[:4]
     if not start:
         return None
@@ -195,11 +197,11 @@ def _looks_framed(data: bytes) -> bool | None:
 
 
 class LastLines:
-    """The last lines of a log.
+    """A buffer for the last lines of a log.
 
     Args:
         most_lines: The maximum number of lines.
-        most_bytes: Their maximum size together, in bytes.
+        most_bytes: The maximum total size of the lines, in bytes.
     """
 
     __slots__ = ("_bytes", "_lines", "_most_bytes")
@@ -210,7 +212,7 @@ class LastLines:
         self._bytes = 0
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Add lines, and drop the oldest where there are too many."""
+        """Add lines, and drop the oldest lines if a limit is exceeded."""
         kept = self._lines
         for line in lines:
             if len(kept) == kept.maxlen:
@@ -221,9 +223,9 @@ class LastLines:
             self._bytes -= len(kept.popleft())
 
     def read(self, more: Iterable[bytes] = ()) -> tuple[str, ...]:
-        """Return the lines, the oldest first; bytes that are no UTF-8 are replaced.
+        """Return the lines, the oldest first; bytes that are not UTF-8 are replaced.
 
         Args:
-            more: Lines that follow them and are not complete yet.
+            more: Incomplete lines that follow the stored lines.
         """
         return tuple(line.decode(errors="replace") for line in (*self._lines, *more))

@@ -1,4 +1,4 @@
-"""The evidence about one container on this machine, from all sources."""
+"""Collection of the evidence about one container on this machine, from all sources."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _SERVE = (
 def gather(
     survey: Survey, id_: str, name: str = "", *, ended: float | None = None, is_brief: bool = False
 ) -> Evidence:
-    """Return the evidence of one container's death, or of its present trouble.
+    """Return the evidence for one container's death or for its current trouble.
 
-    The journal precedes the engine's present answer, which may be of a later start.
+    The journal takes precedence over the engine's current answer, which may describe a later start.
 
     Args:
         survey: The findings about all containers.
         id_: The container's ID.
-        name: Its name, if the engine may have removed it.
-        ended: The time of the death to describe; the last one when None.
-        is_brief: Whether machine and engine's log are left out.
+        name: The container's name, used if the engine no longer knows the container.
+        ended: The time of the death to describe; None for the last death.
+        is_brief: Whether to omit the machine's state and the engine's log.
     """
     inspection, gaps = _inspect(survey, id_)
     pieces = Pieces(
@@ -56,7 +56,7 @@ def gather(
     evidence = assemble(pieces)
     if ended is None:
         ended = evidence.ended
-    if ended is None and inspection is None:  # the engine has forgotten it
+    if ended is None and inspection is None:  # the engine no longer knows the container
         ended = _recall_end(survey.entries, id_)
     entry = find_entry(survey.entries, id_, ended)
     if entry is None and inspection is not None and evidence.started is not None:
@@ -72,7 +72,7 @@ def gather(
 
 
 def fill_record(record: Evidence, found: Evidence) -> Evidence:
-    """Add later findings to a record, and remove the gaps that they fill."""
+    """Add later findings to a journal record's evidence, and remove the gaps that they fill."""
     filled = fill(record, found)
     known = {
         "its log": filled.log is not None,
@@ -86,7 +86,7 @@ def fill_record(record: Evidence, found: Evidence) -> Evidence:
 
 
 def find_entry(entries: Sequence[Entry], id_: str, ended: float | None) -> Entry | None:
-    """Find the record of a death; None if it is in none, or the container runs."""
+    """Return the journal record of a death; None if there is no record or no end is known."""
     if ended is None:
         return None
     near = [
@@ -100,13 +100,13 @@ def find_entry(entries: Sequence[Entry], id_: str, ended: float | None) -> Entry
 
 
 def _recall_end(entries: Sequence[Entry], id_: str) -> float | None:
-    """Return when a container last ended, by the journal; None if it has no record of it."""
+    """Return a container's last end from the journal; None if the journal contains no end of it."""
     ends = (entry.evidence.ended for entry in entries if entry.evidence.id == id_)
     return max((end for end in ends if end is not None), default=None)
 
 
 def read_present(survey: Survey, evidence: Evidence | None = None) -> Host | None:
-    """Return the machine as it is now; None if the engine is another machine's."""
+    """Return the machine's current state; None if the engine runs on another machine."""
     if not survey.is_local:
         return None
     paths = [survey.engine_root] if survey.engine_root else []
@@ -134,7 +134,10 @@ def _inspect(survey: Survey, id_: str) -> tuple[Inspection | None, tuple[Gap, ..
 def _choose_events(
     events: Sequence[ContainerEvent] | None, id_: str, ended: float | None
 ) -> tuple[ContainerEvent, ...] | None:
-    """Return the container's events, until its next start after the death that is asked for."""
+    """Return the container's events until the next start or end after the requested death.
+
+    The result is None if the engine's events are not known.
+    """
     if events is None:
         return None
     own = sorted((event for event in events if event.id == id_), key=lambda event: event.time)
@@ -147,7 +150,7 @@ def _choose_events(
 
 
 def _add_kernel(pieces: Pieces, survey: Survey, id_: str) -> Pieces:
-    """Add its control group, and this machine's kernel log."""
+    """Add this machine's data: the control group's sample, the engine's start, the kernel log."""
     if not survey.is_local:
         return pieces
     group = find_groups(survey.roots).get(id_)
@@ -169,7 +172,7 @@ def _add_kernel(pieces: Pieces, survey: Survey, id_: str) -> Pieces:
 
 
 def _add_surroundings(pieces: Pieces, survey: Survey, evidence: Evidence) -> Pieces:
-    """Add the state of the machine and the engine's log."""
+    """Add the machine's state and the engine's log."""
     if not survey.is_local:
         return pieces
     lines, gap = read_engine_log(evidence.ended or survey.time, rootfs=survey.roots.rootfs)
@@ -182,7 +185,7 @@ def _add_surroundings(pieces: Pieces, survey: Survey, evidence: Evidence) -> Pie
 
 
 def _add_log(pieces: Pieces, survey: Survey, evidence: Evidence) -> Pieces:
-    """Add the container's own log, of this start alone."""
+    """Add the lines of the container's log that belong to the described start."""
     if survey.client is None or pieces.inspection is None:
         return pieces
     has_run_since = evidence.ended is not None and evidence.state is None

@@ -1,8 +1,8 @@
-"""The engine's description of a container: `docker inspect`, and its line in the list of all.
+"""The engine's description of a container: an inspection, or an entry in the container list.
 
-Docker and Podman differ in which members they leave out and in the value for "nothing"; all forms
-are accepted, and unknown values are None or empty.
-Of the environment only names are kept, and all text that a person wrote is masked.
+Docker and Podman differ in the members that they omit and in the values that mean "nothing". All
+variants are accepted; unknown values are None or empty. Only the names of environment variables are
+kept, and likely secrets in text written by people are masked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainvitals.sources.containers.documents import (
 from trainvitals.sources.containers.evidence import HealthProbe, Settings, State
 
 _MOST_WORDS = 200
-_LONGEST_WORD = 2048  # longer ones, as in `sh -c`, would take seconds to mask
+_LONGEST_WORD = 2048  # masking a longer word, as in `sh -c`, would take seconds
 _MOST_VARIABLES = 500
 _MOST_MOUNTS = 100
 _MOST_PROBES = 5
@@ -35,28 +35,28 @@ _COMPOSE_PROJECT = ("com.docker.compose.project", "io.podman.compose.project")
 _COMPOSE_SERVICE = ("com.docker.compose.service", "io.podman.compose.service")
 _UNBUFFERED = "PYTHONUNBUFFERED"
 _PYTHON = re.compile(r"python[0-9.]*")
-# The options of Python that take the rest of the word, or the next word, as their value.
+# Python's options whose value is the rest of the word or the next word.
 _OPTIONS_WITH_VALUE = "XW"
-# What follows these is the program, whose options are not Python's.
+# Python's options that are followed by the program; later options belong to the program.
 _LAST_OPTIONS = "cm"
 _DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/kfd")
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The engine's description of a container.
+    """The engine's description of a container from an inspection.
 
     Attributes:
-        id: Its whole ID.
-        name: Its name.
-        image: The image's name, as the user wrote it.
+        id: The full ID.
+        name: The container's name.
+        image: The image's name as written by the user.
         compose_project: The Compose project; empty if there is none.
         compose_service: The Compose service; empty if there is none.
-        created: When it was made; None if unknown.
-        pid: Its first process on the host; None if it does not run.
-        restart_count: The number of restarts by its restart policy.
-        state: Its state, and how it ended.
-        settings: How it was set up.
+        created: When the container was created; None if unknown.
+        pid: The main process's PID on the host; None if the container is not running.
+        restart_count: The number of restarts by the restart policy; None if unknown.
+        state: The state, including how the container ended.
+        settings: The container's settings.
     """
 
     id: str
@@ -73,15 +73,15 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A container's line in the list of all.
+    """A container's entry in the engine's list of all containers.
 
     Attributes:
-        id: Its whole ID.
-        name: Its name.
+        id: The full ID.
+        name: The container's name.
         image: The image's name.
         compose_project: The Compose project; empty if there is none.
         compose_service: The Compose service; empty if there is none.
-        created: When it was made; None if unknown.
+        created: When the container was created; None if unknown.
         status: `State`: `created`, `running`, `exited`, ...
     """
 
@@ -95,7 +95,7 @@ class Listing:
 
 
 def parse_inspection(document: Document) -> Inspection:
-    """Parse `/containers/{id}/json`, or one object of `docker inspect`."""
+    """Parse the answer to `/containers/{id}/json`, or one object from `docker inspect`."""
     config = get_mapping(document, "Config")
     project, service = find_compose(get_mapping(config, "Labels"))
     return Inspection(
@@ -113,13 +113,13 @@ def parse_inspection(document: Document) -> Inspection:
 
 
 def parse_listing(document: Document) -> Listing:
-    """Read one entry of `/containers/json`."""
+    """Parse one entry from the answer to `/containers/json`."""
     project, service = find_compose(get_mapping(document, "Labels"))
     names = [name.removeprefix("/") for name in get_texts(document, "Names")]
     created = get_number(document, "Created")
     return Listing(
         id=get_text(document, "Id"),
-        # Those with a slash are names that other containers have for it.
+        # Names that contain a slash are the names that other containers use for this one.
         name=next((name for name in names if "/" not in name), ""),
         image=get_text(document, "Image"),
         compose_project=project,
@@ -130,14 +130,17 @@ def parse_listing(document: Document) -> Listing:
 
 
 def find_compose(labels: Document) -> tuple[str, str]:
-    """Find the Compose project and service among labels; empty if there is none."""
+    """Return the Compose project and service from a container's labels; empty if missing."""
     project = next(filter(None, (get_text(labels, name) for name in _COMPOSE_PROJECT)), "")
     service = next(filter(None, (get_text(labels, name) for name in _COMPOSE_SERVICE)), "")
     return project, service
 
 
 def describe_engine(version: Document) -> str:
-    """Return the engine's name and version of `/version`: `docker 26.1.5`; empty if absent."""
+    """Return the engine's name and version from `/version`, such as `docker 26.1.5`.
+
+    The result is empty if the answer contains no version.
+    """
     number = get_text(version, "Version")
     parts = [get_text(as_mapping(part), "Name").lower() for part in get_list(version, "Components")]
     name = "podman" if any("podman" in part for part in parts) else "docker"
@@ -161,7 +164,7 @@ def _parse_state(state: Document) -> State:
 
 
 def _guess_status(state: Document) -> str:
-    """Return the status from the flags, for engines that have no word for it."""
+    """Derive the status from the state's flags, for engines that do not report a status."""
     flags = {"Restarting": "restarting", "Paused": "paused", "Running": "running", "Dead": "dead"}
     found = next((status for flag, status in flags.items() if state.get(flag) is True), None)
     return found or ("exited" if get_time(state, "FinishedAt") else "created")
@@ -202,7 +205,7 @@ def _parse_settings(document: Document, config: Document, host: Document) -> Set
 
 
 def _starts_unbuffered(command: Sequence[str]) -> bool:
-    """Return whether a Python is started with `-u`, also inside the text of `sh -c`."""
+    """Return whether a command starts Python with `-u`, directly or in the text of `sh -c`."""
     words = iter(" ".join(command).split())
     for word in words:
         if _PYTHON.fullmatch(word.lstrip("\"'(").rpartition("/")[2]) and _has_unbuffered(words):
@@ -211,7 +214,7 @@ def _starts_unbuffered(command: Sequence[str]) -> bool:
 
 
 def _has_unbuffered(words: Iterator[str]) -> bool:
-    """Read the options of Python up to its program, and return whether `-u` is one."""
+    """Read Python's options up to the program, and return whether `-u` is one of them."""
     for word in words:
         if not word.startswith("-") or word.startswith("--"):
             return False
@@ -233,7 +236,7 @@ def _positive(document: Document, name: str) -> int | None:
 
 
 def _find_command(document: Document, config: Document) -> tuple[str, ...]:
-    """Join entry point and arguments, as the engine did; else as they were asked for."""
+    """Return the entry point and arguments that the engine used, or else the configured ones."""
     path = get_text(document, "Path")
     if path:
         words = (path, *get_texts(document, "Args"))
@@ -243,13 +246,13 @@ def _find_command(document: Document, config: Document) -> tuple[str, ...]:
 
 
 def _find_variables(config: Document) -> tuple[tuple[str, bool], ...]:
-    """Return the names of the environment's variables, and whether each has a value."""
+    """Return the names of the environment variables, and whether each value is not empty."""
     parts = [entry.partition("=") for entry in get_texts(config, "Env")[:_MOST_VARIABLES]]
     return tuple((name, bool(value)) for name, _, value in parts)
 
 
 def _find_log_options(options: Document) -> tuple[tuple[str, str], ...]:
-    # An option may be the key to where the log is sent.
+    # An option may be a password or token for the log's destination.
     masked = mask_command([f"{name}={as_text(options[name])}" for name in sorted(options)])
     return tuple((name, value) for name, _, value in (word.partition("=") for word in masked))
 

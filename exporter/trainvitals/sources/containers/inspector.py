@@ -1,4 +1,4 @@
-"""Inspections of containers, requested from the engine when they are needed."""
+"""Container inspections, which are requested from the engine when they are needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.sources.containers.following import Following
 from trainvitals.sources.containers.inspection import Inspection, parse_inspection
 from trainvitals.sources.containers.registry import ContainerRegistry
 
-# How often it is asked again where something happened while the engine answered.
+# The maximum number of requests if events keep arriving while the engine answers.
 MOST_LOOKS = 3
 _FAILED_START_CODES = frozenset({125, 126, 127, 128})
 
@@ -23,15 +23,15 @@ _log = logging.getLogger(__name__)
 class Inspector:
     """Inspects containers.
 
-    An answer describes some moment since the request, so events that arrived meanwhile take
-    precedence.
+    An answer describes the container at some time after the request, so events that have arrived
+    since the request take precedence.
 
     Args:
-        client: The engine.
-        registry: The containers that are known.
+        client: The engine's client.
+        registry: The known containers.
         handler: Handles deaths.
-        following: Whose logs are followed.
-        clock: The time of day, in seconds since 1970.
+        following: Selects the containers whose logs are followed.
+        clock: Returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Inspector:
         self._clock = clock
 
     def inspect(self, container: str) -> Inspection | None:
-        """Inspect a container; None if it was removed, or the engine does not answer."""
+        """Return a container's inspection; None if it was removed or the request failed."""
         try:
             return parse_inspection(self._client.inspect(container))
         except EngineError as error:
@@ -58,7 +58,7 @@ class Inspector:
             return None
 
     def refresh(self, known: ContainerState, container: str) -> None:
-        """Update a container from the engine; of a removed one only its events are known."""
+        """Update a container from the engine; nothing is updated if the container was removed."""
         for _ in range(MOST_LOOKS):
             event_count = known.event_count
             inspection = self.inspect(container)
@@ -72,7 +72,7 @@ class Inspector:
                 self._following.watch(known)
 
     def take(self, known: ContainerState, inspection: Inspection) -> None:
-        """Apply an answer that no event has overtaken; called with the registry's lock."""
+        """Apply an inspection that is newer than all events; called with the registry's lock."""
         known.take_settings(inspection)
         known.take_state(inspection)
         if inspection.name and inspection.name != known.name:
@@ -84,7 +84,7 @@ class Inspector:
         self._following.watch(known)
 
     def check_started(self, known: ContainerState, attempt: Attempt) -> None:
-        """Check whether it could not be started, which no event reports."""
+        """Check whether a container could not be started, because no event reports this."""
         with self._registry.lock:
             container = known.id
             if known.attempt is not attempt or attempt.is_over or attempt.started is not None:
@@ -105,6 +105,6 @@ class Inspector:
 
 
 def has_failed_to_start(inspection: Inspection) -> bool:
-    """Return whether the engine made it and could not start it."""
+    """Return whether the engine created the container but could not start it."""
     state = inspection.state
     return state.status == "created" and bool(state.error or state.exit_code in _FAILED_START_CODES)

@@ -1,20 +1,21 @@
-"""The journal of deaths: one JSON file for each, also for containers that were removed.
+"""The journal of deaths: one JSON file for each death, including deaths of removed containers.
 
-A record is called `<UTC time>-<name>-<first 12 characters of the ID>.json`, such as
-`20260503T140312.250Z-train-85a2c6d12832.json`, is readable for its owner alone (0600, in a folder
-of 0700), and holds one object:
+The name of a record is `<UTC time>-<name>-<first 12 characters of the ID>.json`, such as
+`20260503T140312.250Z-train-85a2c6d12832.json`. Only the owner can read a record (its mode is 0600,
+and the folder's mode is 0700). A record contains one JSON object:
 
 ========== =====================================================================================
 member     value
 ========== =====================================================================================
 `format`   the number 1
-`evidence` what was known, as `trainvitals.sources.containers.evidence_document` describes it
-`verdict`  what was made of it then: `reason`, `confidence`, `summary`
+`evidence` the evidence, as described in `trainvitals.sources.containers.evidence_document`
+`verdict`  the verdict at the time of the death: `reason`, `confidence` and `summary`
 ========== =====================================================================================
 
-A reader determines the cause again, because it may support more causes than the writer. The newest
-records are kept, limited by their number and their total size; the oldest are removed first. A file
-appears under its name when it is whole. Files with other names are left alone.
+A reader determines the cause again, because its version may support more causes than the writer's
+version. The number and the total size of the records are limited, and the oldest records are
+removed first. A file gets its final name only after it has been written completely. Files with
+other names are not changed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from trainvitals.units import format_stamp
 
 FORMAT = 1
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[A-Za-z0-9_.-]{1,128}\.json")
-_LAST_TIME = 253_402_300_799.0  # of the year 9999
+_LAST_TIME = 253_402_300_799.0  # the end of the year 9999
 _MOST_RECORDS = 200
 _MOST_BYTES = 64 << 20
 _MOST_RECORD_BYTES = 4 << 20
@@ -52,14 +53,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record.
+    """One journal record.
 
     Attributes:
-        path: Its file.
-        evidence: The evidence at that time.
-        reason: The verdict of its time.
-        confidence: How sure that was.
-        summary: The verdict in a sentence.
+        path: The record's file.
+        evidence: The recorded evidence.
+        reason: The cause according to the recorded verdict.
+        confidence: The confidence of the recorded verdict.
+        summary: The recorded verdict in a sentence.
     """
 
     path: Path
@@ -70,10 +71,11 @@ class Entry:
 
 
 def default_journal(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder that exporter and `diagnose` share where none is named.
+    """Return the folder that the exporter and `diagnose` use by default.
 
-    `$TRAINVITALS_JOURNAL_DIR`; else for root `/var/lib/trainvitals/deaths`; else
-    `trainvitals/deaths` in `$XDG_STATE_HOME` or `~/.local/state`.
+    The folder is `$TRAINVITALS_JOURNAL_DIR` if the variable is set, otherwise
+    `/var/lib/trainvitals/deaths` for root, and `trainvitals/deaths` in `$XDG_STATE_HOME` or
+    `~/.local/state` for other users.
     """
     named = environ.get("TRAINVITALS_JOURNAL_DIR")
     if named:
@@ -85,7 +87,7 @@ def default_journal(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def to_record(evidence: Evidence, verdict: Judgement) -> dict[str, object]:
-    """Return the object that a record holds."""
+    """Return the JSON object of a journal record."""
     return {
         "format": FORMAT,
         "evidence": to_json(evidence),
@@ -98,12 +100,12 @@ def to_record(evidence: Evidence, verdict: Judgement) -> dict[str, object]:
 
 
 class Journal:
-    """The records of one folder, which is made when the first is written.
+    """The journal in one folder, which is created when the first record is written.
 
     Args:
         directory: The folder.
         most_records: The maximum number of records.
-        most_bytes: Their maximum size together, in bytes.
+        most_bytes: The maximum total size of the records, in bytes.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class Journal:
         self._most_bytes = most_bytes
 
     def write(self, evidence: Evidence, verdict: Judgement) -> Path:
-        """Write a record, and remove the oldest where there are too many.
+        """Write a record, remove the oldest records if a limit is exceeded, and return the path.
 
         Raises:
             SourceError: The journal cannot be written.
@@ -140,7 +142,7 @@ class Journal:
         """Read all records, the newest first; files that are not records are skipped.
 
         Raises:
-            SourceError: The folder is there and may not be read.
+            SourceError: The folder exists but cannot be read.
         """
         entries = []
         for path in reversed(self._find()):
@@ -150,7 +152,7 @@ class Journal:
         return tuple(entries)
 
     def _find(self) -> list[Path]:
-        """Return the records' files, the oldest first."""
+        """Return the paths of the records, the oldest first."""
         try:
             paths = sorted(self.directory.iterdir())
         except FileNotFoundError:
@@ -181,7 +183,7 @@ def _name_record(evidence: Evidence) -> str:
 
 
 def _write_json(document: Mapping[str, object]) -> bytes:
-    # A name on disk can have bytes that are no text.
+    # A file name can contain bytes that are not valid text.
     return json.dumps(document, ensure_ascii=False).encode(errors="replace")
 
 

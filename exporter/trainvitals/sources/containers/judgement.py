@@ -1,4 +1,4 @@
-"""What the verdict on a death is to the sources, which do not know who judges."""
+"""The interface of the verdict on a death; the sources do not depend on its implementation."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from trainvitals.sources.containers.evidence import Evidence
 
 
 class Judgement(Protocol):
-    """The verdict on a death, as the journal keeps it and the metrics serve it."""
+    """The verdict on a death, which the journal records and the metrics expose."""
 
     @property
     def reason(self) -> str:
-        """The cause: one of the closed set of `docs/diagnosis.md`."""
+        """The cause, which is one of the fixed set in `docs/diagnosis.md`."""
         ...
 
     @property
     def confidence(self) -> str:
-        """`high`, `medium` or `low`."""
+        """The confidence: `high`, `medium` or `low`."""
         ...
 
     @property
@@ -27,5 +27,5 @@ class Judgement(Protocol):
         ...
 
 
-# Judges a death; `trainvitals.verdicts.causes.judge.judge`, which sources do not know.
+# A function that judges a death, such as `trainvitals.verdicts.causes.judge.judge`.
 Judge = Callable[[Evidence], Judgement]

@@ -1,4 +1,4 @@
-"""The last start of a container and its end, by the engine's events and by its state."""
+"""The last start of a container and its end, from the engine's events and the container's state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainvitals.sources.containers.events import ContainerEvent
 from trainvitals.sources.containers.evidence import EngineEvent, State
 from trainvitals.sources.containers.inspection import Inspection
 
-# The engine writes the end into the state after it has reported it.
+# The engine reports the end before it updates the state.
 _SLACK_SECONDS = 5.0
 _RUNS = frozenset({"running", "paused"})
 _NEVER_RAN = frozenset({"created", "configured", "initialized"})
@@ -20,13 +20,14 @@ class LastStart:
     """The last start of a container, and its end.
 
     Attributes:
-        started: When it was started; None if it never was, or that is not known.
-        ended: When it ended; None while it runs.
-        exit_code: Its exit code; None while it runs, or where that is not known.
-        is_witnessed: Whether the exit code is that of the event.
-        state: The engine's account of this start.
-        events: The engine's events; None if they were not followed.
-        earlier_deaths: The times of its earlier deaths.
+        started: When the container was started; None if it was never started or the time is
+            unknown.
+        ended: When the container ended; None if it is running or has not been started.
+        exit_code: The exit code; None if the container is running or the exit code is unknown.
+        is_witnessed: Whether the exit code was reported by the event.
+        state: The engine's state of the container; None if it does not describe this start.
+        events: The engine's events of this start; None if there are none.
+        earlier_deaths: The times of the earlier deaths.
     """
 
     started: float | None = None
@@ -39,13 +40,13 @@ class LastStart:
 
 
 def find_last_start(inspection: Inspection | None, own: Sequence[ContainerEvent]) -> LastStart:
-    """Return the last start that ended, or the one that runs where it is in trouble now.
+    """Return the last start that ended, or the current start if the container is in trouble now.
 
-    The exit code and the times are those of the event `die`: an inspection made later may be of
-    the next start.
+    The exit code and the time of the end are taken from the event `die` if there is one, because a
+    later inspection may describe the next start.
 
     Args:
-        inspection: The engine's present inspection.
+        inspection: The engine's current inspection.
         own: The container's own events, the oldest first.
     """
     state = None if inspection is None else inspection.state
@@ -75,9 +76,10 @@ def find_last_start(inspection: Inspection | None, own: Sequence[ContainerEvent]
 
 
 def _fails_now(state: State, own: Sequence[ContainerEvent]) -> bool:
-    """Return whether it runs again after the death that `own` begins with, and is in trouble now.
+    """Return whether a container is in trouble after the death that `own` begins with.
 
-    Or it could not even be started again, or it died once more unobserved.
+    It is in trouble if it is running again and is paused, is unhealthy or has had an OOM kill; if
+    it could not be restarted; or if it ended again without an event.
     """
     if state.status in _RUNS:
         is_killing = any(event.action == "oom" for event in _after_start(own))
@@ -106,7 +108,7 @@ def _judge_by_state(
         return LastStart(started=state.started, state=state, events=events, earlier_deaths=earlier)
     ended = state.finished
     if state.status in _NEVER_RAN:
-        if not (state.error or state.exit_code):  # it was not started yet
+        if not (state.error or state.exit_code):  # it has not been started yet
             return LastStart(state=state, events=events, earlier_deaths=earlier)
         ended = own[-1].time if own else inspection.created
     return LastStart(

@@ -1,7 +1,8 @@
-"""The subject of a log, by which kernel and host lines are recognised as its own or another's.
+"""The owner of a log, used to decide which lines of the kernel and the host concern the log.
 
-A log beside a kernel log names neither a container nor a control group. Its times, the PIDs and GPUs
-that it names and the names of programs in it are then all that ties a line of the host to it.
+A log that is supplied together with a kernel log names neither a container nor a control group.
+Lines of the host can then be related to the log only by the log's timestamps and by the PIDs, GPUs
+and program names that occur in the log.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from trainvitals.sources.containers.cgrouppaths import identify
 from trainvitals.sources.host.kernel_lines import DatedLine, OomKill, XidError
 from trainvitals.sources.timestamps import parse_time
 
-# Processes of which a log beside a kernel log may be.
+# Names of processes that may have written a log supplied together with a kernel log.
 _TRAINER = re.compile(
     r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|julia|R$|train|ipython|jupyter",
     re.IGNORECASE,
@@ -30,7 +31,7 @@ _PID = re.compile(r"\bpid\W{1,3}([0-9]{2,10})\b", re.IGNORECASE)
 _BUS = re.compile(r"\b0([0-9a-f]{3,7}):([0-9a-f]{2}):([0-9a-f]{2})\b", re.IGNORECASE)
 _ABOUT_GPU = re.compile(r"gpu|cuda|nvidia|nvrm", re.IGNORECASE)
 _SEVERAL = re.compile(r"\brank\W{0,2}[1-9]|\bworld.?size\W{1,3}(?:[2-9]|[1-9][0-9])", re.IGNORECASE)
-# Errors of the program that they name, not of the GPU.
+# Xid codes of errors caused by the program that they name, not by the GPU.
 _OF_PROGRAMS = frozenset({13, 31, 32, 43, 45, 69, 94})
 _NAME = re.compile(r"\bname=([^,<]{1,40})")
 _CRASHED = re.compile(
@@ -42,7 +43,7 @@ _VICTIM = re.compile(
     r"|: Killed (/\S{1,400})"
 )
 _KILLED_UNIT = ": systemd-oomd killed"
-# Units of one program of a desktop or of a service, and those that hold what a user starts.
+# Units that run one desktop program or one service, and names of units that run users' jobs.
 _UNIT = re.compile(r"(?:^|/)(?:app-\S{1,200}\.(?:scope|service)|[\w.\\-]{1,100}\.service)$")
 _HOLDS_JOBS = re.compile(
     r"term|konsole|tilix|kitty|alacritty|tmux|screen|code|pycharm|jupyter|python|torch|train|run-|docker"
@@ -50,28 +51,31 @@ _HOLDS_JOBS = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_SECONDS, _AFTER_SECONDS = 60.0, 3600.0
-# The clocks of a container and of its host may differ by a time zone, which is whole half hours.
+# The container and the host may use different time zones, which differ by multiples of 30 min.
 _ZONE_STEP_SECONDS, _MOST_ZONE_SECONDS = 1800.0, 14 * 3600.0
 _AT_END_SECONDS = 120.0
-# A PID of a container's own namespace is small, and that of a child is near its parent's.
+# PIDs in a container's own PID namespace are small, and a child's PID is close to its parent's.
 _LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
 
 
 def find_times(lines: Iterable[DatedLine | str]) -> tuple[float, float] | None:
-    """Return the first and the last time of a log, Unix seconds; None where it has none."""
+    """Return a log's first and last time in Unix seconds; None if it contains no timestamps."""
     times = [time for line in lines if (time := _read_time(line)) is not None]
     return (min(times[0], times[-1]), max(times[0], times[-1])) if times else None
 
 
 def _read_time(line: DatedLine | str) -> float | None:
-    """Return the time at which a line was written: the collector's, or else the program's own."""
+    """Return the time at which a line was written: the collector's, or else the program's."""
     if not isinstance(line, str) and line.time is not None:
         return line.time
     return read_stamp(line if isinstance(line, str) else line.text)
 
 
 def read_stamp(text: str) -> float | None:
-    """Return the time that a text begins with, Unix seconds; of this machine's zone where it has none."""
+    """Return the timestamp near the beginning of a text, in Unix seconds; None if there is none.
+
+    A timestamp without a time zone is interpreted in this machine's time zone.
+    """
     found = _STAMP.match(text)
     if found is None:
         return None
@@ -88,14 +92,15 @@ def read_stamp(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class LogOwner:
-    """The subject of a log.
+    """The owner of a log.
 
     Attributes:
-        text: The log; None for none, and then everything may be about the subject.
-        times: The first and the last time in it; None where it or the kernel log has no dates.
-        pids: The PIDs that it names.
-        buses: The PCI addresses of GPUs that it names; empty where it is of several ranks, of which
-            each has its own.
+        text: The log; None if there is no log, in which case every line may concern the owner.
+        times: The first and the last time in the log; None if the log or the kernel log has no
+            dates.
+        pids: The PIDs named in the log.
+        buses: The PCI addresses of the GPUs named in the log; empty if the log is from one of
+            several ranks, because each rank has its own GPU.
     """
 
     text: str | None
@@ -105,11 +110,14 @@ class LogOwner:
 
     @property
     def has_log(self) -> bool:
-        """Whether there is a log."""
+        """Whether the owner has a log."""
         return self.text is not None
 
     def may_own_kill(self, kill: OomKill) -> bool:
-        """Return whether a log may be that of a killed process: by its name, PID or container, and time."""
+        """Return whether the log may be from a killed process.
+
+        The log contains the PID or the container's ID, or both the time and the process name match.
+        """
         if self.text is None:
             return True
         id_ = identify(kill.task_memcg)
@@ -118,16 +126,16 @@ class LogOwner:
         return self.may_be_at(kill.time) and self._may_name(kill.task)
 
     def may_own_process(self, task: str, pid: int) -> bool:
-        """Return whether a process may be the log's: by its PID or its name."""
+        """Return whether the log may be from a process, according to the PID or the name."""
         return self.text is None or pid in self.pids or self._may_name(task)
 
     def select_xids(self, xids: Sequence[XidError]) -> tuple[XidError, ...]:
-        """Return the errors of GPUs that the log's program may have met: by GPU, process and time."""
+        """Return the GPU errors that may concern the log's program, by GPU, process and time."""
         if self.text is None:
             return tuple(xids)
         near = [xid for xid in xids if xid.pid in self.pids or self._may_be_on(xid)]
         own = [xid for xid in near if self._may_own_xid(xid)]
-        # An error that names no process is of the one that the others of its GPU name.
+        # An error without a process name belongs to the process that the GPU's other errors name.
         others = {xid.bus_id for xid in near} - {
             xid.bus_id for xid in own if _NAME.search(xid.text)
         }
@@ -146,13 +154,13 @@ class LogOwner:
         return is_named and not self._is_foreign_pid(xid.pid)
 
     def select(self, lines: Sequence[DatedLine]) -> tuple[DatedLine, ...]:
-        """Return the lines of the host that may be about the log's program."""
+        """Return the host's lines that may concern the log's program."""
         if self.text is None:
             return tuple(lines)
         near = [line for line in lines if line.time is None or self.may_be_at(line.time)]
         own = [line for line in near if self._may_own_line(line.text)]
         was_other = len(own) < len(near) and not any(_names_victim(line.text) for line in own)
-        # What a guard considered belongs to what it killed.
+        # The other lines of an out-of-memory daemon belong to the process that it killed.
         return tuple(line for line in own if not (was_other and _GUARD.search(line.text)))
 
     def _may_own_line(self, text: str) -> bool:
@@ -170,7 +178,7 @@ class LogOwner:
         return not (_names_victim(text) and is_other)
 
     def may_be_at(self, time: float) -> bool:
-        """Return whether a time may be in the log's: in them, or in those of another time zone."""
+        """Return whether a time is near the log's times, or near their end in another time zone."""
         if self.times is None:
             return True
         first, last = self.times
@@ -198,11 +206,11 @@ def _names_victim(text: str) -> bool:
 
 
 def read_owner(log: Sequence[DatedLine | str] | None, *, is_dated: bool = True) -> LogOwner:
-    """Return the subject of a log.
+    """Return the owner of a log.
 
     Args:
-        log: The log's lines; None for none.
-        is_dated: Whether the kernel log beside it has dates, to compare with the log's.
+        log: The log's lines; None if there is no log.
+        is_dated: Whether the kernel log has dates that can be compared with the log's dates.
     """
     if log is None:
         return LogOwner(None)
@@ -223,5 +231,5 @@ def read_owner(log: Sequence[DatedLine | str] | None, *, is_dated: bool = True) 
 
 
 def _shorten_bus(bus: str) -> str:
-    """Return a PCI address in lower case, without its function and the domain's leading zeros."""
+    """Return a PCI address in lower case without the function and the domain's leading zeros."""
     return bus.lower().partition(".")[0].lstrip("0")

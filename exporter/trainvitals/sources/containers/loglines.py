@@ -1,14 +1,15 @@
-"""The last lines of containers, read while they run.
+"""The last log lines of containers, read while the containers are running.
 
-When a container that was started with `--rm` dies, its log is removed before it can be read.
-So the logs of watched containers are followed from the start.
+When a container that was started with `--rm` ends, its log is removed before it can be read.
+For this reason, the logs of watched containers are followed from the start.
 
-Its cost is a connection for each container, and one thread that rests ten times as long as it
-works, and so never uses more than about a tenth of a core. While it rests the engine waits, not the
-container: the engine reads behind the container from the log's file, and holds that open, also when
-it is rotated meanwhile. A container that writes faster than that for ten seconds is no longer
-followed: its last lines are read every half minute instead, so that with `--rm` the very last ones
-may be missing.
+Following requires one connection for each container, and one thread in total. The thread pauses ten
+times as long as it works, so it never uses more than about a tenth of a core. During a pause the
+engine waits, but the container does not: the engine reads from the log file, independently of the
+container's writes, and keeps the file open even if it is rotated in the meantime. A container that
+writes faster than its log can be read for ten seconds is no longer followed. Its last lines are
+read every 30 seconds instead, so the very last lines may be missing if the container was started
+with `--rm`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from trainvitals.sources.containers.framing import FramingError, LastLines, LogD
 from trainvitals.sources.containers.stream import Stream
 
 _OK = 200
-_ROUND_BYTES = 1 << 15  # of one container, before it is another's turn
-# A pipe that was full is filled again when there is room: only when it is not, nothing is left.
+_ROUND_BYTES = 1 << 15  # the maximum for one container before the next is read
+# A full pipe is refilled as soon as it has room; if it is not refilled, nothing is left to read.
 _FULL_BYTES = 1 << 10
 _REFILL_SECONDS = 0.02
 _REST_SECONDS = 0.1
@@ -34,7 +35,7 @@ _REST_RATIO = 10
 _RETRY_SECONDS = 10.0
 _FLOOD_SECONDS = 10.0
 _POLL_SECONDS = 30.0
-_EARLY_SECONDS = 0.2  # no engine restarts a container so soon after its end
+_EARLY_SECONDS = 0.2  # no engine restarts a container this soon after its end
 _JOIN_SECONDS = 1.0
 
 
@@ -42,19 +43,20 @@ class _Followed:
     """A container whose log is followed.
 
     Attributes:
-        container: Its ID.
-        since: When it was last started; None if all its lines count.
-        lines: Its last lines; None before its log was asked for, and where it cannot be read.
-        decoder: Takes its stream apart.
-        is_fresh: Whether nothing was received yet from its current stream, which begins where the
-            previous one did.
-        stream: Its stream; None while there is none.
-        due: When to open the next stream, or to read once; None if neither is planned.
-        read_at: When it was last read.
-        behind_seconds: How long it has written faster than it was read; time in which it did not is
-            subtracted.
-        is_flooding: It writes faster than it is read.
-        ended: Set when its log is at its end, or cannot be read.
+        container: The container's ID.
+        since: When the container was last started; None if all log lines are kept.
+        lines: The last log lines; None if the log has not been requested yet or cannot be read.
+        decoder: Decodes the stream.
+        is_fresh: Whether nothing has been received yet from the current stream, which begins at the
+            same time in the log as the previous stream.
+        stream: The current stream; None if no stream is open.
+        due: When to open the next stream or to poll the log; None if neither is planned.
+        read_at: When the log was last read.
+        behind_seconds: How long the container has written faster than the log was read, less the
+            time in which it has not.
+        is_flooding: Whether the log is polled, because the container writes faster than the log can
+            be read.
+        ended: An event that is set when the end of the log was reached or the log cannot be read.
     """
 
     __slots__ = (
@@ -86,24 +88,26 @@ class _Followed:
 
     @property
     def reads_from(self) -> float | None:
-        """From when on its log is read; None for all of it."""
+        """The time from which the log is read; None for the whole log."""
         return None if self.since is None else self.since - _EARLY_SECONDS
 
 
 class LogRing:
-    """Keeps the last lines of the watched containers.
+    """Keeps the last log lines of the watched containers.
 
-    Any thread may call; only `await_end` waits, and nothing is asked on the caller's thread.
+    Any thread may call the methods. Only `await_end` and `close` block, and no request is sent on
+    the caller's thread.
 
     Args:
-        client: The engine.
-        most_containers: The number of containers that are followed at once. One more takes the
-            place of the oldest, of those that have ended first.
-        most_lines: The number of lines that are kept for each.
-        most_bytes: Their maximum size together, in bytes.
-        retry_seconds: After how long a log that could not be followed is tried again.
-        flood_seconds: How long a container may write faster than it is read.
-        poll_seconds: The interval at which the lines of a container that writes faster are read.
+        client: The engine's client.
+        most_containers: The maximum number of containers that are followed at once. An additional
+            container replaces the oldest container that has ended, or else the oldest container.
+        most_lines: The maximum number of lines kept for each container.
+        most_bytes: The maximum total size of these lines, in bytes.
+        retry_seconds: The time after which the engine is asked again for a log that could not be
+            followed.
+        flood_seconds: The maximum time for which a container may write faster than its log is read.
+        poll_seconds: The interval at which the last lines are read after this time was exceeded.
     """
 
     def __init__(
@@ -136,20 +140,21 @@ class LogRing:
         self._thread = threading.Thread(target=self._run, name="container-logs", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread that reads the logs."""
         self._thread.start()
 
     def watch(self, container: str, *, since: float | None = None) -> None:
-        """Follow the log of a container, as soon as may be.
+        """Follow a container's log as soon as possible.
 
-        A second call for the same container does nothing, unless it was restarted meanwhile or its
-        stream has ended. The stream of a container that was not started yet ends at once.
+        A second call for the same container has no effect, unless the container was restarted in
+        the meantime or its stream has ended. The stream of a container that has not been started
+        yet ends at once.
 
         Args:
-            container: Its whole ID.
-            since: When it was last started: earlier lines are dropped; None to keep all.
-                A little before that counts too, since an engine reads the clock only when the
-                container may have written its first lines.
+            container: The container's full ID.
+            since: When the container was last started; None to keep all lines. Earlier lines are
+                dropped, except for lines written shortly before this time, because the container
+                may write its first lines before the engine determines the time of the start.
         """
         now = time.monotonic()
         with self._lock:
@@ -167,10 +172,11 @@ class LogRing:
         self._wake()
 
     def lines(self, container: str) -> tuple[str, ...] | None:
-        """Return the last lines of a container, the oldest first, masked.
+        """Return a container's last log lines.
 
         Returns:
-            The lines; None if it is not watched or its log cannot be read.
+            The masked lines, the oldest first; None if the container is not watched or its log
+            cannot be read.
         """
         with self._lock:
             followed = self._followed.get(container)
@@ -180,27 +186,28 @@ class LogRing:
         return mask_lines(lines)
 
     def await_end(self, container: str, patience_seconds: float) -> bool:
-        """Wait until everything that a container wrote before it died was read.
+        """Wait until a container's log has been read to the end.
 
         Returns:
-            Whether it has; False if it is not watched or it takes longer than that.
+            Whether the end was reached or the log cannot be read; False if the container is not
+            watched or the wait timed out.
         """
         with self._lock:
             followed = self._followed.get(container)
         return followed is not None and followed.ended.wait(patience_seconds)
 
     def forget(self, container: str) -> None:
-        """Drop a container and its lines."""
+        """Stop following a container's log, and drop the lines."""
         with self._lock:
             if container in self._followed:
                 self._drop(container)
         self._wake()
 
     def close(self) -> None:
-        """Release all."""
+        """Stop the thread and close all streams."""
         self._closing.set()
         self._wake()
-        if self._thread.ident is None:  # it was never started
+        if self._thread.ident is None:  # the thread was never started
             self._end()
         else:
             self._thread.join(_JOIN_SECONDS)
@@ -215,7 +222,7 @@ class LogRing:
     def _wake(self) -> None:
         try:
             self._wake_sender.send(b"!")
-        except OSError:  # full, so the thread wakes anyway, or closed
+        except OSError:  # full, so the thread wakes up anyway; or closed
             return
 
     def _run(self) -> None:
@@ -268,7 +275,7 @@ class LogRing:
                     self._open(followed)
             except EngineError as error:
                 if error.status is None:
-                    # The engine is gone: asking for the others as well would only take longer.
+                    # The engine does not answer, so requests for the other logs would fail as well.
                     _put_off(due, time.monotonic() + self._retry_seconds)
                     return
                 followed.due = None
@@ -336,7 +343,7 @@ class LogRing:
             followed.lines.add(followed.decoder.feed(data))
 
     def _end_stream(self, followed: _Followed, stream: Stream) -> None:
-        """End a stream: the log is at its end, cannot be read, or the engine went away."""
+        """Close a stream that has ended, and retry later if the engine closed it prematurely."""
         self._close_stream(followed)
         is_refused = stream.status not in {_OK, None}
         with self._lock:

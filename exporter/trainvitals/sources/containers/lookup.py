@@ -1,4 +1,4 @@
-"""Search for a container by name or ID, and for the one that died last."""
+"""Search for a container by name or ID, and for recent ends of containers and processes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _OVER = frozenset({"exited", "dead", "stopped", "created"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A container that one of the sources lists.
+    """A container known to one of the sources.
 
     Attributes:
-        id: Its ID.
-        name: Its name.
-        service: Its Compose service; empty if there is none.
+        id: The container's ID.
+        name: The container's name.
+        service: The Compose service; empty if there is none.
     """
 
     id: str
@@ -40,12 +40,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An end of a container.
+    """The end of a container.
 
     Attributes:
         id: The container's ID.
-        name: Its name.
-        time: When it ended.
+        name: The container's name.
+        time: When the container ended.
     """
 
     id: str
@@ -54,9 +54,10 @@ class End:
 
 
 def find_container(survey: Survey, words: str) -> Candidate | None:
-    """Find a container by its name, a prefix of its ID, or its service.
+    """Find a container by its name, a prefix of its ID, or its Compose service.
 
-    Of several that had the name one after the other it is the newest.
+    If several containers had the name one after the other, the newest container is returned; the
+    result is None if no container matches.
 
     Raises:
         ConfigurationError: More than one container matches.
@@ -79,7 +80,7 @@ def find_container(survey: Survey, words: str) -> Candidate | None:
 
 
 def list_candidates(survey: Survey) -> Iterator[Candidate]:
-    """Return every known container, each once, those that are there first."""
+    """Yield every known container once; containers that still exist come first."""
     seen = set()
     for known in _list_all(survey):
         if known.id and known.id not in seen:
@@ -88,7 +89,7 @@ def list_candidates(survey: Survey) -> Iterator[Candidate]:
 
 
 def suggest_names(survey: Survey, words: str, others: Iterable[str] = ()) -> str:
-    """Return names similar to a wrong one; the newest names where none is similar."""
+    """Return known names that are similar to an unknown name, or else the newest names."""
     names = list(dict.fromkeys([*(known.name for known in list_candidates(survey)), *others]))
     near = difflib.get_close_matches(words, names, _MOST_NAMES, 0.5)
     near = near or [name for name in names if words in name] or names
@@ -96,7 +97,10 @@ def suggest_names(survey: Survey, words: str, others: Iterable[str] = ()) -> str
 
 
 def find_ends(survey: Survey, since: float) -> list[End]:
-    """Find all ends of containers since a time, the last first, by journal, engine and kernel."""
+    """Return all known ends of containers since a time, the most recent first.
+
+    The sources are the journal, the engine and the kernel log.
+    """
     ends: list[End] = []
     for source in (_list_journal(survey), _list_events(survey)):
         ends += [end for end in source if end.time >= since and not _is_among(end, ends)]
@@ -110,12 +114,12 @@ def find_ends(survey: Survey, since: float) -> list[End]:
 
 
 def find_kills(survey: Survey, since: float, *, others: Iterable[int | None] = ()) -> list[OomKill]:
-    """Find the OOM kills of processes outside containers since a time, the last first.
+    """Return the OOM kills of processes outside containers since a time, the most recent first.
 
     Args:
-        survey: The sources of this machine.
-        since: The earliest time, seconds since 1970.
-        others: PIDs of processes that are left out.
+        survey: The findings on this machine.
+        since: The earliest time, in seconds since 1970.
+        others: The PIDs of processes to omit.
     """
     kills = survey.kernel.oom_kills if survey.kernel is not None else ()
     known = set(others)
@@ -158,7 +162,7 @@ def _list_events(survey: Survey) -> Iterator[End]:
 
 
 def _list_states(survey: Survey, since: float, ends: Sequence[End]) -> Iterator[End]:
-    """Return the ends without an event: those long ago, and starts that failed."""
+    """Yield the ends that are not among the known ends: earlier ends and failed starts."""
     if survey.client is None:
         return
     known = {end.id for end in ends}
@@ -166,7 +170,7 @@ def _list_states(survey: Survey, since: float, ends: Sequence[End]) -> Iterator[
     for listing in [each for each in over if each.id not in known][:_MOST_INSPECTED]:
         try:
             inspection = parse_inspection(survey.client.inspect(listing.id))
-        except EngineError:  # removed in the meantime, or withheld
+        except EngineError:  # removed in the meantime, or refused by a proxy
             continue
         state = inspection.state
         ended = state.finished

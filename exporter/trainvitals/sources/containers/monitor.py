@@ -1,4 +1,4 @@
-"""The threads that watch containers; imported on machines that have some."""
+"""The threads that watch containers; the module is imported only on machines with containers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class ContainerMonitor:
-    """All that watches: it begins when it is made."""
+    """Watches all containers; the threads are started when the object is created."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ContainerMonitor:
             handler,
             tasks,
             journal=journal,
-            # The first sample was taken before any container was known.
+            # The first sample may have been taken before any container was known.
             on_first=lambda: self._schedule.call_after(0.0, self._sampler.sample),
             clock=clock,
         )
@@ -135,7 +135,7 @@ class ContainerMonitor:
         )
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching containers."""
         self._tasks.close()
         self._sampler.close()
         ends: dict[str, Callable[[], None]] = {
@@ -146,7 +146,7 @@ class ContainerMonitor:
             ends["events"] = self._follower.close
         if self._ring is not None:
             ends["logs"] = self._ring.close
-        pool = WorkerPool(name="container-end", limit=len(ends))  # each of them may hang by itself
+        pool = WorkerPool(name="container-end", limit=len(ends))  # each of the calls may hang
         pool.gather(ends, _CLOSE_SECONDS)
         pool.close()
 
@@ -183,19 +183,21 @@ def start_monitor(
     judge: Judge,
     clock: Callable[[], float],
 ) -> ContainerMonitor:
-    """Begin to watch.
+    """Start to watch containers.
 
     Args:
-        options: The options of the collector.
-        address: The engine's address; None to detect containers by their control groups alone.
+        options: The collector's options.
+        address: The engine's address; None to detect containers only by their control groups.
         roots: The paths of the host's file systems.
-        accelerators: Reads which processes hold an accelerator; None if none does.
-        environ: Names the journal's folder, and the certificates of an engine by TCP.
+        accelerators: Provides the processes that use an accelerator; None to report no
+            accelerators.
+        environ: The environment, from which the journal's folder and the certificates for an
+            engine's TCP address are determined.
         judge: Returns the verdict on a death.
-        clock: The time of day, in seconds since 1970.
+        clock: Returns the time, in seconds since 1970.
 
     Raises:
-        ConfigurationError: No address is written like this, or the certificates cannot be read.
+        ConfigurationError: The address is invalid, or the certificates cannot be read.
     """
     return ContainerMonitor(
         options,

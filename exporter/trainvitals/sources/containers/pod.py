@@ -1,6 +1,6 @@
-"""The output of `kubectl describe pod`.
+"""Parsing of the output of `kubectl describe pod`.
 
-A message of several lines goes on at the start of a line, or wherever its text is indented.
+The continuation lines of a multi-line message can have any indentation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainvitals.sources.containers.evidence import Evidence, Settings, State
 
 _KEY = re.compile(r"( *)([^:\s][^:]{0,60}):(?:\s+(\S.*)?)?$")
 _SECTIONS = frozenset({"Init Containers", "Containers", "Ephemeral Containers"})
-# What follows a message in `kubectl describe`; all else belongs to it.
+# The lines that can follow a message in `kubectl describe`; other lines belong to the message.
 _AFTER_MESSAGE = re.compile(
     r" *(?:Exit Code|Signal|Started|Finished|Ready|Restart Count|State|Last State): "
     r"|(?:SeccompProfile|IPs?|Controlled By|Created By|NominatedNodeName|(?:Init |Ephemeral )?Containers"
@@ -34,24 +34,31 @@ _MOST_CHARACTERS = 1 << 20
 _UNITS = {"m": 1e-3, "": 1.0, "K": 1000.0}
 _UNITS |= {unit: 1000.0**power for power, unit in enumerate("kMGTP", 1)}
 _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
-# An event of the last hour, which is as long as they are kept.
+# A repeated event of the last hour; older events are not kept.
 _RESTARTED = re.compile(
     r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
 )
-# Reasons of a pod that has failed as a whole.
+# The reasons of pods that have failed as a whole.
 _ENDED = frozenset({"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "DeadlineExceeded"})
 _ACCELERATOR = re.compile(r"\.com/(?:gpu|mig-|tpu)|habana\.ai/|/(?:gaudi|neuron|npu)")
 _SIDECAR = re.compile(
     r"(?:^|-)(?:istio|linkerd|envoy|proxy|sidecar|fluent|fluentd|fluentbit|log|logs|logger|shipper|filebeat|promtail|vector"
     r"|exporter|metrics|monitor|monitoring|agent|otel|collector|sync|syncer|git|gcsfuse|cloudsql|vault|tensorboard|debug)(?:-|$)"
 )
-# The container runtime could not start the command.
+# The reasons for which the container runtime could not start the command.
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 
 
 @dataclass(slots=True)
 class _Container:
-    """One container of a pod: its values by their path, such as `Last State/Exit Code`; and restarts."""
+    """One container of a pod.
+
+    Attributes:
+        name: The container's name.
+        values: The values by path, such as `Last State/Exit Code`.
+        was_restarted_lately: Whether a recent event shows a repeated start of a container.
+        is_init: Whether the container is an init container.
+    """
 
     name: str
     values: dict[str, str] = field(default_factory=dict)
@@ -63,7 +70,10 @@ class _Container:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it runs and is ready, and not since a moment ago, so that its last end is history."""
+        """Whether the container is running, ready and not recently restarted.
+
+        The last end of such a container is no longer relevant.
+        """
         runs = self.get("State") == "Running" and self.get("Ready") == "True"
         return runs and not self.was_restarted_lately
 
@@ -74,7 +84,10 @@ class _Container:
 
     @property
     def ending(self) -> str:
-        """The state that has its end: `State` or, unless it runs and is ready, `Last State`; empty for none."""
+        """The state that describes the container's end: `State` or `Last State`; empty for none.
+
+        `Last State` is considered only if the container is not ready; see `is_ready`.
+        """
         states = ("State",) if self.is_ready else ("State", "Last State")
         return next((name for name in states if self.get(name) == "Terminated"), "")
 
@@ -90,10 +103,13 @@ def is_pod(text: str) -> bool:
 
 
 def parse_pod(text: str) -> Evidence:
-    """Return the evidence about the container of a pod that failed, or else about its first one.
+    """Return the evidence about a pod's failed container.
+
+    If no container has failed, a waiting, restarted or the first container is chosen, in this
+    order.
 
     Raises:
-        ValueError: The text is no description of a pod.
+        ValueError: The text is not a pod description.
     """
     if not is_pod(text):
         raise ValueError("it is no output of `kubectl describe pod`")
@@ -123,12 +139,12 @@ def parse_pod(text: str) -> Evidence:
 
 
 def is_pending(evidence: Evidence) -> bool:
-    """Return whether it is a pod whose containers have not started yet."""
+    """Return whether the evidence is about a pod whose containers have not started yet."""
     return any(_PENDING.match(line) for line in evidence.pod or ())
 
 
 def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, with those on which a message or an event goes on joined to its first."""
+    """Yield the lines, with the continuation lines of messages and events joined to the first."""
     held, is_open, has_events = "", False, False
     for line in map(str.rstrip, lines):
         if has_events:
@@ -148,13 +164,13 @@ def _join(lines: Iterable[str]) -> Iterator[str]:
 
 
 def parse_quantity(text: str) -> int | None:
-    """Return the bytes of a quantity such as `8Gi`; None for any other text."""
+    """Return a quantity such as `8Gi` as a number of bytes; None for any other text."""
     found = _QUANTITY.match(text)
     return read_count(float(found[1]) * _UNITS[found[2] or ""]) if found else None
 
 
 def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]:
-    """Return the values of the pod, and its containers."""
+    """Return the pod's values and containers."""
     heads: dict[str, str] = {}
     containers: list[_Container] = []
     section, outer = "", ""
@@ -168,9 +184,9 @@ def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]
             heads.setdefault(key, value)
         elif section not in _SECTIONS:
             continue
-        elif indent == 2:  # noqa: PLR2004 - the name of a container
+        elif indent == 2:  # noqa: PLR2004 - a container's name
             containers.append(_Container(key, is_init=section == "Init Containers"))
-        elif indent == 4 and containers:  # noqa: PLR2004 - its keys
+        elif indent == 4 and containers:  # noqa: PLR2004 - the container's keys
             outer = key
             containers[-1].values.setdefault(key, value)
         elif containers:
@@ -182,14 +198,17 @@ def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]
 
 
 def find_failing_sidecar(pod: Iterable[str]) -> str:
-    """Return the container that fails again and again beside the one that trains; empty for none."""
+    """Return the name of a sidecar that fails repeatedly while the main container is running.
+
+    The result is empty if there is no such sidecar.
+    """
     failing = _list_sidecars(_read_heads(list(pod))[1])
     looping = (each for each in failing if each.get("State/Reason") == "CrashLoopBackOff")
     return next((each.name for each in looping), "")
 
 
 def _list_sidecars(containers: Sequence[_Container]) -> list[_Container]:
-    """Return the containers that do not run beside the one that trains and runs; empty for none."""
+    """Return the sidecars that are not running while the main container is; empty if none."""
     own = [each for each in containers if not each.is_init]
     running = [each for each in own if each.is_ready and not _SIDECAR.search(each.name)]
     has_accelerator = any(each.has_accelerator for each in running)
@@ -234,8 +253,8 @@ def _read_number(text: str) -> int | None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Return a time, Unix seconds; None for any other text, or for the year 1 (never)."""
-    if _LONG_AGO.search(text):  # of four digits the parser takes two for a year of this century
+    """Parse a time to Unix seconds; return None for other text and for the year 1 (never)."""
+    if _LONG_AGO.search(text):  # the parser would read the year 1 as a year of this century
         return None
     try:
         time = parsedate_to_datetime(text).timestamp()

@@ -1,4 +1,4 @@
-"""The reading of the containers of this machine at one time."""
+"""The reading of this machine's containers at one time."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ Channel = Literal["event", "cgroup", "kernel"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Resource usage of a container, from its control group or else from the engine's statistics.
+    """A container's resource usage, from its control group or else from the engine's statistics.
 
-    Counters count since the container's last start. None is unknown.
+    Counters start at the container's last start. None means unknown.
 
     Attributes:
-        time: When it was read, seconds since 1970.
-        cgroup_version: 1 or 2; 0 if the engine's statistics were read instead.
-        memory_usage_bytes: All that is charged, file cache included.
-        memory_working_set_bytes: The same less the inactive file cache.
-        memory_unreclaimable_bytes: Memory that the kernel cannot reclaim.
-        memory_peak_bytes: The most that was ever charged.
-        memory_limit_bytes: The limit; 0 for none.
+        time: The time of the reading, in seconds since 1970.
+        cgroup_version: The cgroup version, 1 or 2; 0 if the engine's statistics were read instead.
+        memory_usage_bytes: The memory charged to the container, including the file cache.
+        memory_working_set_bytes: The charged memory without the inactive file cache.
+        memory_unreclaimable_bytes: The memory that the kernel cannot reclaim.
+        memory_peak_bytes: The maximum of the charged memory.
+        memory_limit_bytes: The memory limit; 0 for no limit.
         memory_waiting_seconds: The time in which at least one task waited for memory (PSI `some`).
         memory_stalled_seconds: The time in which all tasks waited for memory (PSI `full`).
         memory_pressure_ratio: PSI `full avg10`, 0 to 1.
-        oom_kills: The number of its processes that the kernel killed for memory.
-        cpu_seconds: CPU time that it used.
-        cpu_throttled_seconds: The time in which its CPU limit throttled it.
-        cpu_limit_cores: The number of cores that it may use; 0 for no limit.
-        processes: The number of its processes and threads.
-        processes_limit: The maximum number of its processes and threads; 0 for no limit.
-        processes_refused: The number of forks that the limit refused.
-        read_bytes: Bytes read from block devices.
-        written_bytes: Bytes written to block devices.
-        received_bytes: Bytes received over its network; None if it shares the host's network.
-        transmitted_bytes: Bytes transmitted over its network, as `received_bytes`.
+        oom_kills: The number of the container's processes that the OOM killer killed.
+        cpu_seconds: The CPU time used.
+        cpu_throttled_seconds: The time in which the CPU limit throttled the container.
+        cpu_limit_cores: The number of cores that the container may use; 0 for no limit.
+        processes: The number of processes and threads.
+        processes_limit: The maximum number of processes and threads; 0 for no limit.
+        processes_refused: The number of forks that failed because of this limit.
+        read_bytes: The number of bytes read from block devices.
+        written_bytes: The number of bytes written to block devices.
+        received_bytes: The number of bytes received over the container's own network; None if the
+            container has no network of its own.
+        transmitted_bytes: The number of bytes transmitted over the container's own network; None if
+            the container has no network of its own.
     """
 
     time: float
@@ -68,14 +70,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The last end of a container.
+    """A container's last death.
 
     Attributes:
-        time: The time of the death, seconds since 1970.
-        exit_code: Its exit code; None if unknown.
-        reason: The reason, one of the closed set of `trainvitals.verdicts.causes`.
-        signal: The name of the signal that ended it, such as `SIGKILL`; empty if there is none.
-        confidence: `high`, `medium` or `low`.
+        time: The time of the death, in seconds since 1970.
+        exit_code: The exit code; None if unknown.
+        reason: The cause, which is one of the fixed set in `trainvitals.verdicts.causes`.
+        signal: The name of the signal that ended the container, such as `SIGKILL`; empty if there
+            is none.
+        confidence: The confidence in the cause: `high`, `medium` or `low`.
         summary: The cause of the death, in a sentence.
     """
 
@@ -89,27 +92,29 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class ContainerReading:
-    """One container name.
+    """The reading of one container name.
 
-    Counters count since the exporter first saw the name; a container that is removed and created
-    again under its name continues them.
+    Counters start when the exporter first sees the name. If a container is removed and created
+    again under the same name, its counters continue.
 
     Attributes:
-        name: Its name; the first 12 characters of its ID where only its control group is known.
-        id: Its whole ID.
+        name: The container's name, or the first 12 characters of its ID if the name is unknown.
+        id: The full ID.
         image: The image's name; empty if unknown.
         compose_project: The Compose project; empty if there is none.
         compose_service: The Compose service; empty if there is none.
-        status: The engine's state of it; None if no engine is asked.
-        health: The result of its health check; None if it has none.
-        started: When it was last started; None if it never was or that is not known.
-        restarts: The number of its restarts.
-        deaths: The number of its deaths by reason.
-        last_death: Its last end; None if it has not ended, or that was not seen.
-        oom_kills: OOM kills by the source that reported them.
-        usage: Its usage; None while it does not run.
-        accelerators: The accelerators that its processes hold.
-        ends_at: When its series end because it was removed; None while it exists.
+        status: The container's state according to the engine; None if no engine is queried or the
+            state is unknown.
+        health: The result of the health check; None if there is no health check.
+        started: When the container was last started; None if it was never started or the time is
+            unknown.
+        restarts: The number of restarts; None if unknown.
+        deaths: The number of deaths by reason.
+        last_death: The last death; None if no death is known.
+        oom_kills: The number of OOM kills by the source that reported them.
+        usage: The resource usage; None if the container is not running or has not been sampled yet.
+        accelerators: The accelerators that the container's processes use.
+        ends_at: When the series of the removed container end; None while the container exists.
     """
 
     name: str
@@ -131,18 +136,18 @@ class ContainerReading:
 
 @dataclass(frozen=True, slots=True)
 class ContainersReading:
-    """All containers.
+    """The reading of all containers.
 
     Attributes:
-        is_there: Whether there is an engine or a container's control group at all.
-        step: The step of the privilege ladder: 0 control groups alone, 1 the engine as well,
-            2 the kernel log as well.
-        is_connected: Whether the engine's events are followed right now; None without an engine.
+        is_there: Whether the machine has a container engine or a container's control group.
+        step: The level of access: 0 for control groups only, 1 for the engine as well, 2 for the
+            kernel log as well.
+        is_connected: Whether the engine's events are being followed now; None without an engine.
         gaps: The number of interruptions of the event stream, in which events may have been missed.
-        sampled: When the control groups were last read; None if they were not yet.
-        containers: The containers that are reported, by name.
-        omitted: The number left out by the bound.
-        complaint: Why the reading is incomplete, in a sentence; None if it is complete.
+        sampled: When the control groups were last read; None if they have not been read yet.
+        containers: The reported containers, sorted by name.
+        omitted: The number of containers omitted because of the limit.
+        complaint: The reason why the reading is incomplete, in a sentence; None if it is complete.
     """
 
     is_there: bool

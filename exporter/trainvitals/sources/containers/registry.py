@@ -1,4 +1,4 @@
-"""All known containers, by name and by ID, until their series end."""
+"""The registry of all known containers by name and by ID; each is kept until its series end."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SHORT_ID = 12
 
 
 class ContainerRegistry:
-    """The containers that exist, and those removed recently.
+    """The containers that exist or were removed recently.
 
     Args:
-        forget_after_seconds: How long a removed container is kept.
-        clock: The time of day, in seconds since 1970.
+        forget_after_seconds: The time for which a removed container is kept.
+        clock: Returns the time, in seconds since 1970.
 
     Attributes:
-        lock: Held while the registry is read or changed.
-        containers: By name.
+        lock: The lock that must be held while the registry is read or changed.
+        containers: The containers by name.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class ContainerRegistry:
         self._clock = clock
 
     def find(self, container: str) -> ContainerState | None:
-        """Find a container by its whole ID; None if unknown."""
+        """Return the container with a full ID; None if the ID is unknown."""
         return self._by_id.get(container)
 
     def list_present(self) -> list[ContainerState]:
-        """Return those that were not removed."""
+        """Return the containers that have not been removed."""
         return [known for known in self.containers.values() if known.removed is None]
 
     def take_up(self, name: str, container: str) -> ContainerState:
-        """Add a container; under a known name the counts continue."""
+        """Add a container and return its state; the counts of a known name continue."""
         name = name or container[:_SHORT_ID]
         known = self.containers.get(name)
         if known is None:
@@ -61,10 +61,10 @@ class ContainerRegistry:
         return known
 
     def rename(self, known: ContainerState, name: str) -> None:
-        """Record another name, unless another container has it.
+        """Record a container's new name, unless another existing container has the name.
 
-        A container that takes the name of a removed one continues its counts: Compose recreates
-        a service by renaming.
+        A container that takes a removed container's name continues that container's counts, because
+        Compose renames containers when it recreates a service.
         """
         holder = self.containers.get(name)
         if not name or holder is known or (holder is not None and holder.removed is None):
@@ -86,7 +86,7 @@ class ContainerRegistry:
             known.status = "exited"
 
     def tidy(self) -> None:
-        """Drop the containers that were removed more than `forget_after_seconds` ago."""
+        """Drop the containers that were removed at least `forget_after_seconds` ago."""
         now = self._clock()
         for known in list(self.containers.values()):
             if known.removed is not None and now - known.removed >= self.forget_after_seconds:

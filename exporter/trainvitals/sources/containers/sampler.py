@@ -1,4 +1,4 @@
-"""Periodic samples of the control groups of all containers, on the schedule's thread."""
+"""Periodic sampling of all containers' control groups on the schedule's thread."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ class Sampler:
     """Samples the resource usage of containers.
 
     Args:
-        registry: The containers.
-        builder: Follows the kernel's log.
-        client: The engine's client, for statistics of containers whose control groups cannot be
-            read; None without an engine: the control groups then determine the containers.
-        accelerators: Returns the processes that hold an accelerator.
+        registry: The known containers.
+        builder: Reads the kernel log.
+        client: The engine's client, used to request statistics if a control group cannot be read.
+            None means that there is no engine, and containers are detected by their control groups.
+        accelerators: Provides the processes that use an accelerator; None to report no
+            accelerators.
         roots: The paths of the host's file systems.
-        clock: The time of day, in seconds since 1970.
+        clock: Returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -60,16 +61,16 @@ class Sampler:
         self._files: dict[tuple[str, int | None], GroupFiles] = {}
         self._holders: dict[int, str | None] = {}
         self._sampled: float | None = None
-        # An older engine takes a second for one, and there may be many.
+        # An older engine takes a second for each request, and there may be many containers.
         self._pool = WorkerPool(name="container-statistics", limit=_WORKERS)
 
     @property
     def sampled(self) -> float | None:
-        """When all were last sampled, seconds since 1970; None for not yet."""
+        """When all containers were last sampled, in seconds since 1970; None if not yet."""
         return self._sampled
 
     def sample(self) -> None:
-        """Sample all containers."""
+        """Sample all running containers, and drop containers that were removed long enough ago."""
         self._builder.catch_up()
         groups = find_groups(self._roots)
         if self._client is None:
@@ -87,7 +88,7 @@ class Sampler:
         self._sampled = self._clock()
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         self._pool.close()
 
     def _update_registry(self, groups: Mapping[str, GroupPaths]) -> None:
@@ -153,7 +154,7 @@ class Sampler:
         )
 
     def _join_accelerators(self) -> None:
-        """Find the containers whose processes hold an accelerator."""
+        """Update the accelerators that each container's processes use."""
         latest = self._accelerators.latest if self._accelerators is not None else None
         held: dict[str, list[Identity]] = {}
         holders: dict[int, str | None] = {}
@@ -171,12 +172,12 @@ class Sampler:
 
 
 def _is_of(pid: int | None, container: str, roots: Roots) -> bool:
-    """Return whether a process runs in a container: one of another machine's engine does not."""
+    """Return whether a PID belongs to a container; False if the engine runs on another machine."""
     return pid is not None and container in (read_small(roots.procfs / f"{pid}/cgroup") or "")
 
 
 def ask_for_usage(client: EngineClient, container: str) -> Usage | None:
-    """Ask the engine for a container's usage; None if it does not answer."""
+    """Return a container's usage from the engine; None if not running or the request fails."""
     try:
         return client.stats(container)
     except EngineError:

@@ -1,6 +1,6 @@
 """Delayed calls on one thread, and a pool of workers for calls that wait for an engine.
 
-A slow engine then delays neither its own events nor the calls that are due.
+The workers prevent a slow engine from delaying its own events and the calls that are due.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def report_failure(outcome: Outcome[Result], more: bool = False) -> None:  # noq
 
 
 class Schedule:
-    """Makes short calls on time; calls that may block belong into a `TaskQueue`.
+    """Makes short calls at scheduled times; calls that may block belong in a `TaskQueue`.
 
     Args:
         name: The thread's name.
@@ -39,7 +39,7 @@ class Schedule:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; calls that were added before are due from now on."""
+        """Start the thread; calls that were scheduled before are made from now on."""
         self._thread.start()
 
     def call_after(self, seconds: float, task: Callable[[], object]) -> None:
@@ -50,7 +50,7 @@ class Schedule:
                 self._condition.notify()
 
     def repeat(self, seconds: float, task: Callable[[], object]) -> None:
-        """Call a function at once and then periodically, at this interval in seconds."""
+        """Call a function at once, and again each time the given number of seconds has passed."""
 
         def turn() -> None:
             try:
@@ -61,7 +61,7 @@ class Schedule:
         self.call_after(0.0, turn)
 
     def close(self) -> None:
-        """Stop; calls that are not due yet are dropped."""
+        """Stop the thread; pending calls are dropped."""
         with self._condition:
             self._is_closing = True
             self._due.clear()
@@ -90,7 +90,7 @@ class TaskQueue:
     """Runs tasks that may block; any thread may submit them.
 
     Args:
-        schedule: Calls back after a while.
+        schedule: The schedule on which delayed tasks wait.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -105,7 +105,7 @@ class TaskQueue:
         return self._is_closed
 
     def do(self, task: Callable[[], object]) -> None:
-        """Do a task as soon as a worker is free."""
+        """Run a task as soon as a worker is free."""
         if not self._is_closed:
             self._pool.submit(str(next(self._numbers)), lambda: self._do(task), report_failure)
             self._pool.wake(1)
@@ -115,7 +115,7 @@ class TaskQueue:
         self._schedule.call_after(seconds, lambda: self.do(task))
 
     def close(self) -> None:
-        """Start no more tasks; those that run end by themselves."""
+        """Start no further tasks; running tasks are not interrupted."""
         self._is_closed = True
         self._pool.close()
 

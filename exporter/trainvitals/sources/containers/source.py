@@ -1,7 +1,7 @@
-"""The containers of this machine.
+"""The source of this machine's container readings.
 
-Separate threads follow their events, from the start of the exporter on; reading returns
-what these found, and never waits for an engine.
+Separate threads follow the containers' events from the start of the exporter. A reading returns
+the data that these threads have collected, and never waits for an engine.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Follow = Literal["auto", "all", "none"]
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """The choice of the containers to watch, and its intervals.
+    """The options for watching containers.
 
     Attributes:
-        engine: The engine's address, or `none`; None to detect one.
-        journal: The folder of the journal of deaths; None for the usual one.
-        follow: Whose logs are followed: of containers that are removed at their end (`auto`), of
-            all, of none.
+        engine: The engine's address, or `none` for no engine; None to detect an engine.
+        journal: The folder of the journal of deaths; None for the default folder.
+        follow: The containers whose logs are followed: those that are removed at their end
+            (`auto`), all containers (`all`) or none (`none`).
         interval_seconds: The interval between samples of the control groups.
-        forget_after_seconds: How long the series of a removed container stay.
+        forget_after_seconds: The time for which the series of a removed container are kept.
     """
 
     engine: str | None = None
@@ -52,21 +52,22 @@ class ContainerOptions:
 class ContainerSource:
     """Watches the containers of this machine.
 
-    Where there is neither an engine nor a container's control group, it checks for them again once
-    a minute, when it is read.
+    If the machine has neither an engine nor a container's control group, a reading checks for them
+    again, at most once a minute.
 
     Args:
-        options: The options of the collector.
+        options: The collector's options.
         judge: Returns the verdict on a death.
         roots: The paths of the host's file systems.
-        accelerators: Returns the processes that hold an accelerator; None to report none.
-        environ: The environment, of which `DOCKER_HOST`, `TRAINVITALS_JOURNAL_DIR` and the like are
-            read.
-        clock: The time of day, in seconds since 1970.
-        monotonic: A monotonic clock, in seconds.
+        accelerators: Provides the processes that use an accelerator; None to report no
+            accelerators.
+        environ: The environment, from which variables such as `DOCKER_HOST` and
+            `TRAINVITALS_JOURNAL_DIR` are read; None for this process's environment.
+        clock: Returns the time, in seconds since 1970.
+        monotonic: Returns the value of a monotonic clock, in seconds.
 
     Raises:
-        ConfigurationError: No address is written like the engine's.
+        ConfigurationError: The engine's address is invalid, or the certificates cannot be read.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class ContainerSource:
         return ContainersReading(is_there=False) if monitor is None else monitor.read()
 
     def close(self) -> None:
-        """Stop watching; running tasks are waited for a second at most."""
+        """Stop watching containers; the call waits for at most about a second."""
         with self._lock:
             self._is_closed = True
             monitor, self._monitor = self._monitor, None
@@ -117,7 +118,7 @@ class ContainerSource:
         )
         if address is None and not find_groups(self._roots, most=1):
             return
-        # Costs 8 MiB, which a machine without containers need not pay.
+        # The import uses 8 MiB of memory, which a machine without containers does not need.
         from trainvitals.sources.containers.monitor import start_monitor  # noqa: PLC0415
 
         self._monitor = start_monitor(

@@ -1,4 +1,4 @@
-"""The engine's statistics of a container, for where its control group cannot be read."""
+"""The engine's statistics for a container, used if its control group cannot be read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from trainvitals.sources.containers.documents import (
 from trainvitals.sources.containers.reading import Usage
 
 _NANOSECONDS = 1_000_000_000
-# The kernel's values for no limit: 2^63 in pages, or 2^64 less one.
+# The kernel's values for "no limit" are about 2^63, or 2^64 - 1.
 _NO_LIMIT = 1 << 62
 
 
 def parse_statistics(document: Document) -> Usage | None:
-    """Read `/containers/{id}/stats`.
+    """Parse the answer to `/containers/{id}/stats`.
 
-    The limit of its memory is left out: without one the engine returns the memory of the host.
+    The memory limit is omitted, because the engine returns the host's memory if there is no limit.
 
     Returns:
-        Its resource usage; None if it does not run.
+        The resource usage; None if the container is not running.
     """
     time = get_time(document, "read")
     memory = get_mapping(document, "memory_stats")
@@ -63,7 +63,7 @@ def _find_inactive_file(parts: Document) -> int | None:
 
 def _find_unreclaimable(parts: Document) -> int | None:
     if "total_rss" in parts:
-        # Version 1 keeps shared memory with the anonymous, and the API has no name for it alone.
+        # cgroup v1 counts shared memory in the anonymous lists; the API has no member for it alone.
         names = ["total_inactive_anon", "total_active_anon", "total_unevictable"]
     else:
         names = ["anon", "unevictable", "slab_unreclaimable", "shmem"]

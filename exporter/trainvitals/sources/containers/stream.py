@@ -1,4 +1,4 @@
-"""A streamed answer of an engine."""
+"""A streamed answer from an engine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _RECEIVE_BYTES = 1 << 16
 
 
 class Stream:
-    """The answer on one connection, which serves no other.
+    """A streamed answer on its own connection.
 
-    One thread receives; any thread may close, which ends the other's waiting at once.
+    Only one thread may receive. Any thread may close the stream, which ends a wait in the receiving
+    thread at once.
 
     Args:
-        connection: The connection, over which the question was sent.
+        connection: The connection over which the request was sent.
         decoder: Decodes the answer.
     """
 
@@ -27,37 +28,37 @@ class Stream:
     def __init__(self, connection: socket.socket, decoder: AnswerDecoder) -> None:
         self._socket = connection
         self._decoder = decoder
-        self._early = b""  # of the body, what came with the head
+        self._early = b""  # the part of the body that arrived with the head
         self._lock = Lock()
         self._receiving = False
         self._closed = False
 
     @property
     def status(self) -> int | None:
-        """The answer's status; None before its head was received."""
+        """The answer's status; None before the head has been received."""
         return self._decoder.status
 
     @property
     def is_complete(self) -> bool:
-        """Whether the answer was received completely, if it has an end."""
+        """Whether the complete answer was received; see `AnswerDecoder`."""
         return self._decoder.is_complete
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether the answer declares its length; else it ends with the connection."""
+        """Whether the answer declares its end; otherwise it ends with the connection."""
         return self._decoder.ends_by_itself
 
     def fileno(self) -> int:
-        """Return the file descriptor to wait on; -1 when closed."""
+        """Return the file descriptor to wait on; -1 if the stream is closed."""
         return self._socket.fileno()
 
     def await_head(self, patience_seconds: float) -> None:
-        """Wait until the head of the answer was received.
+        """Wait until the answer's head has been received.
 
         Raises:
-            TimeoutError: The head did not arrive in that time.
+            TimeoutError: The head did not arrive in time.
             FramingError: The received bytes are not an HTTP answer, or the connection was closed
-                without one.
+                before the head was received.
         """
         until = time.monotonic() + patience_seconds
         while self.status is None:
@@ -69,13 +70,13 @@ class Stream:
             self._early = self._decoder.feed(data)
 
     def receive(self, patience_seconds: float) -> bytes | None:
-        """Receive some of the body.
+        """Receive the next part of the body.
 
         Args:
-            patience_seconds: How long to wait for them; 0 to return at once.
+            patience_seconds: The maximum time to wait; 0 to return at once.
 
         Returns:
-            The received bytes; None if none arrived in that time, empty at the end of the stream.
+            The received bytes; None if no bytes arrived in time; empty at the end of the stream.
 
         Raises:
             FramingError: The received bytes are not an HTTP answer.
@@ -93,12 +94,12 @@ class Stream:
         return b""
 
     def close(self) -> None:
-        """Close the connection; a second call does nothing."""
+        """Close the connection; a second call has no effect."""
         with self._lock:
             self._closed = True
-            with suppress(OSError):  # the other side was quicker
+            with suppress(OSError):  # the engine has already closed the connection
                 self._socket.shutdown(socket.SHUT_RDWR)
-            # While another thread waits on it, its descriptor must not go to another file.
+            # While another thread waits on the descriptor, it must not be reused for another file.
             if not self._receiving:
                 self._socket.close()
 
@@ -113,7 +114,7 @@ class Stream:
         except (TimeoutError, BlockingIOError):
             return None
         except OSError as error:
-            # By name, since ssl is slow to import and loaded only where this is such a connection.
+            # Compared by name: ssl is slow to import and is loaded only for TLS connections.
             return None if type(error).__name__ == "SSLWantReadError" else b""
         finally:
             self._end_receiving()

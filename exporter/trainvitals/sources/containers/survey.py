@@ -1,4 +1,4 @@
-"""One query of all sources on this machine: the engine, the journal, the kernel log."""
+"""A single query of all sources on this machine: the engine, the journal and the kernel log."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from trainvitals.sources.host.kernel_log import KernelLog, KernelNews
 from trainvitals.sources.host.memory import read_memory
 
 KMSG = Path("/dev/kmsg")
-# Where an exporter that runs as root writes.
+# The journal's folder of an exporter that runs as root.
 _SYSTEM_JOURNAL = Path("var/lib/trainvitals/deaths")
-# A person would rather wait than read that a busy engine does not answer.
+# A user would rather wait than be told that a busy engine does not answer.
 _PATIENCE_SECONDS = 5.0
 
 
@@ -33,15 +33,15 @@ class Survey:
     """The findings about all containers.
 
     Attributes:
-        time: When.
+        time: The time of the survey, in seconds since 1970.
         roots: The paths of this machine's file systems.
-        client: The engine's client; None if no engine answers.
-        engine: `docker` or `podman` with its version.
-        engine_root: Where the engine keeps its data; empty if unknown.
-        is_local: Whether the engine is this machine's, so that its kernel log and control groups
-            are those of the containers.
-        listings: The containers that there are, those that do not run as well.
-        events: The events that the engine still has; None if it could not be asked.
+        client: The engine's client; None if no engine answered.
+        engine: `docker` or `podman` with its version; empty if unknown.
+        engine_root: The engine's data folder; empty if unknown.
+        is_local: Whether the engine runs on this machine, so that this machine's kernel log and
+            control groups concern the containers.
+        listings: The engine's list of all containers, running or not.
+        events: The events that the engine still has; None if they could not be read.
         entries: The journal's records, the newest first.
         journal: The journal's folder.
         kernel: The events in the kernel log; None if it cannot be read.
@@ -63,9 +63,10 @@ class Survey:
 
     @property
     def step(self) -> int:
-        """The step of the ladder of privileges that this is.
+        """The level of access that the survey had.
 
-        0: control groups and /proc alone; 1: the engine as well; 2: the kernel log as well.
+        0 for control groups and `/proc` only, 1 for the engine as well, 2 for the kernel log as
+        well.
         """
         if self.client is None:
             return 0
@@ -82,19 +83,20 @@ def survey_machine(
     kmsg: Path = KMSG,
     clock: Callable[[], float] = time.time,
 ) -> Survey:
-    """Query all sources; one that cannot be read is a gap.
+    """Query all sources; each source that cannot be read is recorded as a gap.
 
     Args:
-        engine: The engine's address; None to detect one, `none` for none.
-        journal: The journal's folder; the one that the exporter writes to when None.
-        since_seconds: The age of the oldest events to ask for.
-        environ: The environment, of which `DOCKER_HOST` and the journal's place are read.
+        engine: The engine's address, or `none` for no engine; None to detect an engine.
+        journal: The journal's folder; None for the default folders.
+        since_seconds: The maximum age of the requested events, in seconds.
+        environ: The environment, from which variables such as `DOCKER_HOST` and
+            `TRAINVITALS_JOURNAL_DIR` are read.
         roots: The paths of this machine's file systems.
-        kmsg: The kernel log.
-        clock: Returns the time.
+        kmsg: The kernel log's path.
+        clock: Returns the time, in seconds since 1970.
 
     Raises:
-        ConfigurationError: The engine's address cannot be understood.
+        ConfigurationError: The engine's address is invalid, or a certificate cannot be read.
     """
     folders = [journal or default_journal(environ)]
     if journal is None and "TRAINVITALS_JOURNAL_DIR" not in environ:
@@ -118,7 +120,7 @@ def _read_journal(survey: Survey, folder: Path) -> Survey:
 
 
 def read_kernel(kmsg: Path = KMSG) -> tuple[KernelNews | None, tuple[Gap, ...]]:
-    """Return the records that the kernel log still has, or None and why it cannot be read."""
+    """Return the kernel log's records, or None and the gaps if it cannot be read."""
     with closing(KernelLog(kmsg)) as log:
         if log.is_readable:
             return log.read(), ()
@@ -153,7 +155,7 @@ def _ask_engine(
 def _ask_info(survey: Survey, client: EngineClient) -> Survey:
     try:
         info = client.info()
-    except EngineError:  # a proxy may withhold it; then the engine is taken for this machine's
+    except EngineError:  # a proxy may refuse it; the engine is then assumed to be local
         return survey
     memory = get_number(info, "MemTotal")
     return replace(

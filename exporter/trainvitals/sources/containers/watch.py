@@ -1,8 +1,8 @@
-"""Follows every container from its creation to its removal, by the engine's events.
+"""Tracking of every container from its creation to its removal by the engine's events.
 
-Events arrive on one thread and only update the registry; requests that they cause are made by a few
-workers, so that a slow engine delays no event. An event can arrive twice, or after its consequences
-were found in the engine's list: each start and each end counts once.
+Events arrive on one thread and only update the registry. The requests that follow from events are
+made by a few workers, so that a slow engine delays no event. An event can arrive twice, or after
+its effect was found in the engine's list; nevertheless, each start and each end counts once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainvitals.sources.containers.inspector import Inspector
 from trainvitals.sources.containers.registry import ContainerRegistry
 from trainvitals.sources.containers.schedule import TaskQueue
 
-# A container that could not be started reports so within moments, without an event.
+# The inspection of a container shows a failed start within moments, but no event reports it.
 _START_LOOKS_SECONDS = (0.5, 2.0, 10.0)
 _SAME_SECONDS = 2.0
 _EARLY_SECONDS = 1.0
@@ -37,18 +37,18 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Keeps the registry up to date by events.
+    """Updates the registry from the engine's events.
 
-    Any thread may call its methods; none of them waits for an engine.
+    Any thread may call the methods, none of which waits for an engine.
 
     Args:
-        registry: The containers that are known.
+        registry: The known containers.
         handler: Handles deaths.
         inspector: Inspects containers.
-        comparison: Finds changes for which there was no event.
-        following: Chooses the logs to follow.
-        tasks: Runs what may block.
-        clock: The time of day, in seconds since 1970.
+        comparison: Finds changes that no event reported.
+        following: Selects the logs to follow.
+        tasks: Runs tasks that may block.
+        clock: Returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Watch:
         self._clock = clock
 
     def take_event(self, event: ContainerEvent) -> None:
-        """Apply an event, and start what follows from it."""
+        """Update the registry from an event, and schedule the tasks that follow from the event."""
         with self._registry.lock:
             known = self._find(event)
             if known is None:
@@ -95,7 +95,7 @@ class Watch:
                     self._change(known, action, event.action)
 
     def note_gap(self, why: str) -> None:
-        """Record that events were cut off: what happens until the next comparison is unseen."""
+        """Record that the event stream was interrupted, so that events may have been missed."""
         _log.info("the engine's events were cut off: %s", why)
         now = self._clock()
         with self._registry.lock:
@@ -104,7 +104,7 @@ class Watch:
                     known.attempt.heard_since = now
 
     def note_connect(self, engine_started: float | None) -> None:
-        """Record that events arrive from now on, and compare with the engine's list.
+        """Record the engine's start, and request a comparison with the engine's list.
 
         Args:
             engine_started: When the engine started; None if unknown.
@@ -123,7 +123,11 @@ class Watch:
         return known
 
     def _take_up(self, event: ContainerEvent) -> ContainerState | None:
-        """Add a container; None if another has its name, or it was removed again."""
+        """Add a container for an event and return its state.
+
+        The result is None if the event reports the removal, or if it does not report the creation
+        or start and another existing container has the name.
+        """
         holder = self._registry.containers.get(event.name)
         if holder is not None and holder.removed is None:
             if event.action not in _BEGINNINGS:
@@ -141,7 +145,7 @@ class Watch:
     def _create(self, known: ContainerState, event: ContainerEvent) -> None:
         known.attempt.events.append(event.to_evidence())
         if known.attempt.is_found or known.attempt.started is not None:
-            return  # a repeated event, of a container that has changed since
+            return  # a repeated event; the container has changed since then
         known.status = "created"
         known.restarts = known.restarts or 0
         self._tasks.do(lambda: self._inspector.refresh(known, event.id))
@@ -157,7 +161,7 @@ class Watch:
                 attempt.heard_since = -math.inf
             known.starts = max(1, known.starts)
             return
-        if attempt.is_running:  # there was no event of its end
+        if attempt.is_running:  # no event reported the end
             self._handler.begin_unseen(known, event.time)
         created = [each for each in attempt.events if each.action == "create"]
         if known.starts or (attempt.is_found and attempt.started is not None):
@@ -181,7 +185,7 @@ class Watch:
             if attempt.is_over:
                 if attempt.ended is not None and event.time <= attempt.ended:
                     return
-                known.attempt = Attempt(heard_since=event.time)  # there was no event of its start
+                known.attempt = Attempt(heard_since=event.time)  # no event reported the start
             known.attempt.events.append(event.to_evidence())
             self._handler.begin(known, event.time, event.exit_code, is_witnessed=True)
 
@@ -206,15 +210,15 @@ class Watch:
 
 
 def find_log_start(known: ContainerState, started: float) -> float | None:
-    """Return from when on its log is of this start; None for all of it.
+    """Return the time from which the log belongs to a new start; None for the whole log.
 
-    A process writes before the engine sends the event of its start.
+    The time precedes the start, because a process may write before the engine sends the event.
     """
     return max(known.earlier[-1], started - _EARLY_SECONDS) if known.earlier else None
 
 
 def _choose_attempt(known: ContainerState, event: ContainerEvent) -> Attempt:
-    """Choose the start that an event belongs to: the event can arrive after the next start."""
+    """Return the start that an event belongs to; the event can arrive after the next start."""
     attempt, ending = known.attempt, known.ending
     is_late = attempt.started is not None and event.time < attempt.started
     if is_late and ending is not None and ending.container == event.id:
@@ -223,7 +227,7 @@ def _choose_attempt(known: ContainerState, event: ContainerEvent) -> Attempt:
 
 
 def _is_known_start(attempt: Attempt, event: ContainerEvent) -> bool:
-    """Return whether the engine's list already had the start of this event."""
+    """Return whether the start that an event reports was already found in the engine's list."""
     if not attempt.is_found or attempt.started is None:
         return False
     if attempt.is_over:
@@ -232,7 +236,7 @@ def _is_known_start(attempt: Attempt, event: ContainerEvent) -> bool:
 
 
 def _is_about(event: ContainerEvent, known: ContainerState, ending: Ending) -> bool:
-    """Return whether an event `die` belongs to an end that was found before the event arrived."""
+    """Return whether a `die` event belongs to an end that was found before the event arrived."""
     if ending.is_witnessed or ending.container != event.id:
         return False
     attempt = known.attempt

@@ -20,8 +20,9 @@ _IOWAIT = 4
 _MOST_TICKS = 1 << 63
 _LONGEST_LOAD = 32
 
-# `cpu_utilization_percent` is a mean over at least this long: a tick is 10 ms, so a shorter one
-# would be coarse. Two scrapers at different intervals each find a kept reading that fits.
+# The minimum time over which `cpu_utilization_percent` is averaged: a tick is 10 ms, so a shorter
+# time would be coarse. Several readings are kept, so that two scrapers with different intervals
+# each find a suitable one.
 _WINDOW_SECONDS = 1.0
 _KEEP_EVERY_SECONDS = 0.25
 _KEPT_READINGS = 8
@@ -29,25 +30,27 @@ _KEPT_READINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:
-    """The host's processors.
+    """The state of the host's processors.
 
     Attributes:
-        mode_seconds: Time spent since boot by all cores together, in the order of `MODES`;
-            never less than in the reading before.
-        cores: The cores that are online, by number, as far as the bound allows.
-        core_busy_seconds: For each of them, time since boot that was neither idle nor iowait.
-        dropped: The number of cores left out of the two above.
-        logical: The number of cores that are online, hyper-threads included.
+        mode_seconds: The time that all cores together spent in each mode since boot, in the order
+            of `MODES`; no value is ever less than in the previous reading.
+        cores: The numbers of the online cores, at most `max_cores`.
+        core_busy_seconds: For each core in `cores`, the time since boot that was neither idle nor
+            iowait.
+        dropped: The number of online cores left out of `cores` and `core_busy_seconds`.
+        logical: The number of online cores, including hyper-threads.
         physical: The number of physical cores; None if `/sys` does not report it.
-        utilization_percent: Share of time that was neither idle nor iowait, 0 to 100, since the
-            newest kept reading that is at least 1 s old; None in the first second.
-        io_wait_ratio: Share of time spent idle with I/O outstanding, 0 to 1, over the same time.
-        frequencies: The clock frequencies of the cores; None if the kernel does not report them.
-        load1: Tasks that ran or wanted to, mean of about a minute; None where it cannot be read.
-        load5: The same over 5 minutes.
-        load15: The same over 15 minutes.
-        processes_running: Tasks that run or are ready to run.
-        processes_blocked: Tasks that wait for I/O.
+        utilization_percent: The share of time that was neither idle nor iowait, 0 to 100, since the
+            newest kept reading that is at least 1 s old; None without such a reading.
+        io_wait_ratio: The share of time spent idle with I/O outstanding, 0 to 1, over the same
+            period; None if `utilization_percent` is None.
+        frequencies: The cores' clock frequencies; None if the kernel does not report them.
+        load1: The load average over about 1 minute; None if it cannot be read.
+        load5: The load average over about 5 minutes; None if it cannot be read.
+        load15: The load average over about 15 minutes; None if it cannot be read.
+        processes_running: The number of tasks that are running or ready to run.
+        processes_blocked: The number of tasks that are waiting for I/O.
     """
 
     mode_seconds: tuple[float, ...]
@@ -87,8 +90,8 @@ class CpuSource:
     Args:
         roots: The paths of `/proc` and `/sys`.
         clock: A monotonic clock, in seconds.
-        max_cores: The most cores to report one by one.
-        ticks_per_second: The unit of `/proc/stat`.
+        max_cores: The maximum number of cores to report individually.
+        ticks_per_second: The number of clock ticks per second; `/proc/stat` counts in ticks.
     """
 
     def __init__(
@@ -113,16 +116,16 @@ class CpuSource:
         self._physical: int | None = None
 
     def read(self) -> CpuReading:
-        """Read the processors as they are now.
+        """Read the current state of the processors.
 
         Raises:
-            SourceError: `/proc/stat` does not exist or is invalid.
+            SourceError: `/proc/stat` does not exist, cannot be read, or is invalid.
         """
         stat = self._read_stat()
         load1, load5, load15 = self._read_loadavg()
         if stat.online != self._online:
             self._meet(stat.online)
-        # The kernel's idle and iowait times sometimes go back; a counter must not.
+        # The kernel's idle and iowait times sometimes decrease; a counter must not.
         self._mode_ticks = tuple(map(max, self._mode_ticks, stat.mode_ticks))
         utilization_percent, io_wait_ratio = self._compare(self._clock())
         unit = self._ticks_per_second
@@ -157,7 +160,7 @@ class CpuSource:
             raise not_understood(self._stat.path) from error
 
     def _read_loadavg(self) -> tuple[float | None, float | None, float | None]:
-        """Read the load; without it the rest is as good."""
+        """Return the load averages; None for each if they cannot be read or parsed."""
         try:
             data = self._loadavg.read() or b""
             load1, load5, load15 = [_hundredths(load) for load in data.split(None, 3)[:3]]
@@ -189,7 +192,7 @@ class CpuSource:
 
 
 def _parse_stat(data: bytes, max_cores: int) -> _Stat:
-    # The counts of interrupts, thousands on a large machine, are passed over.
+    # The interrupt counts, thousands on a large machine, are skipped.
     head, _, rest = data.partition(b"\nintr ")
     lines = head.split(b"\n")
     total = lines[0].split()
@@ -210,7 +213,7 @@ def _parse_stat(data: bytes, max_cores: int) -> _Stat:
 
 
 def _busy(line: bytes) -> int:
-    # User and nice hold the guests' time already.
+    # The user and nice times already include guest time.
     _, user, nice, system, _, _, irq, softirq, steal, *_ = line.split()
     return int(user) + int(nice) + int(system) + int(irq) + int(softirq) + int(steal)
 
@@ -231,7 +234,7 @@ def _count_physical(cpus: Path, numbers: list[str]) -> int | None:
     siblings = set()
     for number in numbers:
         topology = cpus / f"cpu{number}" / "topology"
-        # The second name is the one before Linux 5.3.
+        # The second name was used before Linux 5.3.
         threads = read_small(topology / "core_cpus_list") or read_small(
             topology / "thread_siblings_list"
         )

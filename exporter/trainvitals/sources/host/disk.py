@@ -1,4 +1,4 @@
-"""Transfers of the disks since boot, from `/proc/diskstats` and `/sys/block`."""
+"""Disk transfers since boot, from `/proc/diskstats` and `/sys/block`."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from pathlib import Path
 
 from trainvitals.sources.files import KeptFile, Roots, not_understood
 
-_SECTOR_BYTES = 512  # whatever the disk's own sectors are
+_SECTOR_BYTES = 512  # regardless of the disk's own sector size
 _MILLISECONDS = 1000
 _COLUMNS = 11
 _LONGEST_NAME = 64
 _MOST = 1 << 64
 
-# No disks, or paths of one that is listed beside them.
+# Devices that are not disks, and single paths to a disk that is also listed itself.
 _IGNORED = re.compile(r"(loop|ram|zram|fd|sr)\d+$|nvme\d+c\d+n\d+$")
-# Made of other disks, whose bytes count already: device mapper, RAID, volumes of ZFS, multipath.
-# For other names, `/sys/block/NAME/slaves` shows it.
+# Disks composed of other disks, whose bytes are already counted: device mapper, RAID, ZFS volumes,
+# multipath. For other names, `/sys/block/NAME/slaves` shows whether a disk is composed of others.
 _LAYERED = re.compile(r"(dm-|md|drbd|bcache|zd|ploop)\d|md_|emcpower")
-# Asked only where there is no /sys/block: `sda1` of `sda`, `md_d1p1` of `md_d1`.
+# Used only without /sys/block: `sda1` is a partition of `sda`, `md_d1p1` of `md_d1`.
 _PARTITION = re.compile(rb"(?P<disk>.*[0-9])p[0-9]+|(?P<named>.*[^0-9])[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The transfers of one disk since boot.
+    """One disk's transfers since boot.
 
     Attributes:
         device: The kernel's name, such as `sda` or `nvme0n1`.
-        layered: Whether it is composed of other disks (device mapper, RAID, volumes of ZFS).
-        reads_completed: Requests to read that were done.
-        read_bytes: Read.
-        read_seconds: Time taken by all reads, added up.
-        writes_completed: Requests to write that were done.
-        written_bytes: Written.
-        write_seconds: Time taken by all writes, added up.
-        io_now: Requests in flight.
-        io_seconds: Time with at least one request in flight.
-        io_weighted_seconds: That time multiplied by the number of requests in flight.
+        layered: Whether the disk is composed of other disks (device mapper, RAID, ZFS volumes).
+        reads_completed: The number of completed read requests.
+        read_bytes: The number of bytes read.
+        read_seconds: The total duration of all reads.
+        writes_completed: The number of completed write requests.
+        written_bytes: The number of bytes written.
+        write_seconds: The total duration of all writes.
+        io_now: The number of requests in flight.
+        io_seconds: The time with at least one request in flight.
+        io_weighted_seconds: The same time, weighted by the number of requests in flight.
     """
 
     device: str
@@ -61,12 +61,14 @@ class DiskReading:
     """The host's disks.
 
     Attributes:
-        disks: Whole disks that were ever used, those composed of others last, as far as the bound
-            allows.
-        dropped: Disks left out of that list, and lines that could not be understood.
-        read_bytes: Bytes read since boot from all disks, each byte counted once; None if the kernel
-            does not count.
-        written_bytes: Written, likewise.
+        disks: The whole disks that have been used since boot, disks composed of other disks last,
+            at most `limit`.
+        dropped: The number of disks left out of `disks`, plus the number of lines that could not be
+            parsed.
+        read_bytes: The number of bytes read from all disks since boot, each byte counted once; None
+            if the kernel does not count them.
+        written_bytes: The number of bytes written to all disks since boot, each byte counted once;
+            None if the kernel does not count them.
     """
 
     disks: tuple[Disk, ...]
@@ -82,11 +84,11 @@ class _Kind(Enum):
 
 
 class DiskSource:
-    """Reads the transfers of the host's disks.
+    """Reads the host's disk transfers.
 
     Args:
         roots: The paths of `/proc` and `/sys`.
-        limit: The most disks to report one by one.
+        limit: The maximum number of disks to report individually.
     """
 
     def __init__(
@@ -101,10 +103,10 @@ class DiskSource:
         self._kinds: dict[bytes, _Kind] = {}
 
     def read(self) -> DiskReading:
-        """Read the disks as they are now.
+        """Read the disks' current counters.
 
         Raises:
-            SourceError: `/proc/diskstats` cannot be read, or no line of it can be understood.
+            SourceError: `/proc/diskstats` cannot be read, or none of its lines can be parsed.
         """
         data = self._diskstats.read()
         if data is None:
@@ -128,7 +130,7 @@ class DiskSource:
         self._diskstats.close()
 
     def _parse(self, lines: list[bytes]) -> tuple[list[Disk], int]:
-        """Return the disks that were ever used, and the number of lines that make no sense."""
+        """Return the disks that have been used, and the number of lines that cannot be parsed."""
         kinds: dict[bytes, _Kind] = {}
         used = []
         broken = 0
@@ -140,18 +142,18 @@ class DiskSource:
             except ValueError:
                 broken += 1
                 continue
-            # The kernel itself reads a disk when it comes; one that was never read is an empty
-            # slot.
+            # The kernel itself reads a disk when it is attached; a disk that was never read is an
+            # empty slot.
             if disk is not None and (disk.reads_completed or disk.writes_completed):
                 used.append(disk)
         self._kinds = kinds
         return used, broken
 
     def _parse_line(self, line: bytes, kinds: dict[bytes, _Kind]) -> Disk | None:
-        """Return a disk and note its kind; None for a partition, and for a line that came before."""
+        """Return the disk on a line and store its kind; None for a partition or a repeated line."""
         _, _, name, numbers = line.split(None, 3)
         if name in kinds:
-            return None  # the file is read by the page, and a disk that goes moves the others
+            return None  # lines can repeat: the file is read page by page while disks are removed
         kind = self._kinds.get(name) or _classify(name, self._block, kinds)
         disk = None
         if kind is not _Kind.OTHER:
@@ -183,7 +185,7 @@ def _parse_disk(name: bytes, numbers: bytes, *, layered: bool) -> Disk:
 
 
 def _classify(name: bytes, block: Path, before: Collection[bytes]) -> _Kind:
-    """Return the kind of a disk, given the names that the file lists before it."""
+    """Return a disk's kind, given the names that the file lists before it."""
     device = name.decode(errors="replace")
     if len(device) > _LONGEST_NAME:
         raise ValueError(device)

@@ -1,8 +1,8 @@
-"""A container engine's own log: the lines about trouble, with their times.
+"""Lines about problems in a container engine's own log, with their times.
 
-Docker writes `time="…" level=… msg="…"`; journald and syslog put a prefix before that. The log is a
-file or, if there is none, in the journal. `read_engine_log` reads the lines around a time;
-`LogTail` and `JournalTail` return the new lines.
+Docker writes `time="…" level=… msg="…"`; journald and syslog add a prefix. The log is a file or, if
+the file does not exist, part of the journal. `read_engine_log` reads the lines around a time;
+`LogTail` and `JournalTail` return new lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainvitals.sources.timestamps import parse_time
 _FIELDS = re.compile(r'\btime="?(?P<time>[^" ]+)"? level=(?P<level>\w+) (?P<rest>.*)')
 _LEVELS = frozenset({"warning", "warn", "error", "fatal", "panic"})
 _TELLING = re.compile(r"failed to exit within|using the force|panic:|fatal error:|\bOOM\b")
-# Written for each container that ends, and of no diagnostic value.
+# Lines that are written for each container that exits and have no diagnostic value.
 _NOISE = re.compile(r"ignoring event|shim disconnected|cleaning up (?:after shim|dead shim)")
 _SYSLOG = re.compile(r"(?P<month>[A-Z][a-z]{2}) +(?P<day>\d+) (?P<clock>\d\d:\d\d:\d\d) ")
 _MOST_CHARACTERS = 1000
@@ -48,7 +48,7 @@ _JOURNALCTL = (
 
 
 def parse_engine_log(text: str) -> tuple[DatedLine, ...]:
-    """Return the lines about trouble, masked; the oldest first."""
+    """Return the lines about problems, with secrets masked, the oldest first."""
     chosen = []
     for line in text.split("\n"):
         found = _FIELDS.search(line)
@@ -63,7 +63,11 @@ def parse_engine_log(text: str) -> tuple[DatedLine, ...]:
 
 
 def _read_head(line: str) -> float | None:
-    """Read the time before a line of syslog, which has no year; None if the line has none."""
+    """Return the time at the start of a log line; None if the line does not begin with a time.
+
+    A syslog time contains no year: the current year is assumed, or the previous year if the time
+    would otherwise be in the future.
+    """
     stamp = parse_time(line)
     if stamp is not None:
         return stamp
@@ -87,15 +91,15 @@ def read_engine_log(
     rootfs: Path = Path("/"),
     find: Callable[[str], str | None] = shutil.which,
 ) -> tuple[tuple[DatedLine, ...], Gap | None]:
-    """Read the engine's log around a time, from journald or its log file.
+    """Read the lines about problems from the engine's log file or, around a time, from the journal.
 
     Args:
-        around: Seconds since 1970.
+        around: The time, in seconds since 1970; the journal is read from 60 s before to 60 s after.
         rootfs: The host's root directory.
-        find: Finds a program.
+        find: Returns the path of a program; None if the program is not installed.
 
     Returns:
-        The relevant lines, and the reason if there are none because the log could not be read.
+        The lines about problems, and the reason why the log could not be read; None if it was read.
     """
     path = _find_file(rootfs)
     if path is not None:
@@ -138,25 +142,25 @@ def _ask_journal(journalctl: str, around: float) -> tuple[tuple[DatedLine, ...],
 
 
 class EngineLog(Protocol):
-    """The engine's log, followed."""
+    """An engine log whose new lines are read."""
 
     def read(self) -> bytes | None:
-        """Return the lines since the last call, at most 1 MiB; None if it is unreadable."""
+        """Return the lines since the last call, at most 1 MiB; None if the log is unreadable."""
         ...
 
     def close(self) -> None:
-        """Release it."""
+        """Release the log."""
         ...
 
 
 def find_engine_log(
     rootfs: Path = Path("/"), *, find: Callable[[str], str | None] = shutil.which
 ) -> EngineLog | None:
-    """Find the engine's log; None if there is none.
+    """Return the engine's log; None if there is neither a log file nor a journal.
 
     Args:
         rootfs: The host's root directory.
-        find: Finds a program.
+        find: Returns the path of a program; None if the program is not installed.
     """
     path = _find_file(rootfs)
     if path is not None:
@@ -170,7 +174,7 @@ def _find_file(rootfs: Path) -> Path | None:
 
 
 def _is_own(rootfs: Path) -> bool:
-    """Return whether a root directory is that of this process, by whatever name."""
+    """Return whether a path refers to the root directory of this process."""
     try:
         return rootfs.samefile("/")
     except OSError:
@@ -178,10 +182,10 @@ def _is_own(rootfs: Path) -> bool:
 
 
 class LogTail:
-    """The new lines of a log file, from its present end on, also after it was rotated.
+    """Reads the lines that are added to a log file from now on, even if the file is rotated.
 
     Args:
-        path: The file.
+        path: The log file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -193,7 +197,7 @@ class LogTail:
             self._inode, self._offset = found.st_ino, found.st_size
 
     def read(self) -> bytes | None:
-        """Return the lines since the last call, at most 1 MiB; None if it is unreadable."""
+        """Return the lines since the last call, at most 1 MiB; None if the log is unreadable."""
         try:
             with open(open_regular(str(self._path)), "rb") as file:  # noqa: PTH123 - of a descriptor
                 found = os.fstat(file.fileno())
@@ -212,10 +216,10 @@ class LogTail:
 
 
 class JournalTail:
-    """The new lines about Docker and Podman in the journal, from `journalctl --follow`.
+    """Reads new journal lines from Docker and Podman with `journalctl --follow`.
 
     Args:
-        journalctl: The program.
+        journalctl: The path of `journalctl`.
     """
 
     def __init__(self, journalctl: str) -> None:
@@ -225,7 +229,7 @@ class JournalTail:
         self._start()
 
     def read(self) -> bytes | None:
-        """Return the lines since the last call, at most 1 MiB; None if it is unreadable."""
+        """Return the lines since the last call, at most 1 MiB; None if the log is unreadable."""
         if self._process is None or self._process.stdout is None:
             return None
         data = self._rest
@@ -248,7 +252,7 @@ class JournalTail:
         return whole
 
     def close(self) -> None:
-        """End the program."""
+        """Stop `journalctl`."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -266,7 +270,7 @@ class JournalTail:
                 start_new_session=True,  # Ctrl-C must not end it
                 bufsize=0,
             )
-        except OSError:  # then there is no journal here
+        except OSError:  # no journal is available
             return
         if self._process.stdout is not None:
             os.set_blocking(self._process.stdout.fileno(), False)

@@ -1,7 +1,8 @@
-"""Space of the host's file systems, from `mountinfo` and `statvfs(3)`.
+"""The space on the host's file systems, from `mountinfo` and `statvfs(3)`.
 
-A `statvfs` on a mount whose server is dead never returns, so file systems that may hang are read by
-worker threads with a short timeout; while one hangs it is not read again.
+A `statvfs` call on a mount whose server does not respond never returns. File systems that may hang
+are therefore read by worker threads with a short timeout; while a read hangs, that file system is
+not read again.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from trainvitals.sources.files import KeptFile, Roots, not_understood
 from trainvitals.sources.host.mounts import Mount, parse_mountinfo
 from trainvitals.workers import WorkerPool
 
-# A server whose reserve is in use reports what is left as a negative number, read as a great one.
+# A server that uses its reserve reports negative free space, which is read as a very large number.
 _NEGATIVE = 1 << 63
 
-# Only a missing permission, or a mount point hidden by another: not an error.
+# A missing permission, or a mount point hidden by another one; neither is an error.
 _UNSEEN = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
@@ -30,12 +31,12 @@ class Space:
     """The result of `statvfs` for one file system.
 
     Attributes:
-        size_bytes: Its size.
-        avail_bytes: Space available to users other than root, at most the size.
-        files: The number of files that the file system can hold; None if it has no such limit, or
-            reports more free ones than that.
-        files_free: The number of files that can still be created; None as for `files`.
-        readonly: Whether nothing can be written, possibly because of an error on the disk.
+        size_bytes: The file system's size.
+        avail_bytes: The space available to users other than root, at most `size_bytes`.
+        files: The maximum number of files; None if the file system has no such limit, or reports
+            more free files than the maximum.
+        files_free: The number of files that can still be created; None if `files` is None.
+        readonly: Whether the file system is read-only, possibly because of a disk error.
     """
 
     size_bytes: int
@@ -47,16 +48,17 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Filesystem:
-    """One mounted file system.
+    """A mounted file system.
 
     Attributes:
-        mountpoint: The mount point as the host sees it.
+        mountpoint: The mount point on the host.
         device: The mounted device: a block device, or a server and its path.
         fstype: The type, such as `ext4` or `nfs4`.
-        space: Its space; None if it could not be read.
-        responding: Whether its server responds; None for a local file system, and if this user may
-            not ask.
-        trouble: Why its space could not be read; None if it was read, or must not be.
+        space: The file system's space; None if it could not be read.
+        responding: Whether the server responds; None for a local file system, or if the mount point
+            is hidden or this user is not permitted to read it.
+        trouble: Why the space could not be read; None if it was read, or if the mount point is
+            hidden or this user is not permitted to read it.
     """
 
     mountpoint: str
@@ -72,9 +74,9 @@ class FilesystemReading:
     """The host's file systems.
 
     Attributes:
-        filesystems: Those that hold data, the most important first, as far as the bound allows.
-        dropped: The number of file systems that were left out: beyond the bound, or on a line of
-            the list that could not be understood.
+        filesystems: The file systems that contain data, the most important first, at most `limit`.
+        dropped: The number of file systems left out because of the limit, plus the number of lines
+            in the mount list that could not be parsed.
     """
 
     filesystems: tuple[Filesystem, ...]
@@ -83,21 +85,21 @@ class FilesystemReading:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The outcome of `statvfs`: the space, an error, or neither from one that hangs."""
+    """The outcome of `statvfs`: the space, an error, or neither if the call hangs."""
 
     space: Space | None = None
     error: OSError | None = None
 
 
 class FilesystemSource:
-    """Reads the space of the host's file systems.
+    """Reads the space on the host's file systems.
 
     Args:
         roots: The paths of `/proc` and the host's root directory.
-        statvfs: Reads the space of a file system.
-        clock: A monotonic clock, in seconds, by which the deadline is set.
+        statvfs: Reads a file system's space, as `os.statvfs` does.
+        clock: A monotonic clock, in seconds, to which deadlines refer.
         limit: The maximum number of file systems to list.
-        patience_seconds: How long to wait for the file systems that may hang, all together.
+        patience_seconds: The maximum time to wait for all file systems that may hang together.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class FilesystemSource:
         limit: int = 32,
         patience_seconds: float = 0.25,
     ) -> None:
-        # Mounted into a container, the host's mounts are those of its first process.
+        # If the host's root is mounted into a container, the host's mounts are those of process 1.
         process = "self" if roots.rootfs == Path("/") else "1"
         self._mountinfo = KeptFile(roots.procfs / process / "mountinfo")
         self._prefix = os.fsencode(roots.rootfs).rstrip(b"/")
@@ -123,13 +125,13 @@ class FilesystemSource:
         self._pool: WorkerPool | None = None
 
     def read(self, deadline: float) -> FilesystemReading:
-        """Read the file systems as they are now.
+        """Read the current state of the file systems.
 
         Args:
-            deadline: When the caller stops waiting, by the clock.
+            deadline: The time at which the caller stops waiting, as measured by `clock`.
 
         Raises:
-            SourceError: The list of mounts cannot be read or understood.
+            SourceError: The mount list cannot be read or parsed.
         """
         self._read_mounts()
         shown = self._mounts[: self._limit]
@@ -139,7 +141,7 @@ class FilesystemSource:
                 answers[mount.mountpoint] = self._ask_at_once(mount)
         found = [_describe(mount, answers[mount.mountpoint]) for mount in shown]
         return FilesystemReading(
-            # A file system of size 0 is an interface of the kernel, which `df` omits too.
+            # A file system of size 0 is a kernel interface, which `df` also omits.
             tuple([one for one in found if one.space is None or one.space.size_bytes > 0]),
             len(self._mounts) - len(shown) + self._not_understood,
         )
@@ -153,8 +155,8 @@ class FilesystemSource:
             self._pool = None
 
     def _read_mounts(self) -> None:
-        # A disk that turns read-only by itself is no event, and through a container's read-only
-        # view of the host (a prefix) nothing else shows it.
+        # The kernel reports no change if a disk becomes read-only after an error. With a
+        # container's read-only view of the host (a prefix), only the mount list shows such a disk.
         if self._data is not None and not self._prefix and self._mountinfo.unchanged():
             return
         data = self._mountinfo.require()
@@ -180,7 +182,7 @@ class FilesystemSource:
         if not mounts:
             return {}
         if self._pool is None:
-            # One worker for each at most, so that none waits behind a mount that hangs.
+            # At most one worker per mount, so that no mount waits for one that hangs.
             self._pool = WorkerPool(name="filesystem", limit=self._limit)
         patience = max(0.0, min(self._patience_seconds, deadline - self._clock()))
         tasks = {mount.mountpoint: partial(self._ask_at_once, mount) for mount in mounts}
@@ -189,7 +191,7 @@ class FilesystemSource:
 
 
 def measure_space(answer: os.statvfs_result) -> Space:
-    """Return the space in an answer of `statvfs`."""
+    """Return the space that a `statvfs` result describes."""
     avail = 0 if answer.f_bavail >= _NEGATIVE else min(answer.f_bavail, answer.f_blocks)
     counts_files = 0 < answer.f_files >= answer.f_ffree
     return Space(

@@ -1,4 +1,4 @@
-"""The clock frequencies of the cores, from `/sys/devices/system/cpu` or `/proc/cpuinfo`."""
+"""The cores' clock frequencies, from `/sys/devices/system/cpu` or `/proc/cpuinfo`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trainvitals.sources.files import KeptFile, Roots
 
 _HERTZ_PER_KHZ = 1000
 _HERTZ_PER_MHZ = 1_000_000
-# The second is of drivers without the first, and readable by root alone.
+# The second file is for drivers that do not provide the first, and only root can read it.
 _FILES = ("scaling_cur_freq", "cpuinfo_cur_freq")
 _FILE_BYTES = 64
 _KILOHERTZ = re.compile(rb"[1-9][0-9]{0,8}")
-# The line of a core on x86, on s390 and on POWER.
+# A core's line on x86, s390 and POWER.
 _MEGAHERTZ = re.compile(
     rb"(?m)^(?:cpu MHz(?: dynamic)?|clock)\s*: ([0-9]{1,6}(?:\.[0-9]{1,9})?)(?:MHz)?$"
 )
@@ -28,10 +28,10 @@ _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True, slots=True)
 class Frequencies:
-    """The clock frequencies of the cores that were read.
+    """Statistics of the core clock frequencies that were read.
 
     Attributes:
-        mean_hertz: Their mean.
+        mean_hertz: The mean frequency.
         min_hertz: The frequency of the slowest core.
         max_hertz: The frequency of the fastest core.
     """
@@ -42,21 +42,22 @@ class Frequencies:
 
 
 class FrequencySource:
-    """Reads the clock frequencies of the cores.
+    """Reads the cores' clock frequencies.
 
-    Some kernels make every such read wait 10 ms and more, so that a pass over 128 cores takes
-    seconds. A reading stops when its time is spent, and the next one continues from there, in an
-    order in which any few cores are from all sockets. What the last readings found counts for a
-    minute.
+    On some kernels, reading a core's frequency takes 10 ms or more, so that reading 128 cores takes
+    seconds. A reading therefore stops when its time is used up, and the next reading continues from
+    there. The order is chosen so that even a few cores come from all sockets. A frequency that was
+    read is used for one minute.
 
-    Most virtual machines have no frequencies in `/sys`; theirs are those of `/proc/cpuinfo`.
+    On most virtual machines, `/sys` contains no frequencies; they are read from `/proc/cpuinfo`.
 
     Args:
         roots: The paths of `/proc` and `/sys`.
         clock: A monotonic clock, in seconds.
-        budget_seconds: How long one reading of `/sys` may take.
-        age_seconds: How long the frequency of a core counts.
-        cpuinfo_age_seconds: The same for `/proc/cpuinfo`, which is long on a large machine.
+        budget_seconds: The maximum duration of one reading of `/sys`.
+        age_seconds: How long a core's frequency is used after it was read.
+        cpuinfo_age_seconds: How long the frequencies from `/proc/cpuinfo` are used; the file is
+            long on a large machine.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class FrequencySource:
             self._stated_until = now + self._cpuinfo_age_seconds
             try:
                 data = self._cpuinfo.read() or b""
-            except SourceError:  # it is hidden
+            except SourceError:  # the file is hidden
                 data = b""
             hertz = [round(float(each) * _HERTZ_PER_MHZ) for each in _MEGAHERTZ.findall(data)]
             self._stated = _summarize([each for each in hertz if each])
@@ -130,7 +131,7 @@ class FrequencySource:
 
 
 def _find_files(cpus: Path) -> list[str]:
-    """List the files of all policies (cores, or groups of cores); before Linux 4.3, of all cores."""
+    """Return the files of all policies (cores or core groups); before Linux 4.3, of all cores."""
     folders = _sort(cpus.glob("cpufreq/policy[0-9]*")) or _sort(cpus.glob("cpu[0-9]*/cpufreq"))
     found = ([folder / name for name in _FILES if (folder / name).exists()] for folder in folders)
     return [str(files[0]) for files in found if files]
@@ -141,7 +142,7 @@ def _sort(folders: Iterable[Path]) -> list[Path]:
 
 
 def _spread(paths: Sequence[str]) -> Sequence[str]:
-    """Return the paths in an order that alternates between near and far, and even and odd ones."""
+    """Return the paths in an order that spreads consecutive paths over the whole list."""
     count = len(paths)
     step = max(1, round(count * _GOLDEN_RATIO))
     while math.gcd(step, count) > 1:
@@ -150,8 +151,8 @@ def _spread(paths: Sequence[str]) -> Sequence[str]:
 
 
 def _read_hertz(path: str) -> int | None:
-    """Read a frequency; None for `<unknown>`, and for a core that was switched off."""
-    # Not kept open: there may be hundreds.
+    """Return a frequency; None if it is `<unknown>` or the core is offline."""
+    # The files are not kept open, since there may be hundreds.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,6 +1,6 @@
 """The kernel's clock: boot time, current time, and synchronization.
 
-From `/proc/stat` and `adjtimex(2)`.
+The values are read from `/proc/stat` and `adjtimex(2)`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ClockState:
     """The kernel's own estimate of its clock's error.
 
     Attributes:
-        offset_seconds: The remaining adjustment of the clock; positive if the clock is behind.
+        offset_seconds: The remaining clock adjustment; positive if the clock is behind.
         synchronized: Whether a time daemon synchronizes the clock.
     """
 
@@ -41,7 +41,7 @@ class KernelReading:
     Attributes:
         boot_time_seconds: When the host booted, in seconds since 1970.
         time_seconds: The host's time, in seconds since 1970.
-        clock: The clock's error; None if asking for it is not permitted.
+        clock: The clock's estimated error; None if `adjtimex` is not available or not permitted.
     """
 
     boot_time_seconds: int
@@ -50,7 +50,7 @@ class KernelReading:
 
 
 def read_uptime() -> float:
-    """Return the seconds since the host booted, suspension included."""
+    """Return the seconds since the host booted, including time in suspension."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -60,8 +60,9 @@ class KernelSource:
     Args:
         roots: The path of `/proc`.
         clock: The time of day, in seconds since 1970.
-        uptime: Seconds since boot, suspension included.
-        adjtimex: Asks the kernel for its clock's error; None if that is not permitted.
+        uptime: The seconds since boot, including time in suspension.
+        adjtimex: Returns the kernel's clock state, or None if reading it is not permitted; the C
+            library's call by default.
     """
 
     def __init__(
@@ -80,15 +81,15 @@ class KernelSource:
         self._booted_by_clock = float("-inf")
 
     def read(self) -> KernelReading:
-        """Read the clock as it is now.
+        """Read the current state of the clock.
 
         Raises:
-            SourceError: `/proc/stat` does not exist or has no boot time.
+            SourceError: `/proc/stat` does not exist, cannot be read, or contains no boot time.
         """
         now = self._clock()
         booted = now - self._uptime()
-        # `/proc/stat` is costly on a machine of many cores, and the boot time in it moves only
-        # when the clock is stepped.
+        # Reading `/proc/stat` is expensive on a machine with many cores, and its boot time changes
+        # only when the clock is stepped.
         if abs(booted - self._booted_by_clock) > _STEP_SECONDS:
             self._boot_time = self._read_boot_time()
             self._booted_by_clock = booted
@@ -116,9 +117,9 @@ def load_adjtimex() -> Callable[[], ClockState | None]:
 
     Returns:
         A function that reads the kernel's clock state and changes nothing; it returns None if the C
-        library does not have the call or the kernel does not permit it.
+        library does not provide the call or the kernel does not permit it.
     """
-    import ctypes  # noqa: PLC0415 - costs a start-up nothing until it is wanted
+    import ctypes  # noqa: PLC0415 - not imported at start, to save time
 
     try:
         call = ctypes.CDLL(None).adjtimex
@@ -138,10 +139,10 @@ def load_adjtimex() -> Callable[[], ClockState | None]:
 
 
 def clock_state(state: int, offset: int, status: int) -> ClockState:
-    """Return the state of the clock from the result of `adjtimex`.
+    """Return the clock state that an `adjtimex` result describes.
 
     Args:
-        state: Its return value, `TIME_OK` to `TIME_ERROR`.
+        state: The return value, `TIME_OK` to `TIME_ERROR`.
         offset: `timex.offset`, in microseconds, or in nanoseconds when `STA_NANO` is set.
         status: `timex.status`.
     """

@@ -1,10 +1,11 @@
-"""The lines of the kernel log: OOM kills, Xids of failing GPUs, and other lines about trouble.
+"""Parse kernel log lines: OOM kills, Xids of NVIDIA GPUs, and other lines about problems.
 
-The OOM killer writes about 50 lines for each kill. Since Linux 5.0 one begins with `oom-kill:` and
-names the control groups, and the next reads `Killed process`; of more than ten kills in five
-seconds the kernel omits all but the latter. Before that there was `Task in GROUP killed as a result
-of limit of GROUP`, and only when a limit was hit. With `memory.oom.group` one `oom-kill:` is
-followed by `Tasks in GROUP are going to be killed` and a line for each of them.
+The OOM killer writes about 50 lines for each kill. Since Linux 5.0, one line begins with
+`oom-kill:` and names the control groups, and the next contains `Killed process`. After ten kills in
+five seconds, the kernel writes only the `Killed process` line of each further kill. Before Linux
+5.0, the line was `Task in GROUP killed as a result of limit of GROUP`, and only if a limit was hit.
+With `memory.oom.group`, one `oom-kill:` line is followed by `Tasks in GROUP are going to be killed`
+and by one line for each killed process.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ MOST_LINES = 256
 _LONGEST_LINE = 300
 _LONGEST_RECORD = 2048
 _FALLEN_OFF = 79
-# A GPU that falls off the bus is reported twice, with the number and without.
+# A GPU that falls off the bus is reported twice, with and without the Xid number.
 _SAME_FALL_SECONDS = 60.0
-# All processes of a group are killed at once; what old kernels write in between takes a slow
-# console seconds.
+# All processes of a group are killed at once; the lines that old kernels write in between take
+# seconds on a slow console.
 _GROUP_SECONDS = 1.0
 _OLD_SECONDS = 5.0
-# Of about 50 lines, which a slow console delays.
+# The maximum duration of an OOM report: about 50 lines, which a slow console delays.
 _REPORT_SECONDS = 30.0
 _MOST_REMEMBERED = 64
 _LIMIT, _HOST = "CONSTRAINT_MEMCG", "CONSTRAINT_NONE"
@@ -41,7 +42,7 @@ _GPU_NAMED = re.compile(rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?{_BUS}")
 _FELL_OFF = re.compile(r"^NVRM: .{0,200}fallen off the bus")
 _NVIDIA = "NVRM:"
 
-# A name is cut to 15 characters, of which any can be any, and the kernel escapes some as `\x0a`.
+# A name is cut to 15 arbitrary characters, some of which the kernel escapes, such as `\x0a`.
 _NAME = r"(?:\\x[0-9a-f]{2}|.){0,15}"
 _OOM_KILL = re.compile(
     r"^oom-kill:constraint=(?P<constraint>CONSTRAINT_[A-Z_]{1,20}),nodemask=.{0,900}?"
@@ -68,7 +69,7 @@ _REAPED = re.compile(
 )
 _USAGE = re.compile(r"memory: usage [0-9]{1,16}kB, limit ([0-9]{1,16})kB")
 
-# Other lines that explain a death or a stalled run.
+# Other lines that explain why a process ended or a run stalled.
 _TELLING = re.compile(
     r"EXT4-fs (?:error|warning)|XFS .{0,100}(?:[Cc]orruption|[Ss]hutdown|[Ss]hutting down)|BTRFS (?:error|critical)"
     r"|[Rr]emounting filesystem read-only|I/O error|critical (?:medium|target) error"
@@ -92,20 +93,20 @@ _GREETING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OomKill:
-    """A kill by the kernel's OOM killer, from a line `oom-kill:` of the kernel log.
+    """A kill by the kernel's OOM killer, according to the kernel log.
 
     Attributes:
-        time: The time of the kill, seconds since 1970.
-        constraint: `CONSTRAINT_MEMCG` where a limit was hit, `CONSTRAINT_NONE` where the host had
-            no memory left, `CONSTRAINT_CPUSET` or `CONSTRAINT_MEMORY_POLICY` of a NUMA node; empty
-            where the log does not say.
-        oom_memcg: The control group whose limit was hit; None if it was not a group's limit.
-        task_memcg: The control group of the process that was killed.
-        task: The name of the process, cut to 15 characters.
-        pid: Its PID on the host.
-        anon_rss_bytes: The anonymous memory it held; None if the kernel did not log it.
-        shmem_rss_bytes: The shared memory it held.
-        limit_bytes: The limit that was hit; None if the kernel did not log one.
+        time: The time of the kill, in seconds since 1970.
+        constraint: `CONSTRAINT_MEMCG` if a control group's limit was hit, `CONSTRAINT_NONE` if the
+            host had no memory left, `CONSTRAINT_CPUSET` or `CONSTRAINT_MEMORY_POLICY` for NUMA
+            nodes; empty if the log does not contain the constraint.
+        oom_memcg: The control group whose limit was hit; None if the log does not name one.
+        task_memcg: The control group of the killed process; empty if the log does not name it.
+        task: The name of the killed process, cut to 15 characters.
+        pid: The PID of the killed process on the host.
+        anon_rss_bytes: The process's anonymous memory; None if the kernel did not log it.
+        shmem_rss_bytes: The process's shared memory; None if the kernel did not log it.
+        limit_bytes: The limit that was hit; None if the kernel did not log it.
     """
 
     time: float
@@ -124,12 +125,12 @@ class XidError:
     """An error that NVIDIA's driver wrote to the kernel log.
 
     Attributes:
-        time: The time of the error, seconds since 1970.
+        time: The time of the error, in seconds since 1970.
         bus_id: The PCI address as the kernel writes it, such as `0000:3b:00.0` or `0000:3b:00`.
-        code: The Xid; 79 also for a line without a number that reports that the GPU has fallen off
-            the bus.
-        text: The text after the number, masked and cut.
-        pid: The process it names; None if it names none.
+        code: The Xid; also 79 if the line contains no number and reports that the GPU has fallen
+            off the bus.
+        text: The text after the number, with secrets masked, cut to 300 characters.
+        pid: The PID of the process that the line names; None if it names none.
     """
 
     time: float
@@ -141,11 +142,11 @@ class XidError:
 
 @dataclass(frozen=True, slots=True)
 class DatedLine:
-    """A line of a log with its time.
+    """A log line with its time.
 
     Attributes:
-        time: When it was written, seconds since 1970; None if the log has no time.
-        text: The line, masked.
+        time: When the line was written, in seconds since 1970; None if the log contains no time.
+        text: The line, with secrets masked.
     """
 
     time: float | None
@@ -157,10 +158,10 @@ class KernelNews:
     """The events in a part of the kernel log.
 
     Attributes:
-        oom_kills: Kills for memory, the oldest first.
-        xids: Errors of NVIDIA GPUs, the oldest first.
-        lines: Other lines about trouble, the last 256, the oldest first; without control
-            characters, cut to 300 characters.
+        oom_kills: OOM kills, the oldest first.
+        xids: NVIDIA GPU errors, the oldest first.
+        lines: The last other lines about problems, at most 256, the oldest first, without control
+            characters and cut to 300 characters.
         lost: The number of records that were overwritten before they were read.
     """
 
@@ -172,14 +173,14 @@ class KernelNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """The control group of the next kills, where their own line does not name it.
+    """The control group of the next kills, used if their own lines do not name it.
 
     Attributes:
-        until: The last time at which a kill is attributed to it.
-        constraint: The same field of the kill.
-        is_for_one: Whether one kill follows, not one for each process of the group.
-        oom_memcg: The same field of the kill.
-        task_memcg: The same field of the kill.
+        until: The last time at which a kill is attributed to the group.
+        constraint: The kill's `constraint`.
+        is_for_one: Whether only one kill follows, instead of one for each process of the group.
+        oom_memcg: The kill's `oom_memcg`.
+        task_memcg: The kill's `task_memcg`.
     """
 
     until: float
@@ -193,8 +194,8 @@ class KernelLines:
     """Parses the lines of one kernel log, the oldest first.
 
     Args:
-        most_lines: The highest number of other lines about trouble that are kept; 0 keeps none,
-            so that none has to be masked.
+        most_lines: The maximum number of other lines about problems to keep; 0 to keep none, so
+            that no line has to be masked.
     """
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
@@ -214,8 +215,8 @@ class KernelLines:
         """Parse a line.
 
         Args:
-            time: When it was written, seconds since 1970.
-            text: The line after the kernel's own time.
+            time: When the line was written, in seconds since 1970.
+            text: The line after the kernel's own timestamp.
         """
         text = text[:_LONGEST_RECORD]
         # The driver writes several lines at once, and indents all but the first.
@@ -225,12 +226,12 @@ class KernelLines:
             self._take_line(time, clean_text(line))
 
     def collect(self, *, lost: int = 0, ends: bool = True) -> KernelNews:
-        """Return the records that were recognized since the last call.
+        """Return the events that were recognized since the last call.
 
         Args:
             lost: The number of records that were overwritten before they were read.
-            ends: Whether no further lines follow. Otherwise a kill whose second line is still
-                missing is held back, until the next call at most.
+            ends: Whether no further lines follow. Otherwise, a kill whose second line is still
+                missing is held back until the next call at the latest.
         """
         if ends or self._is_overdue:
             self._settle()
@@ -284,7 +285,7 @@ class KernelLines:
         return True
 
     def _take_reaped(self, time: float, match: re.Match[str]) -> None:
-        """Add a kill of which only the line about its memory is left, which does not say why."""
+        """Add a kill for which the log contains only the `oom_reaper` line, without the cause."""
         pid = int(match["pid"])
         is_announced = self._announced is not None and self._announced.pid == pid
         if not is_announced and all(pid != other for other, _ in self._killed):
@@ -343,7 +344,7 @@ class KernelLines:
             self._group = None
         if group is not None and time <= group.until:
             return group
-        if not scope:  # an old kernel's line, torn from those before it
+        if not scope:  # a line from an old kernel, without the lines before it
             return None
         return _Group(until=time, constraint=_HOST if scope.startswith("Out") else _LIMIT)
 
@@ -384,7 +385,7 @@ class KernelLines:
 
 
 def clean(line: str) -> str:
-    """Return a line for display: masked, without control characters, cut."""
+    """Return a line for display, masked, without control characters, cut to 300 characters."""
     from trainvitals.masking import mask_text  # noqa: PLC0415 - few machines have such lines
 
     return mask_text(clean_text(line))[:_LONGEST_LINE]

@@ -1,9 +1,10 @@
-"""The kernel log, followed through `/dev/kmsg`, and counts of the OOM kills and Xids in it.
+"""Follow the kernel log through `/dev/kmsg`, and count its OOM kills and Xids.
 
-Each record of `/dev/kmsg` is `priority,sequence,microseconds,flags;text`, and lines that begin with
-a blank follow it. The microseconds are of a clock that starts at boot, stops while the machine
-sleeps, and is not adjusted by a time daemon; so a record read between two calls is known to lie
-between them, and the times of records before the first call are off by some seconds a week.
+Each record of `/dev/kmsg` has the form `priority,sequence,microseconds,flags;text`, and may be
+followed by lines that begin with a space. The microseconds come from a clock that starts at boot,
+stops while the machine is suspended, and is not adjusted by a time daemon. The times of records
+from before the first read are therefore wrong by some seconds per week; the time of a later record
+is corrected to lie between the two reads around it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["DatedLine", "KernelLog", "KernelNews"]
 
 _KMSG = Path("/dev/kmsg")
-# One record has at most 8 KiB.
+# The maximum size of a record is 8 KiB.
 _CHUNK_BYTES = 1 << 14
-# More than the largest ring has; a kernel that writes faster than that is read on the next time.
+# More than the largest ring buffer contains; if the kernel is faster, the next call continues.
 _MOST_READS = 1 << 17
 _MOST_REMEMBERED = 256
 _MICROSECONDS = 1_000_000
@@ -50,11 +51,11 @@ class KernelLog:
     """Follows the kernel log; several instances may do so at once, each at its own position.
 
     Args:
-        path: The device, or a regular file with such records.
+        path: The device, or a regular file with records in the same format.
         clock: The time of day, in seconds since 1970.
-        monotonic: Seconds since boot, without the time that the machine slept.
-        read: Reads at most this many bytes from a file descriptor, as `os.read` does.
-        most_lines: The highest number of lines about other trouble that are kept; 0 for none.
+        monotonic: The seconds since boot, excluding time in suspension.
+        read: Reads at most a given number of bytes from a file descriptor, as `os.read` does.
+        most_lines: The maximum number of lines about other problems to keep; 0 to keep none.
     """
 
     def __init__(
@@ -84,12 +85,12 @@ class KernelLog:
 
     @property
     def is_readable(self) -> bool:
-        """Whether this user can read it."""
+        """Whether this user can read the kernel log."""
         return self._open() is not None
 
     @property
     def why_not(self) -> Gap | None:
-        """The reason why it cannot be read, and the remedy; None if it can."""
+        """The reason why the log cannot be read, with the remedy; None if it can be read."""
         if self.is_readable or self._error is None:
             return None
         from trainvitals.sources.containers.evidence import Gap  # noqa: PLC0415 - for deaths only
@@ -99,15 +100,16 @@ class KernelLog:
         return Gap("the kernel log", f"{self._path}: {self._error.strerror}", _REMEDY)
 
     def skip(self) -> None:
-        """Move past the records that there are; only later ones are read then."""
+        """Skip the existing records, so that only later records are read."""
         self._skips = True
         self.close()
         self._open()
 
     def read(self) -> KernelNews:
-        """Read the records since the last call; at the first, those that the ring buffer still has.
+        """Read the records since the last call, without blocking.
 
-        Empty if the log cannot be read. It never waits.
+        The first call reads the records that the ring buffer still contains, unless `skip` was
+        called. The result is empty if the log cannot be read.
         """
         descriptor = self._open()
         if descriptor is None:
@@ -121,8 +123,9 @@ class KernelLog:
             except BlockingIOError:
                 break
             except OSError as error:
-                # Overwritten (EPIPE): the next read returns the oldest record. Too long (EINVAL):
-                # it is passed over. The sequence shows how many are missing.
+                # EPIPE: records were overwritten, and the next read returns the oldest record.
+                # EINVAL: the record is too long and is skipped. The sequence number shows how many
+                # records are missing.
                 if error.errno in {errno.EPIPE, errno.EINVAL}:
                     continue
                 self.close()
@@ -135,10 +138,10 @@ class KernelLog:
         return self._remember(self._lines.collect(lost=lost, ends=False))
 
     def recall(self, since: float) -> KernelNews:
-        """Return the records since a time, at most the last 256 of each kind.
+        """Return the events since a time, at most the last 256 of each kind.
 
         Args:
-            since: The earliest time, seconds since 1970.
+            since: The earliest time, in seconds since 1970.
         """
         return KernelNews(
             oom_kills=tuple(kill for kill in self._oom_kills if kill.time >= since),
@@ -147,7 +150,7 @@ class KernelLog:
         )
 
     def close(self) -> None:
-        """Close the file; the next read opens it again and continues where this one ended."""
+        """Close the file; the next read reopens it and continues where the last read ended."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
@@ -167,7 +170,7 @@ class KernelLog:
         return self._descriptor
 
     def _take(self, data: bytes, boot_time: float, now: float) -> int:
-        """Parse the bytes that were read; return the number of records missing before them."""
+        """Parse the bytes that were read; return the number of missing records before them."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:_CHUNK_BYTES]
         return sum(self._take_line(line, boot_time, now) for line in lines)
@@ -180,7 +183,7 @@ class KernelLog:
         sequence, micros = _parse(fields[1]), _parse(fields[2])
         if sequence is None or micros is None:
             return 0
-        if sequence < self._resume_at:  # known since before the file was opened again
+        if sequence < self._resume_at:  # already read before the file was reopened
             return 0
         lost = 0 if self._next_sequence is None else max(0, sequence - self._next_sequence)
         self._next_sequence = sequence + 1
@@ -201,7 +204,8 @@ def _parse(digits: bytes) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
 
 
-# What the kernel calls a constraint, in the order of the page; a kill without one is the host's.
+# The kernel's names of constraints and their label values, in the order of the metrics page. A kill
+# without a constraint is due to a lack of memory on the host.
 CONSTRAINTS: Mapping[str, str] = {
     "CONSTRAINT_MEMCG": "memcg",
     "CONSTRAINT_NONE": "host",
@@ -213,13 +217,13 @@ _DOMAIN_DIGITS = 8
 
 @dataclass(frozen=True, slots=True)
 class XidCount:
-    """One kind of error of one GPU.
+    """The number of errors with one Xid on one GPU.
 
     Attributes:
         bus_id: The GPU's PCI address as NVML writes it, such as `00000000:3B:00.0`.
         code: The Xid.
-        errors: The number since the exporter started; 0 if only the ring had it before.
-        last: The time of the last error, seconds since 1970.
+        errors: The number of errors since the exporter started; 0 if all occurred before.
+        last: The time of the last error, in seconds since 1970.
     """
 
     bus_id: str
@@ -230,13 +234,13 @@ class XidCount:
 
 @dataclass(frozen=True, slots=True)
 class KernelTallyReading:
-    """The counts of OOM kills and Xids.
+    """The numbers of OOM kills and Xids.
 
     Attributes:
-        oom_kills: The processes killed since the exporter started, by constraint; None if the log
-            cannot be read.
-        xids: The errors of GPUs, by address and code.
-        omitted: The number of kinds of errors that a bound left out.
+        oom_kills: The number of processes killed since the exporter started, by constraint; None if
+            the log cannot be read.
+        xids: The GPU errors, by address and code.
+        omitted: The number of kinds of errors left out because of the limit.
     """
 
     oom_kills: Mapping[str, int] | None
@@ -247,13 +251,14 @@ class KernelTallyReading:
 class KernelTally:
     """Counts the OOM kills and Xids in the kernel log.
 
-    Events before its creation are not counted; times of GPU errors before it are kept.
+    Events from before the object was created are not counted, but the times of GPU errors from
+    before are kept.
 
     Args:
         path: The device `/dev/kmsg`.
-        most: The maximum number of kinds of errors to count one by one.
+        most: The maximum number of kinds of errors to count individually.
         clock: The time of day, in seconds since 1970.
-        monotonic: Seconds since boot, without the time that the machine slept.
+        monotonic: The seconds since boot, excluding time in suspension.
     """
 
     def __init__(
@@ -272,7 +277,7 @@ class KernelTally:
         self._omitted: set[tuple[str, int]] = set()
 
     def read(self) -> KernelTallyReading:
-        """Count the records since the last call."""
+        """Count the events since the last call, and return all counts."""
         if not self._log.is_readable:
             return KernelTallyReading(None)
         news = self._log.read()
@@ -300,7 +305,7 @@ class KernelTally:
 
 
 def name_as_nvml(bus_id: str) -> str:
-    """Return a PCI address in NVML's way: eight digits of the domain, capitals, and the function."""
+    """Return a PCI address in NVML's format: eight domain digits, upper case, with the function."""
     domain, _, rest = bus_id.partition(":")
     rest = rest if "." in rest else f"{rest}.0"
     return f"{domain.rjust(_DOMAIN_DIGITS, '0')}:{rest}".upper()

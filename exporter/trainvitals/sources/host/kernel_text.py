@@ -1,7 +1,8 @@
-"""A saved kernel log, in any of the formats that common commands write.
+"""Parse a saved kernel log in any of the formats that common commands write.
 
-`dmesg`, `dmesg -T`, `dmesg --time-format iso`, `/var/log/kern.log` and syslog, `journalctl -k` in
-its short forms, and the records of `/dev/kmsg` as they are. Names of months may be in any language.
+These are the formats of `dmesg`, `dmesg -T`, `dmesg --time-format iso`, `/var/log/kern.log` and
+other syslog files, the short formats of `journalctl -k`, and the records of `/dev/kmsg`. Month
+names may be in languages other than English.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trainvitals.sources.host.kernel_lines import KernelLines, KernelNews
 _Read = Callable[[re.Match[str]], float]
 _EPOCH = dt.date(1970, 1, 1)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# The starts of their names in other languages, which `strftime` writes by `LC_TIME`.
+# The beginnings of month names in other languages, which `strftime` writes according to `LC_TIME`.
 _FOREIGN = (
     ("янв", "jan", "ene", "gen", "sty", "led", "oca", "січ"),
     ("фев", "feb", "fév", "fev", "lut", "úno", "şub", "лют", "helmi"),
@@ -74,25 +75,27 @@ _DAY_SECONDS, _HOUR_SECONDS, _MINUTE_SECONDS = 86_400, 3_600, 60
 def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) -> KernelNews:
     """Parse the lines of a saved kernel log, the oldest first.
 
-    Times without a zone are read in the time zone of this process. Of a text longer than
-    8 MiB or 200 000 lines only the end is parsed. A line that is not of a kernel log is ignored.
+    A time without a time zone is interpreted in the time zone of this process. If the text is
+    longer than 8 388 608 characters or 200 000 lines, only its end is parsed. Lines that do not
+    belong to a kernel log are ignored.
 
     Args:
         text: The lines.
-        now: When it was saved, seconds since 1970, or a later time of the same year: a date without
-            a year is the last such date before it.
-        boot_time: When the machine booted, seconds since 1970, for times since boot; None to assume
-            that the last line was written at `now`; 0 where that is unknown, so that its times count
-            from the boot, and lines without one have 0 (`is_since_boot`).
+        now: When the log was saved, in seconds since 1970, or a later time in the same year; a date
+            without a year is interpreted as the latest such date before `now`.
+        boot_time: When the machine booted, in seconds since 1970, to convert times since boot; None
+            to assume that the last line was written at `now`; 0 if the boot time is unknown: the
+            result's times then count from the boot, and a line without a time has the time 0 (see
+            `is_since_boot`).
     """
-    # Not at other characters that end a line, for a process may have them in its name.
+    # Not at other line separators, which a process name may contain.
     lines = [line.rstrip("\r") for line in _take_end(text)]
     understood = KernelLines()
     stamps = _Stamps(now, _find_boot_time(lines, now) if boot_time is None else boot_time)
     time = stamps.last
     for line in lines:
         if line.startswith(" ") and not line.lstrip().startswith("NVRM:"):
-            continue  # what `/dev/kmsg` adds about a device
+            continue  # device details that `/dev/kmsg` adds
         stamped = stamps.split(_tidy(line))
         time, message = (time, line.lstrip()) if stamped is None else stamped
         understood.take(time, message)
@@ -100,24 +103,24 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
 
 
 def counts_from_boot(text: str) -> bool:
-    """Return whether the lines of a saved kernel log have the time since boot instead of a date."""
+    """Return whether a saved kernel log contains times since boot instead of dates."""
     lines = map(_tidy, _take_end(text))
     return any(_RECORD.fullmatch(line) or _SINCE_BOOT.fullmatch(line) for line in lines)
 
 
 def _take_end(text: str) -> list[str]:
-    """Return the last lines of a text, as many as are read."""
+    """Return the last lines of a text, up to the maximum size that is parsed."""
     return text[-_MOST_CHARACTERS:].rsplit("\n", _MOST_LINES)[-_MOST_LINES:]
 
 
 def drop_earlier_boots(text: str) -> str:
-    """Return the lines of a saved kernel log from its last boot on."""
+    """Return the lines of a saved kernel log since its last boot."""
     at = text.rfind(_BOOT)
     return text if at < 0 else text[text.rfind("\n", 0, at) + 1 :]
 
 
 def is_since_boot(time: float) -> bool:
-    """Return whether a time of a kernel log counts from a boot of unknown date, not from 1970."""
+    """Return whether a time counts from a boot whose date is unknown, not from 1970."""
     return time < _EARLIEST_DATE
 
 
@@ -125,7 +128,8 @@ class _Stamps:
     """Parses the time at the start of a line.
 
     Attributes:
-        last: The time of the last line that had one; before it 0 or the present.
+        last: The time of the last line that contains a time; 0 or the current time before the
+            first such line.
     """
 
     def __init__(self, now: float, boot_time: float) -> None:
@@ -144,7 +148,7 @@ class _Stamps:
         )
 
     def split(self, line: str) -> tuple[float, str] | None:
-        """Return the time and the rest; None if the line begins with no time."""
+        """Return a line's time and text; None if the line does not begin with a time."""
         for pattern, read in self._kinds:
             found = pattern.fullmatch(line)
             if found is None:
@@ -166,7 +170,7 @@ class _Stamps:
         if not _NUMBER.match(day):  # `28. Apr`
             month, day = day, month
         number, of_month = _read_month(month), _NUMBER.match(day)
-        if number is None or of_month is None:  # a language that is not known here
+        if number is None or of_month is None:  # an unknown language
             return self.last
         return self._choose_year({**parts, "number": str(number), "day": of_month[0]})
 
@@ -179,7 +183,7 @@ class _Stamps:
 
 
 def _read_month(name: str) -> int | None:
-    """Return the number of a month by its name in some language; None where it is not known."""
+    """Return a month's number, given its name in some language; None if the name is unknown."""
     if number := _NUMBER.match(name):  # `4月`
         return int(number[0])
     lower = unicodedata.normalize("NFC", name).lower()
@@ -197,13 +201,13 @@ def _read_date(parts: Mapping[str, str], year: int) -> float:
     day, hour, minute, second = (int(parts[name]) for name in ("day", "hour", "minute", "second"))
     fraction = float("0." + (parts["fraction"] or ".0")[1:])
     zone = parts.get("zone")
-    midnight = dt.date(year, month, day)  # raises where there is no such day
+    midnight = dt.date(year, month, day)  # raises ValueError if the day does not exist
     if zone is not None and zone[0] in "+-":
         shift = int(zone[1:3]) * _HOUR_SECONDS + int(zone[3:].lstrip(":") or "0") * _MINUTE_SECONDS
         shift = -shift if zone[0] == "-" else shift
     elif zone in {"Z", "UTC", "GMT"}:
         shift = 0
-    else:  # none, or a name, of which only our own zone knows the meaning
+    else:  # no zone, or a name that is interpreted as the local zone
         return clocks.mktime((*midnight.timetuple()[:3], hour, minute, second, 0, 0, -1)) + fraction
     days = midnight.toordinal() - _EPOCH.toordinal()
     seconds = hour * _HOUR_SECONDS + minute * _MINUTE_SECONDS + second - shift
@@ -211,7 +215,7 @@ def _read_date(parts: Mapping[str, str], year: int) -> float:
 
 
 def _find_boot_time(lines: list[str], now: float) -> float:
-    """Return the boot time for a log whose last line was written now."""
+    """Return the boot time, assuming that the log's last line was written at `now`."""
     for line in reversed(lines):
         line = _tidy(line)  # noqa: PLW2901 - the same line
         if found := _RECORD.fullmatch(line):
@@ -222,5 +226,5 @@ def _find_boot_time(lines: list[str], now: float) -> float:
 
 
 def _tidy(line: str) -> str:
-    """Remove colours and the level, with which some formats begin."""
+    """Remove colours, and the log level with which the lines of some formats begin."""
     return _LEVEL.sub("", strip_escape_codes(line), count=1)

@@ -17,35 +17,35 @@ _PARTS = (
     b"\nDirty:",
 )
 _BYTES_PER_KB = 1024
-_LONGEST_VALUE = 40  # blanks, the digits of a number of 64 bits, and its unit
-# More than any machine has: where there is no limit, lxcfs shows the greatest number.
+_LONGEST_VALUE = 40  # spaces, the digits of a 64-bit number, and the unit
+# More than any machine has: without a limit, lxcfs reports the largest possible number.
 _MOST_BYTES = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """The host's memory and swap; None for what the kernel does not report.
+    """The host's memory and swap; a value is None if the kernel does not report it.
 
-    A part is never larger than the whole. If the file says so, as lxcfs does for swap, the part is
-    unknown.
+    No part is larger than its total: if the file reports a larger part, as lxcfs does for swap, the
+    part is None.
 
     Attributes:
         total_bytes: Usable RAM (`MemTotal`).
         available_bytes: Memory available to programs without swapping (`MemAvailable`, since Linux
             3.14).
-        free_bytes: RAM that nothing uses, not even a cache (`MemFree`).
-        buffers_bytes: Cached blocks of devices (`Buffers`).
-        cached_bytes: Cached file contents, shared memory included (`Cached`).
-        shared_bytes: Shared memory and tmpfs, `/dev/shm` included (`Shmem`).
-        dirty_bytes: Bytes written to files, and not yet to their devices (`Dirty`).
+        free_bytes: RAM that is not used at all, not even by a cache (`MemFree`).
+        buffers_bytes: Cached device blocks (`Buffers`).
+        cached_bytes: Cached file contents, including shared memory (`Cached`).
+        shared_bytes: Shared memory and tmpfs, including `/dev/shm` (`Shmem`).
+        dirty_bytes: Bytes written to files but not yet to their devices (`Dirty`).
         swap_total_bytes: Swap space (`SwapTotal`).
         swap_free_bytes: Swap space that is not in use (`SwapFree`).
         swap_in_bytes: Bytes read back from swap since boot (`pswpin`); None if the kernel has no
             swap.
         swap_out_bytes: Bytes written to swap since boot (`pswpout`); None if the kernel has no
             swap.
-        oom_kills: Processes killed because of missing memory since boot, in containers too
-            (`oom_kill`); None before Linux 4.13.
+        oom_kills: The number of processes killed for lack of memory since boot, including those in
+            containers (`oom_kill`); None before Linux 4.13.
     """
 
     total_bytes: int
@@ -63,7 +63,7 @@ class MemoryReading:
 
     @property
     def used_bytes(self) -> int | None:
-        """Total minus available: memory that is not available without swapping."""
+        """Total minus available memory: the memory that is not available without swapping."""
         return None if self.available_bytes is None else self.total_bytes - self.available_bytes
 
     @property
@@ -81,7 +81,7 @@ class MemorySource:
 
     Args:
         roots: The path of `/proc`.
-        page_bytes: Size of the pages that `/proc/vmstat` counts in.
+        page_bytes: The page size; `/proc/vmstat` counts in pages.
     """
 
     def __init__(
@@ -95,10 +95,11 @@ class MemorySource:
         self._page_bytes = page_bytes
 
     def read(self) -> MemoryReading:
-        """Read the memory as it is now.
+        """Read the current memory usage.
 
         Raises:
-            SourceError: `/proc/meminfo` does not exist or has no `MemTotal`.
+            SourceError: `/proc/meminfo` does not exist, cannot be read, or contains no valid
+                `MemTotal`.
         """
         meminfo = b"\n" + self._meminfo.require()
         vmstat = b"\n" + (self._vmstat.read() or b"")
@@ -133,7 +134,7 @@ class MemorySource:
 
 
 def read_memory(roots: Roots) -> MemoryReading:
-    """Read the memory once; see `MemorySource.read`."""
+    """Read the current memory usage once; see `MemorySource.read`."""
     source = MemorySource(roots=roots)
     try:
         return source.read()
@@ -142,7 +143,7 @@ def read_memory(roots: Roots) -> MemoryReading:
 
 
 def _find_size(meminfo: bytes, field: bytes, most_bytes: int) -> int | None:
-    """Return an amount in bytes; None if the file has none, or one above the most there can be."""
+    """Return a field's value in bytes; None if it is missing or larger than `most_bytes`."""
     kilobytes = _find_number(meminfo, field, b" kB")
     if kilobytes is None or kilobytes * _BYTES_PER_KB > most_bytes:
         return None
@@ -150,7 +151,7 @@ def _find_size(meminfo: bytes, field: bytes, most_bytes: int) -> int | None:
 
 
 def _find_number(data: bytes, label: bytes, end: bytes) -> int | None:
-    """Return the number behind a label; None if there is none."""
+    """Return the number after a label; None if the label or the number is missing."""
     at = data.find(label)
     if at < 0:
         return None

@@ -1,4 +1,4 @@
-"""The mounted file systems, from `/proc/PID/mountinfo`, and which of them are reported."""
+"""Mounted file systems, from `/proc/PID/mountinfo`, and the choice of those to report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-# Never show a disk that fills: kernel interfaces, and images that are full by nature.
+# Types that never show a disk filling up: kernel interfaces, and images, which are always full.
 PSEUDO_TYPES = frozenset(
     {
         "autofs",
@@ -49,7 +49,7 @@ PSEUDO_TYPES = frozenset(
     }
 )
 
-# The kernel answers for these by itself; for all others a server or process does, which may be dead.
+# The kernel itself serves these types; all others depend on a server or process that may hang.
 LOCAL_TYPES = frozenset(
     {
         "bcachefs",
@@ -76,20 +76,20 @@ LOCAL_TYPES = frozenset(
     }
 )
 
-# What container engines, Kubernetes and login sessions mount comes and goes with them, and the
-# disk below it is listed by itself.
+# Container engines, Kubernetes and login sessions remove their mounts when they stop, and the disk
+# that contains such a mount is listed itself.
 _EXCLUDED_PLACES = re.compile(
     r"/(?:proc|sys|dev(?!/shm$)"
     r"|etc/(?:hosts|hostname|resolv\.conf)$"
     r"|run/(?!media/|mount/).+"
     r"|var/lib/(?:docker|containers|containerd|kubelet|rancher|lxcfs|snapd)/.+"
     r"|snap/.+"
-    # The same for an engine whose data are elsewhere.
+    # The same for an engine with another data directory.
     r"|.*/?overlay2?/[^/]+/merged$"
     r"|.*/?containers/[0-9a-f]{64}/mounts/shm$"
     r"|.*/io\.containerd\.[^/]+/.+)(?:/|$)"
 )
-# A volume that a server serves is a disk of its own, and where the server is dead its container hangs.
+# A volume on a server is a separate disk, and its container hangs if the server does not respond.
 _VOLUME = re.compile(r"/var/lib/[^/]+/(?:.+/)?(?:volumes|volume-subpaths|globalmount)(?:/|$)")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 _COLUMNS_BEFORE_DASH = 6
@@ -100,17 +100,18 @@ _OPTIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One mounted file system.
+    """A mounted file system.
 
     Attributes:
-        mountpoint: The mount point as text that can be shown.
-        path: The same as the kernel writes it, which need not be UTF-8.
+        mountpoint: The mount point as text for display.
+        path: The mount point as bytes, which need not be valid UTF-8.
         device: The block device, or the server and its path.
         fstype: The type, such as `ext4` or `nfs4`.
         number: The kernel's device number; equal for all mounts of one file system.
-        remote: Whether a server or another process answers for it.
-        guarded: Whether reading it may hang: it is remote, or is below one that is.
-        readonly: Whether it is read-only, by its mount options or after an error.
+        remote: Whether the file system is served by a server or another process.
+        guarded: Whether reading the file system may hang, because it is remote or mounted below a
+            remote file system.
+        readonly: Whether the file system is read-only because of its mount options or an error.
     """
 
     mountpoint: str
@@ -124,20 +125,20 @@ class Mount:
 
 
 def parse_mountinfo(data: bytes) -> tuple[tuple[Mount, ...], int]:
-    """Parse the mounts and choose those that hold data, each file system once.
+    """Parse the mounts, and choose those that contain data, one for each file system.
 
     Returns:
-        The mounts, the most important first: the root, shared memory, then by mount point, and
-        those of containers last; and the number of lines that could not be understood.
+        The mounts, the most important first (the root, shared memory, others by mount point, and
+        last those of containers), and the number of lines that could not be parsed.
 
     Raises:
-        ValueError: The text is not a `mountinfo`: no line of it can be understood.
+        ValueError: None of the lines can be parsed, so the data is not a `mountinfo`.
     """
     lines = [_parse_line(line) for line in data.split(b"\n") if line]
     known = [mount for mount in lines if mount is not None]
     if lines and not known:
         raise ValueError(data)
-    # What was mounted last at a place hides what was there before.
+    # The last mount at a mount point hides earlier ones.
     mounts = {mount.mountpoint: mount for mount in known}
     remote_places = [
         mount.mountpoint.rstrip("/") + "/" for mount in mounts.values() if mount.remote
@@ -150,7 +151,7 @@ def parse_mountinfo(data: bytes) -> tuple[tuple[Mount, ...], int]:
 
 
 def matters(mount: Mount) -> bool:
-    """Return whether a mount holds data that can grow, or is a volume of a container on a server."""
+    """Return whether a mount contains data that can grow, or is a container volume on a server."""
     if mount.mountpoint == "/":
         return True
     if mount.fstype in PSEUDO_TYPES:
@@ -200,7 +201,7 @@ def _parse_line(line: bytes) -> Mount | None:
 
 
 def _unescape(column: bytes) -> bytes:
-    # Blanks in names are written as octal numbers.
+    # Spaces in names are written as octal numbers.
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), column)
 
 

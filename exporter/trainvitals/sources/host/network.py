@@ -1,4 +1,4 @@
-"""Transfers of the network interfaces since boot, from `/proc/net/dev` and `/sys/class/net`."""
+"""Network transfers since boot, from `/proc/net/dev` and `/sys/class/net`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots, not_understood, read_small
 
-# The loopback, the host's ends of containers' interfaces, and what kernel modules make by
-# themselves when they are loaded.
+# The loopback interface, the host's ends of container interfaces, and interfaces that kernel
+# modules create when they are loaded.
 EXCLUDED = r"lo$|veth|cali|cni|lxc|ifb\d|dummy\d|tunl\d|sit\d|gre\d|gretap\d|erspan\d|ip6tnl\d"
 
 _HEAD_LINES = 2
@@ -20,30 +20,31 @@ _COLUMNS = 16
 _LONGEST_NAME = 64
 _MOST = 1 << 64
 _MEGABITS = re.compile("[0-9]{1,9}")
-# The host's end of a virtual function, a subfunction or another host, in the card's own switch.
+# In a card's own switch, the host's end of a virtual function, a subfunction or another host.
 _REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+")
 _BYTES_PER_MEGABIT = 125_000
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The transfers of one network interface since boot.
+    """One network interface's transfers since boot.
 
     Attributes:
-        device: Its name, such as `eth0`.
-        physical: Whether it is a port of a hardware device; a bond, bridge or VLAN is not, nor is a
-            virtual function of a card (SR-IOV) whose port is listed beside it.
-        receive_bytes: Received.
-        receive_packets: Received.
-        receive_errors: Packets that arrived damaged.
-        receive_dropped: Packets that were dropped because a buffer was full or no protocol accepted
-            them.
-        transmit_bytes: Sent.
-        transmit_packets: Sent.
-        transmit_errors: Packets that could not be sent.
-        transmit_dropped: Packets that were thrown away before they were sent.
-        up: Whether it can carry packets; None if `/sys` does not report it.
-        speed_bytes: Speed of its link in bytes a second; None if the driver does not report it.
+        device: The interface's name, such as `eth0`.
+        physical: Whether the interface is a port of a hardware device. A bond, bridge or VLAN is
+            not a port; neither is a card's virtual function (SR-IOV) whose port is also listed.
+        receive_bytes: The number of bytes received.
+        receive_packets: The number of packets received.
+        receive_errors: The number of packets that arrived damaged.
+        receive_dropped: The number of received packets that were dropped because a buffer was full
+            or no protocol accepted them.
+        transmit_bytes: The number of bytes sent.
+        transmit_packets: The number of packets sent.
+        transmit_errors: The number of packets that could not be sent.
+        transmit_dropped: The number of packets that were dropped before they were sent.
+        up: Whether the interface can carry packets; None if `/sys` does not report it.
+        speed_bytes: The link speed in bytes per second; None if the interface is down or the driver
+            does not report the speed.
     """
 
     device: str
@@ -62,15 +63,15 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class NetworkReading:
-    """The host's network.
+    """The host's network interfaces.
 
     Attributes:
-        interfaces: The interfaces, physical ones first, as far as the bound allows.
-        dropped: Interfaces left out of that list, and lines that could not be understood; those
-            excluded by name are not counted.
-        receive_bytes: Bytes received since boot by all physical interfaces; by all interfaces if
-            none is physical, as in a container.
-        transmit_bytes: Sent, likewise.
+        interfaces: The interfaces, physical ones first, at most `limit`.
+        dropped: The number of interfaces left out of `interfaces`, including those whose line could
+            not be parsed but not those excluded by name.
+        receive_bytes: The number of bytes received since boot by all physical interfaces, or by all
+            interfaces if none is physical, as in a container.
+        transmit_bytes: The number of bytes sent since boot by the same interfaces.
     """
 
     interfaces: tuple[Interface, ...]
@@ -80,15 +81,16 @@ class NetworkReading:
 
 
 class NetworkSource:
-    """Reads the transfers of the host's network interfaces.
+    """Reads the host's network transfers.
 
     Args:
         roots: The paths of `/proc` and `/sys`.
         clock: A monotonic clock, in seconds.
-        excluded: Regular expression of the interfaces to leave out; matched at the start.
-        limit: The maximum number of interfaces to report one by one.
-        speed_age_seconds: The maximum age of a link's speed: reading it takes the kernel's lock for
-            all interfaces, so it is read seldom and when the link comes up.
+        excluded: A regular expression that is matched at the start of interface names; matching
+            interfaces are left out.
+        limit: The maximum number of interfaces to report individually.
+        speed_age_seconds: The maximum age of a link speed. Reading the speed takes the kernel's
+            lock for all interfaces, so it is read rarely, and when the link comes up.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class NetworkSource:
         limit: int = 32,
         speed_age_seconds: float = 60.0,
     ) -> None:
-        # `/proc/net` is that of the reading process; the first process lives on the host's.
+        # `/proc/net` shows the reading process's network; process 1 is on the host's network.
         own = roots.procfs == Path("/proc")
         self._dev = KeptFile(roots.procfs / ("net/dev" if own else "1/net/dev"))
         self._class_net = roots.sysfs / "class/net"
@@ -112,10 +114,10 @@ class NetworkSource:
         self._links: list[_Link] = []
 
     def read(self) -> NetworkReading:
-        """Read the interfaces as they are now.
+        """Read the interfaces' current counters.
 
         Raises:
-            SourceError: `/proc/net/dev` does not exist, cannot be read, or no line is understood.
+            SourceError: `/proc/net/dev` does not exist or cannot be read, or no line can be parsed.
         """
         data = self._dev.require()
         try:
@@ -178,7 +180,7 @@ class NetworkSource:
 
 
 class _Link:
-    """The state of one interface's link, whose files are slow to read."""
+    """The link state of one interface; its files are slow to read."""
 
     def __init__(self, name: bytes, class_net: Path, speed_age_seconds: float) -> None:
         self.name = name
@@ -198,17 +200,17 @@ class _Link:
             if state is None:
                 return None
             state = state.strip()
-            # Some drivers only ever report "unknown", and tunnels have no speed.
+            # Some drivers always report "unknown", and tunnels have no speed.
             if state in {b"unknown", b"dormant"}:
                 state = b"up" if self._carrier.read() == b"1\n" else b"down"
-        except SourceError:  # EINVAL: it is switched off
+        except SourceError:  # EINVAL: the interface is disabled
             return False
         return state == b"up"
 
     def speed_bytes(self, now: float) -> int | None:
         if now >= self._speed_until:
             self._speed_until = now + self._speed_age_seconds
-            # -1 is unknown.
+            # -1 means that the speed is unknown.
             known = _MEGABITS.fullmatch(read_small(self._speed_path) or "")
             self._speed_bytes = int(known[0]) * _BYTES_PER_MEGABIT if known else None
         return self._speed_bytes
@@ -223,11 +225,11 @@ class _Link:
 
 
 def _is_port(folder: Path) -> bool:
-    """Return whether an interface is a port of its own, by its folder in `/sys/class/net`."""
+    """Return whether an interface is a separate port, given its directory in `/sys/class/net`."""
     if not (folder / "device").exists():
         return False
-    # Virtual functions share the port of their card, as do subfunctions, which have a number. A
-    # virtual machine may have a function under an interface of the hypervisor, which counts both.
+    # Virtual functions and subfunctions (which have a number) share their card's port. In a virtual
+    # machine, a function may belong to a hypervisor interface, which counts the traffic of both.
     inner = ("device/physfn", "device/sfnum", "master/device")
     if any((folder / name).exists() for name in inner):
         return False
@@ -235,7 +237,7 @@ def _is_port(folder: Path) -> bool:
 
 
 def _parse_traffic(numbers: bytes) -> list[int]:
-    """Return the numbers of an interface; empty if they cannot be understood."""
+    """Return an interface's counters; an empty list if they cannot be parsed."""
     try:
         columns = list(map(int, numbers.split()))
     except ValueError:

@@ -1,6 +1,6 @@
 """Pressure stall information: how long tasks waited for CPU, memory, I/O and interrupts.
 
-From `/proc/pressure/*`, in Linux 4.20 and newer if it is enabled.
+It is read from `/proc/pressure/*`, which exists in Linux 4.20 and newer if it is enabled.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Stall:
 
     Attributes:
         resource: `cpu`, `io`, `irq` (interrupts, since Linux 6.1) or `memory`.
-        some_seconds: Time in which at least one task waited; None for interrupts, which stop all
-            tasks of a core.
-        full_seconds: Time in which all tasks waited at once; None for the CPU, for which the kernel
-            does not define it for a whole machine.
+        some_seconds: The time during which at least one task waited; None for interrupts, which
+            stop all tasks on a core.
+        full_seconds: The time during which all tasks waited at once; None for the CPU, since the
+            kernel does not define this time for a whole machine.
     """
 
     resource: str
@@ -33,7 +33,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class PressureReading:
-    """The stalls of the host; empty if the kernel does not count them."""
+    """The host's stall times; empty if the kernel does not count them."""
 
     stalls: tuple[Stall, ...]
 
@@ -52,10 +52,10 @@ class PressureSource:
         )
 
     def read(self) -> PressureReading:
-        """Read the stalls as they are now, without those that cannot be read.
+        """Read the current stall times, leaving out those that cannot be read.
 
         Raises:
-            SourceError: Files exist, and none of them can be read.
+            SourceError: Pressure files exist, but none of them can be read.
         """
         found = [_read(resource, file) for resource, file in self._files]
         stalls = tuple(each for each in found if isinstance(each, Stall))
@@ -71,7 +71,7 @@ class PressureSource:
 
 
 def _read(resource: str, file: KeptFile) -> Stall | SourceError | None:
-    """Return a stall, why it cannot be read, or None if the kernel does not count it."""
+    """Return a stall, the error if it cannot be read, or None if the kernel does not count it."""
     try:
         data = file.read()
         return None if data is None else _parse(resource, data)
@@ -90,7 +90,7 @@ def _parse(resource: str, data: bytes) -> Stall:
 
 
 def _parse_line(line: bytes) -> tuple[bytes, float]:
-    """Return the level, `some` or `full`, and its seconds."""
+    """Return a line's level, `some` or `full`, and its time in seconds."""
     head, _, total = line.rpartition(b" total=")
     if not total.isdigit():
         raise ValueError(line)

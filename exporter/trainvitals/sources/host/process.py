@@ -1,4 +1,4 @@
-"""Resources that the exporter itself uses, its driver readers included, from `/proc`."""
+"""Resource usage of the exporter itself, including its driver readers, from `/proc`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, not_understood
 
-# Columns of `/proc/PID/stat` after the name, which may hold spaces and brackets, and the state.
+# Columns of `/proc/PID/stat` after the name, which may contain spaces and brackets, and the state.
 _UTIME = 10
 _STIME = 11
 _THREADS = 16
@@ -24,18 +24,19 @@ _MOST = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class ProcessReading:
-    """The exporter's process and its children, added up.
+    """The total resource usage of the exporter's process and its children.
 
     Attributes:
-        cpu_seconds: CPU time, that of children that ended included; never decreases.
-        resident_bytes: RAM; pages that they share count for each of them.
-        virtual_bytes: Address space.
+        cpu_seconds: CPU time, including that of children that have ended; never decreases.
+        resident_bytes: Resident memory; a page shared by several processes counts for each of them.
+        virtual_bytes: The size of the address spaces.
         start_time_seconds: When the exporter started, in seconds since 1970; None if the system
             does not report its boot time.
-        open_fds: Open file descriptors; None if a child's may not be counted.
-        max_fds: The sum of their limits on open files, counted with the exporter's soft limit; None
-            without a limit.
-        threads: Threads.
+        open_fds: The number of open file descriptors; None if this user is not permitted to count
+            those of a child.
+        max_fds: The exporter's soft limit on open files, multiplied by the number of processes;
+            None without a limit.
+        threads: The number of threads.
     """
 
     cpu_seconds: float
@@ -60,10 +61,11 @@ class ProcessSource:
     """Reads the resources that the exporter itself uses.
 
     Args:
-        procfs: The exporter's own `/proc`, which is not the host's when it runs in a container.
-        children: Returns the ids of the processes that count as part of the exporter.
-        ticks_per_second: The unit of CPU and start times in `/proc`.
-        page_bytes: Size of the pages that `/proc` counts in.
+        procfs: The exporter's own `/proc`, which in a container is not the host's.
+        children: Returns the PIDs of the child processes that count as part of the exporter.
+        ticks_per_second: The number of clock ticks per second; CPU and start times in `/proc` are
+            in ticks.
+        page_bytes: The page size; `/proc` counts memory in pages.
     """
 
     def __init__(
@@ -87,10 +89,11 @@ class ProcessSource:
         self._stat_counts_fds = False
 
     def read(self) -> ProcessReading:
-        """Read the processes as they are now; a child that vanished is skipped.
+        """Read the current resource usage; a child that no longer exists is skipped.
 
         Raises:
-            SourceError: The exporter's own `/proc/self/stat` cannot be read or understood.
+            SourceError: `/proc/self/stat` or a child's file cannot be read or parsed, or the
+                exporter's file descriptors cannot be listed.
         """
         own = _parse(self._own.require(), self._own.path)
         children = self._read_children()

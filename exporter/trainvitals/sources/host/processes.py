@@ -1,7 +1,7 @@
-"""The processes of the machine that use the most, from `/proc/PID/stat`.
+"""The processes that use the most CPU and memory, from `/proc/PID/stat`.
 
-Their command lines are never read, because they often contain secrets. A process is identified by
-its name (`comm`), its user and its PID.
+Command lines are never read, because they often contain secrets. A process is identified by its
+name (`comm`), its user and its PID.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from trainvitals.errors import SourceError
 from trainvitals.sources.files import KeptFile, Roots
 
-# Columns of `/proc/PID/stat` after the name, which may hold spaces and brackets.
+# Columns of `/proc/PID/stat` after the name, which may contain spaces and brackets.
 _UTIME = 11
 _STIME = 12
 _START_TICKS = 19
@@ -29,15 +29,16 @@ _USER_FIELDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process.
+    """A process.
 
     Attributes:
-        pid: Its number.
-        name: Its name, cut by the kernel to 15 characters.
-        user: The name of its user by `/etc/passwd`, else the user ID; empty if it has ended.
-        cpu_percent: The share of one core used since the previous reading, 100 being one core; None
-            at the first.
-        resident_bytes: Resident memory; memory shared with others counts for each of them.
+        pid: The process ID.
+        name: The process name, cut by the kernel to 15 characters.
+        user: The process's user name according to `/etc/passwd`, else the user ID; empty if the
+            process has ended.
+        cpu_percent: The CPU usage since the previous reading, where 100 is one full core; None at
+            the first reading.
+        resident_bytes: Resident memory; memory shared by several processes counts for each of them.
     """
 
     pid: int
@@ -52,10 +53,10 @@ class ProcessesReading:
     """The processes that use the most CPU and memory.
 
     Attributes:
-        count: The number of processes; None if those of other users are hidden (hidepid), which
-            are then missing in the lists as well.
-        by_cpu: The processes that used the most CPU since the previous reading, the busiest first;
-            empty at the first reading, and without idle processes.
+        count: The number of processes; None if other users' processes are hidden (hidepid) and
+            therefore also missing from the lists.
+        by_cpu: The processes that used the most CPU since the previous reading, the busiest first,
+            without idle processes; empty at the first reading.
         by_memory: The processes with the most resident memory, the largest first.
     """
 
@@ -74,14 +75,14 @@ class _Stat:
 
 
 class ProcessesSource:
-    """Reads which processes use the most.
+    """Reads which processes use the most CPU and memory.
 
     Args:
         roots: The paths of `/proc` and the host's `/etc/passwd`.
-        most: The maximum number of processes to report.
+        most: The maximum number of processes in each list.
         clock: A monotonic clock, in seconds.
-        ticks_per_second: The unit of CPU times in `/proc`.
-        page_bytes: Size of the pages that `/proc` counts in.
+        ticks_per_second: The number of clock ticks per second; CPU times in `/proc` are in ticks.
+        page_bytes: The page size; `/proc` counts memory in pages.
     """
 
     def __init__(
@@ -103,10 +104,10 @@ class ProcessesSource:
         self._seen_at: float | None = None
 
     def read(self) -> ProcessesReading:
-        """Read the processes as they are now.
+        """Read the processes' current resource usage.
 
         Raises:
-            SourceError: The list of processes cannot be read.
+            SourceError: The processes cannot be listed.
         """
         now = self._clock()
         stats = list(self._read_stats())
@@ -129,7 +130,7 @@ class ProcessesSource:
             )
 
         return ProcessesReading(
-            # Every process sees the first one, unless it is hidden.
+            # Process 1 is visible to every process, unless it is hidden.
             count=len(stats) if any(one.pid == _FIRST for one in stats) else None,
             by_cpu=tuple(describe(one) for one in busiest if elapsed and spent.get(one.pid)),
             by_memory=tuple(describe(one) for one in largest if one.resident_pages),
@@ -151,21 +152,21 @@ class ProcessesSource:
                 yield stat
 
     def _compare(self, stats: Iterable[_Stat]) -> Mapping[int, int]:
-        """Return the CPU ticks that each used since the previous reading; empty at the first one."""
+        """Return the CPU ticks since the previous reading, by PID; empty at the first reading."""
         if self._seen_at is None:
             return {}
-        # One that was not there before has spent all of its time since. The times of a process
-        # sometimes go back by a tick.
+        # A new process has used all of its CPU time since the previous reading. A process's times
+        # sometimes decrease by a tick.
         return {
             one.pid: max(0, one.ticks - self._seen.get((one.pid, one.start_ticks), 0))
             for one in stats
         }
 
     def _read_users(self) -> Mapping[str, str]:
-        # Not by getpwuid: what it asks may be a directory service, which can hang.
+        # Not getpwuid, which may query a directory service that hangs.
         try:
             data = self._passwd.read() or b""
-        except SourceError:  # then users are numbers
+        except SourceError:  # user IDs are shown instead of names
             return {}
         rows = [line.split(":", _USER_FIELDS) for line in data.decode(errors="replace").split("\n")]
         return {row[2]: row[0] for row in reversed(rows) if len(row) > _USER_FIELDS}
@@ -179,13 +180,13 @@ class ProcessesSource:
 
 
 def read_process_name(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B008 - immutable
-    """Return the name of a process; None if it does not exist."""
+    """Return a process's name; None if the process does not exist."""
     stat = _read_stat(f"{roots.procfs}/{pid}/stat")
     return None if stat is None else stat.name
 
 
 def _read_stat(path: str) -> _Stat | None:
-    """Read one process; None if it has ended or its file is invalid."""
+    """Read a process's `stat` file; None if the process has ended or the file is invalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

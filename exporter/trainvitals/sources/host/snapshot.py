@@ -1,4 +1,4 @@
-"""A snapshot of the machine: memory, the disks that containers use, the largest processes."""
+"""A snapshot of the machine: memory, the disks that containers use, and the largest processes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def read_host(
     """Read memory, disks and the largest processes.
 
     Args:
-        paths: Folders whose file systems are reported, besides `/` and `/dev/shm`: where the engine
-            keeps its data, and the container's mounts.
+        paths: Directories whose file systems are reported in addition to `/` and `/dev/shm`: the
+            engine's data directory and the container's mounts.
         roots: The paths of the machine's `/proc` and file systems.
-        clock: Returns the time.
+        clock: The time of day, in seconds since 1970.
     """
     try:
         memory = read_memory(roots)
@@ -55,7 +55,7 @@ def find_biggest(
     most: int = _MOST_PROCESSES,
     page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
 ) -> list[tuple[str, int]]:
-    """Find the processes that hold the most memory: name with PID, and bytes."""
+    """Return the processes with the most resident memory: the name with the PID, and bytes."""
     try:
         pids = [name for name in os.listdir(procfs) if name.isdecimal()]  # noqa: PTH208 - names are all that is wanted
     except OSError:
@@ -88,7 +88,7 @@ def _read_disks(paths: Sequence[str], roots: Roots) -> Iterable[Disk]:
 
 
 def _find_filesystem(path: str, there: Iterable[Filesystem]) -> Filesystem | None:
-    """Find the file system of a path: the one with the deepest mount point above it."""
+    """Return a path's file system: the one with the deepest mount point above the path."""
     above = {path, *map(str, PurePosixPath(path).parents)}
     on = [each for each in there if each.mountpoint in above]
     return max(on, key=lambda each: len(each.mountpoint), default=None)

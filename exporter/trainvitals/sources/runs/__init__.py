@@ -1,1 +1,1 @@
-"""Training runs: the files that trainers write, whether the trainers live, and how they ended."""
+"""Training runs: the files that trainers write, whether trainers are alive, and how they ended."""

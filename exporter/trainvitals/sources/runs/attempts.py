@@ -1,8 +1,8 @@
-"""Runs that were started again: the number of restarts, and the lost work.
+"""Restarted runs: the number of restarts and the lost work.
 
-Each start of a rank leaves one run file. Two with the same run and rank are attempts at the same work:
-when one has died and another follows, the steps between the last step of the dead one and the
-first of its successor were lost.
+Each start of a rank creates one run file. Two run files with the same run and rank are attempts at
+the same work: if an attempt ended without finishing and another attempt follows, the steps between
+the first step of the successor and the last step of its predecessor were lost.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Attempt:
     """One start of one rank.
 
     Attributes:
-        key: The identity of its run file.
-        run: The run.
+        key: The identity of the run file.
+        run: The name of the run.
         rank: The rank.
-        created_time: When it started, Unix seconds.
-        record: Its last record.
-        is_alive: Whether its process lives.
+        created_time: When the attempt started, in Unix seconds.
+        record: The last record in the run file.
+        is_alive: Whether the process is alive.
     """
 
     key: Hashable
@@ -45,23 +45,24 @@ class Attempt:
 
     @property
     def has_stepped(self) -> bool:
-        """Whether it has completed a step, so that its first global step is final."""
+        """Whether the attempt has completed a step, so that its first global step is final."""
         return self.record.step[_STEPS] > 0
 
     @property
     def has_finished(self) -> bool:
-        """Whether its record has a final state."""
+        """Whether the record's state is `FINISHED` or `ENDED`."""
         return self.record.state[_STATE] in (State.FINISHED, State.ENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The steps and time lost by the restarts of a run, on the rank that lost the most.
+    """The steps and time that a run lost because of restarts, on the rank that lost the most.
 
     Attributes:
-        restarts: The number of restarts after a death.
+        restarts: The number of restarts after an attempt that did not finish.
         steps: The number of lost steps.
-        seconds: The duration of these steps, by the mean step of the attempt that did them.
+        seconds: The duration of the lost steps, estimated from the mean step duration of the
+            attempt that did them.
     """
 
     restarts: int = 0
@@ -71,7 +72,10 @@ class Losses:
 
 @dataclass(slots=True)
 class _Seen:
-    """The kept part of an attempt: a record has some kilobytes, and there may be thousands."""
+    """The part of an attempt that is kept.
+
+    A record takes some kilobytes, and there may be thousands of attempts.
+    """
 
     key: Hashable
     created_time: float
@@ -83,11 +87,11 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Chain:
-    """The attempts of one rank: the latest, and the latest that has completed a step.
+    """One rank's attempts: the latest one, and the latest one that has completed a step.
 
-    An attempt whose successor started while it was still alive is `dying`: its loss is counted only
-    after it has died, since it may be another run of the same name. `first_after` is the first step
-    of its successor, None until the successor has completed one.
+    `dying` is an attempt that was still alive when its successor started. Its loss is counted only
+    after it has ended, since it may belong to another run with the same name. `first_after` is the
+    first step of its successor; None until the successor has completed a step.
     """
 
     latest: _Seen | None = None
@@ -99,7 +103,7 @@ class _Chain:
     seconds: float = 0.0
 
     def follow(self, attempt: Attempt, present: Container[Hashable]) -> None:
-        """Add an attempt; those before the latest have ended and are counted."""
+        """Add an attempt; attempts before the latest one have ended and have been counted."""
         latest = self.latest
         if latest is not None and latest.key != attempt.key:
             if attempt.created_time <= latest.created_time:
@@ -120,7 +124,7 @@ class _Chain:
             self.worked = seen
 
     def _measure_after_death(self, attempt: Attempt) -> None:
-        """Count the loss of an attempt whose successor started early, once it has died."""
+        """Count the loss of `dying` if the given attempt shows that it has ended."""
         if self.dying is None or self.dying.key != attempt.key or attempt.is_alive:
             return
         dead = _see(attempt)
@@ -143,7 +147,7 @@ class _Chain:
 class AttemptHistory:
     """Keeps the attempts of every rank, even after their files were deleted.
 
-    Its numbers never decrease while it exists.
+    The numbers of losses never decrease during the lifetime of the object.
     """
 
     def __init__(self) -> None:
@@ -151,14 +155,14 @@ class AttemptHistory:
         self._worst: dict[str, Losses] = {}
 
     def update(self, attempts: Iterable[Attempt]) -> Mapping[str, Losses]:
-        """Add the attempts whose files exist now.
+        """Add the attempts whose files currently exist.
 
         Args:
-            attempts: All of them, dead or alive, in any order; those that were dead before and
-                have not changed may be left out.
+            attempts: All these attempts, in any order; those that had ended before the last call
+                and have not changed may be left out.
 
         Returns:
-            The losses so far, by run; only runs that have attempts now.
+            The losses so far, by run, for all runs in `attempts`.
         """
         ordered = sorted(attempts, key=lambda attempt: attempt.created_time)
         present = {attempt.key for attempt in ordered}
@@ -174,7 +178,7 @@ class AttemptHistory:
         return {run: self._worst[run] for run in runs}
 
     def find(self, run: str) -> Losses | None:
-        """Return the losses of a run so far; None for an unknown run."""
+        """Return the losses of a run so far; None if the run is unknown."""
         return self._worst.get(run)
 
 
@@ -186,7 +190,7 @@ def _forget(kept: dict[Key, Value], present: Collection[Key]) -> None:
 
 
 def _find_worst(chains: Iterable[_Chain], before: Losses) -> Losses:
-    """Return the most that any rank has lost, now or when its files were still there."""
+    """Return the maximum losses of any rank, including the maximum losses found before."""
     rows = [(chain.restarts, chain.steps, chain.seconds) for chain in chains]
     rows.append((before.restarts, before.steps, before.seconds))
     restarts, steps, seconds = (max(column) for column in zip(*rows, strict=True))

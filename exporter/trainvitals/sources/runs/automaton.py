@@ -1,7 +1,7 @@
-r"""A regular expression as an automaton (Glushkov's), with a place for each character that it takes.
+r"""Convert a regular expression to a Glushkov automaton.
 
-Assertions such as `\b` and lookarounds are ignored, and an atomic group is treated as an ordinary
-group.
+The automaton has one place for each character or character class in the expression. Assertions such
+as `\b` and lookarounds are ignored, and an atomic group is treated as an ordinary group.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 _NEW = sys.version_info >= (3, 11)
 _PARSER: Any = import_module("re._parser" if _NEW else "sre_parse")
 _COMPILER: Any = import_module("re._compiler" if _NEW else "sre_compile")
-_Tree = Any  # as the engine parses an expression: operations with their arguments
+_Tree = Any  # a parsed expression: operations with their arguments
 Places = tuple[int, ...]
 
-START = 0  # the place before the expression, where a search takes any character
-_USUAL = "a0_ \t\nZ.:\x00\u00e9"  # a character of every category
-# More copies of what is repeated add no structure, unless a text fits them in two ways.
+START = 0  # the place before the expression, where a search skips any characters
+_USUAL = "a0_ \t\nZ.:\x00\u00e9"  # a character from every category
+# Further copies of a repeated part add no structure, unless a text matches them in two ways.
 _MOST_COPIES = 3
 _MOST_TIMES = 1 << 32
 _MOST_PLACES = 500
@@ -32,14 +32,14 @@ _MOST_PLACES = 500
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of an expression; what is listed twice can be reached in two ways.
+    """A part of an expression; a place that is listed twice can be reached in two ways.
 
     Attributes:
-        first: The places where it may begin.
-        last: The places where it may end.
-        ways: In how many ways it may take no character, at most 2.
-        sure: The places where it has matched, whatever follows.
-        is_free: Whether it may take no character, whatever follows.
+        first: The places where the part may begin.
+        last: The places where the part may end.
+        ways: The number of ways in which the part may match no characters, at most 2.
+        sure: The places where the part has matched, regardless of what follows.
+        is_free: Whether the part may match no characters, regardless of what follows.
     """
 
     first: Places = ()
@@ -51,16 +51,18 @@ class _Part:
 
 @dataclass(slots=True)
 class Automaton:
-    """The places of an expression, and how one leads to the next.
+    """The places of an expression and the transitions between them.
 
     Attributes:
-        characters: What it is tried with: some of each kind that it tells apart.
-        taken: For each place, the characters that it takes, as bits.
-        times: For each place, how often repeats take it at most.
-        edges: The places after each place; one that is listed twice is reached in two ways.
-        sure: The places where the expression has matched, whatever follows.
-        copies: How often what is being read is repeated in a row, by repeats of a fixed number.
-        is_exponential: Whether repeats of a fixed number multiply the ways to split a text.
+        characters: The characters to test with: some of each kind that the expression
+            distinguishes.
+        taken: For each place, the characters that it matches, as bits.
+        times: For each place, the maximum number of times that repeats match it.
+        edges: For each place, the places that may follow it; a place that is listed twice is
+            reached in two ways.
+        sure: The places where the expression has matched, regardless of what follows.
+        copies: The number of times that repeats with a fixed count repeat the part being read.
+        is_exponential: Whether repeats with a fixed count multiply the ways to split a text.
     """
 
     characters: str
@@ -72,7 +74,7 @@ class Automaton:
     is_exponential: bool = False
 
     def read(self, tree: _Tree, flags: int, times: int) -> _Part:
-        """Add the places of an expression, and link those within it."""
+        """Add the places of an expression, and link them."""
         parts = (self._read_one(operation, flags, times) for operation in tree)
         return reduce(self._join, parts, _Part())
 
@@ -93,7 +95,7 @@ class Automaton:
                 part = _choose(*(self.read(each or (), flags, times) for each in value[1:]))
             case "ASSERT" | "ASSERT_NOT":
                 part = _Part(first=self.read(value[1], flags, times).first, is_free=False)
-            case "GROUPREF":  # what a group matched, which may be anything
+            case "GROUPREF":  # the text that a group matched, which may be anything
                 part = self.read(_PARSER.parse("(?s:.*)"), flags, times)
             case _:  # `^`, `$` or `\b`
                 part = _Part(is_free=False)
@@ -131,7 +133,7 @@ class Automaton:
         return self._join(whole, last if least else _choose(_Part(), last))
 
     def _fits_in_two_ways(self, body: _Tree, flags: int) -> bool:
-        """Return whether one text fits repeats of an expression in two ways."""
+        """Return whether a text matches repeats of an expression in two ways."""
         trial = Automaton(self.characters, self.taken[:1], [_MOST_TIMES], [[]])
         part = trial.read(body, flags, 1)
         trial._link(part.last, part.first)
@@ -139,7 +141,7 @@ class Automaton:
         return bool(places) and (part.ways > 0 or trial.is_ambiguous(places))
 
     def is_ambiguous(self, loop: frozenset[int]) -> bool:
-        """Return whether a text leads from a place of a loop back to it in two ways."""
+        """Return whether a text leads from a place in a loop back to that place in two ways."""
         if any(self.edges[one].count(other) > 1 for one, other in product(loop, loop)):
             return True
         home = (min(loop, default=START),) * 2
@@ -164,7 +166,7 @@ class Automaton:
                 self.edges[one].append(other)
 
     def reach(self, places: Places, *within: Container[int]) -> set[Places]:
-        """Return where the same text leads from several places, each of them within its bounds."""
+        """Return where one text leads from several places, each path within its own places."""
         reached: set[Places] = set()
         ends = [places]
         while ends:
@@ -181,7 +183,7 @@ class Automaton:
 
 
 def read_automaton(regex: re.Pattern[str]) -> Automaton:
-    """Return the automaton of an expression.
+    """Return the automaton for a regular expression.
 
     Raises:
         OverflowError: The expression is too long.
@@ -208,7 +210,7 @@ def _choose(*parts: _Part) -> _Part:
 
 
 def _list_characters(tree: _Tree) -> Iterator[str]:
-    """Yield the characters about which an expression makes a difference."""
+    """Yield characters that an expression may distinguish."""
     if isinstance(tree, int):
         near = (code for code in range(tree - 1, tree + 2) if 0 <= code <= sys.maxunicode)
         yield from (each for code in near for each in (chr(code), chr(code).swapcase()[0]))

@@ -1,16 +1,17 @@
-r"""How much time a regular expression may take, from its structure alone.
+r"""Estimate how long a regular expression may take, from its structure alone.
 
-Python's engine tries every way to split a text among the repeats of an expression. Two structures
-offer many ways:
+Python's `re` engine tries every way to split a text among the repeats of an expression. Two
+structures allow many ways:
 
-- Within a repeat, one text leads from a place back to it in two ways, as in `(a+)+`, `(a|ab|b)+` or
-  `(\w+\s?)+`. The time is exponential.
-- One text is taken by a repeat, leads from it to another, and is taken by that, as in `a+.*b`. Each
-  such step multiplies the time by the length of the text. A search is itself a repeat of anything
-  before the expression: `a.*b` has one such step, and `\S+.*b` has two.
+- Within a repeat, a text leads from a place back to that place in two ways, as in `(a+)+`,
+  `(a|ab|b)+` or `(\w+\s?)+`. The time is exponential.
+- The same text is matched by one repeat, by the path from this repeat to another, and by the other
+  repeat, as in `a+.*b`. Each such pair of repeats multiplies the time by the length of the text. A
+  search acts as a repeat of any character before the expression: `a.*b` contains one such pair, and
+  `\S+.*b` contains two.
 
-Both structures are found in the products of the expression's automaton with itself. What the automaton
-leaves out makes some expressions count as slower than they are, and none as faster.
+Both structures are found in the products of the expression's automaton with itself. Because the
+automaton is simplified, the time of some expressions is overestimated, but never underestimated.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from trainvitals.sources.runs.automaton import Automaton, read_automaton
 
 
 def count_steps(regex: re.Pattern[str], *, length: int) -> float:
-    """Return about how many steps a search in a text takes at most; infinite for exponential time.
+    """Return the approximate maximum number of steps of a search; infinity if it is exponential.
 
     Args:
         regex: The expression.
         length: The length of the text, in characters.
 
     Raises:
-        OverflowError: The expression is too long to be judged.
+        OverflowError: The expression is too long to be analysed.
     """
     automaton = read_automaton(regex)
     after = [_follow(automaton.edges, place) for place in range(len(automaton.edges))]
@@ -50,7 +51,7 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
 
     @cache
     def count_after(loop: frozenset[int]) -> int:
-        """Return by how much the loops after one multiply the ways to split a text."""
+        """Return the factor by which the loops after a loop multiply the ways to split a text."""
         later = (other for other in left if other != loop and other <= after[min(loop)])
         return max(
             (
@@ -64,7 +65,7 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
 
 
 def _follow(edges: Sequence[Sequence[int]], place: int) -> set[int]:
-    """Return the places to which one leads, at once or later."""
+    """Return the places that can be reached from a place, directly or indirectly."""
     after: set[int] = set()
     ends = [place]
     while ends:
@@ -75,7 +76,7 @@ def _follow(edges: Sequence[Sequence[int]], place: int) -> set[int]:
 
 
 def _overlap(automaton: Automaton, loop: frozenset[int], other: frozenset[int]) -> bool:
-    """Return whether a text is taken by a loop, leads from it to another, and is taken by that."""
+    """Return whether one text is matched by a loop, another loop, and the path between them."""
     within = (loop, range(len(automaton.edges)), other)
     return any(
         (place, end, end) in automaton.reach((place, place, end), *within)

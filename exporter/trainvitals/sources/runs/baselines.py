@@ -1,19 +1,20 @@
-"""The pace and memory that are expected of runs, from a file that a user writes.
+"""The expected pace and memory of runs, from a file that a user writes.
 
 The file is YAML with one key, `baselines`, a list of mappings:
 
 ====================== ==========================================================================
 key                    meaning
 ====================== ==========================================================================
-`run`                  needed: the name of a run, or a pattern with `*`, `?` and `[...]`; the first
-                       entry that matches is taken
+`run`                  required: the name of a run, or a pattern with `*`, `?` and `[...]`; the
+                       first matching entry is used
 `epochs_per_hour`      the pace
-`memory`               the memory of each accelerator of the run, as 7GB, 6.5GiB or bytes
-`memory_by_batch_size` the same by the samples of a rank in a step, as {16: 6.5GB, 32: 11GB}; it
-                       precedes `memory` where it has a size within a tenth of the run's own
+`memory`               the memory on each of the run's accelerators: 7GB, 6.5GiB or bytes
+`memory_by_batch_size` the same by the number of samples per rank and step, such as
+                       {16: 6.5GB, 32: 11GB}; it takes precedence over `memory` if the run's batch
+                       size is within 10% of a batch size listed here
 ====================== ==========================================================================
 
-An example, for a run of 50 epochs that should take two and a half hours::
+An example for a run of 50 epochs that should take two and a half hours::
 
     baselines:
       - run: "swinv2-360*"
@@ -43,13 +44,14 @@ _STEPS, _SAMPLES = STEP["steps"], STEP["samples"]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is expected of the runs whose names match.
+    """The expectations for runs whose names match.
 
     Attributes:
-        run: The pattern of names.
-        epochs_per_hour: The pace; None if the file does not tell it.
-        memory_bytes: The memory of each accelerator at any batch size; None likewise.
-        memory_bytes_by_batch: The same at a batch size.
+        run: The name pattern.
+        epochs_per_hour: The pace; None if the file does not specify it.
+        memory_bytes: The memory on each accelerator at any batch size; None if the file does not
+            specify it.
+        memory_bytes_by_batch: The memory on each accelerator, by batch size.
     """
 
     run: str
@@ -59,15 +61,15 @@ class Baseline:
 
 
 def read_baselines(path: Path, *, flag: str = "--baselines.file") -> tuple[Baseline, ...]:
-    """Read the file that a user wrote.
+    """Read a baselines file.
 
     Args:
         path: The file.
-        flag: The flag that names it, for messages.
+        flag: The flag that names the file, for error messages.
 
     Raises:
-        ConfigurationError: The file cannot be read, or an entry is not as described above; the
-            message names the file, the entry and what to do.
+        ConfigurationError: The file cannot be read, or an entry does not have the format described
+            above; the message names the file, the entry and the remedy.
     """
     file = Section(str(path), load_yaml(path, flag=flag) or {})
     entries = file.take("baselines", list, "a list") or []
@@ -130,12 +132,12 @@ def _parse(entry: Section, key: str, size: object) -> int:
 def add_expected(
     baselines: Sequence[Baseline], runs: Iterable[RunReading], ranks: Iterable[RankReading]
 ) -> list[RunReading]:
-    """Return the runs with what is expected of them.
+    """Return the runs with their expected pace and memory.
 
     Args:
         baselines: The entries of the file, in order.
         runs: The runs.
-        ranks: Their ranks, of which the one with the largest batches decides.
+        ranks: The ranks of the runs; a run's batch size is the largest batch size of its ranks.
     """
     batches: dict[str, float] = {}
     for rank in ranks:
@@ -149,12 +151,12 @@ def add_expected(
 
 
 def find_expected(baselines: Sequence[Baseline], run: str, batch: float | None) -> Expected | None:
-    """Return what is expected of a run; None if no entry matches.
+    """Return a run's expected pace and memory; None if no entry matches.
 
     Args:
         baselines: The entries of the file, in order.
         run: The run's name.
-        batch: The samples of a rank in a step; None if unknown.
+        batch: The number of samples per rank and step; None if unknown.
     """
     baseline = next((each for each in baselines if fnmatchcase(run, each.run)), None)
     if baseline is None:
@@ -176,6 +178,6 @@ def _choose_memory(baseline: Baseline, batch: float | None) -> int | None:
 
 
 def _measure_batch(rank: RankReading) -> float | None:
-    """Return the mean samples in a step of a rank; None if it does not count them."""
+    """Return a rank's mean number of samples per step; None if the rank does not count them."""
     steps, samples = rank.record.step[_STEPS], rank.record.step[_SAMPLES]
     return samples / steps if ABSENT not in (steps, samples) and steps > 0 < samples else None

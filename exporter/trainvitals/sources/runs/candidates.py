@@ -1,7 +1,8 @@
-"""The choice among the files of a run directory: which are opened, and which closed again.
+"""Choose which files in a run directory to open, and which of the open files to close.
 
-A directory may hold more files than are read. Users take turns, root and our own user first; of each
-user, files that a living process holds come before others, and newer before older ones.
+A directory may contain more files than are read. Users take turns, root and this process's user
+first. For each user, files held by a living process come before others, and newer files before
+older ones.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class Names(NamedTuple):
 
     Attributes:
         runs: The run files.
-        notes: The notes on ended runs.
-        unfinished: The temporary files.
-        is_part: Whether there are names that were not listed this time.
+        notes: The names of notes on ended runs.
+        unfinished: The names of temporary files.
+        is_part: Whether the directory contains further names that were not listed this time.
     """
 
     runs: tuple[os.DirEntry[str], ...]
@@ -40,10 +41,10 @@ class Candidate(NamedTuple):
     """A run file that is not open.
 
     Attributes:
-        name: Its name.
-        inode: Its inode number.
-        owner: The user who owns it.
-        made_time: When it was made, as the kernel tells, Unix seconds.
+        name: The file name.
+        inode: The inode number.
+        owner: The ID of the user who owns the file.
+        made_time: When the file was created, according to the kernel, in Unix seconds.
     """
 
     name: str
@@ -53,10 +54,10 @@ class Candidate(NamedTuple):
 
 
 class NameLister:
-    """Lists a run directory, in parts if it has too many names.
+    """Lists a run directory, in parts if it contains too many names.
 
-    Any user may make thousands of names, among which those of others must be found in the end, so
-    each part goes on where the one before ended.
+    Any user may create thousands of files, but the files of other users must be found eventually.
+    Each part therefore continues where the previous part ended.
 
     Args:
         most: The maximum number of names of any kind in a part.
@@ -72,7 +73,7 @@ class NameLister:
         """List an open directory, or the next part of it.
 
         Raises:
-            OSError: It cannot be listed.
+            OSError: The directory cannot be listed.
         """
         status = os.fstat(folder)
         if self._folder != (status.st_dev, status.st_ino):  # another directory has taken its place
@@ -95,7 +96,7 @@ class NameLister:
         )
 
     def start_over(self) -> None:
-        """Begin with the first name the next time."""
+        """Begin the next listing with the first name."""
         if self._listing is not None:
             with self._listing:
                 self._listing = None
@@ -105,17 +106,17 @@ class NameLister:
 def order_candidates(
     entries: Iterable[os.DirEntry[str]], users: Users, *, folder: int
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the files of users that count, in the order to open them, and those of others.
+    """Return the files of counted users, in the order to open them, and the files of other users.
 
     Args:
         entries: The files.
-        users: The users that count.
-        folder: The open directory; `DirEntry.stat` would use the one that was listed first.
+        users: The users whose files count.
+        folder: The open directory; `DirEntry.stat` would use the directory that was listed first.
     """
     counted: list[Candidate] = []
     ignored: list[Candidate] = []
     for each in entries:
-        with contextlib.suppress(OSError):  # it is gone
+        with contextlib.suppress(OSError):  # the file is gone
             status = os.stat(each.name, dir_fd=folder, follow_symlinks=False)
             candidate = Candidate(each.name, each.inode(), status.st_uid, read_made_time(status))
             (counted if candidate.owner in users else ignored).append(candidate)

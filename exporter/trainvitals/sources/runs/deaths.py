@@ -1,4 +1,4 @@
-"""Deaths of ranks: determined once, recorded beside the run file, logged and counted."""
+"""Rank endings, each determined once, recorded beside the run file, logged and counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.moment import find_state
 from trainvitals.sources.runs.seen_files import SeenFile
 
-# How long the kernel may take to report an exit: it does so once the parent has waited.
+# How long to wait until the kernel reports an exit; it does so after the parent has waited.
 PATIENCE_SECONDS = 10.0
 _MOST_RUNS = 1024
 _MOST_COUNTED = 4096
@@ -31,13 +31,13 @@ _log = logging.getLogger("trainvitals")
 
 @dataclass(slots=True)
 class _Death:
-    """One rank that is dead.
+    """A rank that has ended.
 
     Attributes:
-        ending: How it ended, as far as is known.
-        liveness: The liveness on which that is based.
-        seen_at: When it was first seen dead, Unix seconds.
-        is_reported: Whether it was counted and logged.
+        ending: How the rank ended, as far as is known.
+        liveness: The liveness from which `ending` was determined.
+        seen_at: When the rank was first seen dead, in Unix seconds.
+        is_reported: Whether the ending was counted and logged.
     """
 
     ending: Ending
@@ -47,11 +47,11 @@ class _Death:
 
 
 class DeathRegister:
-    """The endings of all ranks whose run file is still there.
+    """The endings of all ranks whose run file still exists.
 
     Args:
-        describe: Returns the state of the machine, numbers by name in base units, with the
-            accelerators of these UUIDs.
+        describe: Returns the machine state, including the accelerators with the given UUIDs, as
+            numbers in base units by name.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class DeathRegister:
         self._counted: dict[Hashable, None] = {}
 
     def note_living(self, key: Hashable) -> None:
-        """Record that a rank lives, so that the time of its death is known."""
+        """Record that a rank is alive, so that the time of its end will be known."""
         self._living.add(key)
 
     def find_ending(
@@ -73,10 +73,10 @@ class DeathRegister:
         """Return how a rank ended.
 
         Args:
-            key: The identity of its run file.
-            file: Its run file.
-            now: Unix seconds.
-            gpu_uuids: The accelerators that its process held.
+            key: The identity of the rank's run file.
+            file: The rank's run file.
+            now: The current time, in Unix seconds.
+            gpu_uuids: The UUIDs of the accelerators that the rank's process held.
             run: The name of the run.
         """
         death = self._deaths.get(key)
@@ -94,23 +94,23 @@ class DeathRegister:
         return death.ending
 
     def is_reported(self, key: Hashable) -> bool:
-        """Return whether a rank's death was counted and logged, so that it is final."""
+        """Return whether a rank's ending was counted and logged, so that it is final."""
         death = self._deaths.get(key)
         return death is not None and death.is_reported
 
     def count_exits(self, run: str) -> Mapping[str, int]:
-        """Count the processes of a run that ended, by each of `REASONS`."""
+        """Return how many processes of a run have ended, for each of `REASONS`."""
         return self._exits.get(run) or dict.fromkeys(REASONS, 0)
 
     def forget(self, present: Collection[Hashable], runs: Collection[str]) -> None:
-        """Drop the ranks whose files were deleted; the counts are kept.
+        """Drop the ranks whose files were deleted, but keep the counts.
 
-        If they return, as from a file system that could not be read for a while, they are not
-        counted again.
+        If the files reappear, for example because a file system could not be read for a while, the
+        ranks are not counted again.
 
         Args:
             present: The ranks whose files exist.
-            runs: Their runs, whose counts are kept in any case.
+            runs: The runs of these ranks, whose counts are always kept.
         """
         self._living.intersection_update(present)
         for key in self._deaths.keys() - present:
@@ -138,7 +138,7 @@ class DeathRegister:
         return _Death(ending, file.liveness, now, is_reported=key in self._counted)
 
     def _update(self, death: _Death, file: SeenFile) -> None:
-        """Update an ending with what the kernel has reported since."""
+        """Update an ending with information that the kernel has reported since."""
         before, death.liveness = death.ending, file.liveness
         ending = replace(_determine(file, before.time), machine=before.machine)
         if ending != before and not (death.is_reported and ending.reason != before.reason):
@@ -151,7 +151,7 @@ class DeathRegister:
         self._counted[key] = None
         exits = self._exits.pop(run, None) or dict.fromkeys(REASONS, 0)
         exits[ending.reason] += 1
-        self._exits[run] = exits  # at the end, for the oldest are forgotten
+        self._exits[run] = exits  # at the end, since the oldest are dropped
 
 
 def _note(file: SeenFile, ending: Ending) -> None:
@@ -165,9 +165,9 @@ def _determine(file: SeenFile, when: float) -> Ending:
 
 
 def _date(record: Record, now: float, *, died_here: bool) -> float:
-    """Return when a rank ended: by its record, or when it was found dead, or by its last record.
+    """Return when a rank ended: the recorded time, else when it was found dead or last wrote.
 
-    The time is never later than now, whatever the clock was when the record was written.
+    The time is never later than `now`, even if the clock was fast when the record was written.
     """
     state = record.state
     if state[_STATE] in (State.FINISHED, State.FAILED, State.ENDED) and state[_STATE_TIME] > 0:

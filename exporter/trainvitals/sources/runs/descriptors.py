@@ -1,7 +1,7 @@
-"""The limit of file descriptors for the readers of runs.
+"""The limit on file descriptors for reading runs.
 
-Any user may create run files, and without a free descriptor the server could not accept a
-connection.
+Any user may create run files, and without a free file descriptor the server could not accept
+connections.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _SHARE = 0.75
 
 
 def require_room(descriptor: int) -> int:
-    """Return a descriptor, or close it if less than a quarter of all descriptors are free.
+    """Return a file descriptor, or close it if less than a quarter of all descriptors are free.
 
     Raises:
-        OSError: EMFILE, as if no descriptors were left.
+        OSError: The file descriptor was closed; the error is EMFILE, as if none were free.
     """
     if not has_room(descriptor, _SHARE):
         os.close(descriptor)

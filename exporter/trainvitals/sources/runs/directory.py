@@ -1,7 +1,8 @@
-"""A run directory: the run files that trainers wrote, and whether the trainers live.
+"""A run directory: the run files that trainers wrote, and whether the trainers are alive.
 
-Any user may write into a run directory, so nothing in it is trusted: a file that is not a complete
-run file of a known version is counted and not touched, and users have turns, see `owners`.
+Any user may write to a run directory, so its contents are not trusted: a file that is not a
+complete run file of a known version is counted but not modified, and users take turns (see
+`owners`).
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _FOLDER_FLAGS = (
     | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_CLOEXEC", 0)
 )
-# A directory that changed less than this ago may have changed once more within the same tick of
+# A directory that changed more recently than this may have changed again within the same tick of
 # the file system's clock.
 _TICK_SECONDS = 1.0
-# A user has at most this part of the processes that are followed.
+# One user's processes are at most one part in this many of the followed processes.
 _WATCHED_SHARES = 2
-# New files are opened so many at a time, before those beyond the limit are closed.
+# The number of new files that are opened before files beyond the limit are closed.
 _BATCH = 128
-# No descriptors or memory left here, which is no fault of the file.
+# Errors for a lack of file descriptors or memory, for which the file is not the cause.
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -48,14 +49,15 @@ class Limits:
     """The limits on reading a run directory.
 
     Attributes:
-        files: Run files. Users take turns; of each, those of living ranks come first, then the
-            newest.
-        watched: Ranks whose process is followed to its end; half of them for one user.
-        names: Names of any kind that are looked at in one reading; the others are in the next ones.
-        new: Run files that are opened in one reading; the others are opened in the next ones. Users
-            with write access may create thousands of them repeatedly.
-        unlisted_seconds: How long after its end a rank is reported whose file was deleted.
-        dead_seconds: How long after the end of a run its file is discarded.
+        files: The maximum number of run files. Users take turns; for each user, the files of living
+            ranks come first, then the newest.
+        watched: The maximum number of ranks whose process is followed until it ends; half as many
+            for one user who is not trusted.
+        names: The maximum number of names of any kind per reading; later readings list the others.
+        new: The maximum number of run files that are opened per reading; later readings open the
+            others. Users with write access may create thousands of run files repeatedly.
+        unlisted_seconds: How long a rank whose file was deleted is reported after the rank's end.
+        dead_seconds: How long a run file is kept after the rank's end.
         discard_seconds: The interval at which files are discarded.
         review_seconds: The interval at which files beyond the limit are compared again.
     """
@@ -74,10 +76,10 @@ class RunDirectory:
     """Reads the run files of one directory repeatedly; a missing directory is empty.
 
     Args:
-        folder: The directory; or the descriptor of an open one, which is closed with this object.
-        path: The name of the directory, where `folder` is a descriptor.
-        limits: The limits on reading it.
-        host: The machine; this one when None.
+        folder: The directory, or the descriptor of an open one, which is closed with this object.
+        path: The path of the directory if `folder` is a descriptor.
+        limits: The limits on reading the directory; None for the default limits.
+        host: The machine; None for this machine.
         users: The users whose files count.
     """
 
@@ -99,7 +101,7 @@ class RunDirectory:
         self._files: dict[FileKey, RankFile] = {}
         self._refused: set[tuple[str, int]] = set()
         self._ignored: set[tuple[str, int]] = set()
-        # Name and inode of each file beyond the limit, and whether its writer lived.
+        # Name and inode of each file beyond the limit, and whether its writer was alive.
         self._omitted: dict[tuple[str, int], bool] = {}
         self._reviewed_time = -float("inf")
         self._is_short = False
@@ -115,7 +117,7 @@ class RunDirectory:
 
     @property
     def path(self) -> Path:
-        """The name of the directory."""
+        """The path of the directory."""
         return self._path
 
     @property
@@ -127,8 +129,8 @@ class RunDirectory:
         """Read the directory.
 
         Args:
-            now: Unix seconds.
-            is_searched: Whether to list the directory for new and deleted files, too.
+            now: The current time, in Unix seconds.
+            is_searched: Whether to also list the directory for new and deleted files.
 
         Raises:
             SourceError: The directory exists but cannot be read.
@@ -176,7 +178,7 @@ class RunDirectory:
         self._close_surplus()
 
     def detach(self) -> None:
-        """Release a directory that vanished with its container; its ranks stay readable."""
+        """Release a directory that was removed with its container; its ranks remain readable."""
         self._is_detached = True
         self._names.start_over()
         if isinstance(self._folder, int) and self._folder >= 0:
@@ -184,12 +186,12 @@ class RunDirectory:
             self._folder = -1
 
     def discard(self, now: float) -> None:
-        """Unlink the run files of ranks that are dead for a day, or dead and beyond the limit.
+        """Unlink the files of ranks that ended `dead_seconds` ago, or ended and exceed the limit.
 
         See `discarding`.
 
         Args:
-            now: Unix seconds.
+            now: The current time, in Unix seconds.
         """
         is_early = abs(now - self._discarded_time) < self._limits.discard_seconds
         if is_early or self._is_detached:
@@ -204,7 +206,7 @@ class RunDirectory:
             oldest = now - limits.dead_seconds
             discard_dead(folder, self._files.values(), now, oldest)
             omitted = list(self._omitted)
-            first = int(now) % max(1, len(omitted))  # none of those before may be removable
+            first = int(now) % max(1, len(omitted))  # the files before it may not be removable
             chosen = [*omitted[first:], *omitted[:first]][: limits.new]
             discard_omitted(folder, chosen, now, lambda name: self._open_file(name, folder))
             if isinstance(self._folder, Path):
@@ -214,7 +216,7 @@ class RunDirectory:
             os.close(folder)
 
     def close(self) -> None:
-        """Close everything."""
+        """Close the directory and all run files."""
         for key in list(self._files):
             self._drop(key)
         self._oom_kills.close()
@@ -222,10 +224,10 @@ class RunDirectory:
         self.detach()
 
     def _is_over(self, file: RankFile, now: float, *, was_alive: bool) -> bool:
-        """Return whether a deleted file need not be reported any more."""
+        """Return whether a deleted file no longer needs to be reported."""
         if file.is_listed or file.liveness.is_alive or self._is_detached:
             return False
-        if was_alive:  # it died since the last reading, so its death is not reported yet
+        if was_alive:  # it ended after the last reading, so its end has not been reported yet
             file.ended_unlisted_time = now
         ended = file.ended_unlisted_time
         return ended is None or not 0 <= now - ended < self._limits.unlisted_seconds
@@ -267,7 +269,7 @@ class RunDirectory:
         return os.open(self._folder, _FOLDER_FLAGS)
 
     def _lose(self, error: OSError) -> None:
-        """Record that the directory was removed; living ranks continue in their unlinked files."""
+        """Record that the directory was removed; living ranks still use their unlinked files."""
         for file in self._files.values():
             file.is_listed = False
         self._seen = None
@@ -292,11 +294,11 @@ class RunDirectory:
         return True
 
     def _scan(self, folder: int, *, is_review: bool) -> bool:
-        """Add the files that exist; return False if some could not be opened for now.
+        """Add the existing files; return False if some could not be opened this time.
 
         Args:
             folder: The open directory.
-            is_review: Whether to compare those beyond the limit again: who lived then may be dead.
+            is_review: Whether to compare files beyond the limit again, since ranks may have ended.
         """
         listing = self._names.list(folder)
         self._is_part, self._notes = listing.is_part, listing.notes
@@ -308,7 +310,7 @@ class RunDirectory:
         self._is_short = False
         for file in self._files.values():
             file.is_listed = listing.is_part and file.is_in(folder)
-        device = os.fstat(folder).st_dev  # another one may be mounted here, whose numbers recur
+        device = os.fstat(folder).st_dev  # inode numbers recur if another is mounted here
         unknown = [
             entry
             for entry in listing.runs
@@ -327,13 +329,13 @@ class RunDirectory:
         return is_whole
 
     def _recognise(self, name: str, key: FileKey, *, is_review: bool) -> bool:
-        """Return whether a file is known already, under any name."""
+        """Return whether a file is already known, under any name."""
         file = self._files.get(key)
         if file is not None and (file.is_open or file.path.name == name):
             file.path = self._path / name
             file.is_listed = True
             return True
-        if file is not None:  # another file has got the number of one that is gone
+        if file is not None:  # another file has reused the inode number
             self._drop(key)
         has_room = len(self._files) < self._most_files
         who = (name, key.inode)
@@ -342,7 +344,7 @@ class RunDirectory:
         return who in self._omitted and not has_room and not is_review
 
     def _admit(self, name: str, key: FileKey, folder: int) -> bool:
-        """Open a file and add it; False if it could not be opened for now."""
+        """Open and add a file; return False if it could not be opened this time."""
         was_alive = self._omitted.pop((name, key.inode), False)
         try:
             file = self._open_file(name, folder)
@@ -358,7 +360,7 @@ class RunDirectory:
         except RunFileError:
             self._refused.add((name, key.inode))
             return True
-        if file.owner not in self._users:  # another file has taken its name since
+        if file.owner not in self._users:  # another file has its name now
             file.close()
             return True
         self._files[key] = file
@@ -387,5 +389,5 @@ class RunDirectory:
 
     def _drop(self, key: FileKey) -> None:
         self._files.pop(key).close()
-        if self._omitted:  # there is room for one of them
+        if self._omitted:  # there is room for an omitted file
             self._seen = None

@@ -1,8 +1,7 @@
-"""Removal of old run files, their notes and temporary files from a run directory.
+"""Remove old run files, notes and temporary files from a run directory.
 
-Files that this user may not unlink are kept. Files are never shortened, which would kill a writer
-by SIGBUS; files of living ranks, and files that are neither run files nor their notes, are not
-touched.
+Files that this user is not permitted to unlink are kept. Files are never truncated, which would
+kill their writer with SIGBUS. The files of living ranks and files of other kinds are not modified.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ def discard_dead(folder: int, files: Iterable[RankFile], now: float, oldest: flo
 
     Args:
         folder: The open run directory.
-        files: Its run files.
-        now: Unix seconds.
-        oldest: Unix seconds; files of ranks that ended before are unlinked.
+        files: The run files in the directory.
+        now: The current time, in Unix seconds.
+        oldest: The time before which the ranks ended, in Unix seconds.
     """
     for file in files:
         if _is_dead(file) and file.ended_time(now) < oldest:
@@ -38,13 +37,13 @@ def discard_omitted(
     now: float,
     open_file: Callable[[str], RankFile],
 ) -> None:
-    """Unlink the run files of dead ranks beyond the limit of files, however young they are.
+    """Unlink the run files of dead ranks that are beyond the file limit, regardless of age.
 
     Args:
         folder: The open run directory.
-        names: Name and inode of run files.
-        now: Unix seconds.
-        open_file: Opens a run file by its name.
+        names: The name and inode of each run file.
+        now: The current time, in Unix seconds.
+        open_file: Opens a run file, given its name.
     """
     for name, inode in names:
         with contextlib.suppress(OSError, RunFileError):
@@ -60,14 +59,14 @@ def discard_notes(
 ) -> None:
     """Unlink old notes whose run files were deleted.
 
-    Processes that create and unlink run files must not fill the directory with notes: beyond the
-    limit of files the notes are unlinked at once.
+    Processes that create and unlink run files must not fill the directory with notes: of the notes
+    whose run files no longer exist, those beyond `most` are unlinked immediately.
 
     Args:
         folder: The open run directory.
-        path: Its path.
-        notes: The names of the notes in it.
-        oldest: Unix seconds; notes that were written before are unlinked.
+        path: The path of the run directory.
+        notes: The names of the notes in the directory.
+        oldest: The time before which old notes were written, in Unix seconds.
         most: The maximum number of notes whose run files no longer exist.
     """
     left = most
@@ -83,7 +82,7 @@ def discard_notes(
 
 
 def discard_unfinished(folder: int, names: Iterable[str], oldest: float) -> None:
-    """Unlink the temporary files of processes that were killed while writing a run file or a note."""
+    """Unlink the old temporary files of processes that were killed while writing a file or note."""
     for name in names:
         with contextlib.suppress(OSError):
             if _is_older(folder, name, oldest):
@@ -91,7 +90,10 @@ def discard_unfinished(folder: int, names: Iterable[str], oldest: float) -> None
 
 
 def is_unfinished(name: str) -> bool:
-    """Return whether a name is a temporary one: of a run file `.NAME.tmp`, of a note `.NAME.end.RANDOM`."""
+    """Return whether a name belongs to a temporary file.
+
+    The names are `.NAME.tmp` for a run file and `.NAME.end.RANDOM` for a note.
+    """
     stem, _, _ = name.rpartition(".")
     return name.startswith(".") and (
         name.endswith(f"{SUFFIX}.tmp") or stem.endswith(SUFFIX + NOTE_SUFFIX)
@@ -99,7 +101,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def _is_dead(file: RankFile) -> bool:
-    """Return whether a rank is dead by more evidence than the age of its record."""
+    """Return whether a rank is dead according to more evidence than the age of its record."""
     return not file.liveness.is_alive and file.liveness.evidence != "age"
 
 
@@ -116,7 +118,7 @@ def _exists(folder: int, name: str) -> bool:
 
 
 def _unlink(folder: int, name: str, inode: int) -> None:
-    """Unlink a run file and its note, if the name still belongs to it and this user may."""
+    """Unlink a run file and its note, if permitted and if the name still belongs to the file."""
     with contextlib.suppress(OSError):
         if os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino != inode:
             return

@@ -1,8 +1,8 @@
-"""Files that match a pattern, found with a bounded amount of work.
+"""Find files that match a pattern, with a limited amount of work.
 
-A pattern is a path whose components may hold `*`, `?` and `[...]`; the component `**` matches
-any number of folders, none included. A leading dot must be written out. Folders below `**` are
-entered only when they are no symbolic links, so a loop of links cannot catch the search.
+A pattern is a path whose components may contain `*`, `?` and `[...]`; the component `**` matches
+zero or more directories. A leading dot must be written explicitly. Below `**`, symbolic links to
+directories are not followed, so the search cannot loop.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _MAGIC = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A regular file that matched.
+    """A regular file that matches a pattern.
 
     Attributes:
-        path: Its path, beginning as the pattern does.
-        modified_time: When it was last written to, in Unix seconds, as the kernel tells: its owner may
-            set the mtime to any time, but not the ctime.
-        size: In bytes.
-        identity: Device and inode: the same for every name of one file.
-        owner: The user who owns it.
+        path: The file's path, which begins like the pattern.
+        modified_time: When the file was last written to, in Unix seconds: the earlier of its mtime,
+            which its owner may set to any time, and its ctime, which only the kernel sets.
+        size: The file size in bytes.
+        identity: The device and inode numbers, which are the same for every name of the file.
+        owner: The ID of the user who owns the file.
     """
 
     path: str
@@ -44,7 +44,7 @@ class FoundFile:
 
 
 class Search:
-    """One search for files; it may be used for several patterns, whose work adds up.
+    """A search for files that match one or more patterns; the limit applies to all together.
 
     Args:
         most_entries: The maximum number of directory entries to examine.
@@ -66,7 +66,7 @@ class Search:
         self.complaint: str | None = None
 
     def find(self, pattern: str) -> list[FoundFile]:
-        """Return the regular files that match; empty if a folder of the pattern does not exist."""
+        """Return the matching regular files; empty if a directory in the pattern does not exist."""
         path = Path(os.path.expanduser(pattern))  # noqa: PTH111 - leaves an unknown user alone
         found: dict[str, FoundFile] = {}
         for match in self._expand(path.anchor, path.parts[1 if path.anchor else 0 :], 0):
@@ -142,18 +142,18 @@ def _join(folder: str, name: str) -> str:
 
 
 def explain_unreadable(path: str, error: OSError | ValueError) -> str:
-    """Return in one line why a file or folder could not be read, and the remedy."""
+    """Return one line with the reason why a file or directory could not be read, and the remedy."""
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return f"cannot read {path}: {reason}; run as a user that may read it"
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Return the components of a path from the root on, without resolving symbolic links."""
+    """Return a path's components from the root, without resolving symbolic links."""
     return Path(os.path.abspath(path)).parts  # noqa: PTH100 - `resolve` would follow links
 
 
 def count_open(pattern: str, path: str) -> int:
-    """Return how many of a path's last components its pattern leaves open, 1 at least."""
+    """Return how many of a path's last components its pattern does not fix; at least 1."""
     named = Path(os.path.expanduser(pattern)).parts  # noqa: PTH111 - as in `find`
     fixed = list(takewhile(lambda part: not _MAGIC.search(part), named))
     return max(1, len(split_path(path)) - len(split_path(str(Path(*fixed)))))
@@ -162,15 +162,16 @@ def count_open(pattern: str, path: str) -> int:
 def name_runs(
     paths: Iterable[tuple[str, ...]], fewest: Iterable[int], given: Iterable[str | None]
 ) -> list[str]:
-    """Name each run by the shortest name that no other has.
+    """Return the shortest unique name for each run.
 
     Args:
         paths: For each run, the components of its path.
         fewest: For each run, the minimum number of last components in its name.
-        given: For each run, the name that it has and keeps; None if it has none yet.
+        given: For each run, its existing name, which it keeps; None if it has no name yet.
 
     Returns:
-        The last components, as few as distinguish the runs, with slashes between.
+        For each run, its existing name, or the fewest last components of its path that distinguish
+        it, joined by slashes.
     """
     components, kept = list(paths), list(given)
     counts = list(fewest)

@@ -1,24 +1,25 @@
-"""The ending of a rank, and the note with it beside its run file.
+"""How a rank ended, and the note beside the run file that records it.
 
-**The note** of the run file `NAME` is `NAME.end` in the same directory: one JSON object in UTF-8,
-at most 4096 bytes, mode 0644, written under a temporary name that begins with a dot and renamed.
+**The note** for the run file `NAME` is the file `NAME.end` in the same directory: one JSON object
+in UTF-8, at most 4096 bytes, with mode 0644. The note is written under a temporary name that begins
+with a dot, and then renamed.
 
 =========== ====================================================================================
 member      value
 =========== ====================================================================================
-`format`    the number 1; a reader leaves alone what has another
+`format`    the number 1; a reader ignores a note with any other value
 `reason`    one of `REASONS`
-`exit_code` 0 to 255, or null where it is not known or a signal killed the process
+`exit_code` 0 to 255, or null if it is unknown or a signal killed the process
 `signal`    1 to 64, or null
 `exception` the class of the exception that ended the run, or null
-`time`      when it ended, as well as is known, in Unix seconds; less than 4e9
-`evidence`  one sentence: the evidence for the reason
-`machine`   an object of numbers, none negative: the state of the machine then, such as
-            `memory_available_bytes`; at most 64, each named in at most 64 characters
+`time`      when the rank ended, as precisely as is known, in Unix seconds; less than 4e9
+`evidence`  one sentence with the evidence for the reason
+`machine`   an object of non-negative numbers: the machine state at that time, such as
+            `memory_available_bytes`; at most 64 members with names of at most 64 characters
 =========== ====================================================================================
 
-A reader accepts a note only if its own user, root or the owner of the run file wrote it, since any
-user may write in a run directory.
+A reader accepts a note only if the reader's user, root or the run file's owner wrote it, since any
+user may write to a run directory.
 """
 
 from __future__ import annotations
@@ -58,18 +59,18 @@ _log = logging.getLogger("trainvitals")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The ending of a rank.
+    """How a rank ended.
 
     Attributes:
-        reason: `finished`, by its record or with exit code 0; `exception`, by its record or
-            with another exit code; `signal`; `oom`, only where the kernel counted an OOM kill;
-            `unknown`.
-        exit_code: 0 to 255; None if unknown, or a signal killed the process.
-        signal: The signal that killed it; None if there was none or it is not known.
-        exception: The class of the exception; None if there was none or it is not known.
-        time: When it ended, as precisely as is known, in Unix seconds.
-        evidence: The evidence for the reason, one sentence.
-        machine: The state of the machine at that time, numbers by name in base units; may be empty.
+        reason: `finished`, according to the record or with exit code 0; `exception`, according to
+            the record or with another exit code; `signal`; `oom`, only if the kernel counted an OOM
+            kill; or `unknown`.
+        exit_code: 0 to 255; None if it is unknown or a signal killed the process.
+        signal: The signal that killed the process; None if no signal did or it is unknown.
+        exception: The class of the exception; None if there was no exception or it is unknown.
+        time: When the rank ended, as precisely as is known, in Unix seconds.
+        evidence: One sentence with the evidence for the reason.
+        machine: The machine state at that time, as numbers in base units by name; may be empty.
     """
 
     reason: Reason
@@ -84,13 +85,13 @@ class Ending:
 def determine_ending(
     record_state: State | None, last_words: str, liveness: Liveness, now: float
 ) -> Ending:
-    """Return how a dead rank ended: by its own record, else by the kernel's report.
+    """Return how a dead rank ended, according to its own record, else to the kernel's report.
 
     Args:
         record_state: The state that the trainer recorded last; None if unknown.
-        last_words: The class of the exception in its record; empty if there is none.
-        liveness: The kernel's report.
-        now: When it ended, as precisely as is known, in Unix seconds.
+        last_words: The class of the exception in the record; empty if there is none.
+        liveness: The rank's liveness, including the kernel's report.
+        now: When the rank ended, as precisely as is known, in Unix seconds.
     """
     exit_ = liveness.exit
     code = None if exit_ is None else exit_.code
@@ -103,10 +104,10 @@ def determine_ending(
 def write_ending(run_file: Path, ending: Ending) -> None:
     """Write the note beside a run file, replacing an existing one.
 
-    If the directory cannot be written, one line is logged and nothing else happens.
+    If the note cannot be written, a warning is logged.
     """
     try:
-        # The owner of the run directory may put a link in its place, to one that only we may write in.
+        # The owner of the run directory may replace it by a link to one that only we may write to.
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(run_file.parent, flags)
         try:
@@ -122,10 +123,10 @@ def write_ending(run_file: Path, ending: Ending) -> None:
 
 
 def read_ending(run_file: Path) -> Ending | None:
-    """Read the note beside a run file, which need not exist any more.
+    """Read the note beside a run file; the run file need not exist any more.
 
     Returns:
-        None if there is no note, or none that is accepted.
+        The ending; None if there is no note or the note is not accepted.
     """
     path = f"{run_file}{SUFFIX}"
     try:
@@ -164,7 +165,7 @@ def _weigh(
 
 
 def describe_ending(ending: Ending) -> str:
-    """Return in a few words how a rank ended: `was killed by signal 9 (SIGKILL)`."""
+    """Return a short description of an ending, such as `was killed by signal 9 (SIGKILL)`."""
     match ending.reason:
         case "finished":
             return "finished"
@@ -226,7 +227,7 @@ def _write(folder: int, name: str, data: bytes) -> None:
     descriptor = os.open(hidden, flags, 0o644, dir_fd=folder)
     try:
         try:
-            os.fchmod(descriptor, 0o644)  # whatever the umask
+            os.fchmod(descriptor, 0o644)  # regardless of the umask
             os.write(descriptor, data)
         finally:
             os.close(descriptor)

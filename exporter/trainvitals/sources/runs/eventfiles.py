@@ -1,11 +1,12 @@
-"""Runs that write TensorBoard event files, followed as the files grow.
+"""Follow runs that write TensorBoard event files.
 
-One run is one folder with files `events.out.tfevents.*` below a configured folder. A run that is
-resumed opens a new file in its folder: the newest one (by the time in its name) is followed. The
-folders `train`, `validation` and the like, in which Keras keeps its two parts, belong to the run of
-the parent folder, and so does `loss_val` next to a run's own files, as `add_scalars` creates it.
+A run is a directory that contains `events.out.tfevents.*` files, below a configured directory. When
+a run is resumed, a new file is created in the run's directory; the newest file, according to the
+time in its name, is followed. Directories such as `train` and `validation`, in which Keras stores
+the two parts of a run, belong to the run of the parent directory. So do directories such as
+`loss_val` next to a run's own files, which `add_scalars` creates.
 
-Writers flush after ten events or two minutes, so the values may be that old.
+Writers flush after ten events or two minutes, so values may be up to that old.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from trainvitals.sources.runs.vocabulary import Split, find_split
 _PATTERN = "events.out.tfevents.*"
 _PIECE_BYTES = 1 << 18
 _MOST_BYTES = 1 << 24
-# `add_scalars` makes a folder for each of its lines, and each folder has a file.
+# `add_scalars` creates a directory with a file for each of its lines.
 _MOST_FOLDERS, _MOST_KEPT_OPEN = 64, 4
-_LAST_TAG = "train/train_runtime"  # what the Hugging Face Trainer logs when it is done
+_LAST_TAG = "train/train_runtime"  # logged by the Hugging Face Trainer at the end
 _HALVES = ("train", "validation", "val", "eval", "test")
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder with event files.
+    """A directory with event files.
 
     Attributes:
-        path: Its path.
-        logdir: The configured folder in which it is.
-        newest: The newest of its event files.
+        path: The path of the directory.
+        logdir: The configured directory that contains it.
+        newest: The newest event file in the directory.
     """
 
     path: str
@@ -56,7 +57,7 @@ class _Folder:
 
 @dataclass(slots=True)
 class _Stream:
-    """The event files of one folder, of which the newest is followed."""
+    """The event files in one directory, of which the newest is followed."""
 
     file: FollowedFile
     split: Split
@@ -67,7 +68,7 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Run:
-    """One run, of one folder or a few."""
+    """A run, in one or more directories."""
 
     name: str = ""
     streams: dict[str, _Stream] = field(default_factory=dict)
@@ -77,22 +78,21 @@ class _Run:
 
 
 class EventFileSource:
-    """Reads the scalars of TensorBoard event files below the configured folders.
+    """Reads the scalars in TensorBoard event files below the configured directories.
 
     Args:
-        logdirs: The folders; one that does not exist is checked for at every search.
-        clock: Returns Unix seconds.
-        monotonic: A monotonic clock, in seconds, by which the deadline is set.
-        most_runs: The number of runs that are followed, the latest ones.
-        forget_after_seconds: The time after the last write to its files from which a run is
-            ignored.
-        users: The users whose files count; of the runs that are followed, users take turns.
+        logdirs: The directories; every search looks again for directories that do not exist yet.
+        clock: Returns the current time, in Unix seconds.
+        monotonic: A monotonic clock, in seconds, to which deadlines refer.
+        most_runs: The maximum number of runs to follow; the latest runs are chosen.
+        forget_after_seconds: A run is ignored this long after the last write to its files.
+        users: The users whose files count; users take turns when runs are chosen.
 
     Attributes:
-        omitted: The number of runs that `most_runs` left out of the last reading, and of folders
-            beyond the limit of a run.
-        complaint: The files that could not be read, the reason and the next step, in one line; None
-            if all could be read.
+        omitted: The number of runs left out of the last reading because of `most_runs`, plus the
+            number of directories beyond the limit per run.
+        complaint: One line with a file that could not be read, the reason and the remedy; None if
+            all files could be read.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class EventFileSource:
         self._search_complaint: str | None = None
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read the new records of the files, as far as the time allows.
+        """Read new records from the files, as far as the time allows.
 
         Args:
-            deadline: The time (monotonic) by which it returns; the rest is read the next time.
+            deadline: The monotonic time by which the method returns; the next call continues.
 
         Returns:
             The runs with at least one scalar.
@@ -184,10 +184,12 @@ class EventFileSource:
         self._name({path: by_run[path][0].logdir for path in kept})
 
     def _name(self, logdirs: Mapping[str, str]) -> None:
-        """Name new runs by their paths below the configured folders, or by these if that is empty.
+        """Name new runs after their paths below the configured directory.
+
+        A run in the configured directory itself is named after that directory.
 
         Args:
-            logdirs: The configured folder of each run, by the run's path.
+            logdirs: Each run's configured directory, by the run's path.
         """
         components = [split_path(path) for path in logdirs]
         fewest = [
@@ -200,7 +202,7 @@ class EventFileSource:
             run.name = name
 
     def _update(self, run: _Run, folders: Sequence[_Folder], run_path: str) -> None:
-        """Record the current files of a run."""
+        """Store the current files of a run."""
         gone = run.streams.keys() - {folder.path for folder in folders}
         for path in gone:
             run.streams.pop(path).file.close()
@@ -216,7 +218,7 @@ class EventFileSource:
                 stream.next_path = path
 
     def _follow(self, run: _Run) -> None:
-        """Read the new records of a run's files, as far as the time allows."""
+        """Read new records from a run's files, as far as the time allows."""
         for count, stream in enumerate(run.streams.values()):
             if count and self._budget.is_over():
                 return
@@ -240,7 +242,7 @@ class EventFileSource:
             self._catch_up(run, stream)
 
     def _read_on(self, run: _Run, stream: _Stream) -> bool:
-        """Parse complete records; return whether no more can be parsed now."""
+        """Parse complete records; return whether no further record can be parsed now."""
         file = stream.file
         end = file.offset + _MOST_BYTES
         want_bytes = _PIECE_BYTES
@@ -308,7 +310,7 @@ def _creation_key(file: FoundFile) -> tuple[int, float, str]:
 
 
 def _find_run_folder(folder: _Folder, with_files: set[str]) -> str:
-    """Return the folder that names the run to which a folder belongs."""
+    """Return the directory of the run to which a directory belongs."""
     around, name = os.path.split(folder.path)
     if folder.path == folder.logdir or not find_split(name):
         return folder.path
@@ -318,7 +320,7 @@ def _find_run_folder(folder: _Folder, with_files: set[str]) -> str:
 
 
 def _cut_folders(run_path: str, folders: list[_Folder]) -> int:
-    """Leave a run's own folder and the latest of the others, and count those that are too many."""
+    """Keep a run's own directory and the latest others, and return how many were removed."""
     folders.sort(key=lambda f: (f.path == run_path, f.newest.modified_time), reverse=True)
     left_out = len(folders[_MOST_FOLDERS:])
     del folders[_MOST_FOLDERS:]
@@ -330,7 +332,7 @@ def _age_key(folders: list[_Folder]) -> float:
 
 
 def _find_owner(folders: list[_Folder]) -> int:
-    """Return the user of a run: of its newest file."""
+    """Return the owner of a run's newest file."""
     return max(folders, key=lambda folder: folder.newest.modified_time).newest.owner
 
 

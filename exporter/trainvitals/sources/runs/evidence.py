@@ -1,4 +1,4 @@
-"""Evidence about a training run, or a process that is in no container."""
+"""Evidence about a training run, or about a process that is not in a container."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _LOG = Gap(
 
 
 def read_run(run: Run, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
-    """Return the evidence of a training run's end, from the most relevant rank."""
+    """Return the evidence about a training run's end, from the most relevant rank."""
     return read_start(run, run.telling, kernel, gaps)
 
 
 def read_start(
     run: Run, start: Start, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()
 ) -> Evidence:
-    """Return the evidence of one start of one rank of a run.
+    """Return the evidence about one start of one of a run's ranks.
 
     Args:
         run: The run.
@@ -103,7 +103,7 @@ def _read_training(run: Run, start: Start) -> Training:
 
 
 def find_run(history: RunHistory, pid: int) -> Run | None:
-    """Find the run one of whose ranks is or was a process of this machine; None if there is none."""
+    """Return the run in which a process is or was a rank; None if there is no such run."""
     for run in history.runs:
         if any(start.liveness.host_pid == pid for start in run.starts):
             return run
@@ -118,17 +118,17 @@ def read_process(
     roots: Roots = Roots(),  # noqa: B008 - immutable
     clock: Callable[[], float] = time.time,
 ) -> Evidence | None:
-    """Return the evidence of a process: its current trouble, or how the kernel ended it.
+    """Return the evidence about a process: its current problems, or how the kernel killed it.
 
     Args:
-        pid: Its number.
+        pid: The process ID.
         kernel: The events in the kernel log; None if it cannot be read.
         gaps: The sources that could not be read.
         roots: The paths of `/proc` and `/sys`.
-        clock: Returns the time.
+        clock: Returns the current time, in Unix seconds.
 
     Returns:
-        None if nothing is known about it.
+        The evidence; None if nothing is known about the process.
     """
     kills = [kill for kill in (kernel.oom_kills if kernel is not None else ()) if kill.pid == pid]
     try:

@@ -1,4 +1,4 @@
-"""Files that other processes append to, read piece by piece within a budget of time and bytes."""
+"""Read files that other processes append to, piece by piece within a time and size budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GUARD_BYTES = 64
 
 
 class FollowedFile:
-    """Reads what was appended to a file since the last time.
+    """Reads the data that was appended to a file since the last read.
 
     `peek` returns the bytes after the offset without consuming them, and `advance` moves the
     offset, so that an incomplete part is read again. The last bytes before the offset are kept and
@@ -21,14 +21,14 @@ class FollowedFile:
     meantime.
 
     Args:
-        path: The file.
+        path: The path of the file.
 
     Attributes:
-        path: The file.
+        path: The path of the file.
         offset: The position at which the next `peek` begins.
         size: The size of the file at the last `peek`.
-        modified_time: When it was written to, in Unix seconds, as of the last `peek`.
-        identity: Device and inode of the open file; None while it is not open.
+        modified_time: When the file was last written to, in Unix seconds, as of the last `peek`.
+        identity: The device and inode of the file that was opened last; None if none was opened.
     """
 
     __slots__ = (
@@ -59,8 +59,8 @@ class FollowedFile:
             most_bytes: The maximum number of bytes.
 
         Returns:
-            The bytes, empty at the end of the file, and whether the file was replaced or rewritten,
-            so that they begin at its start.
+            The bytes, which are empty at the end of the file, and whether the file was replaced or
+            rewritten, so that the bytes begin at its start.
 
         Raises:
             OSError: The file cannot be opened or read, or is not a regular file.
@@ -88,13 +88,13 @@ class FollowedFile:
         self._guard = b""
 
     def close(self) -> None:
-        """Close the file; a later `peek` opens it again and continues at the offset."""
+        """Close the file; a later `peek` reopens it and continues at the offset."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def _reopen(self) -> tuple[int, bool]:
-        """Open the file, or its replacement once all of the old one was read."""
+        """Open the file, or its replacement once the old file has been read to its end."""
         if self._descriptor is not None:
             if self._peeked < os.fstat(self._descriptor).st_size or not self._lost_its_name():
                 return self._descriptor, False
@@ -113,7 +113,7 @@ class FollowedFile:
         try:
             status = os.stat(self.path)  # noqa: PTH116 - hot
         except OSError:
-            return False  # nothing has its name, and the open file can still be read
+            return False  # no file has its name, but the open file can still be read
         return (status.st_dev, status.st_ino) != self.identity
 
 
@@ -126,14 +126,14 @@ _SEARCHES_TAKE_AT_MOST = 0.05
 
 
 class ReadBudget(Generic[Item]):
-    """Divides a quarter of a second among files, so that a large one never delays a scrape.
+    """Divides a quarter of a second among files, so that a large file never delays a scrape.
 
-    A file that was not reached is the first one next time. A search for files is due every two
-    seconds, or less often if searching takes long, so that it takes at most a twentieth of the
+    The next reading begins with the first file that was not reached. A search for files is due
+    every two seconds, or less often if searches are slow, so that searching takes at most 5% of the
     time.
 
     Args:
-        monotonic: A monotonic clock, in seconds, by which the deadline is set.
+        monotonic: A monotonic clock, in seconds, to which deadlines refer.
     """
 
     def __init__(self, *, monotonic: Callable[[], float]) -> None:
@@ -157,7 +157,7 @@ class ReadBudget(Generic[Item]):
         )
 
     def take(self, items: Sequence[Item], deadline: float) -> Iterator[Item]:
-        """Yield the files one after the other while there is time; at least one."""
+        """Yield the files one by one while time is left, but at least one."""
         self._ends_at = min(self._monotonic() + _BUDGET_SECONDS, deadline - _MARGIN_SECONDS)
         first = self._first % len(items) if items else 0
         for count, item in enumerate([*items[first:], *items[:first]]):
@@ -167,5 +167,5 @@ class ReadBudget(Generic[Item]):
             self._first = first + count + 1
 
     def is_over(self) -> bool:
-        """Return whether the time for this reading is over."""
+        """Return whether the time for this reading is used up."""
         return self._monotonic() >= self._ends_at

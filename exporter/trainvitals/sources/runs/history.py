@@ -1,6 +1,6 @@
-"""A single reading of the run directory, for runs that have ended.
+"""Read the run directory once, to describe runs that have ended.
 
-Nothing is written: only the exporter, which may have seen more, records how ranks ended.
+Nothing is written: only the exporter, which may have observed more, records how ranks ended.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from trainvitals.sources.runs.stalls import detect_stall
 _NANOSECONDS = 1e9
 _MOST_NAMES = 8
 _STOPPED = ("T", "t")
-_SLACK_SECONDS = 1.0  # by which a clock that was corrected may have been fast
+_SLACK_SECONDS = 1.0  # how fast a clock may have been before it was corrected
 _STATE_TIME = STATE["state_time"]
 _ENDED = (State.FINISHED, State.FAILED, State.ENDED)
-# The words of both records with the time of writing, by either clock.
+# The words of both records that contain the time of writing, on either clock.
 _CLOCKS = (
     (STEP["mono_ns"], STEP["wall_time"]),
     (STATE["mono_ns"], STATE["wall_time"]),
@@ -43,17 +43,17 @@ _CLOCKS = (
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """The contents of the run directory.
+    """The contents of a run directory.
 
     Attributes:
         directory: The run directory.
-        time: When it was read, Unix seconds.
-        runs: Every run: ended ones first, the last to end before all others.
+        time: When the directory was read, in Unix seconds.
+        runs: All runs: first the ended runs, the last to end first, then the others.
         incompatible: The number of files that are not run files, are damaged, or have an unknown
             version.
         omitted: The number of run files beyond the limit.
-        disbelieved: The number of notes of an end that were ignored, because another user wrote
-            them or they are invalid.
+        disbelieved: The number of notes on endings that were ignored because another user wrote
+            them or because they are invalid.
     """
 
     directory: Path
@@ -73,7 +73,7 @@ class _Context:
     users: Users
 
     def believe(self, told: float, file: SeenFile) -> float:
-        """Return the time of an end that a file tells; when the file was made, if it is yet to come."""
+        """Return a file's end time, or the file's creation time if the end is in the future."""
         now = self.now.wall_time
         return min(told if told <= now + _SLACK_SECONDS else file.made_time, now)
 
@@ -86,13 +86,13 @@ def read_run_history(
     clock: Callable[[], float] = time.time,
     monotonic_ns: Callable[[], int] = time.monotonic_ns,
 ) -> RunHistory:
-    """Read a run directory and those of the same path inside containers.
+    """Read a run directory, and the directories with the same path inside containers.
 
     Args:
-        directory: The run directory; a missing one is empty.
+        directory: The run directory; a missing directory counts as empty.
         users: The users whose run files count.
-        host: The machine; this one when None.
-        clock: Returns Unix seconds.
+        host: The machine; None for this machine.
+        clock: Returns the current time, in Unix seconds.
         monotonic_ns: Returns CLOCK_MONOTONIC in nanoseconds.
 
     Raises:
@@ -116,10 +116,10 @@ def read_run_history(
 
 
 def choose_run(history: RunHistory, name: str | None) -> Run:
-    """Return the run with this name or prefix; without a name the one that ended last.
+    """Return the run with a name or name prefix; without a name, the run that ended last.
 
     Raises:
-        ConfigurationError: No run or more than one matches.
+        ConfigurationError: No run matches, or more than one run matches.
     """
     if not history.runs:
         left = f" ({history.incompatible} other files were left aside)"
@@ -150,7 +150,7 @@ def _read_directories(directory: Path, context: _Context) -> tuple[list[SeenFile
     try:
         readings = [own.read(now)]
         for each in containers.find(now):
-            with contextlib.suppress(SourceError):  # a directory of another user, not readable
+            with contextlib.suppress(SourceError):  # another user's directory, not readable
                 readings.append(each.read(now))
     finally:
         own.close()
@@ -168,9 +168,9 @@ def _identify(file: SeenFile) -> Identity:
 
 
 def _read_starts(files: Sequence[SeenFile], context: _Context) -> list[Start]:
-    """Read the starts of all run files, which are in the order of creation that they tell.
+    """Return the starts in all run files, which are sorted by the creation times they state.
 
-    Only files of one user are compared by what they tell.
+    The stated times are compared only between files of the same user.
     """
     names = RunNames()
     for file in sorted(files, key=lambda file: rank_owner(file.owner, file.made_time)):
@@ -196,7 +196,7 @@ def _read_start(file: SeenFile, run: str, attempt: int, context: _Context) -> St
     moment = context.now
     if liveness.is_alive:
         stall = detect_stall(record, moment, is_stopped=liveness.state in _STOPPED).cause
-        if identity.boot_id != moment.boot_id:  # of another kernel, whose clock we do not know
+        if identity.boot_id != moment.boot_id:  # from another kernel, whose clock is unknown
             moment = _move(record, identity, moment.wall_time)
     else:
         liveness = _add_exit(liveness, identity, context.host)
@@ -224,11 +224,11 @@ def _read_start(file: SeenFile, run: str, attempt: int, context: _Context) -> St
 def _find_ending(
     file: SeenFile, identity: Identity, liveness: Liveness, context: _Context
 ) -> tuple[Ending, bool]:
-    """Return how a dead rank ended, and whether the time of its end is known."""
+    """Return how a dead rank ended, and whether the end time is known."""
     note = read_ending(file.path) if file.can_be_noted else None
     state = find_state(file.record)
     is_recorded = state in _ENDED and file.record.state[_STATE_TIME] > 0
-    if note is not None:  # only an exporter that saw it die noted the state of the machine
+    if note is not None:  # an exporter notes the machine state only if it saw the end
         return note, is_recorded or bool(note.machine)
     when = file.record.state[_STATE_TIME] if is_recorded else 0.0
     when = context.believe(when or _find_last_write(file.record, identity), file)
@@ -236,7 +236,7 @@ def _find_ending(
 
 
 def _add_exit(liveness: Liveness, identity: Identity, host: Host) -> Liveness:
-    """Add the exit of a process that is a zombie, which the kernel still reports."""
+    """Add the exit of a zombie process, which the kernel still reports."""
     if liveness.exit is not None or liveness.host_pid is None:
         return liveness
     state = read_process_state(liveness.host_pid, procfs=host.procfs)
@@ -254,7 +254,7 @@ def _has_refused_note(path: Path) -> bool:
 
 
 def _find_last_write(record: Record, identity: Identity) -> float:
-    """Return when a rank last wrote a record, Unix seconds; 0 if unknown."""
+    """Return when a rank last wrote a record, in Unix seconds; 0 if unknown."""
     times = [record.step[STEP["wall_time"]], record.state[STATE["wall_time"]]]
     if record.live is not None:
         times.append(record.live[0] / _NANOSECONDS + _offset_clocks(record, identity))
@@ -273,7 +273,7 @@ def _offset_clocks(record: Record, identity: Identity) -> float:
 
 
 def _move(record: Record, identity: Identity, wall_time: float) -> Moment:
-    """Return a Unix time with the time of the trainer's monotonic clock."""
+    """Return a Unix time and the corresponding time on the trainer's monotonic clock."""
     mono = wall_time - _offset_clocks(record, identity)
     return Moment(wall_time, int(mono * _NANOSECONDS) + 1000, identity.boot_id)
 

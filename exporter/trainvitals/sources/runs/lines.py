@@ -1,4 +1,4 @@
-"""The numbers and events of a run in the lines of its log."""
+"""Extract a run's numbers and events from its log lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.units import format_duration
 _STEP_NAMES = frozenset({"step", "global_step", "iteration", "iter"})
 _NONFINITE_NAMES = frozenset({"nonfinite_losses", "number of nan iterations"})
 _SILENT_NAMES = _STEP_NAMES | {"v_num"}
-# Names that are words by themselves, whatever data the line is about, and their units in ours.
+# Names with a fixed meaning, regardless of the data set, and the factors that convert their units.
 _WORDS: Mapping[str, tuple[str, float]] = {
     "epoch": ("epoch", 1.0),
     "total_steps": ("total_steps", 1.0),
@@ -28,8 +28,8 @@ _WORDS: Mapping[str, tuple[str, float]] = {
     "elapsed time per iteration (s)": ("step_seconds", 1.0),
 }
 _LONGEST_NUMBER = 40
-# Every repetition has its bound: where the text after a long row of digits does not fit, each split
-# of them would be tried.
+# Every repetition is limited: if the text after a long row of digits does not match, the engine
+# would otherwise try each split of the digits.
 _NUMBER = (
     r"[+-]?(?:\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,40})?"
     r"|(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?"
@@ -45,7 +45,7 @@ _WHOLE = re.compile(rf"\s*({_NUMBER})\s*(?:(%)\s*)?")
 
 
 class LineReader:
-    """Collects the numbers and events in the log lines of one run.
+    """Collects the numbers and events in one run's log lines.
 
     Attributes:
         scalars: The numbers.
@@ -60,7 +60,7 @@ class LineReader:
         self._bar_total: float | None = None
 
     def mark(self, pattern: Pattern) -> None:
-        """Record the events of the pattern that a line matches."""
+        """Record the event that a matching pattern marks."""
         if pattern.marks == "finished":
             self.scalars.is_finished = True
             self._bar = self._bar_total = None
@@ -70,17 +70,17 @@ class LineReader:
     def take(
         self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
     ) -> None:
-        """Record the numbers of a line.
+        """Record the numbers in a line.
 
         Args:
             pattern: The pattern that the line matched.
-            numbers: The numbers of its groups.
-            pairs: The numbers that it has with their names.
+            numbers: The numbers in the pattern's groups, by group name.
+            pairs: The names and numbers in the group `pairs`.
         """
         if "bar_step" in numbers:
             self._bar = numbers.pop("bar_step"), numbers.pop("bar_steps", 0.0)
             if self._bar[1] != self._bar_total:
-                return  # its unit is not known
+                return  # the unit of the bar is unknown
         self._move(pattern, numbers, pairs)
         record = self.scalars.record_again if pattern.repeats else self.scalars.record
         for name, value in (*numbers.items(), *pairs):
@@ -90,7 +90,7 @@ class LineReader:
             self.scalars.evaluation_due = False
 
     def _take_own(self, name: str, value: float) -> bool:
-        """Record a number whose name has a meaning in log lines only; return whether it has one."""
+        """Handle a number whose name has a meaning only in log lines; return False for others."""
         if name in _WORDS:
             word, unit = _WORDS[name]
             self.scalars.set_word(word, value * unit)
@@ -106,7 +106,7 @@ class LineReader:
     def _move(
         self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
     ) -> None:
-        """Find the run's step: as logged, or counted from the steps of the epoch or of a bar."""
+        """Determine the run's step, as logged or as counted from an epoch or a progress bar."""
         named = dict(pairs)
         if "loss" in named and self._bar and self._bar_total is None and not pattern.repeats:
             self._bar_total = self._bar[1]
@@ -121,11 +121,11 @@ class LineReader:
         if count is not None:
             self.scalars.move(count)
         if "epoch" in numbers and not pairs and not pattern.repeats:
-            self._epoch = numbers["epoch"]  # a headline for the lines that follow
+            self._epoch = numbers["epoch"]  # applies to the lines that follow
 
     def _count_steps(self, pattern: Pattern, numbers: dict[str, float]) -> float | None:
         done = numbers.get("epoch_step")
-        if not done:  # a bar that has just been drawn still shows the epoch before
+        if not done:  # a new progress bar still shows the previous epoch
             return None
         epoch = numbers.get("epoch", self._epoch)
         length = numbers.get("epoch_steps")
@@ -139,11 +139,11 @@ class LineMatcher:
 
     Args:
         patterns: The patterns in the order in which they are tried.
-        clock: A clock in seconds, which measures how long an expression takes.
-        cpu_clock: Returns the processor time, which is checked if an expression seems to take long.
+        clock: A clock, in seconds, that measures how long an expression takes.
+        cpu_clock: Returns the CPU time, in seconds, which is checked if an expression seems slow.
 
     Attributes:
-        complaint: A pattern that is no longer used, and why; None if all are used.
+        complaint: A pattern that is no longer used, with the reason; None if all patterns are used.
     """
 
     def __init__(
@@ -166,9 +166,9 @@ class LineMatcher:
         """Pass a line to its run; a line without a matching pattern is ignored.
 
         Args:
-            line: The line, without its end.
-            reader_of: Returns the reader of a run by its name; the empty name is that of the file's
-                own run.
+            line: The line, without its line ending.
+            reader_of: Returns a run's reader, given the run's name; the empty name is that of the
+                file's own run.
         """
         for text, texts, pattern in self._table:
             if text not in line or (texts and not all(more in line for more in texts)):
@@ -186,7 +186,7 @@ class LineMatcher:
                 return
 
     def _is_slow(self, pattern: Pattern, line: str) -> bool:
-        """Drop a pattern that is slow itself, and not because the machine is busy."""
+        """Drop a pattern if it is slow itself, and not only because the machine is busy."""
         started = self._cpu_clock()
         pattern.regex.search(line)
         seconds = self._cpu_clock() - started
@@ -205,7 +205,7 @@ def _deliver(
     groups: dict[str, str | None],
     reader_of: Callable[[str], LineReader | None],
 ) -> bool:
-    """Pass a match to its run; return whether no further pattern is to be tried."""
+    """Pass a match to its run; return whether to skip the remaining patterns."""
     pairs = find_pairs(groups.pop("pairs", None) or "")
     run = groups.pop("run", None) or pattern.run or ""
     numbers: dict[str, float] = {}
@@ -226,7 +226,8 @@ def _deliver(
 def parse_number(text: str) -> float | None:
     """Return the number in a text; None if the text is not a number.
 
-    `1,234.5` has thousands separators, `12%` is 0.12, and `nan` and `inf` are numbers, too.
+    A number may contain thousands separators, as in `1,234.5`. `12%` is 0.12, and `nan` and `inf`
+    are also numbers.
     """
     match = _WHOLE.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
     return _convert(match[1], match[2] or "") if match else None

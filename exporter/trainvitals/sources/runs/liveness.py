@@ -1,9 +1,10 @@
-"""Liveness of the process behind a run file, and the kernel's report of its end.
+"""Determine whether the writer of a run file is alive, and how it ended according to the kernel.
 
-The writer of a run file holds a POSIX record lock on its first byte for as long as it lives, so the
-kernel reports at once, and across PID namespaces, whether it does. If the lock is not visible
-because another kernel is in between (gVisor, Kata, another machine's file system), its PID and
-start time decide if it is in our PID namespace, and the age of its record if not.
+The writer of a run file holds a POSIX record lock on the file's first byte as long as it is alive,
+so the kernel reports immediately, and across PID namespaces, whether it is. The lock is not visible
+if another kernel is involved (gVisor, Kata, another machine's file system). In that case, the
+writer's PID and start time are checked if the writer is in our PID namespace; otherwise the age of
+its record is.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ except ImportError:  # Windows has no run files
 
 # `struct flock` of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-# Asks for a lock that keeps readers out; Linux numbers F_RDLCK 0 and F_UNLCK 2.
+# Asks for a lock that blocks readers; in Linux, F_RDLCK is 0 and F_UNLCK is 2.
 _ASKED = _FLOCK.pack(0, os.SEEK_SET, 0, 1, 0)
 _UNLOCKED = struct.pack("h", 2)
 _UNKNOWN_BOOT = bytes(16)
 _DEAD_LETTERS = "ZXx"
 _SIGKILL = 9
-# To list what a process maps takes a millisecond. What takes a writer's place also takes its lock, so
-# the first time that the lock is missed is the one that counts.
+# Listing a process's mappings takes a millisecond. A program that replaces the writer also releases
+# the lock, so the first check without a lock matters most.
 _ASKED_EVERY = 16
 _BUSY_SECONDS = 0.2
 _RUNNING = "R"
@@ -47,19 +48,20 @@ class Liveness:
     """The liveness of a rank's process.
 
     Attributes:
-        is_alive: Whether it lives; a process that recorded its end and released its file does not,
-            though it may continue with other work.
-        evidence: The evidence: the `lock` on its file, its `pid` and start time, or the `age` of
-            its record alone.
-        host_pid: The process in our PID namespace, also after its death; None if the kernel does
-            not show it.
-        state: The letter of its state in `/proc/PID/stat`, such as `T` for stopped or `D` for
-            waiting in the kernel; None once it is dead, and where it is not shown.
-        exit: How it ended; None while it lives, and where the kernel does not report it, or not
-            yet: before Linux 6.15 it does so only until the parent has waited for the process,
-            since then also afterwards, for a process that is followed.
-        oom_killed: Whether it died, by SIGKILL or in a way that is not reported, while the kernel
-            counted an OOM kill in its control group. False if the system has no such count.
+        is_alive: Whether the process is alive; False also for a process that recorded its end and
+            released its file, though it may continue with other work.
+        evidence: The evidence: the `lock` on the file, the process's `pid` and start time, or only
+            the `age` of the record.
+        host_pid: The process's PID in our PID namespace, kept after its end; None if the kernel
+            does not show it.
+        state: The letter of the process's state in `/proc/PID/stat`, such as `T` for stopped or `D`
+            for waiting in the kernel; None if the process has ended or the state is not visible.
+        exit: How the process ended; None while it is alive, or if the kernel has not reported its
+            exit. Before Linux 6.15, the kernel reports an exit only until the parent has waited for
+            the process; since then also afterwards, for a process that is followed.
+        oom_killed: Whether the process ended by SIGKILL, or in a way that is not reported, while
+            the kernel counted an OOM kill in its control group. False if the system does not count
+            OOM kills.
     """
 
     is_alive: bool
@@ -79,8 +81,8 @@ class Host:
         pid_namespace: The inode of the PID namespace that `procfs` shows; 0 if unknown.
         procfs: The path of `/proc`.
         cgroupfs: The path of the control group file system.
-        silence_seconds: The age from which a record's rank counts as dead, if nothing but the age
-            of its record is known.
+        silence_seconds: The age of a record from which its rank counts as dead, if there is no
+            other evidence.
     """
 
     boot_id: bytes
@@ -91,7 +93,7 @@ class Host:
 
 
 def read_host(*, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cgroup")) -> Host:
-    """Read the IDs of this boot and PID namespace; those that cannot be read are unknown."""
+    """Read the IDs of this boot and PID namespace; an ID that cannot be read is unknown."""
     try:
         text = (procfs / "sys/kernel/random/boot_id").read_text(encoding="ascii", errors="replace")
         boot_id = _read_uuid(text)
@@ -102,16 +104,16 @@ def read_host(*, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cg
 
 
 def query_lock(descriptor: int) -> int | None:
-    """Return the holder of a write lock on the first byte of a file.
+    """Return the process that holds a write lock on the first byte of a file.
 
     Read locks, which any user with read permission may hold, are ignored.
 
     Returns:
         The holder's PID in our own PID namespace; 0 if the holder is not visible, as in another PID
-        namespace; None if only this process may hold it.
+        namespace; None if no other process holds a write lock.
 
     Raises:
-        OSError: The file system or this system cannot report locks.
+        OSError: The file system or operating system cannot report locks.
     """
     if sys.platform != "linux":
         raise OSError("cannot ask for the holder of a lock; run on Linux")
@@ -123,16 +125,16 @@ def query_lock(descriptor: int) -> int | None:
 
 
 class LivenessCheck:
-    """Checks on every reading whether the process behind one run file lives.
+    """Checks at every reading whether the writer of one run file is alive.
 
     Args:
         descriptor: The descriptor of the open run file, which the caller closes.
-        identity: The identity of the process that wrote it.
+        identity: The identity of the process that wrote the file.
         host: The machine.
-        oom_kills: The counts of OOM kills; the caller begins each round.
-        may_watch: Asked once, at the first reading of a living process, whether to follow it to its
-            end, which uses two descriptors until then; otherwise its state, its exit and OOM kills
-            are not reported.
+        oom_kills: The OOM kill counts; the caller begins each round.
+        may_watch: Called once, at the first reading of a living process, to decide whether to
+            follow it until its end, which uses two file descriptors until then; otherwise its
+            state, its exit and OOM kills are not reported.
     """
 
     def __init__(
@@ -161,14 +163,14 @@ class LivenessCheck:
 
     @property
     def is_watching(self) -> bool:
-        """Whether it holds descriptors of the process."""
+        """Whether the process is being followed, which uses file descriptors."""
         return self._watch is not None
 
     def read(self, *, has_ended: bool, age_seconds: float) -> Liveness:
-        """Return whether the process lives.
+        """Return the liveness of the process.
 
         Args:
-            has_ended: Whether the record marks the run as over, well or badly.
+            has_ended: Whether the record marks the run as ended, successfully or not.
             age_seconds: The age of the record.
         """
         if self._dead is not None:
@@ -189,7 +191,7 @@ class LivenessCheck:
     def _read_letter(self, age_seconds: float) -> str | None:
         if self._watch is None:
             return None
-        # A process that wrote a moment ago runs; reading its state costs more than the rest of a reading.
+        # A process that has just written is running; reading its state costs more than all else.
         is_busy = self._alive is not None and 0 <= age_seconds < _BUSY_SECONDS
         return _RUNNING if is_busy else self._watch.read_letter()
 
@@ -206,7 +208,7 @@ class LivenessCheck:
         start_ticks, procfs = self._identity.start_ticks, self._host.procfs
         try:
             self._watch = Watch(holder, start_ticks=start_ticks, procfs=procfs)
-            if query_lock(self._descriptor) != holder:  # it died before we held on to it
+            if query_lock(self._descriptor) != holder:  # it ended before it could be followed
                 self.close()
                 return
         except OSError:
@@ -221,9 +223,9 @@ class LivenessCheck:
         return (identity.pid or None) if is_ours and self._may_be_writer(identity.pid) else None
 
     def _may_be_writer(self, pid: int) -> bool:
-        """Return whether a process may have written the file: it is gone, or one of its owner.
+        """Return whether a process may have written the file: it has ended or runs as its owner.
 
-        Root's file may be of a process that gave up its privileges.
+        A file owned by root may have been written by a process that dropped its privileges.
         """
         users = read_users(pid, procfs=self._host.procfs)
         owner = os.fstat(self._descriptor).st_uid
@@ -233,7 +235,7 @@ class LivenessCheck:
         return self._identity.boot_id == self._host.boot_id != _UNKNOWN_BOOT
 
     def _check_unlocked(self, age_seconds: float, *, has_ended: bool, has_locks: bool) -> Liveness:
-        """Determine the liveness of a process without a lock; `has_locks` is False without support."""
+        """Determine the liveness without a lock; `has_locks` is False if locks are unsupported."""
         if has_ended and has_locks:
             return self._report_dead("lock")
         if self._watch is not None:
@@ -252,7 +254,7 @@ class LivenessCheck:
         if watch.is_dead() or state is None or state.is_exiting:
             return self._report_dead("lock")
         if has_locks and self._is_replaced(self._host_pid):
-            self.close()  # how the other program ends is not how this one did
+            self.close()  # the exit of the other program is not that of this one
             return self._report_dead("lock")
         return self._report_alive("pid", state.letter)
 
@@ -271,7 +273,7 @@ class LivenessCheck:
         return self._report_alive("pid", state.letter)
 
     def _is_replaced(self, pid: int | None) -> bool:
-        """Return whether the process now runs another program (execve) that does not map the file."""
+        """Return whether the process now runs another program (execve) without the file mapped."""
         self._asked += 1
         if pid is None or self._asked % _ASKED_EVERY != 1:
             return False
@@ -296,7 +298,7 @@ class LivenessCheck:
         return self._add_exit(self._dead)
 
     def _add_exit(self, dead: Liveness) -> Liveness:
-        """Add the kernel's report of the end, as soon as it exists."""
+        """Add the kernel's exit report as soon as it is available."""
         if self._watch is None:
             return dead
         exit_ = self._watch.read_exit()
@@ -316,7 +318,7 @@ class LivenessCheck:
 
 
 def _read_uuid(text: str) -> bytes:
-    """Read a UUID, without importing `uuid`, which would cost the exporter some memory.
+    """Parse a UUID without importing `uuid`, which would cost the exporter some memory.
 
     Raises:
         ValueError: The text is not a UUID.

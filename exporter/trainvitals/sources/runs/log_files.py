@@ -1,11 +1,11 @@
-"""Runs that write a log, followed as it grows.
+"""Follow runs that write a log.
 
-A log is any text file that one of the globs matches. It is followed through rotation, by renaming
+A log is any text file that matches one of the globs. A log is followed across rotation, by renaming
 or by copying and truncating. A line ends with a line feed, a carriage return or backspaces, as in
 progress bars; colours are removed. An incomplete line is read if nothing was appended for a second.
 
-Of a large file only the last 256 KiB are read at first. A file without a line that
-matches a pattern is not a run. A run is named by the part of its path that the glob leaves open.
+Initially, only the last 256 KiB of a large file are read. A file without a line that matches a
+pattern is not a run. A run is named after the part of its path that the glob does not fix.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ _PACKED = (".gz", ".xz", ".zst", ".bz2", ".zip")
 
 
 class _Log:
-    """One followed file.
+    """A log that is followed.
 
     Attributes:
         file: The file.
-        name: The name of its run.
-        runs: Its runs by their names in its lines; the empty name is that of the file.
-        tail: The text of an unended line that was read already.
-        is_inside: The offset lies inside a line whose beginning was not read.
-        complaint: The reason why it could not be read.
+        name: The name of the file's own run.
+        runs: The readers of the runs in the file, by their names in its lines; the empty name is
+            that of the file's own run.
+        tail: The text of an incomplete line that was already read.
+        is_inside: Whether the offset is inside a line whose beginning was not read.
+        complaint: Why the file could not be read; None if it could be read.
     """
 
     __slots__ = ("complaint", "file", "is_inside", "name", "runs", "tail")
@@ -65,7 +66,7 @@ class _Log:
             self.is_inside = True
 
     def reader_of(self, run: str) -> LineReader | None:
-        """Return the reader of a run's lines; None if the file has too many runs."""
+        """Return the reader of a run's lines; None if the file contains too many runs."""
         reader = self.runs.get(run)
         if reader is None and len(self.runs) < _MOST_RUNS_IN_A_FILE:
             reader = self.runs[run] = LineReader()
@@ -73,21 +74,21 @@ class _Log:
 
 
 class LogLineSource:
-    """Reads the numbers in the lines of logs.
+    """Reads the numbers in log lines.
 
     Args:
-        globs: Patterns of paths, as `discovery` describes them.
-        patterns: The patterns of lines, in the order in which they are tried.
-        clock: Returns Unix seconds.
-        monotonic: Returns the time of the deadline.
-        most_files: The number of logs that are followed, the latest ones.
-        forget_after_seconds: A log that was not written to for so long is left alone.
-        users: The users whose logs count; of those that are followed, users take turns.
+        globs: Path patterns, as described in `discovery`.
+        patterns: The line patterns, in the order in which they are tried.
+        clock: Returns the current time, in Unix seconds.
+        monotonic: A monotonic clock, in seconds, to which deadlines refer.
+        most_files: The maximum number of logs to follow; the latest logs are chosen.
+        forget_after_seconds: A log is ignored this long after the last write to it.
+        users: The users whose logs count; users take turns when logs are chosen.
 
     Attributes:
-        omitted: Logs that `most_files` left out of the last reading.
-        complaint: The files that could not be read, the reason and the next step, in one line; None
-            if all could be read.
+        omitted: The number of logs left out of the last reading because of `most_files`.
+        complaint: One line with a file or pattern that could not be used, the reason and the
+            remedy; None if there was no such failure.
     """
 
     def __init__(
@@ -114,10 +115,10 @@ class LogLineSource:
         self._search_complaint: str | None = None
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read the new lines of the logs, as far as the time allows.
+        """Read new lines from the logs, as far as the time allows.
 
         Args:
-            deadline: The time (monotonic) by which it returns; the rest is read the next time.
+            deadline: The monotonic time by which the method returns; the next call continues.
 
         Returns:
             The runs with at least one number.
@@ -139,7 +140,7 @@ class LogLineSource:
         return self._describe()
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Parse lines by other patterns from now on."""
+        """Use other line patterns from now on."""
         self._matcher = LineMatcher(patterns)
 
     def close(self) -> None:
@@ -160,7 +161,7 @@ class LogLineSource:
         oldest = self._clock() - self._forget_after_seconds
         kept: dict[str, FoundFile] = {}
         seen: set[tuple[int, int]] = set()
-        # Logs that are followed come first, so that a file of several names keeps its name.
+        # Logs that are followed come first, so that a file with several names keeps its name.
         for file in sorted(
             found.values(), key=lambda f: (-f.modified_time, f.path not in self._logs)
         ):
@@ -185,7 +186,7 @@ class LogLineSource:
             self._logs[path].name = name
 
     def _read_on(self, log: _Log) -> None:
-        """Parse complete lines, and an unterminated last line that seems complete."""
+        """Parse complete lines, and the last line if nothing was appended for a second."""
         file = log.file
         end = file.offset + _MOST_BYTES
         while True:
@@ -259,7 +260,7 @@ def _owner(file: FoundFile) -> int:
 
 
 def _is_set_aside(path: str, found: Mapping[str, FoundFile]) -> bool:
-    """Return whether a file was rotated: compressed, or numbered beside the current one."""
+    """Return whether a file is a rotated log: compressed, or numbered beside the current log."""
     return path.endswith(_PACKED) or _ROTATED.sub("", path) in found.keys() - {path}
 
 

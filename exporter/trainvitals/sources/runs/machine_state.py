@@ -1,4 +1,4 @@
-"""The machine around a rank: the accelerators that its process holds, and its memory."""
+"""The machine state for a rank: the accelerators that its process holds, and the host's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MachineState:
     """The accelerators of the latest reading, and the host's memory.
 
     Args:
-        accelerators: Reads the accelerators for their collector; None if none does.
+        accelerators: The source that the accelerator collector reads; None if there is none.
         roots: The path of `/proc`.
     """
 
@@ -28,7 +28,7 @@ class MachineState:
         self._roots = roots
 
     def holders(self) -> Mapping[int, tuple[str, ...]]:
-        """Return the accelerators that each process holds, by PID, as UUIDs."""
+        """Return the UUIDs of the accelerators that each process holds, by PID."""
         held: dict[int, tuple[str, ...]] = {}
         if self._accelerators is None or self._accelerators.latest is None:
             return held
@@ -38,10 +38,10 @@ class MachineState:
         return held
 
     def describe(self, gpu_uuids: Collection[str]) -> Mapping[str, float]:
-        """Return the state of the machine, numbers by name in base units.
+        """Return the machine state, as numbers in base units by name.
 
         Args:
-            gpu_uuids: The accelerators to describe.
+            gpu_uuids: The UUIDs of the accelerators to describe.
         """
         numbers = self._describe_memory()
         if self._accelerators is None or self._accelerators.latest is None:

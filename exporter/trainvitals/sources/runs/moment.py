@@ -1,8 +1,8 @@
-"""The current time by both clocks, and ages of a trainer's records.
+"""The current time on both clocks, and the ages of a trainer's records.
 
-A trainer records times by the time of day and by CLOCK_MONOTONIC. The time of day may be set during
-a run; the other clock is the same for all processes of a boot, in all containers. Therefore ages
-are computed from the latter if the record is of this boot.
+A trainer records the time of day and CLOCK_MONOTONIC. The time of day may be set during a run;
+CLOCK_MONOTONIC is the same for all processes of one boot, in all containers. Ages are therefore
+calculated from CLOCK_MONOTONIC if the record is from this boot.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _STATES = {float(state): state for state in State}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Now.
+    """A moment, on both clocks.
 
     Attributes:
-        wall_time: Unix seconds.
-        mono_ns: CLOCK_MONOTONIC, nanoseconds.
-        boot_id: The boot that it counts from, 16 bytes; zeros if unknown.
+        wall_time: The time of day, in Unix seconds.
+        mono_ns: CLOCK_MONOTONIC, in nanoseconds.
+        boot_id: The ID of the boot from which `mono_ns` counts, 16 bytes; zeros if unknown.
     """
 
     wall_time: float
@@ -42,13 +42,13 @@ class Moment:
         return max(0.0, self.wall_time - wall_time) if wall_time != ABSENT else None
 
     def progress_age_seconds(self, record: Record) -> float | None:
-        """Return the time since the last progress of the training thread, in seconds.
+        """Return the time since the training thread's last progress, in seconds.
 
         Progress is the end of a step, the beginning of a coarse phase, or a change of phase within
         a step.
 
         Returns:
-            None if unknown.
+            The time; None if it is unknown.
         """
         step, identity = record.step, record.identity
         written_ago = self.record_age_seconds(record)
@@ -71,12 +71,12 @@ class Moment:
 
 
 def find_state(record: Record) -> State | None:
-    """Return the state of a run as its trainer recorded it last; None if it is unknown."""
+    """Return the state that a run's trainer recorded last; None if it is unknown."""
     return _STATES.get(record.state[_STATE])
 
 
 def find_phase(record: Record) -> Phase | None:
-    """Return the phase of the trainer; None if it was never recorded."""
+    """Return the trainer's phase; None if it was never recorded."""
     number = record.step[_PHASE] if record.live is None else record.live[1]
     return _PHASES.get(number)
 

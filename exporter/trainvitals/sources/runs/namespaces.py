@@ -1,7 +1,7 @@
-"""Run directories inside containers without a shared volume, through `/proc/PID/root`.
+"""Read run directories inside containers without a shared volume, through `/proc/PID/root`.
 
-Each container has its own mount namespace, and in it its own run directory. A user with access to a
-process (root, or its own user) can open the root directory of the process.
+Each container has its own mount namespace, which contains its own run directory. A user with access
+to a process (root, or the process's own user) can open the process's root directory.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _O_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 _O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _MOST_NAMESPACES = 256
-# On most machines every user can create mount namespaces, and so many containers. The limits of
-# one container are lower than those of our own directory, and there is a limit for all of them.
+# On most machines, every user can create mount namespaces and therefore many containers. The limits
+# per container are lower than those of our own directory, and all containers share a limit.
 _MOST_FILES, _LEAST_FILES = 256, 4
 _LIMITS = Limits(files=64, names=1024, new=64)
 _MOST_GONE = 64
 _NOBODY = 65534
-# Where there is always something new, those that were not reached are first the next time.
+# The time for listing directories; those that were not reached are listed first the next time.
 _SEARCH_FILES_SECONDS = 0.1
 
 
@@ -42,11 +42,11 @@ class FoundDirectory:
     """A run directory in another mount namespace.
 
     Attributes:
-        path: Where it can be found while the process lives.
-        descriptor: The open directory, which is the caller's to close.
+        path: The path of the directory, valid while the process is alive.
+        descriptor: The descriptor of the open directory, which the caller closes.
         key: The identity of the directory, which is the same under every name and in every
             namespace.
-        owner: The user of the process by which it was found.
+        owner: The user of the process through which the directory was found.
     """
 
     path: Path
@@ -58,10 +58,10 @@ class FoundDirectory:
 def find_run_directories(
     path: Path, *, procfs: Path = Path("/proc"), most: int = 64
 ) -> tuple[FoundDirectory, ...]:
-    """Find the run directories of all other mount namespaces, each once.
+    """Return the run directories in all other mount namespaces, each once.
 
-    A process without permission is skipped. Symbolic links are not followed, because they would
-    lead to a place in our own namespace.
+    Processes that this user is not permitted to access are skipped. Symbolic links are not
+    followed, because they would lead to a place in our own namespace.
 
     Args:
         path: The absolute path of a run directory in each namespace.
@@ -85,15 +85,15 @@ def find_run_directories(
 
 
 class ContainerDirectories:
-    """The run directories of other mount namespaces, kept open between two readings.
+    """The run directories in other mount namespaces, kept open between readings.
 
     Args:
         path: The absolute path of a run directory in each namespace.
-        host: The machine; this one when None.
-        limits: The limits on reading each directory; with many directories they are lower.
+        host: The machine; None for this machine.
+        limits: The limits on reading each directory; they are lower if there are many directories.
         search_seconds: The interval between searches for namespaces, which take some milliseconds.
-        keep_seconds: How long the ranks of a removed container stay readable.
-        monotonic: A monotonic clock in seconds, which measures how long a reading takes.
+        keep_seconds: How long the ranks of a removed container remain readable.
+        monotonic: A monotonic clock, in seconds, that measures how long a reading takes.
         users: The users whose files count.
     """
 
@@ -125,15 +125,15 @@ class ContainerDirectories:
         """Return whether there is nothing to read and no search is due.
 
         Args:
-            now: Unix seconds.
+            now: The current time, in Unix seconds.
         """
         return not self._is_due(now) and not self._directories and not self._gone
 
     def find(self, now: float) -> tuple[RunDirectory, ...]:
-        """Return the run directories of all containers, those of removed ones included.
+        """Return the run directories of all containers, including removed containers.
 
         Args:
-            now: Unix seconds.
+            now: The current time, in Unix seconds.
         """
         if self._is_due(now):
             self._searched_time = now
@@ -141,10 +141,10 @@ class ContainerDirectories:
         return self._list()
 
     def read(self, now: float) -> tuple[DirectoryReading, ...]:
-        """Read the run directories of all containers, and discard files there that are no longer needed.
+        """Read the run directories of all containers, and discard files that are no longer needed.
 
         Args:
-            now: Unix seconds.
+            now: The current time, in Unix seconds.
         """
         directories = self.find(now)
         first = self._turn % max(1, len(directories))
@@ -155,21 +155,21 @@ class ContainerDirectories:
             is_searched = not readings or self._monotonic() < until
             self._turn += is_searched
             directory.allow(shares.get(directory, _LEAST_FILES))
-            with contextlib.suppress(SourceError):  # a directory of another user, not readable
+            with contextlib.suppress(SourceError):  # another user's directory, not readable
                 readings.append(directory.read(now, is_searched=is_searched))
                 if is_searched:
                     directory.discard(now)
         return tuple(readings)
 
     def close(self) -> None:
-        """Close every directory."""
+        """Close all directories."""
         for directory in self._list():
             directory.close()
         self._directories = {}
         self._gone = []
 
     def _share_files(self) -> dict[RunDirectory, int]:
-        """Return how many files each directory may have: users share, and the directories of one."""
+        """Return each directory's file limit, shared by users, then by a user's directories."""
         owners = Counter(self._owners[key] for key in self._directories)
         gone = (directory for _, directory in self._gone)
         share = _MOST_FILES // max(1, len(owners) + bool(self._gone))
@@ -212,7 +212,7 @@ class ContainerDirectories:
     def _detach(self, key: FileKey, now: float) -> None:
         directory = self._directories.pop(key)
         self._owners.pop(key, None)
-        if key == _read_key(self._path):  # it turned out to be our own
+        if key == _read_key(self._path):  # it is our own directory
             directory.close()
             return
         directory.detach()
@@ -239,7 +239,7 @@ def _read_key(path: Path) -> FileKey | None:
 
 
 def _one_process_of_each_namespace(procfs: Path) -> list[tuple[int, int]]:
-    """Return a process of each other mount namespace and its user, as far as permissions allow.
+    """Return one process in each other mount namespace, with its user, as far as permitted.
 
     Users take turns, root and our own user first, because a user can create many namespaces.
     """
@@ -254,7 +254,7 @@ def _one_process_of_each_namespace(procfs: Path) -> list[tuple[int, int]]:
             continue
         try:
             namespace = os.stat(f"{procfs}/{name}/ns/mnt").st_ino  # noqa: PTH116 - thousands of them
-        except OSError:  # no permission, or it just ended
+        except OSError:  # no permission, or the process has just ended
             continue
         if namespace not in seen:
             seen.add(namespace)
@@ -264,9 +264,10 @@ def _one_process_of_each_namespace(procfs: Path) -> list[tuple[int, int]]:
 
 
 def _read_owner(path: Path) -> int:
-    """Return the real user of a process; the overflow UID if it has just ended.
+    """Return a process's real user ID; the overflow UID if the process has just ended.
 
-    The owner of its folder would not do: that is root for every process that is not dumpable.
+    The owner of the process's directory in `/proc` is not used, since it is root for every process
+    that is not dumpable.
     """
     words = (read_small(path / "status") or "").partition("\nUid:")[2].split()
     return int(words[0]) if words else _NOBODY
@@ -276,7 +277,7 @@ def _walk(root: Path, path: Path) -> int:
     """Open a directory below another process's root, component by component.
 
     Raises:
-        OSError: A component does not exist, is not a directory, is a symbolic link, or may not be
+        OSError: A component does not exist, is not a directory, is a symbolic link, or cannot be
             opened.
     """
     descriptor = os.open(root, _O_PATH | _O_DIRECTORY | _O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""Counts of OOM kills in a control group.
+"""Read the OOM kill counts of control groups.
 
-Version 2 has them in the group's `memory.events`, version 1 in its `memory.oom_control`; both on
-the line `oom_kill`.
+The count is on the line `oom_kill` of the group's file `memory.events` in version 2, and of
+`memory.oom_control` in version 1.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _MOST_BYTES = 4096
 def find_oom_file(
     pid: int, *, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cgroup")
 ) -> str | None:
-    """Find the file that counts the OOM kills of a live process's control group.
+    """Return the file with the OOM kill count of a living process's control group.
 
     Returns:
-        None if the process or the memory controller does not exist, or the group is not visible to
-        the exporter. The file need not exist.
+        The path of the file, which need not exist; None if the process or the memory controller
+        does not exist, or the group is not visible to the exporter.
     """
     groups = {
         controller: path
@@ -37,26 +37,26 @@ def find_oom_file(
 
 
 class OomKills:
-    """Counts of OOM kills; many ranks share a group, so each file is read once a round."""
+    """OOM kill counts; each file is read once per round, since many ranks may share a group."""
 
     def __init__(self) -> None:
         self._descriptors: dict[str, int] = {}
         self._counts: dict[str, int | None] = {}
 
     def begin(self) -> None:
-        """Begin a round: read counts again, and drop groups not asked for since the last."""
+        """Begin a round: read counts again, and drop groups that the last round did not use."""
         for path in self._descriptors.keys() - self._counts.keys():
             os.close(self._descriptors.pop(path))
         self._counts = {}
 
     def count(self, path: str) -> int | None:
-        """Return the number of kills as of this round; None if the file does not exist."""
+        """Return the number of kills as of this round; None if it cannot be read."""
         if path not in self._counts:
             self._counts[path] = self.count_now(path)
         return self._counts[path]
 
     def count_now(self, path: str) -> int | None:
-        """Read the number of kills; None if the file does not exist, or its group was removed."""
+        """Read the current number of kills; None if it cannot be read or the group was removed."""
         descriptor = self._descriptors.get(path)
         try:
             if descriptor is None:
@@ -66,7 +66,7 @@ class OomKills:
                 self._descriptors[path] = descriptor
             data = os.pread(descriptor, _MOST_BYTES, 0)
         except OSError:
-            if path in self._descriptors:  # removed; another may come by that name
+            if path in self._descriptors:  # a new group may have its name
                 os.close(self._descriptors.pop(path))
             return None
         return find_number(data, b"oom_kill")
@@ -81,6 +81,6 @@ class OomKills:
 
 def _locate(mount: Path, group: str, name: str) -> str | None:
     parts = group.split("/")
-    if ".." in parts:  # above the group that our own /sys/fs/cgroup begins with
+    if ".." in parts:  # above the root of our own /sys/fs/cgroup
         return None
     return "/".join([str(mount), *(part for part in parts if part), name])

@@ -1,8 +1,8 @@
-"""The users that run files belong to: who counts, and in which order they have their turn.
+"""The users who own run files: which users count, and the order in which they take turns.
 
-Any user may fill a run directory. So places are given to users in turns, and a user's many files
-take the places of that user's other files only. The kernel reports the owner of a file and
-its time, because its contents are not trusted.
+Any user may fill a run directory. Users therefore take turns, so that a user's many files only
+displace other files of the same user. The owner and time of a file are those that the kernel
+reports, because the file's contents are not trusted.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Users:
     """The users whose run files count.
 
     Attributes:
-        ranges: The first and the last number of each range; None for every user.
+        ranges: The first and the last user ID of each range; None for all users.
     """
 
     ranges: tuple[tuple[int, int], ...] | None = None
 
     def __contains__(self, user: int) -> bool:
-        """Return whether the files of a user, given by number, count."""
+        """Return whether a user's files count, given the user ID."""
         return self.ranges is None or any(first <= user <= last for first, last in self.ranges)
 
 
 def parse_users(texts: Iterable[str]) -> Users:
-    """Return the users of `--run-dir.users`; every user if there is no text.
+    """Parse the users in `--run-dir.users`; all users count if there is no text.
 
     Raises:
-        ConfigurationError: A text is neither a user of this machine nor a number or range.
+        ConfigurationError: A text is neither a user of this machine nor a user ID or ID range.
     """
     words = [word.strip() for text in texts for word in text.split(",")]
     ranges = tuple(_parse_user(word) for word in words if word)
@@ -51,10 +51,10 @@ def parse_users(texts: Iterable[str]) -> Users:
 
 
 def read_users(texts: Sequence[str] | None = None) -> Users:
-    """Return the users of `--run-dir.users`; those of its environment variable without a text.
+    """Return the users in `--run-dir.users`, or in the environment variable if `texts` is None.
 
     Raises:
-        ConfigurationError: As for `parse_users`.
+        ConfigurationError: A text is invalid; see `parse_users`.
     """
     return parse_users([os.environ.get(VARIABLE, "")] if texts is None else texts)
 
@@ -79,54 +79,54 @@ def _parse_user(word: str) -> tuple[int, int]:
 
 
 def is_trusted(user: int, own: int | None = None) -> bool:
-    """Return whether a user may do what a reader may: root, or the reader itself.
+    """Return whether a reader trusts a user: the user is root or the reader.
 
     Args:
-        user: The user, by number.
-        own: The reader; None for this process.
+        user: The user ID.
+        own: The reader's user ID; None for this process's effective user.
     """
     return user in (0, os.geteuid() if own is None else own)
 
 
 def rank_owner(owner: int, made_time: float) -> tuple[bool, float]:
-    """Return a key that orders files by whose names count first: trusted users', then older ones.
+    """Return a sort key for the precedence of run names: trusted users first, then older files.
 
     Args:
-        owner: The user who owns the file.
-        made_time: When it was made, as the kernel tells, Unix seconds.
+        owner: The ID of the user who owns the file.
+        made_time: When the file was created, according to the kernel, in Unix seconds.
     """
     return not is_trusted(owner), made_time
 
 
 class RunNames:
-    """The names of runs, so that those of two users are never confused, however they name theirs."""
+    """Unique run names, so that two users' runs with the same name are never confused."""
 
     def __init__(self) -> None:
         self._owners: dict[str, int] = {}
 
     def name(self, run: str, owner: int) -> str:
-        """Return a run's name, with the user behind it if another user had the name first."""
+        """Return a run's name, followed by the user ID if another user used the name first."""
         while self._owners.setdefault(run, owner) != owner:
             run += f" (uid {owner})"
         return run
 
     def keep(self, names: Container[str]) -> None:
-        """Forget all names but these."""
+        """Forget all names except the given ones."""
         self._owners = {name: uid for name, uid in self._owners.items() if name in names}
 
 
 def order_owners(things: Iterable[Thing], owner: Callable[[Thing], int]) -> list[Thing]:
-    """Return things with those of trusted users first, else in the order that they had."""
+    """Return things with those of trusted users first, otherwise in their original order."""
     return sorted(things, key=lambda thing: not is_trusted(owner(thing)))
 
 
 def take_turns(things: Iterable[Thing], *groupings: Callable[[Thing], Hashable]) -> list[Thing]:
-    """Return things so that the groups take turns, and within a group its own groups do.
+    """Return things in an order in which groups take turns, and subgroups within each group.
 
     Args:
         things: The things, the most important of each group first.
-        groupings: Return the group of a thing, the widest first. The group of the first thing has
-            the first turn.
+        groupings: Functions that return a thing's group, the widest grouping first. The group of
+            the first thing takes the first turn.
     """
     if not groupings:
         return list(things)

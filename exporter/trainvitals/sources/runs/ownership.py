@@ -1,6 +1,6 @@
-"""What the owner and the mode of the run directory let other users do.
+"""Check what the owner and mode of the run directory permit other users to do.
 
-The first training process makes the directory, so any user may own it.
+The first training process creates the directory, so any user may own it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ _log = logging.getLogger("trainvitals")
 
 
 class Exposure(NamedTuple):
-    """What users may, or may not, do in a run directory.
+    """A problem with the owner or mode of a run directory.
 
     Attributes:
-        words: The sentence, without a period.
-        command: A shell command of root that mends it. A user who owns the directory cannot turn it
-            against another one by a link.
-        hides_runs: Whether the owner, who is not trusted, keeps all others from having runs there.
+        words: A sentence that describes the problem, without a period.
+        command: A shell command for root that fixes the problem. A user who owns the directory
+            cannot redirect the command to another directory with a link.
+        hides_runs: Whether the owner is not trusted and prevents all other users from having runs
+            in the directory.
     """
 
     words: str
@@ -35,15 +36,15 @@ class Exposure(NamedTuple):
 def find_exposure(
     path: Path, *, user: int | None = None, usual: Path = DEFAULT_RUN_DIR
 ) -> Exposure | None:
-    """Return what is wrong with the owner or the mode of a run directory.
+    """Return the problem with the owner or mode of a run directory.
 
     Args:
         path: The directory.
-        user: The user who reads it, by number; None for ours.
-        usual: The directory where every user's runs are; others may be one user's on purpose.
+        user: The ID of the user who reads the directory; None for this process's user.
+        usual: The directory for all users' runs; another directory may be one user's on purpose.
 
     Returns:
-        None if nothing is, or if there is no such directory.
+        The problem; None if there is no problem or no such directory.
     """
     try:
         status = path.lstat()
@@ -70,11 +71,11 @@ def find_exposure(
 
 
 class OwnershipCheck:
-    """Logs once what is wrong with the owner or the mode of the run directory.
+    """Logs each problem with the owner or mode of the run directory once.
 
     Args:
         path: The directory.
-        usual: The directory where every user's runs are.
+        usual: The directory for all users' runs.
     """
 
     def __init__(self, path: Path, *, usual: Path = DEFAULT_RUN_DIR) -> None:
@@ -83,7 +84,7 @@ class OwnershipCheck:
         self._logged: set[str] = set()
 
     def complain(self) -> str | None:
-        """Return which user keeps the runs of others away, with the remedy; None if no user does."""
+        """Return the problem and remedy if the owner prevents other users' runs; None otherwise."""
         found = find_exposure(self._path, usual=self._usual)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""A run after its end: its starts, the most relevant one, and how it ended."""
+"""A run after its end: its starts, the most relevant start, and how the run ended."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Reason = Literal["finished", "exception", "signal", "oom", "unknown", "running"]
 REASONS: tuple[Reason, ...] = (*ENDING_REASONS, "running")
 WELL: tuple[Reason, ...] = ("finished", "running")
 
-# Ranks that die so close together die of one cause: a death by signal is dated by the exporter's
-# readings, and a launcher leaves the other ranks some seconds to end.
+# Ranks that end within this time have the same cause: an end by a signal is dated by the exporter's
+# readings, and a launcher gives the other ranks some seconds to end.
 _TOGETHER_SECONDS = 20.0
-# SIGHUP, SIGINT and SIGTERM: what a launcher sends to the ranks that are left.
+# SIGHUP, SIGINT and SIGTERM, which a launcher sends to the remaining ranks.
 _ASKED_TO_END = frozenset({1, 2, 15})
 LONGEST_TEXT = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One of the last events of a rank.
+    """One of a rank's last events.
 
     Attributes:
-        time: Unix seconds.
+        time: The time of the event, in Unix seconds.
         name: One of `runfile.EVENTS`.
-        value: A number of the event: the epoch's number, the checkpoint's step, the loss of a
-            spike, the number of an alert.
+        value: The event's number: the number of the epoch, the step of the checkpoint, the loss of
+            the spike, or the number of the alert.
     """
 
     time: float
@@ -46,25 +46,24 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of one rank: a process, and the run file that it left.
+    """One start of one rank: a process, and the run file that it wrote.
 
     Attributes:
-        run: The run's name as text that can be shown, as `RunNames` tells those of two users apart.
-        attempt: The launcher's count, or one more than the attempt before by the same rank.
+        run: The run's name as text for display, made unique among users by `RunNames`.
+        attempt: The launcher's count, but at least one more than the rank's previous attempt.
         identity: The process that wrote the file.
-        record: The last record in it.
-        liveness: Whether its process lives.
-        ending: How it ended; None while it lives.
-        is_end_seen: Whether the time of the end is known, from its record or because the exporter
-            saw it; else it is when the rank last wrote a record.
-        stall: Why it makes no progress, while it lives; None if it does.
-        phase: The phase now or at the end; None if unknown.
-        phase_seconds: The time in that phase; None if unknown.
-        progress_age_seconds: The time since its last progress, up to its end or to now; None if
-            unknown.
-        rates: Its speed of training.
-        progress: Its progress.
-        made_time: When the file was made, as the kernel tells, Unix seconds.
+        record: The last record in the file.
+        liveness: The liveness of the process.
+        ending: How the process ended; None while it is alive.
+        is_end_seen: Whether the end time is known, from the record or because the exporter saw the
+            end; otherwise, the end time is the time at which the rank last wrote a record.
+        stall: Why the living rank makes no progress; None if it makes progress or has ended.
+        phase: The current phase, or the phase at the end; None if unknown.
+        phase_seconds: The time spent in that phase; None if unknown.
+        progress_age_seconds: The time from the last progress to the end or to now; None if unknown.
+        rates: The training speed.
+        progress: The training progress.
+        made_time: When the file was created, according to the kernel, in Unix seconds.
     """
 
     run: str
@@ -89,12 +88,12 @@ class Start:
 
     @property
     def reason(self) -> Reason:
-        """The ending, in one word."""
+        """The reason for the ending, or `running`."""
         return "running" if self.ending is None else self.ending.reason
 
     @property
     def static(self) -> Mapping[str, str]:
-        """The static description, as far as it is text, and safe to show."""
+        """The text values of the static description, cleaned for display."""
         return {
             clean_text(name, most=LONGEST_TEXT): clean_text(value, most=LONGEST_TEXT)
             for name, value in self.identity.static.items()
@@ -102,7 +101,7 @@ class Start:
         }
 
     def value(self, name: str) -> float | None:
-        """Return a word of its record, which may be NaN; None if it is unknown."""
+        """Return a word of the record, which may be NaN; None if it is unknown."""
         word = self.record.step[STEP[name]] if name in STEP else self.record.state[STATE[name]]
         return None if word == ABSENT else word
 
@@ -111,11 +110,11 @@ class Start:
         return read_count(self.value(name))
 
     def seconds(self, name: str) -> float | None:
-        """Return a duration or a Unix time; None if it is unknown, not positive or no number."""
+        """Return a duration or a Unix time; None if it is unknown, not positive or not a number."""
         return read_time(self.value(name))
 
     def list_events(self) -> tuple[Event, ...]:
-        """Return the last events, the oldest first; invalid ones are left out."""
+        """Return the last events, the oldest first; invalid events are left out."""
         found = []
         for slot in range(EVENT_COUNT):
             time, code = self.seconds(f"event_time_{slot}"), self.count(f"event_code_{slot}")
@@ -134,9 +133,9 @@ class Run:
     """A run, with all its starts whose files still exist.
 
     Attributes:
-        name: Its name as text that can be shown.
-        starts: Every start, by attempt and rank; at least one.
-        losses: The steps and time that its restarts have lost.
+        name: The run's name as text for display.
+        starts: All starts, sorted by attempt and rank; at least one.
+        losses: The steps and time lost because of restarts.
     """
 
     name: str
@@ -145,7 +144,7 @@ class Run:
 
     @property
     def current(self) -> tuple[Start, ...]:
-        """The starts of the last attempt, and those before that still live."""
+        """The starts of the last attempt, and earlier starts that are still alive."""
         latest = max(start.attempt for start in self.starts)
         return tuple(
             start for start in self.starts if start.attempt == latest or start.ending is None
@@ -153,12 +152,12 @@ class Run:
 
     @property
     def has_attempts(self) -> bool:
-        """Whether it was started again."""
+        """Whether the run was restarted."""
         return any(start.attempt for start in self.starts)
 
     @property
     def ranks_alive(self) -> int:
-        """The number of ranks that live on this machine."""
+        """The number of ranks that are alive on this machine."""
         return sum(start.ending is None for start in self.starts)
 
     @property
@@ -169,7 +168,7 @@ class Run:
 
     @property
     def reason(self) -> Reason:
-        """The verdict on the last attempt: a failed rank takes precedence over living ones."""
+        """The result of the last attempt; a failed rank takes precedence over living ranks."""
         first = find_first(self.current)
         if first is not None:
             return first.reason
@@ -177,7 +176,7 @@ class Run:
 
     @property
     def telling(self) -> Start:
-        """The most relevant start: the first to fail, in the last attempt that failed."""
+        """The most relevant start: the first to fail in the last attempt that failed."""
         first = find_first(self.current)
         if first is not None:
             return first
@@ -192,7 +191,7 @@ class Run:
 
     @property
     def ended_time(self) -> float | None:
-        """When the last of its processes ended, Unix seconds; None while the run continues."""
+        """When the run's last process ended, in Unix seconds; None while the run continues."""
         if self.reason == "running":
             return None
         ends = [start.ending.time for start in self.current if start.ending is not None]
@@ -200,10 +199,10 @@ class Run:
 
 
 def find_first(starts: tuple[Start, ...] | list[Start]) -> Start | None:
-    """Find the start that caused the end of the run; None if none failed.
+    """Return the start that caused the end of the run; None if no start failed.
 
-    Of those that ended at about the same time it is the one with the most specific reason: the
-    kernel's report, then an exception, then an unknown end, then a signal that requests the end.
+    Of the starts that ended at about the same time, it is the one with the most specific reason: a
+    kernel report, then an exception, then an unknown end, then a signal that requests the end.
     """
     ends = [
         (start.ending.time, start)

@@ -1,45 +1,46 @@
-r"""Patterns for the lines of a training log: built-in ones and those that users write.
+r"""Patterns for training log lines: built-in patterns and patterns that users write.
 
-**A file of patterns** is YAML with one key, `patterns`, a list of mappings:
+**A pattern file** is YAML with one key, `patterns`, a list of mappings:
 
 ============ ====================================================================================
 key          meaning
 ============ ====================================================================================
-`name`       needed: what the pattern is called in messages
-`regex`      needed: a Python regular expression that is searched in each line, with named groups
-`contains`   a text, or a list of texts, that must all be in the line; searched before the
-             expression is tried, and a hundred times cheaper: name the rarest word of the line
-`split`      `train`, `validation` or `test`: what data the numbers are about, where their names do
-             not show it
-`run`        the name of the run that the numbers belong to, in place of the file's name
-`finished`   true: such a line marks the end of the run
+`name`       required: the name of the pattern in messages
+`regex`      required: a Python regular expression with named groups, searched for in each line
+`contains`   a text or a list of texts that the line must contain; searched for before the
+             expression is tried, which is a hundred times faster: use the rarest word in the line
+`split`      `train`, `validation` or `test`: the data set of the numbers, if their names do not
+             show it
+`run`        the name of the run that the numbers belong to, instead of the file's name
+`finished`   true if a matching line marks the end of the run
 `example`    a line that the expression must match; checked when the file is read
 ============ ====================================================================================
 
-**Groups.** A group that did not match, or is not a number, is left out. A number may have
-thousands separators, a percent sign (it then becomes a ratio), or be `nan` or `inf`, which is counted.
+**Groups.** A group that does not match, or that is not a number, is left out. A number may contain
+thousands separators or a percent sign (which makes it a ratio), or be `nan` or `inf`, which are
+counted.
 
 =========================== =====================================================================
 group                       meaning
 =========================== =====================================================================
-`step`, `total_steps`       the optimizer's step, and how many there will be
-`epoch`, `total_epochs`     likewise for epochs
-`epoch_step`, `epoch_steps` the step inside the epoch, and how many an epoch has; together with
-                            `epoch` (counted from 1) they give the step where there is no `step`
-`step_seconds`              what a step takes; also `step_milliseconds`, `steps_per_second`
-`nonfinite_losses`          how many losses were NaN or infinite, to be added to the count
+`step`, `total_steps`       the optimizer's step, and the total number of steps
+`epoch`, `total_epochs`     the epoch, and the total number of epochs
+`epoch_step`, `epoch_steps` the step in the epoch, and the number of steps per epoch; together with
+                            `epoch` (counted from 1), they determine the step if `step` is missing
+`step_seconds`              the duration of a step; also `step_milliseconds`, `steps_per_second`
+`nonfinite_losses`          the number of losses that were NaN or infinite, added to the count
 `run`                       the name of the run that the line belongs to
-`pairs`                     text with pairs of name and number in it, such as
-                            `loss: 0.5 | acc=0.9`; each is taken under its name
-any other                   a number of that name: `loss`, `val_loss`, `accuracy`, `learning_rate`,
-                            `grad_norm`, `samples_per_second`, `tokens_per_second` ... or a name
-                            of your own, which becomes a free metric
+`pairs`                     text that contains pairs of a name and a number, such as
+                            `loss: 0.5 | acc=0.9`; each number is recorded under its name
+any other                   a number with that name: `loss`, `val_loss`, `accuracy`,
+                            `learning_rate`, `grad_norm`, `samples_per_second`,
+                            `tokens_per_second` ... or any other name, which becomes a free metric
 =========================== =====================================================================
 
-For each line the patterns are tried in order, the user's first, and the first that matches takes
-it; a pattern with `finished` leaves the line to the others.
+For each line, the patterns are tried in order, the user's patterns first, and the first matching
+pattern is used. If it is a pattern with `finished`, the other patterns are still tried.
 
-An example, for the two kinds of lines `iter 100: loss 2.3412, time 50.20ms` and
+An example for the two kinds of lines `iter 100: loss 2.3412, time 50.20ms` and
 `step 250: train loss 2.0, val loss 2.1`::
 
     patterns:
@@ -51,19 +52,19 @@ An example, for the two kinds of lines `iter 100: loss 2.3412, time 50.20ms` and
         contains: "val loss"
         regex: 'step (?P<step>\d+): train loss \S+ val loss (?P<val_loss>\S+)'
 
-**Time.** An expression is tried on every line with its `contains`, and blocks everything else while
-it runs; lines of more than 8 KiB are left out. Expressions are judged when the file is read, from
-their structure:
+**Time.** An expression is tried on every line that contains the texts of `contains`, and blocks all
+other work while it runs; lines longer than 8 KiB are skipped. When the file is read, each
+expression is classified by its structure:
 
-- One that takes linear time reads lines of up to 8 KiB.
-- One that may take the square of the length, such as `loss (?P<loss>\d+).*acc`, reads lines of up to
-  2 KiB.
-- One that may take longer is refused: `(a+)+`, where a repeat is repeated, or `\S+.*b` and `a.*b.*c`,
-  where the same text fits more than one repeat. Begin it with `^`, say what a value is made of
-  (`[\d.e+-]+` in place of `\S+`) and what lies between (`[^,]*` in place of `.*`), or bound the
-  repeats: `.{0,40}`.
+- An expression that takes linear time is tried on lines of up to 8 KiB.
+- An expression that may take quadratic time, such as `loss (?P<loss>\d+).*acc`, is tried on lines
+  of up to 2 KiB.
+- An expression that may take longer is rejected, such as `(a+)+`, in which a repeat is repeated, or
+  `\S+.*b` and `a.*b.*c`, in which the same text matches more than one repeat. Begin the expression
+  with `^`, specify the characters of a value (`[\d.e+-]+` instead of `\S+`) and of the text between
+  values (`[^,]*` instead of `.*`), or limit the repeats, as in `.{0,40}`.
 
-One that nevertheless needs more than a tenth of a second for a line is not used again.
+An expression that nevertheless takes more than a tenth of a second for a line is not used again.
 """
 
 from __future__ import annotations
@@ -81,26 +82,27 @@ from trainvitals.yamlfile import Mapping, Section, load_yaml
 LONGEST_LINE = 1 << 13
 SLOW_SECONDS = 0.1
 _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-# Of a pattern that takes the square of the length.
+# The maximum line length for an expression that may take quadratic time.
 _LONGEST_OF_SLOW = 1 << 11
 _MOST_STEPS = _LONGEST_OF_SLOW**2
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One kind of line.
+    """A pattern for one kind of log line.
 
     Attributes:
         name: The name in messages.
-        regex: The expression that is searched in a line.
-        contains: Texts that must all be in the line.
-        split: The data set that the numbers are about, if their names do not show it.
-        run: The run that the numbers belong to; None for that of the file.
+        regex: The expression that is searched for in a line.
+        contains: The texts that a line must contain.
+        split: The data set of the numbers, if their names do not show it.
+        run: The run that the numbers belong to; None for the file's own run.
         first_epoch: The number of the first epoch.
         repeats: Whether the line is a progress bar, which shows numbers repeatedly.
-        marks: The events that such a line marks beside its numbers: the run is `finished`, or an
-            `evaluation` has just ended. A pattern with marks leaves the line to the others.
-        longest: The length of the longest line that it is tried on.
+        marks: The event that a matching line marks, in addition to its numbers: the run is
+            `finished`, or an `evaluation` has just ended; empty if it marks no event. After a
+            pattern with marks, the other patterns are still tried.
+        longest: The maximum length of a line on which the pattern is tried.
     """
 
     name: str
@@ -115,15 +117,15 @@ class Pattern:
 
 
 def read_patterns(path: Path, *, flag: str = "--trainlog.patterns") -> tuple[Pattern, ...]:
-    """Read the patterns that a user wrote.
+    """Read a pattern file.
 
     Args:
         path: The file.
-        flag: The flag that names it, for messages.
+        flag: The flag that names the file, for error messages.
 
     Raises:
-        ConfigurationError: The file cannot be read, or an entry is not as described above; the
-            message names the file, the line, the entry and what to do.
+        ConfigurationError: The file cannot be read, or an entry does not have the format described
+            above; the message names the file, the line, the entry and the remedy.
     """
     file = Section(str(path), load_yaml(path, flag=flag) or {})
     entries = file.take("patterns", list, "a list") or []
@@ -193,7 +195,7 @@ def _compile(entry: Section) -> re.Pattern[str]:
 
 
 def _limit_lines(entry: Section, name: str, regex: re.Pattern[str]) -> int:
-    """Return the length of the longest line that an expression reads in a short time."""
+    """Return the maximum length of a line that an expression can search in a short time."""
     try:
         steps = count_steps(regex, length=_LONGEST_OF_SLOW)
     except (OverflowError, RecursionError) as error:

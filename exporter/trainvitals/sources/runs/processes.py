@@ -17,7 +17,7 @@ try:
 except ImportError:  # Windows has no run files
     fcntl = None  # type: ignore[assignment]
 
-# Columns of `/proc/PID/stat` after the name, which may hold spaces and brackets.
+# Columns of `/proc/PID/stat` after the name, which may contain spaces and brackets.
 _STATE = 0
 _FLAGS = 6
 _START_TICKS = 19
@@ -37,11 +37,11 @@ _MOST_MAPS_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The exit of a process; one of the two is None.
+    """How a process exited.
 
     Attributes:
-        code: Its exit code, if it exited by itself.
-        signal: The signal that killed it.
+        code: The exit code; None if a signal killed the process.
+        signal: The signal that killed the process; None if the process exited by itself.
     """
 
     code: int | None
@@ -53,12 +53,12 @@ class ProcessState:
     """The state of a process, from `/proc/PID/stat`.
 
     Attributes:
-        letter: `R` running, `S` waiting, `D` waiting in the kernel, `T` stopped, `t` stopped by a
-            debugger, `Z` dead and not collected by its parent, ...
-        start_ticks: When it started, in clock ticks since boot.
+        letter: The letter of the state, such as `R` for running, `S` for waiting, `D` for waiting
+            in the kernel, `T` for stopped, `t` for stopped by a debugger, or `Z` for a zombie, for
+            which the parent has not waited yet.
+        start_ticks: When the process started, in clock ticks since boot.
         is_exiting: Whether the process is exiting in the kernel.
-        exit: How it ended, for one that is dead (`Z`); None if the kernel does not show it, as it
-            does not show a 0.
+        exit: How a zombie (`Z`) exited; None if the kernel does not show its exit or shows 0.
     """
 
     letter: str
@@ -68,7 +68,7 @@ class ProcessState:
 
 
 def read_process_state(pid: int, *, procfs: Path = Path("/proc")) -> ProcessState | None:
-    """Read the state of a process; None if it does not exist, or may not be read."""
+    """Return a process's state; None if the process does not exist or cannot be read."""
     try:
         return _parse(Path(f"{procfs}/{pid}/stat").read_bytes())
     except OSError:
@@ -76,9 +76,9 @@ def read_process_state(pid: int, *, procfs: Path = Path("/proc")) -> ProcessStat
 
 
 def read_users(pid: int, *, procfs: Path = Path("/proc")) -> frozenset[int]:
-    """Read the users that a process acts as: real, effective, saved, and of files.
+    """Return a process's user IDs: real, effective, saved and file system.
 
-    Empty if it does not exist, or may not be read.
+    The result is empty if the process does not exist or cannot be read.
     """
     try:
         status = Path(f"{procfs}/{pid}/status").read_bytes()
@@ -89,13 +89,13 @@ def read_users(pid: int, *, procfs: Path = Path("/proc")) -> frozenset[int]:
 
 
 def may_map(pid: int, inode: int, *, procfs: Path = Path("/proc")) -> bool:
-    """Return whether a process may have a file mapped to write to it.
+    """Return whether a process may have mapped a file for writing.
 
-    True if that is not visible, or if the process has too many mappings to read.
+    The result is also True if the mappings are not visible or are too many to read.
 
     Args:
-        pid: The process.
-        inode: The file's number.
+        pid: The process ID.
+        inode: The inode number of the file.
         procfs: The path of `/proc`.
     """
     try:
@@ -121,9 +121,9 @@ class Watch:
     """A living process that is followed beyond its end, even if its PID is reused.
 
     Args:
-        pid: The process, in our own PID namespace.
-        start_ticks: When it started, to detect a `/proc` of another PID namespace, in which the
-            same number is another process; 0 if unknown.
+        pid: The process ID, in our own PID namespace.
+        start_ticks: When the process started, in clock ticks since boot, to detect a `/proc` of
+            another PID namespace, where the PID belongs to another process; 0 if unknown.
         procfs: The path of `/proc`.
 
     Raises:
@@ -153,11 +153,11 @@ class Watch:
         return self._is_settled
 
     def is_dead(self) -> bool:
-        """Return whether the process ended, whether or not its parent has waited for it."""
+        """Return whether the process has ended, whether or not its parent has waited for it."""
         return bool(self._poll.poll(0))
 
     def read_state(self) -> ProcessState | None:
-        """Read the state of the process; None if it is gone or not visible in `/proc`."""
+        """Return the state of the process; None if it is gone or not visible in `/proc`."""
         if self._stat < 0:
             return None
         try:
@@ -166,7 +166,7 @@ class Watch:
             return None
 
     def read_letter(self) -> str | None:
-        """Read the letter of the process's state alone, which costs less."""
+        """Return only the letter of the process's state, which is faster; None if not visible."""
         if self._stat < 0:
             return None
         try:
@@ -177,14 +177,15 @@ class Watch:
         return chr(columns[0]) if found and columns else None
 
     def read_exit(self) -> Exit | None:
-        """Read how the process ended.
+        """Return how the process exited.
 
-        Linux 6.15 and newer report it once the parent has collected the process (PIDFD_INFO_EXIT);
-        older ones only until then, and only to a user that may trace it.
+        Linux 6.15 and newer report the exit once the parent has waited for the process
+        (PIDFD_INFO_EXIT); older kernels report it only until then, and only to a user who is
+        permitted to trace the process.
 
         Returns:
-            None while it lives, while its exit is not reported yet (ask again, unless
-            `is_settled`), and if it never will be.
+            The exit; None while the process is alive, while its exit has not been reported yet
+            (call again unless `is_settled`), and if it will never be reported.
         """
         if self._is_settled:
             return None
@@ -192,7 +193,7 @@ class Watch:
         is_answered = True
         try:
             fcntl.ioctl(self._pidfd, _PIDFD_GET_INFO, info)
-        except OSError:  # an older kernel, or it is collected and the kernel did not take note
+        except OSError:  # an older kernel, or the exit was not recorded
             is_answered = False
         mask, status = _PIDFD_INFO.unpack(info)
         if is_answered and mask & _PIDFD_INFO_EXIT:
@@ -232,7 +233,7 @@ def _parse(data: bytes) -> ProcessState | None:
 
 
 def _understand(status: int) -> Exit:
-    """Return exit code and signal, as `waitpid` packs them."""
+    """Return the exit that a `waitpid` status describes."""
     if number := status & 0x7F:
         return Exit(code=None, signal=number)
     return Exit(code=status >> 8 & 0xFF, signal=None)

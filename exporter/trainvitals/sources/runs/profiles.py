@@ -1,4 +1,4 @@
-"""The lines that common frameworks and habits write, as patterns that need no configuration."""
+"""Built-in patterns for the log lines of common frameworks and conventions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _BARS = (
         rf"(?<!\d)(?P<epoch_step>\d{{1,12}})it {_TIMES}, (?P<pairs>.*)",
         "it [",
     ),
-    # As the Hugging Face Trainer shows its steps; it counts once such a run has logged a loss.
+    # The step bar of the Hugging Face Trainer; it counts once the run has logged a loss.
     _write(
         "bare bar",
         rf"^\s*\d{{1,3}}%\|[^|]*\| *(?P<bar_step>\d+)/(?P<bar_steps>\d+) {_TIMES}\]\s*$",

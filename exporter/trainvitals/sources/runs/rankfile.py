@@ -1,4 +1,4 @@
-"""One run file that is kept open and read repeatedly; none of its content is trusted."""
+"""A run file that is kept open and read repeatedly; its contents are not trusted."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ except ImportError:  # Windows has no run files
     fcntl = None  # type: ignore[assignment]
 
 _TAIL_BYTES = FILE_BYTES - STEP_AT
-# The trainer may copy a record into a slot while it is read; each try reads a later moment.
+# The trainer may copy a record into a slot while it is read; each attempt reads it again later.
 _TRIES = 4
 _NO_SEQUENCE = bytes(8)
-# Where each sequence word is in the part that is read again and again, from STEP_AT on.
+# The positions of the sequence words in the part that is read repeatedly, relative to STEP_AT.
 _STEP_A, _STEP_B = 0, STEP_SLOT_BYTES
 _STATE_A = STATE_AT - STEP_AT
 _STATE_B = _STATE_A + STATE_SLOT_BYTES
@@ -67,8 +67,8 @@ class FileKey:
     """The identity of a file, regardless of its name.
 
     Attributes:
-        device: The file system.
-        inode: Its inode number, which may be reused after the file is deleted.
+        device: The device number of the file system.
+        inode: The inode number, which may be reused after the file is deleted.
     """
 
     device: int
@@ -81,27 +81,26 @@ class RankFile:
     Args:
         path: The path of the file.
         key: The identity of the file.
-        descriptor: The open file.
-        is_own: Whether this process itself writes the file through the descriptor. It
-            must stay open, or the lock that shows that this process lives is dropped.
-        made_time: When the file was made, as far as the kernel tells, Unix seconds; see
-            `read_made_time`.
-        owner: The user who owns the file.
-        identity: The process that wrote it.
-        check: Checks whether the writer lives.
+        descriptor: The descriptor of the open file.
+        is_own: Whether this process itself writes the file through the descriptor, which must then
+            stay open: closing it would release the lock that shows that this process is alive.
+        made_time: When the file was created, in Unix seconds; see `read_made_time`.
+        owner: The ID of the user who owns the file.
+        identity: The process that wrote the file.
+        check: Checks whether the writer is alive.
 
     Attributes:
-        path: The path of the file, which may be deleted.
+        path: The path of the file, which may have been deleted.
         key: The identity of the file.
-        owner: The user who owns it.
-        made_time: When it was made, Unix seconds.
-        identity: The process that wrote it.
-        record: Its record; while it cannot be read, the last one that was read.
-        liveness: Whether its writer lives, as of the last read.
+        owner: The ID of the user who owns the file.
+        made_time: When the file was created, in Unix seconds.
+        identity: The process that wrote the file.
+        record: The record in the file; if it cannot be read, the last record that was read.
+        liveness: The liveness of the writer, as of the last read.
         is_current: Whether the last read found complete records.
-        is_listed: Whether the directory still contains it.
-        ended_unlisted_time: When it was found dead after its file was deleted, Unix seconds; None
-            otherwise.
+        is_listed: Whether the directory still contains the file.
+        ended_unlisted_time: When the writer was found dead after the file was deleted, in Unix
+            seconds; None otherwise.
     """
 
     __slots__ = (
@@ -156,24 +155,24 @@ class RankFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether it still has the file open; after the writer's death the last copy is kept."""
+        """Whether the file is still open; after the writer's end, the last record is kept."""
         return self._descriptor >= 0
 
     @property
     def is_watching(self) -> bool:
-        """Whether it follows the writer's process."""
+        """Whether the writer's process is followed."""
         return self._check.is_watching
 
     @property
     def is_held(self) -> bool:
-        """Whether its writer holds it now."""
+        """Whether the writer currently holds the file."""
         return self.is_open and self._is_locked()
 
     def read(self, now: float) -> None:
-        """Read the record and whether its writer lives.
+        """Read the record and the liveness of the writer.
 
         Args:
-            now: Unix seconds.
+            now: The current time, in Unix seconds.
         """
         if self._descriptor >= 0:
             self._load()
@@ -186,7 +185,7 @@ class RankFile:
             self._release()
 
     def is_still_own(self) -> bool:
-        """Return whether a file that this process writes is still open where we read it."""
+        """Return whether the descriptor of a file that this process writes still refers to it."""
         if not self._is_own or self._descriptor < 0:
             return True
         try:
@@ -196,7 +195,7 @@ class RankFile:
         return (status.st_dev, status.st_ino) == (self.key.device, self.key.inode)
 
     def is_in(self, folder: int) -> bool:
-        """Return whether an open directory still contains it by its name."""
+        """Return whether an open directory still contains the file under its name."""
         try:
             status = os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
         except OSError:
@@ -204,10 +203,10 @@ class RankFile:
         return (status.st_dev, status.st_ino) == (self.key.device, self.key.inode)
 
     def ended_time(self, now: float) -> float:
-        """Return when the run ended or last wrote; when its file was made if implausible.
+        """Return when the run ended or last wrote, or if implausible, when its file was created.
 
         Args:
-            now: Unix seconds; the latest possible end.
+            now: The current time, in Unix seconds; a later end is implausible.
         """
         step, state = self.record.step, self.record.state
         recorded = state[_STATE_TIME] if self._ended else max(step[_STEP_WALL], state[_STATE_WALL])
@@ -242,7 +241,7 @@ class RankFile:
             return True
 
     def _load(self) -> None:
-        """Read the records; one that is incomplete in four attempts is kept as it was."""
+        """Read the records; if they are incomplete in four attempts, keep the previous ones."""
         for _ in range(_TRIES):
             try:
                 tail = os.pread(self._descriptor, _TAIL_BYTES, STEP_AT)
@@ -273,7 +272,7 @@ class RankFile:
                 fresh = EMPTY_STATE
             state = fresh
             metrics, last_words = self._read_rest(state)
-            # A record was complete while it was read only if it has the highest number.
+            # Only the record with the highest sequence number was complete while it was read.
             newest = max(int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little"))
             self._state_key = key if state[0] == newest else None
             self._ended = state[_STATE_WORD] in _ENDED
@@ -313,9 +312,9 @@ def open_rank_file(
 
     Args:
         path: The path of the file.
-        folder: The open directory; the file is looked up there by its last name.
+        folder: The open directory, in which the file is looked up by the last part of its path.
         host: The machine.
-        oom_kills: The counts of OOM kills.
+        oom_kills: The OOM kill counts.
         may_watch: Returns whether one more process of a user may be followed; see `LivenessCheck`.
 
     Raises:
@@ -356,9 +355,10 @@ def open_rank_file(
 
 
 def read_made_time(status: os.stat_result) -> float:
-    """Return when a run file was made, Unix seconds; what is written to its mapping changes nothing.
+    """Return when a run file was created, in Unix seconds.
 
-    The owner may set the mtime to any time, but not the ctime.
+    Writing to its memory mapping does not change the time. The owner may set the mtime to any time,
+    but not the ctime.
     """
     return min(status.st_mtime, status.st_ctime)
 
@@ -374,10 +374,9 @@ def _require_run_file(status: os.stat_result) -> None:
 
 
 def _find_own_descriptor(name: str, status: os.stat_result) -> int | None:
-    """Find the descriptor through which this process itself writes a run file.
+    """Return the descriptor through which this process itself writes a run file; None if none does.
 
-    Opening the file and closing it again would drop the lock, by which others see that this process
-    lives.
+    Opening and closing the file would release the lock that shows that this process is alive.
     """
     is_ours = status.st_uid == os.geteuid() and f".{os.getpid()}." in name
     if sys.platform != "linux" or not is_ours:

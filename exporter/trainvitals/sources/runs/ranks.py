@@ -1,9 +1,9 @@
 """The ranks of all runs, from run files, and from event files and logs of uninstrumented runs.
 
-A run in an event file or a log may be one that the client instruments too: it has the name that the
-client uses, or its event file was written by the client's process, as its name
-`events.out.tfevents.SECOND.HOST.PID.…` shows. The run file has more data, so such a run is shown
-once, and the other source is ignored for as long as the run file exists.
+A run in an event file or log may also be instrumented by the client: it has the name that the
+client uses, or the client's process wrote its event file, as the file name
+`events.out.tfevents.SECOND.HOST.PID.…` shows. Such a run is shown only once: the run file contains
+more data, so the other source is ignored as long as the run file exists.
 
 This module is imported with the first run, so that machines without training do not load it.
 """
@@ -39,27 +39,27 @@ from trainvitals.sources.runs.starts import (
 )
 from trainvitals.sources.runs.stragglers import Slowness, StragglerDetector
 
-# A log or an event file is written to irregularly, and nothing in it marks the end of a run.
+# Logs and event files are written irregularly, and most do not mark the end of a run.
 QUIET_SECONDS = 3600.0
 _PREFIX = ["events", "out", "tfevents"]
 _CLOCK_SECONDS = 2.0
-# A log may get its last lines when the client is done.
+# The last lines of a log may be written after the client has ended.
 _LAST_LINES_SECONDS = 60.0
 
 
 def is_recent(found: FoundRun, now: float, dead_seconds: float) -> bool:
-    """Return whether a run is still shown: for an hour after its last line, less if it finished.
+    """Return whether a run is still shown: one hour after its last line, or less if it finished.
 
     Args:
         found: The run.
-        now: Unix seconds.
-        dead_seconds: How long runs are shown after their end.
+        now: The current time, in Unix seconds.
+        dead_seconds: How long finished runs are shown after their end.
     """
     return now - found.last_time < (dead_seconds if found.is_finished else QUIET_SECONDS)
 
 
 def read_found(found: FoundRun) -> RankReading:
-    """Return a found run as a rank; whether it lives and makes progress is not known."""
+    """Return a found run as a rank whose liveness and progress are unknown."""
     record = record_found(found)
     rates = Rates(
         samples_per_second=read_amount(found.values.get("samples_per_second")),
@@ -109,7 +109,7 @@ def leave_out_instrumented(found: Iterable[FoundRun], starts: Sequence[Start]) -
 
     Args:
         found: The runs in event files and logs.
-        starts: Every start with a run file, those that are no longer shown included.
+        starts: All starts with a run file, including starts that are no longer shown.
     """
     by_name: dict[str, list[Start]] = {}
     for start in starts:
@@ -123,17 +123,17 @@ def leave_out_instrumented(found: Iterable[FoundRun], starts: Sequence[Start]) -
 
 
 def _is_of(run: FoundRun, start: Start) -> bool:
-    """Return whether a run is the same as a start of the same name, and not a later one."""
+    """Return whether a run is the same as a start with the same name, and not a later run."""
     return start.ending is None or run.last_time <= start.ending.time + _LAST_LINES_SECONDS
 
 
 def _made(start: Start, path: str) -> bool:
-    """Return whether the process of a start wrote an event file."""
+    """Return whether a start's process wrote an event file."""
     *prefix, second, writer = [*os.path.basename(path).split(".", 4), "", ""][:5]  # noqa: PTH119 - hot
     host, pid = start.identity.static.get("hostname"), start.identity.pid
     if prefix != _PREFIX or not second.isdecimal() or not writer.startswith(f"{host}.{pid}."):
         return False
-    # Numbers of processes come again, in containers above all.
+    # PIDs are reused, especially in containers.
     started = date_start(start.identity) or 0.0
     ended = math.inf if start.ending is None else start.ending.time
     return started - _CLOCK_SECONDS <= float(second) <= ended + _CLOCK_SECONDS
@@ -143,11 +143,11 @@ _STOPPED = ("T", "t")
 
 
 class Omitted(NamedTuple):
-    """The number of ranks that the bounds left out.
+    """The number of ranks left out because of the limits.
 
     Attributes:
-        ranks: All of them.
-        alive: Those whose processes live.
+        ranks: The number of all such ranks.
+        alive: The number of such ranks whose processes are alive.
     """
 
     ranks: int = 0
@@ -155,10 +155,10 @@ class Omitted(NamedTuple):
 
 
 class RankReader:
-    """Reads ranks, and keeps their state from one reading to the next.
+    """Reads ranks, and keeps their state between readings.
 
     Args:
-        machine: Returns the accelerators that processes hold.
+        machine: Provides the accelerators that processes hold.
     """
 
     def __init__(self, machine: MachineState) -> None:
@@ -170,11 +170,12 @@ class RankReader:
     def read(
         self, files: Iterable[SeenFile], found: Iterable[FoundRun], now: Moment
     ) -> tuple[list[RankReading], list[RunReading], Omitted]:
-        """Return all ranks and all runs, and what the bounds left out.
+        """Return all ranks, all runs, and the number of ranks left out.
 
         Args:
-            files: The run files that are there.
-            found: Runs in event files and logs; of two with the same name the first is kept.
+            files: The existing run files.
+            found: The runs in event files and logs; of two runs with the same name, the first is
+                kept.
             now: The time of this reading.
         """
         starts = self._starts.take_up(files, now.wall_time)

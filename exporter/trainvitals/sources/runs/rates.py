@@ -1,4 +1,4 @@
-"""Training speed of a rank, its share of the device's peak, and the remaining time."""
+"""A rank's training speed, its share of the device's peak performance, and the expected end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from trainvitals.foreign_numbers import read_amount, read_time
 from trainvitals.runfile import ABSENT, BUCKET_BOUNDS, STATE, STEP, Record, State
 from trainvitals.sources.runs.moment import Moment, name_coarse_phase
 
-# From then on the mean of the session is steadier than the last window and hardly shows what the
-# first steps cost.
+# From this age on, the session's mean is steadier than the last window and hardly affected by the
+# slow first steps.
 YOUNG_SECONDS = 1800.0
 
 _STEPS, _SAMPLES, _TOKENS = STEP["steps"], STEP["samples"], STEP["tokens"]
@@ -28,15 +28,16 @@ _EPOCH_STEPS = STATE["epoch_steps"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The speed of one rank; None is "unknown".
+    """A rank's training speed; a value is None if unknown.
 
     Attributes:
-        samples_per_second: The rate over the record's window of 10 to 20 s of training; a step that
-            takes longer than the previous one counts from then on, so the rate of a hanging run
-            decreases.
-        tokens_per_second: The same for tokens.
-        flops_per_second: The rate of floating-point operations of the model, by the declared FLOPs.
-        flops_utilization_ratio: The same as a share of what the rank's own device can do.
+        samples_per_second: Samples per second over the record's window of 10 to 20 s of training. A
+            step that takes longer than the previous one is included from then on, so the rate of a
+            hanging run decreases.
+        tokens_per_second: Tokens per second over the same window.
+        flops_per_second: The model's floating-point operations per second, according to the
+            declared FLOPs.
+        flops_utilization_ratio: `flops_per_second` as a share of the peak of the rank's own device.
     """
 
     samples_per_second: float | None = None
@@ -47,13 +48,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a rank; None is "unknown".
+    """A rank's progress; a value is None if unknown.
 
     Attributes:
-        ratio: The share of all steps, 0 to 1.
-        epoch_ratio: The share of the epoch's steps, 0 to 1.
-        end_timestamp_seconds: Expected Unix time of the last step, validation and checkpoints taken
-            into account; it does not change while the run hangs.
+        ratio: The completed share of all steps, 0 to 1.
+        epoch_ratio: The completed share of the epoch's steps, 0 to 1.
+        end_timestamp_seconds: The expected Unix time of the last step, taking validation and
+            checkpoints into account; it does not change while the run hangs.
     """
 
     ratio: float | None = None
@@ -65,7 +66,7 @@ _NO_RATES = Rates()
 
 
 def measure_rates(record: Record, now: Moment) -> Rates:
-    """Measure the training speed of a living rank; unknown outside of training."""
+    """Return the training speed of a living rank; it is unknown outside of training."""
     step, state = record.step, record.state
     seconds = step[_TRAIN] - step[_WINDOW_TRAIN]
     has_stepped = step[_STEPS] > step[_WINDOW_STEPS] != ABSENT and seconds > 0
@@ -86,7 +87,7 @@ def measure_rates(record: Record, now: Moment) -> Rates:
 
 
 def measure_progress(record: Record, *, is_alive: bool) -> Progress:
-    """Measure the progress of a rank, and estimate its end while it lives."""
+    """Return a rank's progress, with the expected end if the rank is alive."""
     step, state = record.step, record.state
     total = state[_TOTAL_STEPS]
     if total <= 0 and state[_TOTAL_EPOCHS] > 0:
@@ -102,7 +103,7 @@ def measure_progress(record: Record, *, is_alive: bool) -> Progress:
 
 
 def _measure_pace(step: Sequence[float]) -> float | None:
-    """Return the seconds from one step to the next, with their share of validation and pauses."""
+    """Return the mean seconds from one step to the next, including validation and pauses."""
     steps, seconds = step[_STEPS], step[_TRAIN]
     if steps <= 0 or seconds <= 0:
         return None
@@ -114,9 +115,10 @@ def _measure_pace(step: Sequence[float]) -> float | None:
 
 
 def _share_untimed(step: Sequence[float]) -> float:
-    """Return the part of a session's first window that is not covered by its time.
+    """Return the factor that corrects the time of a session's first window for untimed steps.
 
-    The start of the first step may not have been recorded, so that it counts and took no time.
+    The start of the first step may not have been recorded; the step is counted then, but its time
+    is missing.
     """
     steps, timed = step[_STEPS], sum(step[_BUCKETS])
     return steps / timed if step[_WINDOW_STEPS] == 0 and 0 < timed < steps else 1.0

@@ -1,4 +1,4 @@
-"""The reading of the training runs of this machine."""
+"""A reading of this machine's training runs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _DESCRIBED = ("local_rank", "node_rank", "world_size", "attempt", "created_time"
 
 @dataclass(frozen=True, slots=True)
 class RankReading:
-    """One rank of one run.
+    """A rank of a run.
 
     Attributes:
         run: The run's name.
         rank: The rank's number, as text.
-        source: The source: the training client, TensorBoard's event files or a log file.
-        record: Its last record.
-        liveness: Whether its process lives; None for a run known from its files alone.
-        ending: How it ended; None while it lives, and where that cannot be known.
-        start_timestamp_seconds: When its process started, Unix seconds; None if unknown.
-        gpu_uuids: The accelerators that its process holds.
-        stall: Whether it makes progress; None if it is dead or that cannot be known.
-        rates: Its speed of training.
-        progress: Its progress.
-        slowness: The comparison with the other ranks of its run on this machine; None if there are
-            none.
+        source: The source: the training client, TensorBoard event files or a log file.
+        record: The last record.
+        liveness: The liveness of the process; None for a run without a run file.
+        ending: How the rank ended; None while it is alive, or for a run without a run file.
+        start_timestamp_seconds: When the process started, in Unix seconds; None if unknown.
+        gpu_uuids: The UUIDs of the accelerators that the process holds.
+        stall: Whether the rank makes progress; None if the rank has ended.
+        rates: The training speed.
+        progress: The training progress.
+        slowness: The comparison with the run's other ranks on this machine; None if there are no
+            other ranks.
         alerts_seen: A bit for each of `runfile.ALERTS` that was ever active.
     """
 
@@ -60,11 +60,11 @@ class RankReading:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of a run, by the file of baselines; None is not expected.
+    """The values expected of a run, according to the baselines file; None if not specified.
 
     Attributes:
-        epoch_seconds: The time of an epoch.
-        memory_bytes: The memory in use of each of its accelerators.
+        epoch_seconds: The duration of an epoch.
+        memory_bytes: The memory in use on each of the run's accelerators.
     """
 
     epoch_seconds: float | None = None
@@ -76,16 +76,16 @@ class RunReading:
     """The values of a run as a whole.
 
     Attributes:
-        run: Its name.
-        source: The source.
-        static: Its description, as in `runfile.Identity`.
-        world_size: The number of its ranks on all machines; None if unknown.
-        ranks_alive: The number of its ranks that live on this machine; None for a run known from
-            its files alone.
-        exits: The number of its processes that ended on this machine since the exporter started, by
-            reason.
-        losses: The cost of its restarts; None for a run known from its files alone.
-        expected: What is expected of it; None if nothing is.
+        run: The run's name.
+        source: The source, as in `RankReading`.
+        static: The run's description, as in `runfile.Identity`.
+        world_size: The number of ranks on all machines; None if unknown.
+        ranks_alive: The number of ranks that are alive on this machine; None for a run without a
+            run file.
+        exits: The number of the run's processes that have ended on this machine since the exporter
+            started, by reason.
+        losses: The steps and time lost because of restarts; None for a run without a run file.
+        expected: The expected values; None if the baselines file specifies none for the run.
     """
 
     run: str
@@ -100,16 +100,16 @@ class RunReading:
 
 @dataclass(frozen=True, slots=True)
 class RunsReading:
-    """All runs of this machine, including those that ended within the last quarter of an hour.
+    """All runs on this machine, including runs that ended within the last 15 minutes.
 
     Attributes:
-        ranks: Every rank.
-        runs: Every run.
+        ranks: All ranks.
+        runs: All runs.
         incompatible_files: The number of files in the run directory that are not run files or have
             an unknown version.
-        omitted: The number of ranks that the bounds left out.
-        omitted_alive: The number of living ranks among them.
-        complaint: The error that made the reading incomplete; None if it is complete.
+        omitted: The number of ranks left out because of the limits.
+        omitted_alive: The number of omitted ranks that are alive.
+        complaint: The errors that made the reading incomplete; None if the reading is complete.
     """
 
     ranks: tuple[RankReading, ...] = ()
@@ -121,7 +121,7 @@ class RunsReading:
 
 
 def choose_runs(reading: RunsReading, names: Collection[str]) -> RunsReading:
-    """Return a reading with these of its runs alone."""
+    """Return a reading that contains only the runs with the given names."""
     if len(names) == len(reading.runs):
         return reading
     chosen = frozenset(names)
@@ -133,7 +133,7 @@ def choose_runs(reading: RunsReading, names: Collection[str]) -> RunsReading:
 
 
 def describe_record(record: Record) -> dict[str, object]:
-    """Return a record for JSON: its words by name, and free metrics; unknown values are left out."""
+    """Return a record for JSON: words by name, and free metrics; unknown values are left out."""
     words = dict(zip((*STEP_WORDS, *STATE_WORDS), (*record.step, *record.state), strict=True))
     metrics = [
         {"name": name, "split": split, "value": record.state[_METRICS + number]}

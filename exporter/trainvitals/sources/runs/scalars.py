@@ -1,4 +1,4 @@
-"""A run without the training client, read from its event files or its log."""
+"""A run without the training client, read from its event files or log."""
 
 from __future__ import annotations
 
@@ -13,38 +13,41 @@ from trainvitals.runfile import MOST_METRICS
 from trainvitals.sources.runs.vocabulary import Place, Split, What, find_place
 
 Source = Literal["tensorboard", "log"]
-_MOST_NAMES, _LONGEST_NAME = 1024, 512  # a tag may have a megabyte
+_MOST_NAMES, _LONGEST_NAME = 1024, 512  # a tag may be a megabyte long
 _MOST_RUN_CHARACTERS = 128
 _EVALUATED: Mapping[str, int] = {"validation_loss": -1, "validation_accuracy": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """The state of a run as read from its event files or its log.
+    """The state of a run, as read from its event files or log.
 
     Attributes:
-        run: Its name: the path below the folder that was named, or from the glob's wildcard on; what
-            cannot be printed is `_`, and of a long one the last 128 characters are left.
-        source: The source that it was read from.
+        run: The run's name: the path below the configured directory, or from the glob's first
+            wildcard on. Unprintable characters are replaced with `_`, and only the last 128
+            characters are kept.
+        source: The source from which the run was read.
         path: The newest event file, or the log file.
-        started_time: When its first event was written, in Unix seconds; None for a log.
-        last_time: When its last event was written, or its log was last written to, in Unix seconds.
-        step: The optimizer's step count as it was logged; None if it was not.
-        epoch: The epoch as it was logged, which may be a fraction; None if it was not.
+        started_time: When the first event was written, in Unix seconds; None for a log.
+        last_time: When the last event was written, or when the log was last written to, in Unix
+            seconds.
+        step: The optimizer's step count as logged; None if it was not logged.
+        epoch: The epoch as logged, which may be a fraction; None if it was not logged.
         values: Words of a run file by name (`loss`, `validation_loss`, `learning_rate`,
             `step_seconds`, `total_steps`, `epoch_step` ...) and `samples_per_second`. A value may
-            be NaN or infinite if it was logged so.
-        metrics: All other numbers by their name as it was logged and the data they are about
-            (`train`, `validation`, `test`, or empty if the name does not show it).
+            be NaN or infinite if it was logged as such.
+        metrics: All other numbers, by name as logged and by data set (`train`, `validation`,
+            `test`, or empty if the name does not show it).
         nonfinite: The number of values that were NaN or infinite, by `loss`, `gradient` and
             `evaluation`.
-        evaluations: The number of validation losses, or of accuracies if there is no loss.
-        evaluations_since_improvement: Evaluations since that value was at its best, 0 if the last
-            one was; None before the first.
-        steps_seen: Steps by which the run moved on while it was followed; never less than before.
-            Steps that are done again after a resume count again.
-        is_finished: Whether the end of the run was logged; None if it was not.
-        omitted: Metrics and overlong lines that a bound left out.
+        evaluations: The number of validation losses, or of validation accuracies if there is no
+            loss.
+        evaluations_since_improvement: The number of evaluations since the best value, 0 if the last
+            value is the best; None before the first evaluation.
+        steps_seen: The number of steps by which the run advanced while it was followed; never
+            decreases. Steps that are repeated after a resume are counted again.
+        is_finished: Whether the end of the run was logged; None if it was not logged.
+        omitted: The number of metrics and overlong lines left out because of the limits.
     """
 
     run: str
@@ -65,7 +68,7 @@ class FoundRun:
 
 
 class _Slot:
-    """The last value under one name, and how evaluations of it went."""
+    """The last value under one name, and the results of its evaluations."""
 
     __slots__ = ("best", "direction", "evaluations", "place", "since", "step", "value")
 
@@ -91,9 +94,9 @@ class RunScalars:
     """Collects the numbers of one run.
 
     Attributes:
-        evaluation_due: An evaluation has just ended, so that the next value shown is a new one
-            even when it equals the one before.
-        is_finished: Whether the end of the run was logged.
+        evaluation_due: Whether an evaluation has just ended, so that the next value shown is a new
+            value even if it equals the previous one.
+        is_finished: Whether the end of the run was logged; None if it was not logged.
     """
 
     def __init__(self) -> None:
@@ -129,10 +132,10 @@ class RunScalars:
             self._put(slot, value)
 
     def record_event(self, name: str, value: float, split: Split, step: int, time: float) -> None:
-        """Record a number of an event file, with its step and time.
+        """Record a number from an event file, with its step and time.
 
-        Names may count in different steps (batches and epochs). The run's step is that of the name
-        with the highest step, even when that one decreases.
+        Different names may count different steps (batches and epochs). The run's step is that of
+        the name with the highest step, even if that step decreases.
         """
         slot = self._slots.get((name, split)) or self._make_slot(name, split)
         if slot is None:
@@ -145,10 +148,10 @@ class RunScalars:
         self._put(slot, value)
 
     def record_again(self, name: str, value: float, split: Split = "") -> None:
-        """Record a number of a progress bar, which shows it repeatedly until there is a new one.
+        """Record a number from a progress bar, which shows a number until there is a new one.
 
-        It is new if it differs, if the step differs (unless it is an evaluation's), or if an
-        evaluation is due.
+        A number is new if it differs from the previous number. An equal number is new if
+        `evaluation_due` is set (for numbers from evaluations) or if the step differs (for others).
         """
         slot = self._slots.get((name, split))
         if slot is not None:
@@ -159,11 +162,11 @@ class RunScalars:
         self.record(name, value, split)
 
     def set_word(self, word: str, value: float) -> None:
-        """Record a word that is identified by something other than its name, such as `total_steps`."""
+        """Record a word that is not identified by a logged name, such as `total_steps`."""
         self._words[word] = bound_value(value)
 
     def move(self, step: int, time: float | None = None) -> None:
-        """Record the run's step, and when it was reached, in Unix seconds; None if unknown.
+        """Record the run's step, and when it was reached in Unix seconds; None if unknown.
 
         A number that is not a possible step is ignored.
         """
@@ -200,8 +203,8 @@ class RunScalars:
         loss = self._owners.get("validation_loss")
         evaluated = loss or self._owners.get("validation_accuracy")
         return FoundRun(
-            # Bytes that are no text become one character, and a backtick would end the quotes between
-            # which boards put the name into their queries.
+            # Bytes that are not text become one character. A backtick would end the quotes around
+            # the name in the queries of dashboards.
             run=clean_label(run[-_MOST_RUN_CHARACTERS:], forbidden="`"),
             source=source,
             path=path,

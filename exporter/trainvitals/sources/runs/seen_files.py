@@ -1,4 +1,4 @@
-"""The reading of one run directory."""
+"""A reading of one run directory."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from trainvitals.sources.runs.rankfile import FileKey
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """One run file.
+    """A run file.
 
     Attributes:
-        path: The path of the file, which may be deleted.
+        path: The path of the file, which may have been deleted.
         key: The identity of the file, which is the same in every directory.
-        record: Its record; while `is_current` is False, the last one that was read.
-        liveness: Whether its writer lives.
-        is_current: Whether its records are complete now.
-        can_be_noted: Whether a note on its end may be read and written in the same directory. It
-            may not if the file was deleted, nor in a container, where a path could lead root to any
-            place of the host.
-        owner: The user who owns it, regardless of the file's content.
-        made_time: When it was made, as the kernel tells, Unix seconds.
+        record: The record in the file; while `is_current` is False, the last record that was read.
+        liveness: The liveness of the writer.
+        is_current: Whether the records in the file are currently complete.
+        can_be_noted: Whether a note on the ending may be read and written in the same directory.
+            This is False if the file was deleted, and in a container, where a path could lead root
+            to any place on the host.
+        owner: The ID of the user who owns the file, regardless of the file's contents.
+        made_time: When the file was created, according to the kernel, in Unix seconds.
     """
 
     path: Path
@@ -39,17 +39,17 @@ class SeenFile:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryReading:
-    """The reading of a run directory.
+    """A reading of a run directory.
 
     Attributes:
         files: The run files, in the order in which they were first seen.
         incompatible: The number of files with the name of a run file that are not run files, have
-            an unknown version, cannot be opened, or are damaged; damaged ones that were read before
-            are among `files` too.
+            an unknown version, cannot be opened, or are damaged; damaged files that were read
+            before are also in `files`.
         omitted: The number of run files beyond the limit.
-        omitted_alive: Those of them whose writers lived at the last look.
-        is_short: Whether files could not be opened because too many are open.
-        is_part: Whether there are more names than are looked at in one reading.
+        omitted_alive: The number of omitted files whose writers were alive at the last check.
+        is_short: Whether files could not be opened because too many files are open.
+        is_part: Whether the directory contains more names than one reading lists.
     """
 
     files: tuple[SeenFile, ...]

@@ -1,4 +1,4 @@
-"""Every training run of this machine, from run files, event files and logs."""
+"""Read all training runs on this machine, from run files, event files and logs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from trainvitals.sources.runs.scalars import FoundRun
 
 _FOUND_SECONDS = 1.0
-# The first time there may be much to open; later it is less than the runner waits for a collector
-# that was always quick.
+# The first reading may have to open many files. The later timeout is shorter than the time that the
+# runner waits for a collector that was always fast.
 _FIRST_CONTAINER_SECONDS, _CONTAINER_SECONDS = 2.0, 0.25
 _CONTAINERS = "containers"
-# Reading every process costs 20 us for each, so a new container's runs may wait for a minute.
+# Reading all processes takes 20 us for each, so a new container's runs may be found a minute late.
 _SEARCH_SECONDS = 60.0
 
 
@@ -40,19 +40,19 @@ class FindsRuns(Protocol):
     """Reads runs without the training client, as `EventFileSource` and `LogLineSource` do.
 
     Attributes:
-        omitted: The number of runs that its bounds left out.
-        complaint: The sources that could not be read; None if all could be read.
+        omitted: The number of runs left out because of the limits.
+        complaint: A source that could not be read, with the reason; None if all could be read.
     """
 
     omitted: int
     complaint: str | None
 
     def read(self, deadline: float) -> Sequence[FoundRun]:
-        """Return the runs by the deadline (monotonic)."""
+        """Return the runs before a deadline on the monotonic clock."""
         ...
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Find numbers by other patterns of lines from now on; without effect on other formats."""
+        """Use other log line patterns from now on; this does not affect other formats."""
         ...
 
     def close(self) -> None:
@@ -62,14 +62,15 @@ class FindsRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """The places where runs are found.
+    """The locations of runs, and the options for reading them.
 
     Attributes:
         run_dir: The directory of the run files.
         logdirs: Directories to search for TensorBoard event files.
-        globs: Patterns of log files.
-        patterns: A file with patterns of log lines, tried before those that are built in.
-        baselines: A file with what is expected of runs.
+        globs: Path patterns of log files.
+        patterns: A file of log line patterns, which are tried before the built-in patterns; None
+            for the built-in patterns alone.
+        baselines: A file with the expected values for runs; None without expectations.
         users: The users whose run files count.
     """
 
@@ -82,18 +83,18 @@ class TrainingOptions:
 
 
 class TrainingSource:
-    """Reads every training run of this machine.
+    """Reads all training runs on this machine.
 
     Args:
-        options: The places where runs are found.
+        options: The locations of runs, and the options for reading them.
         roots: The paths of the host's `/proc` and `/sys`.
-        machine: Returns the accelerators that processes hold.
-        clock: Returns Unix seconds.
+        machine: Provides the accelerators that processes hold.
+        clock: Returns the current time, in Unix seconds.
         monotonic_ns: Returns CLOCK_MONOTONIC in nanoseconds.
-        reloads: Returns how often the files of patterns and baselines were to be read again.
+        reloads: Returns the number of requests so far to reload the pattern and baselines files.
 
     Raises:
-        ConfigurationError: The file of patterns or of baselines cannot be used.
+        ConfigurationError: The pattern file or the baselines file cannot be used.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class TrainingSource:
         self._ranks: RankReader | None = None
 
     def read(self, deadline: float) -> RunsReading:
-        """Read every run by the deadline (monotonic)."""
+        """Read all runs before a deadline on the monotonic clock."""
         now = Moment(self._clock(), self._monotonic_ns(), self._host.boot_id)
         if self._reloaded != self._reloads():
             self._reload()
@@ -153,7 +154,7 @@ class TrainingSource:
         )
 
     def _reload(self) -> None:
-        """Read patterns and baselines again; if one of them is invalid, both stay as they were."""
+        """Reload patterns and baselines; if one of the files is invalid, keep both unchanged."""
         self._reloaded = self._reloads()
         try:
             expect = _make_expectation(self._options)
@@ -179,7 +180,7 @@ class TrainingSource:
         closes = {_CONTAINERS: self._containers.close}
         closes |= {name: finder.close for name, finder in self._finders.items()}
         for name, close in closes.items():
-            if not self._pool.is_running(name):  # what hangs ends with the process
+            if not self._pool.is_running(name):  # a read that hangs ends with the process
                 close()
         self._pool.close()
 
@@ -215,7 +216,7 @@ class TrainingSource:
     def _read_containers(
         self, deadline: float, now: Moment, complaints: list[str]
     ) -> Sequence[DirectoryReading]:
-        """Read the runs in containers; a container's file system that hangs affects only its runs."""
+        """Read the runs in containers; a file system that hangs affects only these runs."""
         if self._containers.is_idle(now.wall_time):
             return ()
         task = partial(self._containers.read, now.wall_time)
@@ -276,7 +277,7 @@ def _make_finders(options: TrainingOptions, clock: Callable[[], float]) -> dict[
 
 
 def _read_patterns(options: TrainingOptions) -> tuple[Pattern, ...]:
-    """Return the patterns of log lines; empty if no logs are followed."""
+    """Return the log line patterns; an empty tuple if no logs are followed."""
     if not options.globs:
         return ()
     from trainvitals.sources.runs.patterns import read_patterns  # noqa: PLC0415 - as above
@@ -289,7 +290,7 @@ def _read_patterns(options: TrainingOptions) -> tuple[Pattern, ...]:
 def _make_expectation(
     options: TrainingOptions,
 ) -> Callable[[Sequence[RunReading], Sequence[RankReading]], Sequence[RunReading]]:
-    """Return a function that adds to runs what is expected of them."""
+    """Return a function that adds the expected values to runs."""
     if options.baselines is None:
         return lambda runs, _: runs
     from trainvitals.sources.runs.baselines import (  # noqa: PLC0415 - few machines need it

@@ -1,22 +1,22 @@
-"""Stalls of a run, by a limit for each phase.
+"""Detect stalled runs, with a time limit for each phase.
 
-A run makes progress when a step ends or its phase changes. The time allowed until the next progress
-depends on the phase and is learned from the run itself:
+A run makes progress when a step ends or its phase changes. The maximum time until the next progress
+depends on the phase and is derived from the run itself:
 
 ========== =========================================================================
-init,      an hour: data are indexed, weights loaded, graphs compiled
+init,      one hour: data is indexed, weights are loaded, graphs are compiled
 compile
-train      an hour until five steps are done, for the first ones compile; then six times
-           the slowest recent step, at least a minute, at most half an hour, but never less
-           than twice that step: a run with steps of 20 minutes must not have a
-           limit that each of them would pass
-validation three times the longest so far, at least half an hour
-checkpoint the same
-idle       no limit: the run waits for something else
+train      one hour until five steps are done, because the first steps compile; then six
+           times the slowest recent step, at least one minute, at most half an hour, but
+           never less than twice that step, because a run with steps of 20 minutes must not
+           exceed the limit at every step
+validation three times the longest validation so far, at least half an hour
+checkpoint three times the longest checkpoint so far, at least half an hour
+idle       no limit: the run is waiting for something else
 ========== =========================================================================
 
-A process that was stopped (SIGSTOP, a debugger) is stalled at once, whatever the phase. A run whose
-record is final, or whose monitor was disabled, has no stall.
+A process that was stopped (by SIGSTOP or a debugger) is stalled immediately, in any phase. A run
+whose record is final, or whose monitor was disabled, is never stalled.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Cause = Literal["stopped", "no_progress"]
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Whether one rank is stalled.
+    """Whether a rank is stalled.
 
     Attributes:
-        cause: `stopped`, when the process was; `no_progress`, when it took too long; None if the
-            rank makes progress.
-        threshold_seconds: The current limit on the time without progress; None if there is no limit
-            yet.
-        progress_timestamp_seconds: Unix time of the latest progress, by this machine's clock as it
-            is now; None if nothing is known of it.
+        cause: `stopped` if the process was stopped; `no_progress` if the time without progress
+            exceeds the limit; None if the rank makes progress.
+        threshold_seconds: The current limit on the time without progress; None if there is no
+            limit.
+        progress_timestamp_seconds: The Unix time of the latest progress, according to this
+            machine's current clock; None if unknown.
     """
 
     cause: Cause | None
@@ -57,12 +57,12 @@ class Stall:
 
 
 def detect_stall(record: Record, now: Moment, *, is_stopped: bool) -> Stall:
-    """Return whether a rank that is alive is stalled.
+    """Return whether a living rank is stalled.
 
     Args:
-        record: Its last record.
+        record: The rank's last record.
         now: The moment to compare with.
-        is_stopped: Whether the kernel reports its process as stopped.
+        is_stopped: Whether the kernel reports the rank's process as stopped.
     """
     age = now.progress_age_seconds(record)
     progress = None if age is None else _name_time(record, now.wall_time - age)
@@ -81,7 +81,7 @@ def learn_threshold(record: Record) -> float | None:
     """Return how long the current phase of a run may last without progress, in seconds.
 
     Returns:
-        None if there is no limit, or the phase is unknown.
+        The limit; None if there is no limit or the phase is unknown.
     """
     match name_coarse_phase(record):
         case "init" | "compile":
@@ -105,6 +105,6 @@ def _learn_step(record: Record) -> float:
 
 
 def _name_time(record: Record, timestamp: float) -> float:
-    """Return the trainer's timestamp if the clocks agree, so that it remains the same number."""
+    """Return the trainer's timestamp if the clocks agree, so that the value remains constant."""
     stamp = max(record.step[STEP["last_progress_time"]], record.step[STEP["phase_start_time"]])
     return stamp if abs(stamp - timestamp) < 1.0 else round(timestamp, 1)

@@ -1,7 +1,7 @@
-"""The starts of all ranks with a run file, and the choice of those that are shown.
+"""The starts of all ranks with a run file, and the choice of the starts to show.
 
-Each start of a rank leaves a run file. The latest start of each rank is shown, while it lives and for
-a while after; the others show what restarts cost.
+Each start of a rank creates a run file. The latest start of each rank is shown while it is alive
+and for some time after its end; the other starts show the work lost because of restarts.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Start:
     """One start of one rank.
 
     Attributes:
-        key: The identity of its run file.
+        key: The identity of the run file.
         file: The run file.
-        identity: The process that wrote it.
-        run: The run's name, cut to 128 characters; with the user behind it, where another user's
-            run was there first by that name.
-        ending: How its process ended; None while it lives.
-        gpu_uuids: The accelerators that its process holds, or held last.
+        identity: The process that wrote the file.
+        run: The run's name, cut to 128 characters, followed by the user ID if another user's run
+            used the name first.
+        ending: How the process ended; None while it is alive.
+        gpu_uuids: The UUIDs of the accelerators that the process holds, or held last.
         alerts_seen: A bit for each of `runfile.ALERTS` that was ever active.
-        is_settled: Whether it is final: its process is dead, and its ending was logged.
+        is_settled: Whether the start is final: the process has ended, and its ending was logged.
     """
 
     key: Hashable
@@ -57,10 +57,10 @@ class StartRegister:
     """All starts with a run file, kept between readings.
 
     Args:
-        machine: Returns the accelerators that processes hold.
+        machine: Provides the accelerators that processes hold.
 
     Attributes:
-        deaths: Returns how dead ranks ended.
+        deaths: Determines how dead ranks ended.
     """
 
     def __init__(self, machine: MachineState) -> None:
@@ -74,11 +74,11 @@ class StartRegister:
 
         Args:
             files: All run files; a file that occurs twice counts once.
-            now: Unix seconds.
+            now: The current time, in Unix seconds.
         """
         held = self._machine.holders()
         found = {
-            # A file that is gone may leave its number to another.
+            # The inode number of a deleted file may be reused.
             (file.key.device, file.key.inode, identity.created_time): (file, identity)
             for file in files
             if (identity := file.record.identity) is not None
@@ -129,7 +129,7 @@ class StartRegister:
 
 
 def find_latest(starts: Iterable[Start]) -> list[Start]:
-    """Return the latest start of each rank; a living one is preferred."""
+    """Return the latest start of each rank; a living start is preferred."""
     latest: dict[tuple[str, int], Start] = {}
     for start in starts:
         who = (start.run, start.identity.rank)
@@ -140,10 +140,10 @@ def find_latest(starts: Iterable[Start]) -> list[Start]:
 
 
 def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
-    """Count the living processes that are hidden by a later one of the same run and rank.
+    """Return the number of living processes hidden by a later one with the same run and rank.
 
-    Two runs of one user with the same name are an example, or a start whose successor came too
-    early. A process that has begun another run and never ended the previous one does not count.
+    This happens if a user gives two runs the same name, or if a start's successor starts too early.
+    A process that has begun another run without ending the previous one is not counted.
     """
     shown = {(start.run, start.identity.rank): start for start in latest}
     alive = [start for start in starts if start.ending is None]
@@ -154,16 +154,17 @@ def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
 def choose_shown(
     starts: Iterable[Start], now: float, shown: Container[str] = ()
 ) -> tuple[list[Start], list[Start]]:
-    """Return the ranks that are shown, by run and rank, and those that the bounds left out.
+    """Return the ranks to show, sorted by run and rank, and those left out because of the limits.
 
-    Living runs precede ended ones. Among each, users take turns, and of one user the directories,
-    so that no user takes the places of others; of one directory those that were made first precede,
-    so that the choice is stable. One that was shown and has just ended keeps its place for 2
-    minutes, or its end would never be reported where there are too many runs.
+    Living runs precede ended runs. Within both groups, users take turns, and so do the
+    directories of one user, so that no user displaces others. Within one directory, the oldest
+    living runs and the newest ended runs come first, so that the choice is stable. A run that was
+    shown and has just ended keeps its place for 2 minutes; otherwise its end would never be
+    reported if there are too many runs.
 
     Args:
-        starts: The latest of each rank.
-        now: Unix seconds.
+        starts: The latest start of each rank.
+        now: The current time, in Unix seconds.
         shown: The names of the runs that were shown the last time.
     """
     runs: dict[str, list[Start]] = {}
@@ -177,7 +178,7 @@ def choose_shown(
         (present if is_present else ended).append(_sort(of_run))
     present.sort(key=lambda of_run: (_is_foreign(of_run), min(map(_made, of_run))))
     ended.sort(key=lambda of_run: (_is_foreign(of_run), -max(map(_made, of_run))))
-    # First for runs: the ranks of one user's few would else take turns with another's many runs.
+    # Runs are chosen first; otherwise, one user's few ranks would compete with another's many runs.
     ordered = [
         of_run[0].run
         for group in (present, ended)
@@ -218,7 +219,7 @@ def _standing(start: Start) -> tuple[bool, float]:
 
 
 def _is_present(of_run: Iterable[Start], now: float, *, was_shown: bool) -> bool:
-    """Return whether a run lives, or was shown and has just ended."""
+    """Return whether a run is alive, or was shown and has just ended."""
     return any(
         start.ending is None or (was_shown and now - start.ending.time < _JUST_DEAD_SECONDS)
         for start in of_run
@@ -238,7 +239,7 @@ def _sort(of_run: Iterable[Start]) -> list[Start]:
 
 
 def date_start(identity: Identity) -> float | None:
-    """Return when a process started, from the age of its run file and its clocks."""
+    """Return when a process started, from the times in its run file; None if unknown."""
     if not identity.start_ticks:
         return identity.created_time or None
     ticks_per_second = os.sysconf("SC_CLK_TCK")

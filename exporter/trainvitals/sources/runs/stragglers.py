@@ -1,10 +1,11 @@
-"""Stragglers: ranks of a run on this machine that slow the others down.
+"""Detect stragglers: ranks that slow down the other ranks of a run on this machine.
 
-In data-parallel training every rank waits for the slowest where gradients are reduced, which is
-within the backward pass: steps and backward passes last equally long on all of them, and show
-no difference. The difference is in what a rank does before that, on its own: waiting for data, copying to the device,
-the forward pass; and the optimizer's step after it. These are compared between the ranks of a run
-that live on this machine, over windows of at least 32 steps.
+In data-parallel training, every rank waits for the slowest rank when gradients are reduced, during
+the backward pass. Steps and backward passes therefore take equally long on all ranks and show no
+difference. Differences show in the phases that a rank executes on its own: waiting for data,
+copying to the device, and the forward pass before the reduction, and the optimizer's step after it.
+These phases are compared between a run's living ranks on this machine, over windows of at least 32
+steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LOCAL_PHASES = ("data_wait", "h2d", "forward", "optimizer")
 WINDOW_STEPS = 32
 STRAGGLER_RATIO = 1.33
 WINDOWS = 3
-# What does not make up this share of a step cannot slow the run down, however uneven it is.
+# A difference that is less than this share of a step is ignored.
 _SHARE_THAT_COUNTS = 0.05
 
 _STEPS, _TRAIN = STEP["steps"], STEP["train_seconds"]
@@ -28,14 +29,14 @@ _TOTALS = tuple(STEP[f"total_{phase}"] for phase in LOCAL_PHASES)
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """One rank compared with the fastest of its run on this machine.
+    """A rank compared with the fastest rank of the run on this machine.
 
     Attributes:
-        ratios: For each of `LOCAL_PHASES`, its time per step as a multiple of the fastest rank's;
-            1 when the difference does not make up a twentieth of a step; None for a phase that no
-            rank has.
-        is_straggler: Whether a ratio was above 1.33 in three windows in a row, and has not been
-            below in three windows in a row since.
+        ratios: For each of `LOCAL_PHASES`, the rank's time per step as a multiple of the fastest
+            rank's time; 1 if the difference is less than 5% of a step; None for a phase that no
+            rank recorded.
+        is_straggler: Whether a ratio was above 1.33 in three consecutive windows, with no three
+            consecutive windows since then in which no ratio was above 1.33.
     """
 
     ratios: tuple[float | None, ...]
@@ -44,7 +45,7 @@ class Slowness:
 
 @dataclass(slots=True)
 class _Rank:
-    """The totals kept of one rank between two readings."""
+    """The state of a rank that is kept between readings."""
 
     origin: tuple[float, ...]
     slow: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOWS))
@@ -52,7 +53,7 @@ class _Rank:
 
 
 class StragglerDetector:
-    """Compares the ranks of one run on this machine in every reading."""
+    """Compares one run's ranks on this machine at every reading."""
 
     def __init__(self) -> None:
         self._ranks: dict[str, _Rank] = {}
@@ -62,11 +63,11 @@ class StragglerDetector:
         """Compare the latest records of the living ranks.
 
         Args:
-            records: Their records, by rank.
+            records: The records, by rank.
 
         Returns:
-            The result of the latest window, by rank; empty before the first window is full, and
-            with a single rank.
+            The result of the latest window, by rank; empty before the first window is full, or if
+            there is only one rank.
         """
         current = {
             rank: (record.step[_STEPS], record.step[_TRAIN], *_pick_totals(record.step))
@@ -76,7 +77,7 @@ class StragglerDetector:
         starts = {rank: _date_start(records[rank]) for rank in current}
         if starts != self._starts or any(
             current[rank][0] < kept.origin[0] for rank, kept in self._ranks.items()
-        ):  # the set of ranks changed, so windows begin again
+        ):  # the set of ranks has changed, so a new window begins
             self._starts = starts
             self._ranks = {rank: _Rank(row) for rank, row in current.items()}
         elif len(current) > 1 and all(
@@ -115,7 +116,7 @@ def _pick_totals(step: Sequence[float]) -> tuple[float, ...]:
 
 
 def _mean(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
-    """Return seconds per step: of the whole step, and of each phase."""
+    """Return the seconds per step for the whole step and for each phase."""
     steps = after[0] - before[0]
     return tuple(
         [max(0.0, late - early) / steps for early, late in zip(before[1:], after[1:], strict=True)]

@@ -1,19 +1,20 @@
-"""Scalars in TensorBoard's event files, without TensorBoard.
+"""Parse the scalars in TensorBoard event files, without TensorBoard.
 
-**File**: records, one after the other (TFRecord), all little endian: u64 length of the data, u32
-masked CRC-32C of those eight bytes, the data, u32 masked CRC-32C of the data. The mask of a CRC c is
-`rotate_right(c, 15) + 0xa282ead8`. A writer flushes irregularly, so the last record may be cut.
+**File**: consecutive records (TFRecord), all little-endian: u64 length of the data, u32 masked
+CRC-32C of these eight bytes, the data, u32 masked CRC-32C of the data. The masked form of a CRC c
+is `rotate_right(c, 15) + 0xa282ead8`. A writer flushes irregularly, so the last record may be
+incomplete.
 
 **Data**: a protocol buffer `Event`: 1 wall_time (double, Unix seconds), 2 step (int64), 5 summary.
 `Summary`: 1 value (repeated). `Summary.Value`: 1 tag (string), 2 simple_value (float), 8 tensor.
-`TensorProto`, as TensorFlow 2 and new-style summaries write scalars: 1 dtype, 4 tensor_content
+`TensorProto`, used by TensorFlow 2 and new-style summaries for scalars: 1 dtype, 4 tensor_content
 (bytes), 5 float_val, 6 double_val, 7 int_val, 10 int64_val (packed). Everything else (histograms,
 images, text, graphs) is skipped.
 
-The CRC of the length is checked, since a wrong length would lose the position; as lengths repeat,
-it is computed once for each. The CRC of the data is not: in pure Python it would cost several times
-what reading the event costs. A record whose data is not a whole, well-formed protocol buffer is
-left out and counted instead.
+The CRC of the length is checked, because the position of the next record depends on the length;
+lengths repeat, so their CRCs are cached. The CRC of the data is not checked, because in pure Python
+this would take several times as long as reading the event. Instead, a record whose data is not a
+complete, well-formed protocol buffer is left out and counted.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIRE = 0b111
 _MOST_KEPT_LENGTHS = 4096
 
-# Field number and wire type, as they precede a field.
+# Field number and wire type, in the form in which they precede a field.
 _WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A
 _VALUE = 0x0A
 _TAG, _SIMPLE_VALUE, _TENSOR = 0x0A, 0x15, 0x42
 _DTYPE, _TENSOR_CONTENT, _INT_VAL, _INT64_VAL = 0x08, 0x22, 0x3A, 0x52
 _PACKED = {0x2A: "<f", 0x32: "<d"}  # float_val and double_val
 _CONTENT_KEYS = frozenset({_TENSOR_CONTENT, _INT_VAL, _INT64_VAL, *_PACKED})
-# How one number of each dtype is written in tensor_content: float, double, int32, int64, half.
+# The layout of a number of each dtype in tensor_content: float, double, int32, int64, half.
 _LAYOUTS = {1: "<f", 2: "<d", 3: "<i", 9: "<q", 19: "<e"}
 
 Scalar = tuple[float, int, str, float]
@@ -50,15 +51,15 @@ Scalar = tuple[float, int, str, float]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records in some bytes of an event file.
+    """The records in a piece of an event file.
 
     Attributes:
-        scalars: Wall time in Unix seconds, step, tag and value of each.
-        length_bytes: The records that were taken, from the start of the bytes.
+        scalars: The wall time in Unix seconds, step, tag and value of each scalar.
+        length_bytes: The total length of the parsed records, from the start of the piece.
         damaged: The number of invalid records that were left out.
-        then: The content after them: `nothing`, `part` of a record, a `large` one that holds no
-            scalars, or bytes that are no record (`garbage`).
-        large_bytes: The whole length of the large record; 0 if there is none.
+        then: The content after the parsed records: `nothing`, `part` of a record, a `large` record,
+            which is not parsed, or bytes that are not a record (`garbage`).
+        large_bytes: The total length of the large record; 0 if there is no large record.
     """
 
     scalars: list[Scalar]
@@ -69,13 +70,13 @@ class Records:
 
 
 class RecordParser:
-    """Extracts the scalars from the bytes of event files."""
+    """Extracts scalars from event file data."""
 
     def __init__(self) -> None:
         self._crc_of_length: dict[int, int] = {}
 
     def parse(self, data: bytes) -> Records:
-        """Parse all complete records at the start of the bytes."""
+        """Parse all complete records at the start of the data."""
         scalars: list[Scalar] = []
         damaged = 0
         start, end = 0, len(data)
@@ -120,7 +121,7 @@ _TABLE = _make_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli), which `zlib` does not have."""
+    """Return the CRC-32C (Castagnoli) of the data; `zlib` does not provide this CRC."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -128,7 +129,7 @@ def crc32c(data: bytes) -> int:
 
 
 def mask_crc(crc: int) -> int:
-    """Return the masked CRC, as a record has it."""
+    """Return a CRC in the masked form that a record contains."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -211,7 +212,7 @@ def _parse_value(data: bytes, at: int, end: int, values: list[tuple[str, float]]
 
 
 def _parse_tensor(data: bytes, at: int, end: int) -> float | None:
-    """Return the one number that a tensor holds; None if it holds none, several or text."""
+    """Return a tensor's number; None if it does not contain exactly one number."""
     dtype = 0
     content, content_key = b"", 0
     while at < end:
@@ -255,7 +256,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _step_over(data: bytes, at: int, end: int) -> int:
-    """Return the end of a field that is skipped, from its start."""
+    """Return the end of a field to skip, given its start."""
     key, at = _read_varint(data, at)
     wire = key & _WIRE
     if key >> 3 == 0:

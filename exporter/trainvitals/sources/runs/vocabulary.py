@@ -1,9 +1,9 @@
-"""The names that frameworks log numbers under, mapped to the words of a run file.
+"""Map the names under which frameworks log numbers to the words of a run file.
 
-A name such as `train_loss_step`, `Loss/val`, `lr-Adam` or `eval/loss` is cut into its words. Words
-for the data set (train, val, eval, test) and for the averaging (step, epoch) are set aside; when
-the rest is a known name, the number is that word of a run file. Every other name remains a free
-metric, as it was written.
+A name such as `train_loss_step`, `Loss/val`, `lr-Adam` or `eval/loss` is split into parts. Parts
+for the data set (train, val, eval, test) and for the averaging (step, epoch) are removed; if the
+rest is a known name, the number is stored under the corresponding word of a run file. A number with
+any other name is a free metric and keeps its name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SPLITS: Mapping[str, Split] = {
 _AVERAGES = frozenset({"step", "epoch", "batch", "iter", "iteration"})
 _SILENT = frozenset({"metric", "metrics", "value", "scalars"})
 
-# The word for each name. Where two names of one run claim the same word, the earlier line wins.
+# The word for each name. If two names in a run have the same word, the earlier line is used.
 _WORDS: Mapping[str, str] = {
     "loss": "loss",
     "lm_loss": "loss",
@@ -92,15 +92,14 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a logged number in a record.
+    """The position of a logged number in a record.
 
     Attributes:
         word: The word of a run file, or `samples_per_second`; None for a free metric.
-        name: The name of the free metric as it was written, cut to the length that a run file
-            allows.
-        split: The data set that it is about; empty if the name does not show it.
-        rank: Priority: of two names of one run for the same word, the lower rank is used.
-        what: The kind of value that is counted when it is NaN or infinite; None if such values are
+        name: The name of the free metric as written, cut to the length that a run file allows.
+        split: The number's data set; empty if the name does not show it.
+        rank: The priority; if two names in a run have the same word, the lower rank is used.
+        what: The kind of value under which NaN and infinite values are counted; None if they are
             not counted.
     """
 
@@ -112,16 +111,16 @@ class Place:
 
 
 def find_split(name: str) -> Split:
-    """Return the split that a name such as `val` or `eval_dir` refers to; empty if there is none."""
+    """Return the data set to which a name such as `val` or `eval_dir` refers; empty without one."""
     return next((_SPLITS[part] for part in _parts_of(name) if part in _SPLITS), "")
 
 
 def find_place(name: str, split: Split = "") -> Place:
-    """Return the place of a number by its name.
+    """Return the position in a record for a number with a name.
 
     Args:
         name: The name as the framework or the user wrote it.
-        split: The data set that it is about, if known from elsewhere than its name.
+        split: The number's data set, if it is known from a source other than the name.
     """
     parts = _parts_of(name)
     split = split or next((_SPLITS[part] for part in parts if part in _SPLITS), "")
@@ -132,11 +131,11 @@ def find_place(name: str, split: Split = "") -> Place:
     if known not in _WORDS:
         known, averaged = "_".join(fine), "epoch" in rest
     if _GROUP_RATE.match(name.lower()):
-        known = "lr"  # the first group of parameters has the word
+        known = "lr"  # the first parameter group is used for the word
     word = _WORDS.get(known)
     rank = _RANKS.get(known, 0)
     if word and split in ("validation", "test"):
-        # A mean over the epoch is the evaluation; a test is taken where there is none.
+        # A mean over the epoch is preferred to single steps, and validation to tests.
         rank += (_COARSE if "step" in rest else 0) + (_TEST if split == "test" else 0)
         word = _VALIDATED.get(word) if word != "epoch" else word
     elif averaged:

@@ -1,4 +1,4 @@
-"""Drills: end-to-end tests of alerts, from a simulated fault to the message at a webhook."""
+"""Drills: end-to-end tests of alerts, from a simulated fault to the notification at a webhook."""
 
 from trainvitals.stack.drills.drill import DrillResult, drill, fit_speed, format_result
 from trainvitals.stack.drills.faults import FAULTS, Fault, find_fault

@@ -1,4 +1,4 @@
-"""A drill: a fault on a simulated machine, its end, and the messages about both."""
+"""Runs a drill: a fault on a simulated machine begins and ends, and Alertmanager reports both."""
 
 from __future__ import annotations
 
@@ -25,40 +25,43 @@ from trainvitals.units import format_duration
 
 Report = Callable[[str], None]
 
-# How often states are read: twice a second, and more often where durations are divided.
+# The interval at which alert states are read, which the drill's speed divides, and the minimum
+# interval.
 _STEP_SECONDS, _LEAST_STEP_SECONDS = 0.5, 0.05
 _SLACK_SECONDS = 20.0
-# Delay by grouping, evaluation and scraping, beyond the alert's own durations.
+# The delay that grouping, evaluation and scraping add to the alert's own durations.
 _ROUTING_SECONDS = 900.0
-# Longer ranges compute baselines, for which less history is enough.
+# Longer ranges are for baselines, which need less history.
 _HISTORY_SECONDS = 7200.0
 _FEW_SCRAPES, _JUDGED_SCRAPES = 4, 2
-# How many scrapes must be missed before an alert about silence fires, as in the stack.
+# The number of scrapes that must be missed before an alert about a silent target fires, as in the
+# stack.
 _MISSED_SCRAPES = 3
-# By what the speed is divided on a machine that is too busy for it.
+# The divisor of the speed on a machine that is too busy for that speed.
 _SLOWER = 4.0
 
 
 class BusyError(StackError):
-    """Scrapes of the simulated machine failed or were late, so that alerts say nothing."""
+    """Scrapes of the simulated machine failed or were late, so alert states are meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """The result of a drill; times are seconds since the fault began, None if it did not happen.
+    """The result of a drill; times are in seconds since the start of the fault.
 
     Attributes:
-        alert: The alert.
+        alert: The alert's name.
         speed: The factor by which every duration was divided.
-        pending_seconds: When the alert became pending; None also for an alert without `for`.
-        firing_seconds: When the alert fired.
-        delivered_seconds: When the message arrived.
-        mended_seconds: When the fault was removed.
-        resolved_seconds: When the resolved message arrived.
-        receivers: The receivers of the message; empty if none arrived.
-        message: Its text; empty if none arrived.
-        has_channel: Whether one of the receivers has a channel in the stack's configuration, so that
-            the message would reach someone.
+        pending_seconds: When the alert became pending; None if it was not seen pending, as for an
+            alert without `for`.
+        firing_seconds: When the alert fired; None if it did not.
+        delivered_seconds: When the firing notification arrived; None if none arrived.
+        mended_seconds: When the fault was removed; None if the alert was not delivered.
+        resolved_seconds: When the resolved notification arrived; None if none arrived.
+        receivers: The receivers of the firing notification; empty if none arrived.
+        message: The text of the firing notification; empty if none arrived.
+        has_channel: Whether one of the receivers has a channel in the stack's configuration, so
+            that the notification would be delivered outside the drill.
     """
 
     alert: str
@@ -74,17 +77,17 @@ class DrillResult:
 
     @property
     def arrived(self) -> bool:
-        """Whether both messages arrived."""
+        """Whether both notifications arrived."""
         return self.delivered_seconds is not None and self.resolved_seconds is not None
 
     @property
     def passed(self) -> bool:
-        """Whether both messages arrived, at a receiver with a channel."""
+        """Whether both notifications arrived, and a receiver of the alert has a channel."""
         return self.arrived and self.has_channel
 
 
 def format_result(result: DrillResult, *, as_json: bool = False) -> str:
-    """Return the result of a drill as a sentence, or as JSON with its fields and `passed`."""
+    """Return a drill's result as a sentence, or as JSON with the fields and `passed`."""
     if as_json:
         return json.dumps({"passed": result.passed, **asdict(result)}, indent=2)
     if result.firing_seconds is None:
@@ -113,7 +116,7 @@ def _write_event(seconds: float, words: str) -> str:
 
 @dataclass(slots=True)
 class _Watch:
-    """Records when the alert was first pending and firing, in seconds since the fault began."""
+    """Records when the alert was first pending and first firing, in seconds since the fault."""
 
     alert: str
     step_seconds: float
@@ -137,7 +140,7 @@ class _Watch:
             self.report(_write_event(self.firing, "the alert fires"))
 
     def wait_for(self, status: str, timeout_seconds: float) -> tuple[Delivery, ...]:
-        """Wait for messages and return those of the first group; empty after a timeout."""
+        """Wait for notifications in a status and return the deliveries; empty after a timeout."""
         deadline = time.monotonic() + timeout_seconds
         while not self.webhook.find(self.alert, status):
             if time.monotonic() > deadline:
@@ -149,16 +152,16 @@ class _Watch:
 
 
 def fit_speed(fault: Fault, plan: Plan) -> Plan:
-    """Return a plan that is no faster than scrapes, of which an alert about silence misses several.
+    """Return a plan whose speed leaves several scrapes within the `for` of an alert about silence.
 
-    Divided by more, its `for` would pass within one scrape that is late.
+    At a higher speed, the alert's `for` would pass during a single late scrape.
 
     Args:
-        fault: The fault.
-        plan: The plan at the wanted speed.
+        fault: The fault to simulate.
+        plan: The plan with the requested speed.
 
     Raises:
-        StackError: No rule file has the alert.
+        StackError: No rule file contains the alert.
     """
     if not fault.is_silent:
         return plan
@@ -168,13 +171,13 @@ def fit_speed(fault: Fault, plan: Plan) -> Plan:
 
 
 def drill(fault: Fault, plan: Plan, *, report: Report) -> DrillResult:
-    """Run a drill: inject a fault, wait for its message, remove it, wait for the resolved message.
+    """Run a drill: inject a fault, wait for the alert, remove the fault, wait for the resolution.
 
-    A machine that is too busy for the plan's speed gets another drill, at a lower one.
+    If the machine is too busy for the plan's speed, the drill is repeated at a lower speed.
 
     Args:
-        fault: The fault.
-        plan: The Prometheus and the Alertmanager of the drill.
+        fault: The fault to simulate.
+        plan: The programs and files of the drill's pipeline.
         report: Called with each line of progress.
 
     Raises:
@@ -192,7 +195,7 @@ def drill(fault: Fault, plan: Plan, *, report: Report) -> DrillResult:
 
 
 def _drill_at(fault: Fault, plan: Plan, report: Report) -> DrillResult:
-    """Run a drill at the plan's speed.
+    """Run a drill at the plan's speed, without retries.
 
     Raises:
         BusyError: The machine is too busy for this speed.
@@ -220,10 +223,10 @@ def _drill_at(fault: Fault, plan: Plan, report: Report) -> DrillResult:
 
 
 def find_rule(alert: str, plan: Plan) -> dict[str, str]:
-    """Return an alert's rule.
+    """Return the rule of an alert.
 
     Raises:
-        StackError: No rule file has the rule.
+        StackError: No rule file contains the alert.
     """
     for document in plan.rules.values():
         for group in document["groups"]:
@@ -246,11 +249,11 @@ def _wait_until_healthy(fault: Fault, pipeline: Pipeline, speed: float, report: 
     report("a healthy simulated machine is scraped")
     until = time.monotonic() + fault.history_seconds / speed
     deadline = until + _FEW_SCRAPES * SCRAPE_SECONDS + _SLACK_SECONDS
-    # The rules judge from here on, and so must be shown some of the healthy machine.
+    # From here on the rules are evaluated, so they need some scrapes of the healthy machine.
     least = max(pipeline.count_scrapes() + _JUDGED_SCRAPES, _FEW_SCRAPES)
     while True:
         states = pipeline.list_alerts(fault.alert)
-        # On a busy machine a late scrape may make the alert pending for a moment.
+        # On a busy machine, a late scrape may make the alert pending for a short time.
         is_late = time.monotonic() > deadline
         if "firing" in states or (states and is_late):
             _require_pace(pipeline)
@@ -322,7 +325,7 @@ def _run(
 
 
 def _advise(receivers: Sequence[str]) -> str:
-    """Return what to set so that a receiver has a channel."""
+    """Return advice on the variables to set so that a receiver has a channel."""
     advice = advise_variables()
     if any(each.startswith(INFO) for each in receivers):
         return advice.replace("set ", "set NOTIFY_INFO=1 and ", 1)

@@ -1,4 +1,4 @@
-"""Simulated series, and faults: the series of a machine while it is healthy, and while it is not."""
+"""Simulated series, and faults, which define a machine's series when healthy and when faulty."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ class Series:
     """One series of a simulated machine.
 
     Attributes:
-        name: The metric in full; one that ends in `_total` is a counter, all others are gauges.
-        labels: Its labels.
-        course: The meaning of `amount`: `constant` the value; `rate` its increase per second;
-            `slope` the same at real speed, so that a fast drill changes as much in a divided
-            duration; `instant` the seconds between an event and the beginning of the phase, exported as a
-            Unix time; `recent` the same before now; `duration` seconds that pass faster in a fast
-            drill.
-        amount: See `course`.
+        name: The complete metric name; a metric whose name ends in `_total` is a counter, all
+            others are gauges.
+        labels: The labels of the series.
+        course: The meaning of `amount`: `constant` the value; `rate` the increase per second;
+            `slope` the increase per second at real speed, which the drill multiplies by its speed,
+            so that the total change in a divided duration is the same; `instant` the seconds
+            between an event and the beginning of the phase, exported as a Unix time; `recent` the
+            seconds between an event and now, also exported as a Unix time; `duration` a number of
+            seconds. The seconds of `instant`, `recent` and `duration` are divided by the drill's
+            speed.
+        amount: The quantity that `course` defines.
         start: The initial value of a series that increases.
     """
 
@@ -52,17 +55,17 @@ def slope(name: str, start: float, per_second: float, /, **labels: str) -> Serie
 
 
 def instant(name: str, seconds_before: float, /, **labels: str) -> Series:
-    """Return a timestamp at the beginning of the phase, or this many seconds before it."""
+    """Return a timestamp this many seconds before the beginning of the phase."""
     return Series(name, tuple(labels.items()), "instant", seconds_before)
 
 
 def recent(name: str, seconds_ago: float, /, **labels: str) -> Series:
-    """Return a timestamp that stays this many seconds behind the clock."""
+    """Return a timestamp that is always this many seconds before the current time."""
     return Series(name, tuple(labels.items()), "recent", seconds_ago)
 
 
 def duration(name: str, seconds: float, /, **labels: str) -> Series:
-    """Return a number of seconds that is divided by the speed, like those in the rules."""
+    """Return a number of seconds that is divided by the speed, as are the durations in rules."""
     return Series(name, tuple(labels.items()), "duration", seconds)
 
 
@@ -72,14 +75,15 @@ class Fault:
 
     Attributes:
         alert: The alert that must fire.
-        story: A description of the fault for the terminal.
-        healthy: The machine's series before and after.
-        faulty: Its series while the fault lasts.
-        history_seconds: How long the machine must have been healthy before the fault, at real
-            speed.
+        story: The description of the fault, which the terminal shows.
+        healthy: The machine's series before and after the fault.
+        faulty: The machine's series during the fault.
+        history_seconds: The number of seconds for which the machine must be healthy before the
+            fault, at real speed.
         is_silent: Whether the exporter does not respond during the fault.
         is_failing: Whether a collector of the exporter fails during the fault.
-        machines: How many machines Prometheus scrapes; each is the simulated one by another name.
+        machines: The number of targets that Prometheus scrapes; each is the simulated machine under
+            another name.
     """
 
     alert: str
@@ -106,11 +110,11 @@ def turn(
 
     Args:
         alert: The alert that must fire.
-        story: A description of the fault for the terminal.
-        name: The metric.
-        healthy: Its value before and after.
-        faulty: Its value while the fault lasts.
-        *context: The other series of the machine, which stay the same.
+        story: The description of the fault, which the terminal shows.
+        name: The name of the series' metric.
+        healthy: The value before and after the fault.
+        faulty: The value during the fault.
+        *context: The machine's other series, which do not change.
         **labels: The labels of the series.
     """
     return Fault(
@@ -122,5 +126,5 @@ def turn(
 
 
 def after(history_seconds: float, fault: Fault) -> Fault:
-    """Return a fault that needs this many seconds of healthy history, at real speed."""
+    """Return the fault with this many seconds of healthy history before it, at real speed."""
     return replace(fault, history_seconds=history_seconds)

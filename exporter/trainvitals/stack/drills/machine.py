@@ -1,4 +1,4 @@
-"""A simulated machine, served by the exporter's own runner, exposition and server."""
+"""A simulated machine that uses the exporter's runner, exposition and server."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class SimulatedCollector:
     """A collector that returns the series of the current phase.
 
     Args:
-        speed: The factor by which time passes faster.
-        now: Returns Unix seconds.
+        speed: The factor by which the drill is faster than real time.
+        now: Returns the current time in Unix seconds.
     """
 
     name = "simulation"
@@ -44,11 +44,11 @@ class SimulatedCollector:
         self._began = self._counted = now()
 
     def enter(self, series: Sequence[Series], *, is_failing: bool = False) -> None:
-        """Begin a phase with these series; counters continue from their values.
+        """Begin a phase with these series; counters continue from their current values.
 
         Args:
-            series: The series.
-            is_failing: Whether every reading fails, as with a driver that does not respond.
+            series: The series of the phase.
+            is_failing: Whether every reading fails, as if a driver did not respond.
         """
         with self._lock:
             self._is_failing = is_failing
@@ -56,7 +56,7 @@ class SimulatedCollector:
             self._began = self._counted
             self._series = series
 
-    def read(self, deadline: float) -> Reading:  # noqa: ARG002 - nothing here can hang
+    def read(self, deadline: float) -> Reading:  # noqa: ARG002 - nothing here can block
         """Return each series with its current value.
 
         Raises:
@@ -91,22 +91,22 @@ class SimulatedCollector:
                 return series.amount / self._speed
 
     def express(self, reading: Reading) -> tuple[Block, ...]:
-        """Return the readings as metrics."""
+        """Return the values of the series as metric families."""
         ordered = sorted(reading, key=lambda pair: pair[0].name)
         shape = tuple((series.name, series.labels) for series, _ in ordered)
         values = [value for _, value in ordered]
         return (Block((self.name, shape), partial(_describe, shape), values),) if values else ()
 
-    def complaint(self, reading: Reading) -> str | None:  # noqa: ARG002 - whole by design
-        """Return None."""
+    def complaint(self, reading: Reading) -> str | None:  # noqa: ARG002 - never partial
+        """Return None, because a reading is never partial."""
         return None
 
-    def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - bounded by design
-        """Return 0."""
+    def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - never limited
+        """Return 0, because no value is ever left out."""
         return 0
 
     def close(self) -> None:
-        """Do nothing: there are no resources."""
+        """Do nothing, because there are no resources to release."""
 
 
 def _describe(shape: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> tuple[Family, ...]:
@@ -122,19 +122,19 @@ def _describe(shape: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> tup
 
 
 class SimulatedMachine:
-    """A simulated machine behind the exporter's own runner, pages and server.
+    """A simulated machine that is served by the exporter's runner, endpoints and server.
 
     Args:
-        collectors: Its collectors.
+        collectors: The machine's collectors.
         address: The address to listen on, `HOST:PORT`.
         expected: The expected number of accelerators of each kind.
-        observe: Returns the observer that keeps the history for the pages; None for the default.
-        alerts: The source of firing alerts; None if there is none.
+        observe: Returns the observer that keeps the pages' history; None for the default.
+        alerts: The source of firing alerts; None for no alerts.
 
     Attributes:
         runner: The runner of the collectors.
         expected: The expected number of accelerators of each kind.
-        address: The address, parsed.
+        address: The parsed address.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class SimulatedMachine:
         self._thread: threading.Thread | None = None
 
     def listen(self) -> None:
-        """Start serving.
+        """Start to serve HTTP.
 
         Raises:
             ConfigurationError: The port is in use.
@@ -165,13 +165,13 @@ class SimulatedMachine:
         self._thread.start()
 
     def fall_silent(self) -> None:
-        """Stop serving, as a machine that is down."""
+        """Stop serving, as if the machine were down."""
         if self._server is not None and self._thread is not None:
             self._server.stop()
             self._thread.join()
             self._server = self._thread = None
 
     def close(self) -> None:
-        """Stop serving and release everything."""
+        """Stop serving and release all resources."""
         self.fall_silent()
         self.runner.close()

@@ -1,4 +1,4 @@
-"""The Prometheus and the Alertmanager of a drill, with the rules and routes of the stack."""
+"""Runs a drill's Prometheus and Alertmanager, with the stack's rules and routes."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ JOB = "trainvitals"
 _STOP_SECONDS = 10.0
 _START_SECONDS = 30.0
 _STEP_SECONDS = 0.05
-# As in the shipped prometheus.yml; short enough for the shortest range in a rule.
+# As in the shipped prometheus.yml, and short enough for the shortest range in a rule.
 SCRAPE_SECONDS, _EVALUATION_SECONDS = 5.0, 15.0
 LEAST_SCRAPE_SECONDS = 0.5
-"""The shortest interval of scrapes, however fast the drill is."""
+"""The minimum interval between scrapes, in seconds, at any speed."""
 _RESEND_SECONDS = 60.0
 _PAST_SECONDS = 300.0
 
@@ -48,10 +48,10 @@ class Plan:
 
     Attributes:
         speed: The factor by which every duration is divided.
-        rules: The parsed rule files, by file name.
+        rules: The parsed rule files by file name.
         routes: Alertmanager's parsed configuration.
         prometheus: The path of Prometheus.
-        alertmanager: The command of Alertmanager, with the prefix that it may need.
+        alertmanager: Alertmanager's command, with a prefix if one is needed.
         directory: The working directory.
     """
 
@@ -71,19 +71,19 @@ def make_plan(
     find: Callable[[str], Path],
     shipped: Callable[[str], Path] = find_shipped,
 ) -> Plan:
-    """Return a plan with the rules and routes of the stack as it runs, or would be started now.
+    """Return a plan with the rules and routes of the running stack, or of a stack started now.
 
     Args:
         settings: The stack's settings.
-        directory: An empty directory for the drill's files.
+        directory: An empty directory, for the drill's files.
         speed: The factor by which all durations are divided.
-        find: Returns the path of a program by its name, or raises StackError.
+        find: Returns the path of a program from its name, or raises StackError.
         shipped: Returns the path of a shipped file or directory, or raises StackError.
 
     Raises:
         StackError: A program or a file is missing, a rule file cannot be read, or the state
             directory belongs to another user.
-        ConfigurationError: A variable in `.env` is invalid, or amtool refuses the routes.
+        ConfigurationError: A variable in `.env` is invalid, or amtool rejects the routes.
     """
     require_readable(settings.state_dir)
     alertmanager = find("prometheus-alertmanager")
@@ -96,7 +96,8 @@ def make_plan(
             version=external_program.read_version(alertmanager),
         ).path
     routes = _read(present)
-    # amtool's message has the reason; without amtool, ours below has at least the place.
+    # amtool's message contains the reason; without amtool, the message below names at least the
+    # file.
     if amtool := find_amtool(find):
         check_configuration(present, amtool=amtool)
     if not _has_receivers(routes):
@@ -112,7 +113,7 @@ def make_plan(
 
 
 def _read_rules(configured: Path, shipped: Path) -> dict[str, Document]:
-    """Read the rules of this machine's stack, which users may have edited."""
+    """Read the rules of this machine's stack, which a user may have edited."""
     place = configured if (configured / "rules").is_dir() else shipped
     rules = {path.name: _read(path) for path in sorted(place.glob("rules/*.yml"))}
     for name, document in rules.items():
@@ -144,13 +145,13 @@ def _read(path: Path) -> Document:
 
 
 class Pipeline:
-    """Prometheus and Alertmanager on ports of 127.0.0.1.
+    """A drill's Prometheus and Alertmanager, on ports of 127.0.0.1.
 
     Args:
-        plan: Their programs and files.
+        plan: The programs and files.
         target_port: The port of the simulated machine.
-        webhook_url: The URL that every message is posted to.
-        machines: How many targets the simulated machine is.
+        webhook_url: The URL to which every notification is posted.
+        machines: The number of targets at which the simulated machine is scraped.
     """
 
     def __init__(
@@ -167,9 +168,10 @@ class Pipeline:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Start both, wait until the machine is scraped and rules are there, and stop them at the end.
+        """Start both programs, wait for scrapes and rules, and stop both programs at the end.
 
-        Prometheus takes seconds until it scrapes; rules that judge by then would find no machine.
+        The rules are loaded only after the first scrape, which takes seconds: rules evaluated
+        before it would find no machine.
 
         Raises:
             StackError: A program does not start, or does not respond in time.
@@ -186,7 +188,7 @@ class Pipeline:
             yield
 
     def list_alerts(self, name: str) -> tuple[str, ...]:
-        """Return the states (`pending`, `firing`) of the alerts with this name."""
+        """Return the state (`pending` or `firing`) of each alert with this name."""
         try:
             alerts = self._prometheus.list_alerts()
         except PrometheusError:
@@ -196,17 +198,18 @@ class Pipeline:
     def count_scrapes(self) -> int:
         """Return the number of scrapes of the simulated machine in the last 5 minutes.
 
-        Of several targets, the one with the fewest counts.
+        With several targets, this is the number of the target that was scraped least often.
         """
         return self._count("min(count_over_time(up[5m]))")
 
     def count_missed_scrapes(self) -> int:
-        """Return the number of scrapes that failed or were not made, of the last 5 minutes.
+        """Return the number of scrapes that failed or were not made in the last 5 minutes.
 
-        A machine without CPU time to spare answers too late, or Prometheus asks it too late.
+        On a machine without idle CPU time, the simulated machine responds late or Prometheus
+        scrapes late.
         """
         passed = min(time.monotonic() - self._ready_at, _PAST_SECONDS)
-        # Prometheus spreads the first scrapes of its targets over an interval.
+        # Prometheus distributes the first scrapes of its targets over one interval.
         due = int(passed / self._scrape_seconds) - 1
         failed = self._count("max(count_over_time(up[5m]) - sum_over_time(up[5m]))")
         return failed + max(0, due - self.count_scrapes())

@@ -1,4 +1,4 @@
-"""Divides every duration in rules and routes, so that an hour passes in a minute."""
+"""Divides the durations in rules and routes, so that a drill takes minutes instead of hours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-Document = dict[str, Any]  # A mapping as YAML parses it.
+Document = dict[str, Any]  # A parsed YAML mapping.
 
 _UNITS_MILLISECONDS = {
     "ms": 1,
@@ -18,7 +18,7 @@ _UNITS_MILLISECONDS = {
     "w": 604_800_000,
     "y": 31_536_000_000,
 }
-# Not within a metric's name: `run:samples:rate10m` has no duration.
+# A duration is never part of a metric name: `run:samples:rate10m` contains none.
 _DURATION = re.compile(r"(?<![\w.])(?:\d+(?:ms|[smhdwy]))+(?!\w)")
 _PART = re.compile(r"(?<!\d)(\d+)(ms|[smhdwy])")
 _WINDOW = "window_seconds"
@@ -33,24 +33,24 @@ def read_duration(text: str) -> float:
 
 
 def write_duration(seconds: float) -> str:
-    """Format seconds as a duration in Prometheus' syntax, at least a millisecond unless 0."""
+    """Format seconds as a Prometheus duration; a value other than 0 becomes at least 1 ms."""
     return f"{max(1, round(seconds * 1000))}ms" if seconds else "0s"
 
 
 def divide_duration(text: str, speed: float) -> str:
-    """Divide a duration in Prometheus' syntax."""
+    """Return a duration in Prometheus' syntax, divided by the speed."""
     return write_duration(read_duration(text) / speed)
 
 
 def divide_rules(document: Document, speed: float) -> Document:
-    """Divide the durations in a rule file: ranges, offsets, `for`, and the windows of events.
+    """Divide a rule file's durations: ranges, offsets, `for`, `keep_firing_for` and event windows.
 
     Args:
         document: The parsed rule file.
-        speed: The divisor.
+        speed: The divisor of the durations.
 
     Returns:
-        A copy.
+        A copy of the document with the divided durations.
     """
     faster = copy.deepcopy(document)
     for group in faster["groups"]:
@@ -69,17 +69,17 @@ def _divide_expression(record: str, expression: str, speed: float) -> str:
 
 
 def find_longest_duration(expression: str) -> float:
-    """Return the longest range or offset of an expression, in seconds; 0 if there is none."""
+    """Return the longest range or offset in an expression, in seconds; 0 without any."""
     return max((read_duration(found) for found in _DURATION.findall(expression)), default=0.0)
 
 
 def divide_routes(document: Document, speed: float, webhook_url: str) -> Document:
-    """Divide the durations in Alertmanager's configuration and send all messages to a webhook.
+    """Divide the durations in Alertmanager's configuration; send all notifications to a webhook.
 
     Args:
         document: The configuration as parsed YAML.
-        speed: The divisor.
-        webhook_url: The URL for each receiver's messages; its name is appended.
+        speed: The divisor of the durations.
+        webhook_url: The base URL for notifications; each receiver's index is appended.
 
     Returns:
         A copy with the same routes, groups and inhibitions.

@@ -1,4 +1,4 @@
-"""The webhook that receives the messages of a drill."""
+"""The webhook that receives a drill's notifications."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trainvitals.stack.programs import HOST
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One alert in one message.
+    """One alert in one notification.
 
     Attributes:
-        at: When it arrived, by `time.monotonic`.
-        receiver: The receiver in Alertmanager's configuration.
+        at: The arrival time, as `time.monotonic` returns it.
+        receiver: The receiver's name in Alertmanager's configuration.
         status: `firing` or `resolved`.
         alert: The alert's name.
-        description: The text of the message.
+        description: The alert's description.
     """
 
     at: float
@@ -33,10 +33,10 @@ class Delivery:
 
 
 class Receiver:
-    """A webhook receiver that keeps the delivered messages.
+    """A webhook receiver that stores the delivered notifications.
 
     Args:
-        url: Its URL, without a trailing slash.
+        url: The receiver's URL, without a trailing slash.
         deliveries: The list that deliveries are appended to.
     """
 
@@ -45,7 +45,7 @@ class Receiver:
         self._deliveries = deliveries
 
     def find(self, alert: str, status: str) -> tuple[Delivery, ...]:
-        """Return the deliveries for an alert in a status, oldest first."""
+        """Return the deliveries of an alert in a status, oldest first."""
         return tuple(
             each for each in self._deliveries if (each.alert, each.status) == (alert, status)
         )
@@ -53,10 +53,10 @@ class Receiver:
 
 @contextmanager
 def listen(receivers: Sequence[str]) -> Iterator[Receiver]:
-    """Listen on a free port of the loopback address.
+    """Listen on a free port of 127.0.0.1, and yield the receiver.
 
     Args:
-        receivers: The names of the receivers; messages for each are posted to `/<its index>`.
+        receivers: The receivers' names; notifications to a receiver are posted to `/<index>`.
     """
     deliveries: list[Delivery] = []
     with ThreadingHTTPServer((HOST, 0), _handler(receivers, deliveries)) as server:
@@ -83,6 +83,6 @@ def _handler(receivers: Sequence[str], deliveries: list[Delivery]) -> type[BaseH
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log nothing: the drill reports deliveries itself."""
+            """Do not log requests, because the drill reports the deliveries."""
 
     return Handler

@@ -1,6 +1,6 @@
 """A diagnosis as JSON.
 
-The format is stable: members may be added, none is renamed or removed. Unknown values are null.
+The format is stable: members may be added, but none is renamed or removed. Unknown values are null.
 Times are UTC in ISO 8601.
 
 ================== ==============================================================================
@@ -8,31 +8,32 @@ member             value
 ================== ==============================================================================
 `format`           the number 1
 `subject`          `container`, `process` or `run`
-`name`             its name, and `id`, the container's ID or an empty text
-`is_running`       whether it still runs
-`is_well`          whether it ended regularly, or runs and the evidence shows no fault
-`ended`            when it ended, and `exit_code`
-`runs_since`       when it was started again
+`name`             the subject's name; `id` is the container's ID or an empty string
+`is_running`       whether the subject is still running
+`is_well`          whether the subject ended regularly, or runs without evidence of a fault
+`ended`            the time of the end; `exit_code` is the exit code
+`runs_since`       the time of the restart
 `reason`           the cause: one of the closed set in `docs/diagnosis.md`
 `confidence`       `high`, `medium` or `low`
 `summary`          the cause in a sentence
-`speaks_for`       the evidence for it, a list of sentences
-`speaks_against`   the evidence against it, a list of sentences
-`steps`            what to do, the most useful first; commands and settings are in backquotes
+`speaks_for`       the evidence for the cause, a list of sentences
+`speaks_against`   the evidence against the cause, a list of sentences
+`steps`            steps to take, the most useful first; commands and settings are in backticks
 `contributing`     contributing causes: objects with `reason`, `confidence`, `summary`,
                    `speaks_for`, `speaks_against` and `steps`
 `gaps`             sources that could not be read: objects with `what`, `why` and `remedy`
-`step`             the access level, 0 to 2, and `next_step`, what the next level adds; null where
-                   only a folder was read
+`step`             the access level, 0 to 2; `next_step` describes what the next level adds; both
+                   are null if only a directory was read
 `origin`           the sources of the evidence, in a few words
-`evidence`         the evidence, as `trainvitals.sources.containers.evidence_document` describes it
-`present`          the machine now, as the member `host` of the evidence
+`evidence`         the evidence; see `trainvitals.sources.containers.evidence_document`
+`present`          the machine's current state, in the format of the evidence's member `host`
 `others`           other deaths, the latest first: `subject` (`container` or `run`), `name`, `id`,
                    `ended`, `exit_code`, `reason`, `confidence`, `summary`
 ================== ==============================================================================
 
-`--since` without a name has only `format`, `since`, `deaths`, a list of objects as in `others`, and
-`oom_kills`, those of processes outside containers that are no run's: `ended`, `name` and `pid`.
+For `--since` without a name, the document contains only `format`, `since`, `deaths` (a list of
+objects as in `others`) and `oom_kills` (the OOM kills of processes that belong to neither a
+container nor a run: `ended`, `name` and `pid`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _FORMAT = 1
 
 
 def format_document(diagnosis: Diagnosis) -> str:
-    """Return a diagnosis as JSON, in the format above."""
+    """Return a diagnosis as JSON, in the format of this module."""
     evidence, step = diagnosis.evidence, diagnosis.step
     document = {
         "format": _FORMAT,

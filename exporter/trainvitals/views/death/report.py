@@ -30,7 +30,7 @@ _MOST_OTHERS = 10
 _MOST_KILLS = 50
 _MOST_KERNEL_LINES = 10
 _SAME_SAMPLE_SECONDS = 60.0
-# What each access level reads, and what it adds to the level before.
+# The sources that each access level reads, and those that it adds to the previous level.
 _LEVELS = (
     ("control groups and /proc only", ""),
     ("the engine too", "the engine's states, settings, events and logs of containers"),
@@ -50,8 +50,8 @@ def format_report(
     Args:
         diagnosis: The diagnosis.
         width: The width in columns.
-        zone: The time zone; None for the machine's.
-        lines: The number of log lines to show.
+        zone: The time zone; None for the machine's time zone.
+        lines: The maximum number of log lines.
     """
     width = min(max(width, NARROWEST), WIDEST)
     parts = [
@@ -72,7 +72,7 @@ def format_deaths(
     since_seconds: float,
     zone: tzinfo | None = None,
 ) -> str:
-    """Return a list of deaths, the latest first, one line each."""
+    """Return a list of deaths, the latest first, one per line."""
     span = format_duration(since_seconds)
     if not deaths:
         return f"No container and no run ended in the last {span}."
@@ -89,7 +89,7 @@ def format_deaths(
 def format_kills(
     kills: Sequence[OomKill], *, asked: float, since_seconds: float, zone: tzinfo | None = None
 ) -> str:
-    """Return the OOM kills of processes outside containers, the latest first, one line each."""
+    """Return the OOM kills of processes outside containers, the latest first, one per line."""
     rows = [
         (format_clock(kill.time, asked, zone), clean_text(kill.task), str(kill.pid))
         for kill in kills[:_MOST_KILLS]
@@ -104,13 +104,13 @@ def format_kills(
 
 
 def write_verdict(diagnosis: Diagnosis, width: int) -> list[str]:
-    """Return the lines of the cause and its confidence."""
+    """Return the lines with the cause and its confidence."""
     finding = diagnosis.verdict.finding
     return [*wrap(finding.summary, width), *wrap(describe_verdict(finding), width)]
 
 
 def write_reasons(diagnosis: Diagnosis, width: int) -> list[list[str]]:
-    """Return the sections of evidence, steps, missing sources and contributing causes."""
+    """Return the sections about evidence, steps, missing sources and contributing causes."""
     finding = diagnosis.verdict.finding
     return [
         _head("Evidence", list_points(finding.speaks_for, width)),
@@ -122,7 +122,7 @@ def write_reasons(diagnosis: Diagnosis, width: int) -> list[list[str]]:
 
 
 def describe_outcome(diagnosis: Diagnosis, zone: tzinfo | None) -> str:
-    """Return a sentence on what ended and when, or since when it runs."""
+    """Return a sentence on what ended and when, or on how long the subject has been running."""
     evidence = diagnosis.evidence
     what = f"{evidence.subject.capitalize()} {clean_text(evidence.name)}"
     state = evidence.state
@@ -156,9 +156,9 @@ def describe_verdict(finding: Finding) -> str:
 
 
 def list_gaps(diagnosis: Diagnosis) -> list[str]:
-    """Return the sources that could not be read, with their remedies, and the access level.
+    """Return a sentence for each source that could not be read, and one for the access level.
 
-    Empty for a regular end.
+    The list is empty for a subject that ended regularly.
     """
     if diagnosis.is_well and not diagnosis.is_running:
         return []
@@ -169,13 +169,13 @@ def list_gaps(diagnosis: Diagnosis) -> list[str]:
 
 
 def describe_step(step: int) -> str:
-    """Return the sources of an access level, and those that the next one adds."""
+    """Return the sources of an access level, and the sources that the next level adds."""
     words = f"access level {step} of {len(_LEVELS) - 1} reads {_LEVELS[step][0]}"
     return "; ".join(filter(None, (words, describe_next_step(step))))
 
 
 def describe_next_step(step: int) -> str:
-    """Return the sources that the next access level adds; empty for the highest."""
+    """Return the sources that the next access level adds; empty at the highest level."""
     if step == len(_LEVELS) - 1:
         return ""
     return f"level {step + 1} adds {_LEVELS[step + 1][1]}"
@@ -198,7 +198,7 @@ def write_deaths(
     *,
     most: int = _MOST_OTHERS,
 ) -> list[str]:
-    """Return a line for each death."""
+    """Return a line for each death, and a line that counts the omitted ones."""
     rows = [
         (
             format_clock(death.time, asked, zone),
@@ -240,7 +240,7 @@ def _write_evidence(diagnosis: Diagnosis, width: int, zone: tzinfo | None) -> It
 
 
 def _is_same_sample(host: Host, other: Host | None) -> bool:
-    """Return whether two samples of a machine are less than a minute apart."""
+    """Return whether two samples of the machine state are less than a minute apart."""
     return other is not None and abs(host.time - other.time) < _SAME_SAMPLE_SECONDS
 
 

@@ -69,7 +69,7 @@ def list_timeline(evidence: Evidence, zone: tzinfo | None) -> list[Row]:
 
 
 def list_setup(evidence: Evidence, zone: tzinfo | None) -> Iterator[Row]:
-    """Yield the rows about image, command, end, the engine's state and settings."""
+    """Yield rows about the image, command, end, container state and settings."""
     yield from _list_identity(evidence)
     yield from _list_end(evidence, zone)
     yield from _list_state(evidence)
@@ -80,7 +80,7 @@ def list_setup(evidence: Evidence, zone: tzinfo | None) -> Iterator[Row]:
 
 
 def list_memory(sample: Sample | None, settings: Settings | None) -> Iterator[Row]:
-    """Yield the rows about limits and last usage; unknown values have no row."""
+    """Yield rows about limits and the last usage; unknown values are left out."""
     limit = None if settings is None else settings.memory_limit_bytes
     if sample is not None:
         limit = sample.memory_limit_bytes or limit
@@ -146,7 +146,7 @@ def _list_counts(sample: Sample) -> Iterator[Row]:
 
 
 def list_host(host: Host) -> Iterator[Row]:
-    """Yield the rows about free memory and disk space of a machine; unknown values have no row."""
+    """Yield rows about a machine's free memory and disk space; unknown values are left out."""
     available, total = host.memory_available_bytes, host.memory_total_bytes
     if available is not None and total:
         yield "memory", f"{format_bytes(available)} available of {format_bytes(total)}"
@@ -236,7 +236,7 @@ def _write_share(amount: int, limit: int | None) -> str:
 
 
 def _write_moment(time: float, near: float | None, zone: tzinfo | None) -> str:
-    """Return the time of day with milliseconds, or the time since boot where no date is known."""
+    """Return the time of day with milliseconds, or the time since boot if the date is unknown."""
     if is_since_boot(time):
         return f"{format_duration(time)} after boot" if time else "time unknown"
     return format_clock(time, near, zone, is_exact=True)

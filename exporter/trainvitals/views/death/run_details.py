@@ -63,13 +63,13 @@ Row = tuple[str, str]
 
 
 def list_details(run: Run, start: Start, near: float, zone: tzinfo | None = None) -> list[Row]:
-    """Return the rows about a start, without its events; unknown values have no row.
+    """Return the rows about a start, without events; unknown values are left out.
 
     Args:
-        run: Its run.
+        run: The run to which the start belongs.
         start: The start of a rank.
-        near: Times on the day of this time, Unix seconds, are written without a date.
-        zone: The time zone.
+        near: A time in Unix seconds; times on the same day are written without a date.
+        zone: The time zone; None for the machine's time zone.
     """
     rows = [
         ("evidence", start.ending.evidence if start.ending is not None else ""),
@@ -89,7 +89,7 @@ def list_details(run: Run, start: Start, near: float, zone: tzinfo | None = None
 
 
 def list_events(start: Start, near: float, zone: tzinfo | None = None) -> list[Row]:
-    """Return the last events with their times, the oldest first."""
+    """Return the last events of a start with their times, the oldest first."""
     return [
         (format_clock(event.time, near, zone), describe_event(event))
         for event in start.list_events()
@@ -97,8 +97,8 @@ def list_events(start: Start, near: float, zone: tzinfo | None = None) -> list[R
 
 
 def describe_event(event: Event) -> str:
-    """Return the description of an event."""
-    number = f"{event.value:.0f}" if abs(event.value) < 1e15 else "?"  # noqa: PLR2004 - whole above
+    """Return a text that describes an event."""
+    number = f"{event.value:.0f}" if abs(event.value) < 1e15 else "?"  # noqa: PLR2004 - whole numbers above
     if event.name in _NUMBERED:
         return _NUMBERED[event.name].format(number)
     if event.name == "loss_spike":

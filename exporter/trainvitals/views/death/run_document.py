@@ -1,43 +1,44 @@
 """The postmortem of a run as JSON.
 
-The format is stable: members may be added, none is renamed or removed. Unknown values are null.
-Times are UTC in ISO 8601, durations seconds, sizes bytes. A number that is not finite is one of the
-texts `NaN`, `Infinity` and `-Infinity`.
+The format is stable: members may be added, but none is renamed or removed. Unknown values are null.
+Times are UTC in ISO 8601, durations are in seconds, and sizes are in bytes. A number that is not
+finite is one of the strings `NaN`, `Infinity` and `-Infinity`.
 
 ================== ==============================================================================
 member             value
 ================== ==============================================================================
 `format`           the number 1
 `run`              the run's name
-`reason`           the cause, one of the closed set in `docs/diagnosis.md`, as in `trainvitals diagnose`;
-                   with `confidence`, `summary`, `speaks_for`, `speaks_against`, `steps`,
-                   `contributing` and `gaps` as in `trainvitals.views.death.document`
-`ending`           how the last attempt ended: `finished`, `exception`, `signal`, `oom`, `unknown` or
-                   `running`; a rank that failed takes precedence over those that live
-`outcome`          the same in a sentence
-`ended`            when the last of its processes ended; null while one runs
+`reason`           the cause, one of the closed set in `docs/diagnosis.md`, as in `trainvitals
+                   diagnose`; `confidence`, `summary`, `speaks_for`, `speaks_against`, `steps`,
+                   `contributing` and `gaps` are as in `trainvitals.views.death.document`
+`ending`           how the last attempt ended: `finished`, `exception`, `signal`, `oom`, `unknown`
+                   or `running`; a failed rank takes precedence over ranks that are alive
+`outcome`          the ending in a sentence
+`ended`            the time at which the run's last process ended; null while a process is running
 `world_size`       the number of ranks on all machines
-`ranks_alive`      the number of ranks whose processes live on this machine
-`restarts`         the number of restarts after a death
-`lost_steps`       the steps that were lost by restarts, and `lost_seconds`, the time that they took
-`telling`          `rank` and `attempt` of the start that the verdict is about
+`ranks_alive`      the number of ranks whose processes are alive on this machine
+`restarts`         the number of restarts after a rank died
+`lost_steps`       the steps that were lost by restarts; `lost_seconds` is the time that they took
+`telling`          `rank` and `attempt` of the start to which the verdict refers
 `meaning`          `summary` and `speaks_for` as one list
 `next`             the same as `steps`
 `ranks`            a list with one object for each start of each rank, see below
-`other_runs`       a list of the other runs: `run`, `reason`, `summary`, `ending`, `outcome`, `ended`
-`left_aside`       the number of files that are not run files, damaged, or of an unknown version
+`other_runs`       the other runs, a list of objects: `run`, `reason`, `summary`, `ending`,
+                   `outcome`, `ended`
+`left_aside`       the number of files that are damaged, of an unknown version or no run files
 `omitted`          the number of run files beyond the limit
 `disbelieved`      the number of end notes that were ignored because another user wrote them
 ================== ==============================================================================
 
-Each rank has `rank`, `local_rank`, `attempt`, `reason`, `ending`, `exit_code`, `signal`, `exception`,
-`evidence`, `started`, `ended`, `is_end_seen` (false where `ended` is the time of its last record),
-`host_pid`, `stall` (`stopped`, `no_progress` or null), `phase`, `phase_seconds`,
-`progress_age_seconds` (before its end, or before now while it lives), `step`, `loss`,
-`last_checkpoint` and `last_checkpoint_step`, `events` (`time`, `event`, `value`; the oldest first),
-`machine` (numbers by name at the end), `description` (framework, host and script of the process),
-`metrics` (`name`, `split`, `value`), and `record`: the fields of its run file by their names (see
-`trainvitals.runfile`), without unknown ones.
+Each object in `ranks` contains `rank`, `local_rank`, `attempt`, `reason`, `ending`, `exit_code`,
+`signal`, `exception`, `evidence`, `started`, `ended`, `is_end_seen` (false if `ended` is the time
+of the last record), `host_pid`, `stall` (`stopped`, `no_progress` or null), `phase`,
+`phase_seconds`, `progress_age_seconds` (up to the end, or up to now while the rank is alive),
+`step`, `loss`, `last_checkpoint` and `last_checkpoint_step`, `events` (`time`, `event`, `value`;
+the oldest first), `machine` (numbers by name at the end), `description` (framework, host and script
+of the process), `metrics` (`name`, `split`, `value`), and `record`, which contains the fields of
+the rank's run file by name (see `trainvitals.runfile`), except unknown ones.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _NO_VALUES = ("sequence", "used", "mono_ns", "metric_", "event_", "names")
 
 
 def format_json(postmortem: Postmortem) -> str:
-    """Return the postmortem of a run as JSON, in the format above."""
+    """Return the postmortem of a run as JSON, in the format of this module."""
     history, run = postmortem.history, postmortem.run
     diagnosis, telling = postmortem.diagnose(), run.telling
     finding = diagnosis.verdict.finding
@@ -157,7 +158,7 @@ def _list_metrics(record: Record) -> list[dict[str, object]]:
 
 
 def _describe_record(record: Record) -> dict[str, float]:
-    # Both records have the fields of the time that they were written; those of the step record win.
+    # Both records contain the fields for their write time; the step record takes precedence.
     words = dict(zip((*STATE_WORDS, *STEP_WORDS), (*record.state, *record.step), strict=True))
     return {
         name: value
@@ -167,7 +168,7 @@ def _describe_record(record: Record) -> dict[str, float]:
 
 
 def _name_numbers(value: object) -> object:
-    """Return a value with the non-finite numbers, which JSON lacks, replaced by texts."""
+    """Return a value with strings in place of non-finite numbers, which JSON lacks."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):

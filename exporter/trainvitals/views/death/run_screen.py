@@ -1,4 +1,4 @@
-"""A postmortem of a run as plain text."""
+"""The postmortem of a run as plain text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def format_screen(
     Args:
         postmortem: The postmortem.
         width: The width in columns.
-        zone: The time zone; the machine's when None.
+        zone: The time zone; None for the machine's time zone.
         names_others: Whether to list the other runs.
     """
     width = min(max(width, NARROWEST), WIDEST)

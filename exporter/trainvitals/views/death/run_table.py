@@ -23,10 +23,10 @@ class _Column:
     """A column of the table of ranks.
 
     Attributes:
-        title: The heading.
-        write: Returns the cell of a start.
-        is_shown: Returns whether a run needs the column.
-        is_text: Whether it is aligned to the left.
+        title: The column heading.
+        write: Returns the text of a start's cell.
+        is_shown: Returns whether the column is needed for a run.
+        is_text: Whether cells are aligned to the left.
     """
 
     title: str
@@ -36,13 +36,13 @@ class _Column:
 
 
 def write_table(run: Run, near: float, width: int, zone: tzinfo | None = None) -> list[str]:
-    """Return the table of a run's starts, with a mark at the one that the verdict is about.
+    """Return the table of a run's starts, with a mark at the start that the verdict refers to.
 
     Args:
         run: The run.
-        near: Times on the day of this time, Unix seconds, are written without a date.
+        near: A time in Unix seconds; times on the same day are written without a date.
         width: The width in columns.
-        zone: The time zone; the machine's when None.
+        zone: The time zone; None for the machine's time zone.
     """
     columns = [
         _Column("RANK", lambda start: str(start.rank)),
@@ -85,7 +85,7 @@ def _align(
 
 
 def _choose_rows(run: Run) -> tuple[list[Start], list[Start]]:
-    """Return the starts that the table shows, and those that it leaves out."""
+    """Return the starts that the table shows, and the starts that it omits."""
 
     def rank_for_display(start: Start) -> tuple[bool, bool, bool, int, int]:
         return (
@@ -144,12 +144,12 @@ def _write_age(start: Start, seconds: float | None) -> str:
 
 
 def _unless_finished(start: Start, cell: str) -> str:
-    """Return the cell, or `-` for a start that finished."""
+    """Return the text of a cell, or `-` for a start that finished."""
     return "-" if start.reason == "finished" else cell
 
 
 def _is_quiet_news(run: Run) -> bool:
-    """Return whether the last progress of a start differs from its last change of phase."""
+    """Return whether, for a start, the last progress and the last phase change differ in time."""
     return any(
         start.progress_age_seconds is not None
         and abs(start.progress_age_seconds - (start.phase_seconds or 0.0)) > _SAME_SECONDS

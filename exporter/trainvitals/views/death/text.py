@@ -1,4 +1,4 @@
-"""Text for a terminal: wrapped, cleaned, and with commands on separate lines."""
+"""Text for a terminal: wrapped, without control characters, with commands on separate lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.verdicts.causes.lines import redraw
 NARROWEST, WIDEST = 60, 100
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _CODE = re.compile("`([^`]*)`")
-# Code that begins with one of these programs, followed by arguments, is a command to copy.
+# Code that consists of one of these programs and arguments is a command to copy.
 _PROGRAMS = re.compile(
     r"(?:apt|apt-get|cat|chmod|chown|conda|curl|dcgmi|df|dmesg|docker|du|find|free|fuser|gdb|getent"
     r"|grep|hf|history|huggingface-cli|ip|journalctl|kill|kubectl|last|ls|lsmod|lsof|modprobe|mount"
@@ -24,13 +24,13 @@ _INDENT = "  "
 
 
 def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> list[str]:
-    """Wrap a text into lines, without breaks in code.
+    """Wrap a text into lines without breaking code.
 
     Args:
         text: The text.
         width: The width in columns.
         first: The prefix of the first line.
-        rest: The prefix of the other lines; blanks of the same width when None.
+        rest: The prefix of the other lines; None for blanks of the same width as `first`.
     """
     whole = _CODE.sub(lambda code: _hold_together(code[0], width), clean_text(text))
     lines = textwrap.wrap(
@@ -45,12 +45,12 @@ def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> 
 
 
 def list_points(texts: Iterable[str], width: int) -> list[str]:
-    """Return a bulleted list."""
+    """Return texts as a bulleted list."""
     return [line for text in texts for line in wrap(text, width, first=f"{_INDENT}- ")]
 
 
 def list_steps(texts: Iterable[str], width: int) -> list[str]:
-    """Return a numbered list, with each command unbroken on a separate line."""
+    """Return texts as a numbered list, with each command on a separate line, unbroken."""
     lines = []
     for number, text in enumerate(texts, 1):
         first = f"{_INDENT}{number}. "
@@ -67,7 +67,7 @@ def list_steps(texts: Iterable[str], width: int) -> list[str]:
 def part_commands(step: str) -> list[tuple[str, bool]]:
     """Return a step split into sentences and commands, in order; True marks a command.
 
-    A command in the middle of a sentence stays in it.
+    A command in the middle of a sentence remains part of the sentence.
     """
     parts: list[tuple[str, bool]] = []
     at = 0
@@ -84,7 +84,7 @@ def part_commands(step: str) -> list[tuple[str, bool]]:
 
 
 def begin(sentence: str) -> str:
-    """Return a sentence with a capital first letter and a full stop at its end."""
+    """Return a sentence with a capital first letter and a full stop at the end."""
     text = sentence.strip()
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?', ':')) else '.'}"
 
@@ -96,17 +96,17 @@ def _is_apart(code: str, before: str, after: str) -> bool:
 
 
 def _hold_together(code: str, width: int) -> str:
-    """Return code without break points, unless it is longer than half a line."""
+    """Return code with non-breaking spaces, unless the code is longer than half a line."""
     return code if len(code) > width // 2 else code.replace(" ", _NO_BREAK)
 
 
 def list_quotes(texts: Iterable[str], width: int) -> list[str]:
-    """Return log lines wrapped to the width, with a mark before each."""
+    """Return log lines wrapped to the width, each prefixed with a mark."""
     return [line for text in texts for line in wrap(text, width, first="  | ", rest="  |   ")]
 
 
 def list_log(lines: Iterable[str], width: int) -> list[str]:
-    """Return log lines with their blanks, broken at the width."""
+    """Return log lines broken at the width, with all blanks kept."""
     shown = []
     for line in redraw(lines):
         text = clean_text(line)

@@ -1,1 +1,1 @@
-"""The picture of a machine that page, terminal and API show, made of its readings."""
+"""The machine state that the page, the terminal and the API show, derived from readings."""

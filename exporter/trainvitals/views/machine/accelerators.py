@@ -1,4 +1,4 @@
-"""Accelerators, from the collector `accelerator`, and the processes that hold their memory."""
+"""Accelerators, from readings of the collector `accelerator`, and the processes that use them."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _JUDGED_SECONDS, _SHORTEST_SECONDS = 600.0, 540.0
 _KEPT_SECONDS, _MOST_KEPT = 30.0, 512
 _NEVER = float("-inf")
 _USER_FIELDS = 3
-_SHORT_ID = 12  # as engines abbreviate the ID of a container
+_SHORT_ID = 12  # the length to which engines abbreviate container IDs
 
 DescribeHolder = Callable[[ProcessMemory], Holder]
 
 
 class Accelerators:
-    """The accelerators of a machine, with their recent past."""
+    """The accelerators of a machine, with their recent history."""
 
     def __init__(self) -> None:
         self._traces = Traces()
         self._counters: dict[str, Counters] = {}
-        # When each device last had all of its links, and all of its PCIe lanes.
+        # The last times at which each device had all links, and all PCIe lanes.
         self._whole: dict[str, tuple[float, float]] = {}
 
     def note(self, reading: object, time: float) -> None:
-        """Add a reading to the past; anything but a reading of accelerators is a gap."""
+        """Add a reading to the history; any other type of reading adds a gap."""
         traces = self._traces
         traces.advance(time)
         if not isinstance(reading, AcceleratorsReading):
@@ -88,11 +88,11 @@ class Accelerators:
     def draw(
         self, reading: AcceleratorsReading, describe: DescribeHolder
     ) -> tuple[Accelerator, ...]:
-        """Return every accelerator, by kind and index.
+        """Return all accelerators, ordered by kind and index.
 
         Args:
-            reading: The latest reading, already noted.
-            describe: Describes a process that holds memory.
+            reading: The latest reading, which `note` has received.
+            describe: Describes a process that holds accelerator memory.
         """
         devices = sorted(
             reading.devices, key=lambda each: (each.identity.kind, each.identity.index)
@@ -132,7 +132,7 @@ class Accelerators:
         )
 
     def measure(self, reading: AcceleratorsReading, time: float) -> dict[str, Work]:
-        """Return the recent utilization of each accelerator that answers, by UUID."""
+        """Return the recent utilization of each accelerator that responds, by UUID."""
         return {
             device.identity.uuid: self._measure_device(
                 device.identity.uuid, device.measurements, time
@@ -160,8 +160,8 @@ class Accelerators:
         risen = counters.rise(_BUSY, _JUDGED_SECONDS)
         if risen is not None:
             return 100 * risen[0] / risen[1] if risen[1] >= _SHORTEST_SECONDS else None
-        # Not every driver counts its busy time. The trace replaces it where it has the first minute
-        # of the ten: the mean of less is no reason for an alert.
+        # Not every driver counts busy time. The trace replaces the counter if it has a value in the
+        # first of the ten minutes: the mean over a shorter time does not justify an alert.
         trace = self._traces.read((uuid, _UTILIZATION))[-round(_JUDGED_SECONDS / 10) :]
         known = [point for point in trace if point is not None]
         is_long = bool(trace) and any(point is not None for point in trace[:6])
@@ -170,12 +170,12 @@ class Accelerators:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """A process, as far as it is known.
+    """The known facts about a process.
 
     Attributes:
-        name: Its name; None if the process does not exist.
-        user: The user's name, or number where it has none; None if unknown.
-        container: The ID of its container; None if there is none.
+        name: The process name; None if the process does not exist.
+        user: The user name, or the user ID for a user without a name; None if unknown.
+        container: The container ID; None if the process runs in no container.
     """
 
     name: str | None = None
@@ -184,10 +184,10 @@ class _Process:
 
 
 class Processes:
-    """Looks up processes by their IDs, and each again after 30 seconds.
+    """Descriptions of processes by process ID, kept for 30 seconds.
 
     Args:
-        roots: The paths of `/proc` and the host's `/etc/passwd`.
+        roots: The paths of `/proc` and of the host's root, for `/etc/passwd`.
     """
 
     def __init__(self, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
@@ -198,12 +198,12 @@ class Processes:
     def describe_holders(
         self, runs: RunsReading | None, containers: ContainersReading | None, time: float
     ) -> DescribeHolder:
-        """Return a function that describes a process that holds memory of an accelerator.
+        """Return a function that describes a process that holds accelerator memory.
 
         Args:
             runs: The runs of this machine; None if unknown.
-            containers: Its containers; None if unknown.
-            time: Unix seconds.
+            containers: The containers of this machine; None if unknown.
+            time: The current time, Unix seconds.
         """
         by_pid = {
             rank.liveness.host_pid: rank.run
@@ -246,7 +246,7 @@ class Processes:
         return self._users[1].get(user, user)
 
     def _read_users(self) -> dict[str, str]:
-        # Not by getpwuid: it may ask a directory service, which can hang.
+        # Do not use getpwuid: it may query a directory service, which can hang.
         text = read_small(self._roots.rootfs / "etc/passwd") or ""
         rows = [line.split(":", _USER_FIELDS) for line in text.split(os.linesep)]
         return {row[2]: row[0] for row in reversed(rows) if len(row) > _USER_FIELDS}
@@ -257,7 +257,7 @@ def _measure_throttling(
 ) -> float | None:
     if measured.throttle_seconds_total[at] is not None:
         return counters.rate(column, _THROTTLE_SECONDS)
-    # Drivers without this counter report only whether it is so at this moment.
+    # Drivers without this counter report only whether the device is throttled now.
     active = measured.throttle_active[at]
     return None if active is None else float(active)
 

@@ -1,4 +1,4 @@
-"""Containers, from the reading of the collector `container`."""
+"""Containers, from readings of the collector `container`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NOT_RUNNING = ("exited", "created")
 
 
 class Containers:
-    """The containers of a machine, with the CPU time that they had used before.
+    """The containers of a machine, with their earlier CPU times.
 
-    CPU use needs two readings of a container; a scrape does not export it, so only pictures keep
-    them.
+    CPU usage requires two readings of a container; scrapes do not export it, so readings are kept
+    only when the machine state is requested.
     """
 
     def __init__(self) -> None:
@@ -24,15 +24,16 @@ class Containers:
     def draw(
         self, reading: ContainersReading, time: float, thresholds: Thresholds
     ) -> tuple[Container, ...] | None:
-        """Return the containers: those that died recently, the last first, then the others by name.
+        """Return the containers: those that died recently, the latest first, then others by name.
 
         Args:
             reading: The latest reading.
-            time: Unix seconds.
+            time: The current time, Unix seconds.
             thresholds: The thresholds.
 
         Returns:
-            None if there is neither an engine nor a control group of a container.
+            The containers; None if the machine has neither an engine nor a control group of a
+            container.
         """
         if not reading.is_there:
             return None
@@ -46,7 +47,7 @@ class Containers:
             if container.usage is None:
                 continue
             counters = before.get(container.id) or Counters(most=12)
-            # By the time of its own reading: a reading may be older than the scrape that has it.
+            # Use the time of the container's reading, which may be older than the scrape.
             counters.take(container.usage.time, (container.usage.cpu_seconds,))
             self._cpu[container.id] = counters
 

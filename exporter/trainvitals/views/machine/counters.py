@@ -1,4 +1,4 @@
-"""The recent increase of counters, from readings at irregular times."""
+"""The recent increase of counters, from readings at irregular intervals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ _UNKNOWN = math.nan
 
 
 class Counters:
-    """The recent past of counters that are read together.
+    """The recent history of counters that are read together.
 
-    A counter that decreased was reset to 0 and counted from there, as Prometheus assumes.
+    As in Prometheus, a counter that decreased is assumed to have been reset to 0.
 
     Args:
-        spacing_seconds: The time between the readings that are kept; the latest is always kept.
-        most: The number of readings to keep.
+        spacing_seconds: The minimum time between the readings that are kept; the latest is always
+            kept.
+        most: The maximum number of readings to keep.
     """
 
     __slots__ = ("_bases", "_most", "_raw", "_rows", "_spacing_seconds", "_times")
@@ -29,9 +30,10 @@ class Counters:
         self._bases: list[float] = []
 
     def take(self, time: float, values: Sequence[float | None]) -> None:
-        """Add the values at a time; None for an unknown one.
+        """Add the values read at a time; None for an unknown value.
 
-        A reading that is not later than the last one is ignored; one far before it clears the past.
+        A reading that is not later than the last one is ignored; a much earlier one clears the
+        history.
         """
         times = self._times
         if times and time <= times[-1]:
@@ -50,15 +52,16 @@ class Counters:
             del times[0], self._rows[0]
 
     def rise(self, column: int, seconds: float) -> tuple[float, float] | None:
-        """Return the increase of a counter, and the seconds in which it happened.
+        """Return a counter's increase, and the seconds in which the increase occurred.
 
         Args:
             column: The index of the counter.
-            seconds: The length of the interval; if no reading is that recent, it begins at the
-                reading before the latest.
+            seconds: The length of the interval; if it contains only the latest reading, the
+                interval begins at the reading before.
 
         Returns:
-            None before the second reading, and if the counter is or was unknown.
+            The increase and the seconds; None before the second reading, or if the counter is
+            unknown at one of the two times.
         """
         times, last = self._times, len(self._times) - 1
         if last < 1:
@@ -70,7 +73,7 @@ class Counters:
         return None if math.isnan(rise) else (rise, times[last] - times[first])
 
     def rate(self, column: int, seconds: float = 10.0) -> float | None:
-        """Return the increase of a counter per second; the arguments are those of `rise`."""
+        """Return a counter's increase per second; the arguments are those of `rise`."""
         risen = self.rise(column, seconds)
         return None if risen is None else risen[0] / risen[1]
 

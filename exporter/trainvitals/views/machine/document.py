@@ -1,12 +1,13 @@
-"""A picture as JSON, as `/api/v1/overview` serves it.
+"""The machine state as JSON, as returned by `/api/v1/overview`.
 
-The document is an object with `format`, the number 1, and the fields of `picture.Picture` by their
-names: dataclasses are objects, tuples are arrays, unknown values are null. Numbers that JSON does
-not support are the strings `NaN`, `+Inf` and `-Inf`. Points of traces are rounded to five digits.
+The document is an object that contains `format`, the number 1, and the fields of `picture.Picture`
+by name: dataclasses are objects, tuples are arrays, and unknown values are null. Numbers that JSON
+does not support are the strings `NaN`, `+Inf` and `-Inf`. Trace points are rounded to five digits.
 
-The format is stable: members may be added, none is renamed or removed, and a reader ignores unknown
-members. A member that an older version left out has the field's default; without `troubles`,
-`read_document` adds to the unknowns that they were not looked for.
+The format is stable: members may be added, but none is renamed or removed, and readers ignore
+unknown members. If a document lacks a member because an older version wrote it, the field's default
+applies; if it lacks `troubles`, `read_document` adds to the unknowns that the version is too old to
+find problems.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DocumentError(TrainvitalsError):
 
 
 def write_document(picture: Picture) -> bytes:
-    """Return a picture as JSON, in the format of this module."""
+    """Return the machine state as JSON, in the format of this module."""
     return draw_runs(_write, picture).encode() + b"\n"
 
 
@@ -52,7 +53,7 @@ def _write(picture: Picture) -> str:
 
 
 def read_document(data: bytes | str) -> Picture:
-    """Read a picture from JSON, in the format of this module.
+    """Parse the machine state from JSON in the format of this module.
 
     Raises:
         DocumentError: The text is not JSON, its format is not supported, or a member is missing, of
@@ -115,7 +116,7 @@ def _name_number(value: float) -> str:
 
 @cache
 def _decoder(kind: Any) -> Decoder:  # noqa: ANN401 - a type or an annotation
-    """Return a function that reads a value of this type from JSON."""
+    """Return a function that converts a JSON value to a type."""
     if dataclasses.is_dataclass(kind):
         return _decode_data_of(cast("type[Any]", kind))
     origin = get_origin(kind)
@@ -157,7 +158,7 @@ def _decode_optional_of(kind: object) -> Decoder:
 
 
 def _is_huge(value: object) -> bool:
-    """Return whether a value is a whole number too large to be valid."""
+    """Return whether a value is an integer that is too large to be valid."""
     return type(value) is int and abs(value) > _MOST_WHOLE
 
 

@@ -1,4 +1,4 @@
-"""Fallback for a view that cannot draw one of the runs of a picture: it draws the others."""
+"""A fallback for views that fail on a run: such runs are left out and reported as unknown."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _log = logging.getLogger(__name__)
 
 
 def draw_runs(draw: Callable[[Picture], Drawn], picture: Picture) -> Drawn:
-    """Return what a view draws of a picture; of one without the runs that it cannot draw.
+    """Return a view of the machine state, without the runs on which the view fails.
 
     Args:
-        draw: The view.
-        picture: The picture.
+        draw: Returns the view of a machine state.
+        picture: The machine state.
     """
 
     def draw_some(runs: Sequence[Run]) -> Drawn:
@@ -40,7 +40,7 @@ def draw_runs(draw: Callable[[Picture], Drawn], picture: Picture) -> Drawn:
 
 
 def explain_faulty(faulty: Iterable[tuple[str, Exception]]) -> list[Unknown]:
-    """Return what is unknown because of runs that could not be shown, each with its name and error."""
+    """Return an entry for each run that could not be shown, with the run's name and the error."""
     unknowns = []
     for name, error in faulty:
         shown = clean_text(str(name), most=_MOST_CHARACTERS)

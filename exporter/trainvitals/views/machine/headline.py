@@ -1,4 +1,4 @@
-"""The summary of a picture, and the tone of each of its parts, for every view."""
+"""The summary of the machine state, and the tone of each of its parts, for every view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.views.machine.picture import Container, Picture, Run, Tone
 
 TONES: Mapping[Severity, Tone] = {"critical": "bad", "warning": "warning", "info": "busy"}
 
-# The alerts about a value that is shown, by which it is coloured.
+# The alerts about each displayed value, which determine the value's colour.
 HOT = (
     "GPUHighTemperature",
     "HPUHighTemperature",
@@ -37,12 +37,12 @@ _STATUS_TONES: Mapping[str, Tone] = {
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The summary of a picture.
+    """The summary of the machine state.
 
     Attributes:
-        words: The summary: whether something needs attention.
-        tone: The tone of the most severe trouble.
-        count: The number of troubles that need attention; those of severity `info` do not.
+        words: The summary, which says whether something needs attention.
+        tone: The tone of the most severe problem.
+        count: The number of problems that need attention; those of severity `info` are not counted.
     """
 
     words: str
@@ -51,7 +51,7 @@ class Headline:
 
 
 def make_headline(picture: Picture) -> Headline:
-    """Return the headline of a picture."""
+    """Return the headline for a machine state."""
     count = sum(trouble.severity != "info" for trouble in picture.troubles)
     if count:
         words = "1 thing needs attention" if count == 1 else f"{count} things need attention"
@@ -65,38 +65,38 @@ def make_headline(picture: Picture) -> Headline:
 def find_tone(
     picture: Picture, kind: SubjectKind, subject: str, *alerts: str, well: Tone = "good"
 ) -> Tone:
-    """Return the tone of the worst trouble of a subject.
+    """Return the tone of a subject's most severe problem.
 
     Args:
-        picture: The picture.
+        picture: The machine state.
         kind: The subject's kind.
-        subject: The name of the subject in a trouble.
-        alerts: Only the troubles of these alerts; all troubles if empty.
-        well: The tone of a subject without a trouble.
+        subject: The subject's name in problems.
+        alerts: The alerts whose problems count; if none is given, all problems count.
+        well: The tone of a subject without problems.
     """
     troubles = picture.find_troubles(kind, subject, *alerts)
     return TONES[troubles[0].severity] if troubles else well
 
 
 def find_alert_tone(alert: Alert) -> Tone:
-    """Return the tone of an alert that fires."""
+    """Return the tone of a firing alert."""
     return next((TONES[each] for each in TONES if each == alert.severity), "unknown")
 
 
 def describe_status(container: Container) -> tuple[str, Tone]:
-    """Return the health of a running container, else its status; empty if neither is known."""
+    """Return the health of a running container, or its status; empty if both are unknown."""
     is_checked = container.health is not None and container.status == "running"
     word = (container.health if is_checked else container.status) or ""
     return word, _STATUS_TONES.get(word, "unknown")
 
 
 def list_run_remarks(picture: Picture, run: Run) -> Iterator[tuple[str, Tone]]:
-    """Yield the troubles and the end of a run in words, each with its tone."""
+    """Yield a run's problems and its end as text, each with a tone."""
     troubles = picture.find_troubles("run", run.name)
     for trouble in troubles:
         yield trouble.remark, TONES[trouble.severity]
     if run.stalled_seconds is not None and not troubles:
-        # Its trouble is left out where a lost device explains it.
+        # The problem is left out if a lost device explains it.
         where = f" in {run.phase}" if run.phase else ""
         yield f"no progress for {format_duration(run.stalled_seconds)}{where}", run.tone
     if run.ending and not any(run.ending in trouble.summary for trouble in troubles):

@@ -1,4 +1,4 @@
-"""The host without its accelerators, from the readings of the host's collectors."""
+"""The host except its accelerators, from readings of the host collectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMORY_SECONDS, _IO_SECONDS = 120.0, 600.0
 
 
 class HostPast:
-    """The host, with its recent past."""
+    """The host, with its recent history."""
 
     def __init__(self) -> None:
         self._traces = Traces()
@@ -34,7 +34,7 @@ class HostPast:
         self._kills_seen: int | None = None
 
     def note(self, readings: Mapping[str, object], time: float) -> None:
-        """Add readings, by the names of their collectors, to the past."""
+        """Add readings to the history; the keys are collector names."""
         traces = self._traces
         traces.advance(time)
         if (cpu := take(readings, "cpu", CpuReading)) is not None:
@@ -53,7 +53,7 @@ class HostPast:
 
     @property
     def recent_kills(self) -> int:
-        """The number of OOM kills in the past quarter of an hour."""
+        """The number of OOM kills in the past 15 minutes."""
         return sum(count for _, count in self._kills)
 
     def measure_memory_stalls(self) -> float | None:
@@ -80,7 +80,7 @@ class HostPast:
             self._kills.popleft()
 
     def draw(self, readings: Mapping[str, object]) -> Host:
-        """Return the host as of the last reading."""
+        """Return the state of the host at the last reading."""
         cpu = take(readings, "cpu", CpuReading)
         memory = take(readings, "memory", MemoryReading)
         kernel = take(readings, "kernel", KernelReading)
@@ -114,7 +114,7 @@ def _list_load(cpu: CpuReading | None) -> tuple[float, ...]:
 
 
 def _draw_filesystems(reading: FilesystemReading | None) -> tuple[Filesystem, ...]:
-    """Return file systems: those that do not respond first, then the fullest."""
+    """Return file systems, first those that do not respond, then the fullest."""
     if reading is None:
         return ()
     drawn = [_draw_filesystem(each) for each in reading.filesystems]

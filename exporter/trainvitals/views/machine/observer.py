@@ -1,7 +1,8 @@
-"""The picture of a machine, from the readings of its collectors and its recent history.
+"""The machine state, derived from collector readings and their recent history.
 
-It does not read collectors itself: it receives the result of every scrape, and returns a picture on
-request. Its memory is bounded, however many devices, runs and containers are added and removed.
+The observer does not read collectors: it receives the result of every scrape, and returns the
+machine state on request. Its memory use is bounded, however many devices, runs and containers are
+added and removed.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ Drawn = TypeVar("Drawn")
 
 
 class Report(CollectorReport, Protocol):
-    """The outcome of one collector, as `trainvitals.metrics.collector_metrics.Report` has it."""
+    """The outcome of a collector: a `trainvitals.metrics.collector_metrics.Report`."""
 
     @property
     def seconds(self) -> float | None:
-        """How long its latest reading took."""
+        """The duration of the collector's latest reading; None if unknown."""
         ...
 
     @property
     def last_success(self) -> float | None:
-        """When it last returned a complete reading, Unix seconds."""
+        """The time of the last complete reading, Unix seconds; None if there was none."""
         ...
 
 
 class Scrape(Protocol):
-    """The result of one scrape, as `trainvitals.metrics.runner.Snapshot` has it."""
+    """The result of a scrape: a `trainvitals.metrics.runner.Snapshot`."""
 
     @property
     def readings(self) -> Mapping[str, object]:
-        """The readings of the collectors by name; those that failed are absent."""
+        """The readings by collector name; failed collectors are absent."""
         ...
 
     @property
@@ -60,16 +61,16 @@ class Scrape(Protocol):
 
 
 class Observer:
-    """Draws pictures of one machine.
+    """An observer of one machine that derives the machine state from scrapes.
 
-    It is used by one thread at a time.
+    Only one thread at a time may use an observer.
 
     Args:
-        version: The version of the exporter that reads it.
-        roots: The file systems with the processes that hold accelerators.
-        name_host: Returns the machine's name; when None it is read from the system, in a container
-            from the host's `/etc/hostname`.
-        thresholds: The thresholds; those of the file in force when None.
+        version: The version of the exporter that reads the machine.
+        roots: The file systems that contain the processes that use accelerators.
+        name_host: Returns the machine's name; None to read the name from the system, or in a
+            container from the host's `/etc/hostname`.
+        thresholds: The thresholds; None for those of the file in force.
     """
 
     def __init__(
@@ -91,11 +92,11 @@ class Observer:
         self._noted: Scrape | None = None
 
     def note(self, seen: Scrape, time: float) -> None:
-        """Keep the result of a scrape.
+        """Add the result of a scrape to the history.
 
         Args:
-            seen: Its result; passing the same one twice counts once.
-            time: The time of the reading, Unix seconds.
+            seen: The result of the scrape; the same result passed twice counts once.
+            time: The time of the scrape, Unix seconds.
         """
         if seen is self._noted:
             return
@@ -116,13 +117,13 @@ class Observer:
         alerts: Iterable[Alert] | None = None,
         alerts_trouble: str = "",
     ) -> Picture:
-        """Return the picture of the machine.
+        """Return the machine state.
 
         Args:
-            seen: The findings of this reading.
-            time: The time of the picture, Unix seconds.
-            alerts: The firing alerts, the worst first; None if unknown.
-            alerts_trouble: Why they are unknown; empty if no Prometheus is configured.
+            seen: The result of the scrape.
+            time: The time of the machine state, Unix seconds.
+            alerts: The firing alerts, the most severe first; None if unknown.
+            alerts_trouble: Why the alerts are unknown; empty if no Prometheus is configured.
         """
         self.note(seen, time)
         fired = None if alerts is None else tuple(alerts)
@@ -135,7 +136,7 @@ class Observer:
     def _draw_runs(
         self, seen: Scrape, draw: Callable[[Mapping[str, object]], Drawn]
     ) -> tuple[Drawn, list[tuple[str, Exception]]]:
-        """Return what is drawn of readings; without the runs of which nothing can be drawn."""
+        """Return the result of a function on readings, and the runs left out because it failed."""
         reading = take(seen.readings, "training", RunsReading)
 
         def draw_some(names: Sequence[str]) -> Drawn:
@@ -175,12 +176,12 @@ class Observer:
         )
 
     def judge(self, seen: Scrape, time: float, alerts: Alerts) -> Judgement:
-        """Return the troubles of the machine and its missing sources: those of its picture.
+        """Return the problems and the missing sources, which the machine state also contains.
 
         Args:
-            seen: The findings of this reading.
-            time: The time of the picture, Unix seconds.
-            alerts: The alerts of Prometheus.
+            seen: The result of the scrape.
+            time: The time of the judgement, Unix seconds.
+            alerts: The Prometheus alerts.
         """
         self.note(seen, time)
 
@@ -222,7 +223,7 @@ class Observer:
 
 
 def _order_alerts(fired: Iterable[Alert], troubles: Sequence[Trouble]) -> tuple[Alert, ...]:
-    """Return alerts by severity, and within it in the order of the troubles of the same meaning."""
+    """Return alerts by severity, and within a severity in the order of the equivalent problems."""
     severities: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)}
     places = {(trouble.alert, trouble.subject): at for at, trouble in enumerate(troubles)}
 

@@ -1,4 +1,4 @@
-"""Training runs, from the reading of the collector `training`."""
+"""Training runs, from readings of the collector `training`."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ TONES: Mapping[str, Tone] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Memory:
-    """The recent past of one rank: the time that it waited, trained and did something else.
+    """The recent history of one rank: the time spent waiting, training and on anything else.
 
     Attributes:
-        start: Its start, which distinguishes a restarted rank from the one before.
-        counters: Seconds in which it waited for data, trained, and did something else.
-        away_seconds: The total time that it was seen outside of training.
-        seen: The time of its last reading, Unix seconds; None before the first.
+        start: The rank's start time, which distinguishes a restarted rank from its predecessor.
+        counters: Seconds spent waiting for data, training, and on anything else.
+        away_seconds: The total time for which the rank was seen outside of training.
+        seen: The time of the last reading, Unix seconds; None before the first reading.
     """
 
     start: float | None
@@ -72,7 +72,7 @@ class _Memory:
     seen: float | None = None
 
     def note(self, rank: RankReading, time: float) -> None:
-        """Add the reading of the rank at a time."""
+        """Add a reading of the rank to the history."""
         if self.seen is not None and time > self.seen:
             phase = name_coarse_phase(rank.record)
             if phase is not None and phase != "train" and rank.ending is None:
@@ -84,7 +84,7 @@ class _Memory:
         self.counters.take(time, (waited, trained, away))
 
     def measure(self) -> Habit:
-        """Return the phases of the past 10 minutes."""
+        """Return the phases over the past 10 minutes."""
         waited = self.counters.rise(_WAITED, _PAST_SECONDS)
         trained = self.counters.rise(_TRAINED, _PAST_SECONDS)
         away = self.counters.rise(_AWAY, _PAST_SECONDS)
@@ -96,21 +96,21 @@ class _Memory:
 
 
 class Runs:
-    """The training runs of a machine, with their recent past."""
+    """The training runs of a machine, with their recent history."""
 
     def __init__(self) -> None:
         self._traces = Traces()
         self._memories: dict[str, dict[str, _Memory]] = {}
 
     def note(self, reading: object, time: float) -> None:
-        """Add a reading to the past; anything but a reading of runs is a gap."""
+        """Add a reading to the history; any other type of reading adds a gap."""
         self._traces.advance(time)
         if not isinstance(reading, RunsReading):
             self._traces.add_gaps()
             return
         losses: dict[str, list[float]] = {}
         for rank in reading.ranks:
-            # A rank that fails here is named when it is drawn.
+            # `draw` reports a rank that fails here.
             attempt(rank.run, partial(self._note_rank, rank, time, losses))
         for run, values in losses.items():
             self._traces.add(run, sum(values) / len(values))
@@ -144,14 +144,14 @@ class Runs:
         time: float,
         thresholds: Thresholds,
     ) -> tuple[Run, ...]:
-        """Return every run: the living ones first, then those that ended last.
+        """Return all runs, first those that are alive, then the latest to end.
 
         Args:
-            reading: The latest reading, already noted.
+            reading: The latest reading, which `note` has received.
             devices: The accelerators of the machine.
-            work: The recent utilization by UUID.
-            time: Unix seconds.
-            thresholds: The limits.
+            work: The recent utilization of accelerators, by UUID.
+            time: The current time, Unix seconds.
+            thresholds: The thresholds.
         """
         by_run: dict[str, list[RankReading]] = {run.run: [] for run in reading.runs}
         for rank in reading.ranks:
@@ -177,10 +177,10 @@ class Runs:
 def add_runs(
     work: Mapping[str, Work], reading: RunsReading, habits: Mapping[str, Mapping[str, Habit]]
 ) -> dict[str, Work]:
-    """Return the recent work of accelerators, with the phases of the runs on them.
+    """Return the recent work of accelerators, with the phases of their runs added.
 
-    A rank that holds several accelerators, or unknown ones, counts for each accelerator that no other
-    rank holds alone.
+    A rank that holds several accelerators, or unknown ones, counts for each accelerator that no
+    other rank holds alone.
     """
     living = [rank for rank in reading.ranks if rank.ending is None]
     own: dict[str, list[float]] = {}
@@ -206,12 +206,12 @@ def add_runs(
 
 
 def _has_failed(dead: Sequence[Ending]) -> bool:
-    """Return whether a run died of exceptions alone, whose alert is a warning."""
+    """Return whether a run died only of exceptions, for which the alert is a warning."""
     return bool(dead) and all(end.reason == "exception" for end in dead)
 
 
 def _measure_reserve(rank: RankReading) -> float:
-    """Return the memory that the allocator of a rank reserved and never used, in bytes."""
+    """Return the bytes that a rank's memory allocator has reserved but never used."""
     state = rank.record.state
     used = state[_PEAK] if state[_PEAK] != ABSENT else state[_ALLOCATED]
     return max(0.0, state[_RESERVED] - used) if ABSENT not in (state[_RESERVED], used) else 0.0

@@ -1,8 +1,8 @@
-"""The past quarter of an hour of some values, in steps of `TRACE_STEP_SECONDS`.
+"""The past 15 minutes of some values, in steps of `TRACE_STEP_SECONDS`.
 
-A step holds the mean of its values. Nothing is read for a trace alone, so a step may be empty: one
-whose readings had no value is a gap, and one without a reading is interpolated if its neighbours
-are at most `BRIDGED_STEPS` apart.
+Each step contains the mean of its values. No reading is made only for a trace, so steps can be
+empty: a step whose readings had no value is a gap, and a step without a reading is interpolated if
+the steps with readings before and after it are at most `BRIDGED_STEPS` apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_READ, _NO_VALUE = 0, -1
 
 
 class _Ring:
-    """One value: for each step the sum and the count."""
+    """The sum and count of one value for each step."""
 
     __slots__ = ("counts", "sums", "touched")
 
@@ -32,12 +32,13 @@ class _Ring:
 
 
 class Traces:
-    """The past of some numbers, by key.
+    """The recent history of some numbers, by key.
 
-    A number that had no value for the length of a trace is dropped.
+    A number that has had no value for the length of a trace is removed.
 
     Args:
-        most: The number of values to keep; beyond it the one with the oldest value is dropped.
+        most: The maximum number of keys; at the limit, a new key replaces the one updated least
+            recently.
     """
 
     def __init__(self, most: int = MOST_TRACES) -> None:
@@ -47,7 +48,7 @@ class Traces:
         self._slot = 0
 
     def advance(self, time: float) -> None:
-        """Advance to the step of a Unix time; a clock that was set back clears everything."""
+        """Advance to the step of a Unix time; if the clock was set back, clear all traces."""
         step = int(time // TRACE_STEP_SECONDS)
         if step == self._step:
             return
@@ -75,13 +76,13 @@ class Traces:
         ring.touched = self._step or 0
 
     def add_gaps(self) -> None:
-        """Add a gap to every number, after a reading that failed."""
+        """Add a gap to every trace, after a failed reading."""
         for ring in self._rings.values():
             if ring.counts[self._slot] == _NOT_READ:
                 ring.counts[self._slot] = _NO_VALUE
 
     def read(self, key: Hashable) -> Trace:
-        """Return one value's past, the oldest first, None for gaps; empty if it has no value."""
+        """Return a trace, the oldest first, with None for gaps; empty if it contains no value."""
         ring = self._rings.get(key)
         if ring is None or max(ring.counts) <= 0:
             return ()
@@ -112,7 +113,7 @@ class Traces:
 
 
 def _bridge(points: list[float | None], seen: list[int]) -> None:
-    """Interpolate the steps without a reading."""
+    """Interpolate the steps that have no reading."""
     for before, after in pairwise(seen):
         first, last = points[before], points[after]
         if 1 < after - before <= BRIDGED_STEPS and first is not None and last is not None:

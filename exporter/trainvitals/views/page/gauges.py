@@ -1,4 +1,4 @@
-"""Values of the live page with their past and their limits."""
+"""Values on the live page, with their history and limits."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _LOSS_MARGIN = 0.08
 
 
 class Gauge(NamedTuple):
-    """A value with its past.
+    """A value with its history.
 
     Attributes:
         term: The name of the quantity.
         value: The current value, as text.
-        svg: Its past, HTML.
-        css: The CSS class of both, for its severity; empty if no value is bad.
+        svg: The history, as HTML.
+        css: The CSS class of value and history, for the severity; empty if no severity applies.
     """
 
     term: str
@@ -48,7 +48,7 @@ class Gauge(NamedTuple):
 
 
 def list_device_gauges(picture: Picture, device: Accelerator) -> Iterator[Gauge]:
-    """Yield utilization, memory, temperature and power of an accelerator."""
+    """Yield the utilization, memory, temperature and power of an accelerator."""
     label, name = label_device(device), device.name
     used, total = device.memory_used_bytes, device.memory_total_bytes
     share = device.memory_limit_bytes / total if device.memory_limit_bytes and total else None
@@ -68,7 +68,7 @@ def list_device_gauges(picture: Picture, device: Accelerator) -> Iterator[Gauge]
 
 
 def list_host_gauges(picture: Picture) -> Iterator[Gauge]:
-    """Yield CPU and memory of the machine."""
+    """Yield the CPU and memory usage of the machine."""
     host = picture.host
     ratio = None if host.cpu_percent is None else host.cpu_percent / 100
     cores = f" of {host.cores} cores" if host.cores else ""
@@ -82,7 +82,7 @@ def list_host_gauges(picture: Picture) -> Iterator[Gauge]:
 
 
 def draw_loss(run: Run) -> tuple[str, str, str]:
-    """Return the past of a run's loss as HTML, and its greatest and least value as text."""
+    """Return a run's loss history as HTML, with the highest and lowest loss as text."""
     known = [point for point in run.loss_trace if point is not None]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     margin = _LOSS_MARGIN * (high - low) or abs(high) * _LOSS_MARGIN or 1.0
@@ -108,7 +108,7 @@ def _gauge_power(device: Accelerator, label: str) -> Gauge:
     return Gauge("power", format_limited(device.power_watts, limit, "W"), svg)
 
 
-@lru_cache(maxsize=256)  # most values are the same a second later
+@lru_cache(maxsize=256)  # most values are unchanged a second later
 def _draw(
     trace: Trace,
     subject: str,
@@ -117,7 +117,7 @@ def _draw(
     high: float,
     limit: float | None = None,
 ) -> str:
-    """Return a sparkline, labelled with its subject and range for screen readers."""
+    """Return a sparkline, labelled with the subject and the range for screen readers."""
     known = [point for point in trace if point is not None]
     label = f"{subject}: no history yet"
     if known:

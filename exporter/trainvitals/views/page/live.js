@@ -1,4 +1,4 @@
-// Refreshes the page once a second while it is visible. Without it the page stays as it was loaded.
+// Refreshes the page once a second while it is visible; without this script, the page is static.
 "use strict";
 (() => {
   const INTERVAL_MS = 1000, LONGEST_PAUSE_MS = 15000, PATIENCE_MS = 8000, SPOKEN_AFTER = 2;
@@ -9,7 +9,7 @@
 
   const parse = (text) => new DOMParser().parseFromString(text, "text/html").body;
 
-  // Changes only what differs, so that focus, selection and scroll position stay.
+  // Changes only what differs, so that focus, selection and scroll position are kept.
   function adapt(from, to) {
     if (from.isEqualNode(to)) return;
     for (const { name } of [...from.attributes])
@@ -19,7 +19,7 @@
     adaptChildren(from, to);
   }
 
-  // The reader decides whether it is folded.
+  // The user decides whether a section is folded.
   const isKept = (element, name) => element.tagName === "DETAILS" && name === "open";
 
   const isAlike = (one, other) =>
@@ -31,7 +31,7 @@
     let at = from.firstChild;
     for (const each of [...to.childNodes]) {
       while (at && at.id && !wanted.has(at.id)) at = remove(at);
-      // An element without an id is removed rather than have one with an id moved.
+      // Remove an element without an id instead of moving one that has an id.
       while (at && each.id && !at.id && known.has(each.id)) at = remove(at);
       const match = each.id ? known.get(each.id) : at && isAlike(at, each) ? at : null;
       if (!match) from.insertBefore(document.importNode(each, true), at);

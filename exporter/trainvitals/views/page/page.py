@@ -1,8 +1,8 @@
 """The live page as HTML: the fragment that is replaced every second, and the document around it.
 
-`templates/fragment.html` and its parts show the fields of a `Picture`; values that are awkward to
-compute in a template are in `gauges.py` and `subjects.py`. Every text that a template writes passes
-through `clean_text` and is then escaped by Jinja2.
+`templates/fragment.html` and the templates that it includes show the fields of a `Picture`; values
+that are awkward to derive in a template come from `gauges.py` and `subjects.py`. Every text that a
+template writes passes through `clean_text` and is then escaped by Jinja2.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 class PageWriter:
-    """Writes pictures as HTML; Jinja2 is imported when the first one is written."""
+    """A writer of the machine state as HTML; Jinja2 is imported when the first page is written."""
 
     def write_fragment(self, picture: Picture) -> bytes:
-        """Return the refreshed part of the page: the head with the machine's name, and every section."""
+        """Return the refreshed part of the page, which is the head and all sections."""
         return draw_runs(self._write, picture).encode(errors="replace")
 
     def _write(self, picture: Picture) -> str:
@@ -41,8 +41,8 @@ class PageWriter:
         """Return the whole page.
 
         Args:
-            picture: The picture of the machine.
-            fragment: The same, as `write_fragment` returns it.
+            picture: The machine state.
+            fragment: The refreshed part, as `write_fragment` returns it.
         """
         template = self._environment.get_template("page.html")
         text = template.render(
@@ -56,8 +56,8 @@ class PageWriter:
 
 
 def make_environment() -> Environment:
-    """Return the environment of the page's templates."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - serve starts faster
+    """Return the Jinja2 environment for the page's templates."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - `serve` starts faster
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -87,14 +87,14 @@ def make_environment() -> Environment:
         headline=headline,
         subjects=subjects,
     )
-    # The same few chips are drawn again and again, and a macro costs more than a look-up.
+    # The same few chips are drawn many times, and a macro costs more than a cache look-up.
     parts = environment.get_template("parts.html").module
     environment.globals["chip"] = lru_cache(maxsize=1024)(vars(parts)["chip"])
     return environment
 
 
 def _clean(value: object) -> object:
-    """Return a template's value before it is escaped: text cleaned, other types unchanged."""
+    """Return a template value, cleaned if it is text; Jinja2 escapes the result."""
     return _clean_text(value) if type(value) is str else value
 
 
@@ -105,7 +105,7 @@ def _clean_text(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _mark_amount(text: str) -> Markup:
-    """Return an amount as HTML: an unknown one in grey, the whole of `66.0 / 80.0 GiB` smaller."""
+    """Return an amount as HTML: `-` in grey if unknown, the total in `66.0 / 80.0 GiB` smaller."""
     from markupsafe import Markup, escape  # noqa: PLC0415 - see make_environment
 
     if text == units.UNKNOWN:

@@ -1,4 +1,4 @@
-"""The subjects of the live page: how each is named, and the `id` of its element."""
+"""The subjects on the live page: the name of each, and the `id` of each HTML element."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECTIONS: Mapping[SubjectKind, str] = {
 
 
 def list_findings(picture: Picture) -> Iterator[tuple[str, str, Tone]]:
-    """Yield the troubles, the worst first, and the unknowns: words, `id` to link to, tone."""
+    """Yield the problems, the most severe first, and the unknowns: text, `id` to link to, tone."""
     anchors = dict(_list_anchors(picture))
     for trouble in picture.troubles:
         kind = trouble.subject_kind
@@ -31,33 +31,33 @@ def list_findings(picture: Picture) -> Iterator[tuple[str, str, Tone]]:
         yield trouble.words, target, TONES[trouble.severity]
     for unknown in picture.unknowns:
         kind = unknown.subject_kind
-        # Without a Prometheus there is no section of alerts.
+        # Without Prometheus, the page has no alerts section.
         target = "content" if kind == "alert" and picture.alerts is None else _SECTIONS[kind]
         yield unknown.words, target, "unknown"
 
 
 def anchor_device(device: Accelerator) -> str:
-    """Return the `id` of a device's row."""
+    """Return the `id` of a device row."""
     return _anchor(device.kind, device.uuid)
 
 
 def anchor_run(run: Run) -> str:
-    """Return the `id` of a run's card."""
+    """Return the `id` of a run card."""
     return _anchor("run", run.name)
 
 
 def anchor_container(container: Container) -> str:
-    """Return the `id` of a container's row."""
+    """Return the `id` of a container row."""
     return _anchor("container", container.name)
 
 
 def label_device(device: Accelerator) -> str:
-    """Return the name of a device as people write it: `GPU 3`."""
+    """Return the name of a device as people write it, such as `GPU 3`."""
     return f"{_KINDS.get(device.kind, device.kind)} {device.device}"
 
 
 def fold_devices(devices: Sequence[str]) -> str:
-    """Return a short list of devices: `gpu0\N{EN DASH}3, gpu6` for five of them."""
+    """Return a short list of devices, such as `gpu0\N{EN DASH}3, gpu6` for five devices."""
     ranges: list[list[str]] = []
     for device in devices:
         kind = device.rstrip("0123456789")
@@ -85,6 +85,6 @@ def _anchor(kind: str, name: str) -> str:
 
 def _name_range(devices: Sequence[str]) -> str:
     first, last = devices[0], devices[-1]
-    if len(devices) <= 2:  # noqa: PLR2004 - a range of two is no shorter
+    if len(devices) <= 2:  # noqa: PLR2004 - a range of two is not shorter
         return ", ".join(devices)
     return f"{first}\N{EN DASH}{last[len(last.rstrip('0123456789')) :]}"

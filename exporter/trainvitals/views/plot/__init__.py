@@ -1,4 +1,4 @@
-"""The resource timeline: a picture of the resources of a run or a machine, from recorded files."""
+"""The resource timeline: an image of a run's or machine's resource usage, from recorded files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["USUAL_SIZE", "plot"]
 
 
 def plot(paths: Sequence[Path], output: Path, *, size: tuple[int, int] = USUAL_SIZE) -> None:
-    """Write the resource timeline of some files as a PNG.
+    """Write the resource timeline from some files as a PNG image.
 
     Args:
-        paths: CSV files or JSON lines, in any order; their content is ordered by time.
-        output: The picture; an existing file is replaced.
-        size: Its width and height in pixels.
+        paths: CSV or JSON Lines files, in any order; the content is ordered by time.
+        output: The path of the image; an existing file is replaced.
+        size: The width and height of the image in pixels.
 
     Raises:
-        ConfigurationError: A file cannot be read or has no values, the picture cannot be written,
-            or matplotlib is missing.
+        ConfigurationError: A file cannot be read or has no values, the image cannot be written, or
+            matplotlib is missing.
     """
     if output.suffix.lower() != ".png":
         raise ConfigurationError(f"--output={output}: write a name that ends in .png")
@@ -32,7 +32,7 @@ def plot(paths: Sequence[Path], output: Path, *, size: tuple[int, int] = USUAL_S
     draw([read_part(path, PATTERNS) for path in paths], size).savefig(picture, format="png")
     part = output.with_name(f"{output.name}.part")
     try:
-        # If there is no space left, the existing picture stays.
+        # If there is no space left, the existing image remains.
         part.write_bytes(picture.getvalue())
         part.replace(output)
     except OSError as error:

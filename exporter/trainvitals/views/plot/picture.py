@@ -1,4 +1,4 @@
-"""The picture: panels with a common x axis, two in a row, drawn without a display."""
+"""The image: two panels per row, with a common x axis, drawn without a display."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:  # an optional package
 USUAL_SIZE = (1200, 800)
 _DOTS_PER_INCH = 100
 _COLUMNS = 2
-_MOST_NUMBER = 10**9  # by which lines are sorted
+_MOST_NUMBER = 10**9  # the largest number in a name by which lines are sorted
 _MOST_BORDERS = 30
 _MOST_NAMED_LINES = 16
-_LEGEND_CHARACTERS = 84  # the width of a panel
-_SAMPLE_CHARACTERS = 7  # the width of a line's sample beside its name
+_LEGEND_CHARACTERS = 84  # the number that fits into the width of a panel
+_SAMPLE_CHARACTERS = 7  # the width of the line sample beside a name
 
 
 class Panel(NamedTuple):
     """A panel.
 
     Attributes:
-        title: Its title.
-        unit: The unit of its y axis.
-        columns: Patterns of the names of its columns, with the name of the line of each; `{}` is
-            replaced by the group of the pattern.
-        highest: The end of the y axis; None for automatic.
-        is_always_there: Whether it is drawn even without values.
+        title: The panel's title.
+        unit: The unit of the y axis.
+        columns: Patterns for column names, with the line name for each; `{}` is replaced by the
+            pattern's group.
+        highest: The upper end of the y axis; None for automatic.
+        is_always_there: Whether the panel is drawn even if it has no values.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Panel(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line to draw, and its name in the legend."""
+    """A line to draw, with its name in the legend."""
 
     name: str
     x: Sequence[float]
@@ -110,15 +110,15 @@ PATTERNS = frozenset(pattern for panel in PANELS for pattern in panel.columns)
 
 
 def draw(parts: Sequence[Part], size: tuple[int, int] = USUAL_SIZE) -> Figure:
-    """Return a figure of the panels that have values or are always drawn.
+    """Return a figure with the panels that have values or are always drawn.
 
     Args:
         parts: The content of the files.
-        size: Width and height in pixels; the panels share the height.
+        size: The width and height in pixels; the panels share the height.
 
     Raises:
-        ConfigurationError: matplotlib is missing, no column has a value, or steps start again
-            without timestamps.
+        ConfigurationError: matplotlib is missing, no column has a value, or step numbers restart
+            and timestamps are missing.
     """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
@@ -155,7 +155,7 @@ def draw(parts: Sequence[Part], size: tuple[int, int] = USUAL_SIZE) -> Figure:
 
 
 def gather_lines(panel: Panel, parts: Sequence[Part], axis: Axis) -> list[Line]:
-    """Return the lines of a panel, by column, number and rank; columns without values are left out."""
+    """Return a panel's lines that have values, by column, number and rank."""
     ranks = sorted({part.rank for part in parts})
     names = {name for part in parts for name in part.columns}
     lines: list[Line] = []
@@ -189,7 +189,7 @@ def _join(
                 y.append(math.nan)
             x.append(position)
             y.append(value)
-        if axis.is_time:  # there are no readings between two epochs
+        if axis.is_time:  # interrupt the line between two files
             x.append(math.nan)
             y.append(math.nan)
     return x, y
@@ -215,7 +215,7 @@ def _draw_lines(axes: Axes, lines: Sequence[Line], highest: float | None) -> Non
 
 
 def _find_lonely(values: Sequence[float]) -> list[int]:
-    """Return the indices of values between two gaps; they have no line, so each is drawn as a dot."""
+    """Return the indices of values between two gaps, which are drawn as dots, not as lines."""
     known = [False, *map(math.isfinite, values), False]
     return [
         index
@@ -233,7 +233,7 @@ def _draw_frame(axes: Axes, panel: Panel, axis: Axis) -> None:
     axes.set_xmargin(0.01)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.ticklabel_format(style="plain", useOffset=False)
-    axes.tick_params(labelbottom=True)  # also above another panel
+    axes.tick_params(labelbottom=True)  # also if another panel is below
     axes.grid(visible=True, color="0.92", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -249,7 +249,7 @@ def _draw_legend(axes: Axes, names: Sequence[str]) -> None:
     axes.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, 0),
-        borderaxespad=4,  # below the label of the axis
+        borderaxespad=4,  # below the axis label
         ncols=max(1, min(len(names), 5, _LEGEND_CHARACTERS // widest)),
         fontsize="small",
         frameon=False,

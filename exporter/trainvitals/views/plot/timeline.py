@@ -1,9 +1,9 @@
-"""The files of a run or a recording, and their common x axis.
+"""The files of a run or recording, and their common x axis.
 
-`trainvitals.lightning.ResourceMonitorCallback` writes one CSV file per epoch and rank, with `step`,
-`timestamp` and one column per reading; an empty cell is an unknown reading. `trainvitals record` writes
-CSV or JSON lines without `step`. Both may be compressed by gzip. Unknown numbers are NaN, which makes
-a gap in a line.
+`trainvitals.lightning.ResourceMonitorCallback` writes one CSV file per epoch and rank, with the
+columns `step` and `timestamp` and one column per reading; an empty cell is an unknown reading.
+`trainvitals record` writes CSV or JSON Lines without `step`. Both types of files may be compressed
+with gzip. Unknown numbers are NaN, which causes a gap in a line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _TIME_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
-_UNIT_SPANS = 3  # the largest unit of which the axis has at least three
+_UNIT_SPANS = 3  # the axis spans at least three of its unit
 
 _GZIP = b"\x1f\x8b"
 _MOST_BYTES = 1 << 28
@@ -44,9 +44,9 @@ class Part:
     """The content of a file.
 
     Attributes:
-        rank: The rank in the file's name; 0 if it has none.
-        begin: The text of the first timestamp; empty if there is none.
-        columns: The values of each needed column, one for each row; `timestamp` in Unix seconds.
+        rank: The rank in the file name; 0 if the name contains no rank.
+        begin: The text of the first timestamp; empty if the file has no timestamps.
+        columns: The values in each needed column, one for each row; `timestamp` is in Unix seconds.
     """
 
     rank: int
@@ -54,18 +54,18 @@ class Part:
     columns: Mapping[str, Sequence[float]]
 
     def first(self, column: str) -> float:
-        """Return the first known value of a column; infinity if there is none."""
+        """Return the first known value in a column; infinity if no value is known."""
         return next(filter(math.isfinite, self.columns.get(column, ())), math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The x axis of some parts.
+    """The common x axis of several files.
 
     Attributes:
-        label: Its label.
-        positions: The position of each row of each part.
-        is_time: Whether it shows time, so that a pause between two parts is a gap.
+        label: The axis label.
+        positions: The position of each row in each file.
+        is_time: Whether the axis shows time, so that a pause between two files is a gap.
     """
 
     label: str
@@ -74,14 +74,14 @@ class Axis:
 
 
 def read_part(path: Path, patterns: Collection[str]) -> Part:
-    """Read a file; a row that is shorter than the header is incomplete and is left out.
+    """Read a file, except rows that are shorter than the header, which are incomplete.
 
     Args:
-        path: The file.
-        patterns: Patterns of the names of needed columns besides `step` and `timestamp`.
+        path: The path of the file.
+        patterns: Patterns for the names of columns to read in addition to `step` and `timestamp`.
 
     Raises:
-        ConfigurationError: The file cannot be read, or has no row or none of the columns.
+        ConfigurationError: The file cannot be read, has no rows, or has none of the columns.
     """
     try:
         with open_named(path) as raw:
@@ -105,10 +105,10 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
 
 
 class _Bounded(io.RawIOBase):
-    """The first bytes of a source, which may be a file of a terabyte, or a small one that unpacks to it.
+    """A stream with a maximum size, to limit large files and small ones that unpack to large ones.
 
     Args:
-        source: The bytes.
+        source: The stream to read from.
     """
 
     def __init__(self, source: io.BufferedIOBase | gzip.GzipFile) -> None:
@@ -120,22 +120,22 @@ class _Bounded(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        """Return whether the source is."""
+        """Return whether the source is seekable."""
         return self._source.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go to a place of the source."""
+        """Move to a position in the source."""
         return self._source.seek(offset, whence)
 
     def tell(self) -> int:
-        """Return the place in the source."""
+        """Return the position in the source."""
         return self._source.tell()
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read some bytes.
+        """Read bytes into a buffer.
 
         Raises:
-            OSError: There were too many.
+            OSError: The source exceeds the maximum size.
         """
         size = self._source.readinto(buffer)
         self._left -= size
@@ -145,17 +145,17 @@ class _Bounded(io.RawIOBase):
 
 
 def _choose_rows(file: TextIO, path: Path) -> Iterator[list[str]]:
-    """Return the header and the rows of a CSV file or of JSON lines."""
+    """Return the header and the rows of a CSV or JSON Lines file."""
     first = file.read(1)
     file.seek(0)
     return _tabulate_objects(file, path) if first == "{" else csv.reader(file)
 
 
 def _tabulate_objects(file: TextIO, path: Path) -> Iterator[list[str]]:
-    """Yield the header and the rows of JSON lines; the columns are the keys with a number in any line."""
+    """Yield a header and rows from JSON Lines; columns are the keys with a number in any line."""
     rows: list[dict[str, str]] = []
     for number, line in enumerate(file, start=1):
-        if not line.endswith("\n"):  # still being written, or cut off
+        if not line.endswith("\n"):  # incomplete
             break
         try:
             found = json.loads(line)
@@ -195,7 +195,7 @@ def _read_rows(
     begin = ""
     columns: dict[str, array[float]] = {name: array("d") for name in needed}
     for line, row in enumerate(rows, start=2):
-        if len(row) < len(header) or row == header:  # cut off, or the header of a concatenated file
+        if len(row) < len(header) or row == header:  # incomplete, or a concatenated header
             continue
         for name, index in needed.items():
             try:
@@ -221,20 +221,20 @@ def _read_number(text: str) -> float:
 
 
 def _read_time(text: str) -> float:
-    # Python 3.10 does not parse Z.
+    # Python 3.10 does not parse `Z`.
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else math.nan
 
 
 def sort_parts(parts: Sequence[Part]) -> list[Part]:
-    """Return the parts ordered by time, or by steps if there is none."""
+    """Return the parts ordered by time, or by steps if there are no timestamps."""
     return sorted(parts, key=lambda part: (part.first("timestamp"), part.first("step")))
 
 
 def choose_axis(parts: Sequence[Part]) -> Axis:
-    """Return steps as the x axis, or time if steps start again with each epoch.
+    """Return steps as the x axis, or time if step numbers restart in each epoch.
 
     Raises:
-        ConfigurationError: Steps start again, and a part has no timestamps.
+        ConfigurationError: Step numbers restart, and a file has no timestamps.
     """
     if _is_rising(parts):
         return Axis("step", [part.columns["step"] for part in parts], is_time=False)
@@ -253,7 +253,7 @@ def choose_axis(parts: Sequence[Part]) -> Axis:
 
 
 def _is_rising(parts: Sequence[Part]) -> bool:
-    """Return whether every part has steps, and each rank has each step once."""
+    """Return whether every file has steps, and the steps of each rank increase strictly."""
     if not all(math.isfinite(part.first("step")) for part in parts):
         return False
     return all(

@@ -1,1 +1,1 @@
-"""`trainvitals top`: the picture of the machine, drawn in a terminal."""
+"""`trainvitals top`: the machine state, drawn in a terminal."""

@@ -1,4 +1,4 @@
-"""The sections of firing alerts and of collectors."""
+"""The terminal sections for firing alerts and for collectors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WHAT: Column[Alert] = Column("WHAT", lambda one: Text(clean_text(one.summary)),
 
 
 def list_alerts(picture: Picture, *, lists_all: bool) -> Rows[Alert]:
-    """Return the section of the alerts.
+    """Return the alerts section.
 
     Args:
-        picture: The picture.
-        lists_all: Whether whole messages are shown, in lines below the rows.
+        picture: The machine state.
+        lists_all: Whether full messages are shown, in lines below the rows.
     """
     now = picture.time
     return Rows(
@@ -50,11 +50,11 @@ def list_alerts(picture: Picture, *, lists_all: bool) -> Rows[Alert]:
 
 
 def list_collectors(picture: Picture, *, lists_all: bool) -> Rows[Collector]:
-    """Return the section of the collectors.
+    """Return the collectors section.
 
     Args:
-        picture: The picture.
-        lists_all: Whether collectors that succeed are listed too.
+        picture: The machine state.
+        lists_all: Whether successful collectors are listed too.
     """
     now = picture.time
     failing = [one for one in picture.collectors if not one.success]

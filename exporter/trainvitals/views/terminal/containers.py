@@ -1,4 +1,4 @@
-"""The section of the containers."""
+"""The terminal section for containers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainvitals.views.terminal.table import Column, Rows
 
 
 def list_containers(picture: Picture) -> Rows[Container]:
-    """Return the section of the containers."""
+    """Return the containers section."""
     has_deaths = any(one.last_death is not None for one in picture.containers or ())
     return Rows(
         3,

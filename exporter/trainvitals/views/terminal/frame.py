@@ -1,4 +1,4 @@
-"""The screen and the lines of `--once`, from sections that share the height by their importance."""
+"""The screen, whose sections share the height by importance, and the output of `--once`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trainvitals.views.terminal.view import Section, View
 
 NARROWEST, LOWEST = 40, 8
 _MOST_TROUBLE_LINES = 2
-# Sections by their numbers: alerts, accelerators, runs, containers; host, collectors, processes.
+# Section numbers: alerts, accelerators, runs, containers; then host, collectors, processes.
 _FIRST, _THEN = (7, 1, 2, 3), (5, 6, 4)
 _ENOUGH = 1 << 20
 _OLD = Style.parse("bright_black")
@@ -62,13 +62,13 @@ _MORE_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a picture.
+    """The source of the machine state.
 
     Attributes:
-        words: Its name, such as `exporter at http://gpu-07:9200`.
-        silent_since: The time of the last response, seconds since 1970; None while it responds.
-        trouble: Why it does not respond.
-        now: The time, seconds since 1970.
+        words: The name of the source, such as `exporter at http://gpu-07:9200`.
+        silent_since: The time of the last response, Unix seconds; None while the source responds.
+        trouble: Why the source does not respond.
+        now: The current time, Unix seconds.
     """
 
     words: str
@@ -78,10 +78,10 @@ class Source:
 
 
 def list_sections(picture: Picture, *, lists_all: bool) -> list[Section]:
-    """Return the sections, from the top of the screen down.
+    """Return the sections, from top to bottom.
 
     Args:
-        picture: The picture.
+        picture: The machine state.
         lists_all: Whether rows are listed that are otherwise only counted.
     """
     return [
@@ -96,11 +96,11 @@ def list_sections(picture: Picture, *, lists_all: bool) -> list[Section]:
 
 
 def choose_sorting(name: str | None, *, is_reversed: bool) -> dict[int, Sorting]:
-    """Return the sorting of each section that has a column, by the number of the section.
+    """Return the sorting of each section that has the column, by section number.
 
     Args:
-        name: `--sort`: the title of a column, in any case, with blanks or `-`; None if there is
-            none.
+        name: The value of `--sort`: a column title, in any case, with blanks or `-`; None for no
+            sorting.
         is_reversed: Whether the order is reversed.
 
     Raises:
@@ -136,16 +136,16 @@ def draw_screen(
     height: int,
     zone: tzinfo | None = None,
 ) -> list[Line]:
-    """Return exactly as many lines as the terminal has, each exactly as wide.
+    """Return as many lines as the terminal has, each exactly as wide as the terminal.
 
     Args:
         console: The console to render for.
-        picture: The picture.
-        view: The user's view of it.
-        source: Its source.
-        width: The columns of the terminal.
-        height: Its lines.
-        zone: The time zone of the clock; the local one when None.
+        picture: The machine state.
+        view: The user's view of the screen.
+        source: The source of the machine state.
+        width: The number of terminal columns.
+        height: The number of terminal lines.
+        zone: The time zone of the clock; None for the machine's time zone.
     """
     if width < NARROWEST or height < LOWEST:
         words = ("too small: at least", f"{NARROWEST} x {LOWEST}; q quits")
@@ -174,15 +174,15 @@ def write_all(
     width: int | None,
     zone: tzinfo | None = None,
 ) -> None:
-    """Print everything, in as many lines as needed, without trailing blanks.
+    """Print all sections, in as many lines as needed, without trailing blanks.
 
     Args:
         console: The console to print to.
-        picture: The picture.
-        view: Its sorting.
-        source: Its source.
-        width: The columns of a line; None for no limit.
-        zone: The time zone of the clock; the local one when None.
+        picture: The machine state.
+        view: The view, of which only the sorting is used.
+        source: The source of the machine state.
+        width: The number of columns in a line; None for no limit.
+        zone: The time zone of the clock; None for the machine's time zone.
     """
     room = width or NO_LIMIT
     top = [_draw_head(picture, source, width, zone, is_paused=False), *draw_headline(picture, room)]
@@ -242,7 +242,7 @@ def _draw_section(
 
 
 def _share_out(console: Console, sections: Sequence[Section], width: int, height: int) -> list[int]:
-    """Return the height of each section: what it needs, then more for the most important."""
+    """Return the height of each section: first the minimums, then more for the most important."""
     least = [section.least for section in sections]
     heights = [0] * len(sections)
     room = height - 1 if sum(least) > height else height  # one line lists the hidden sections
@@ -283,7 +283,7 @@ def _draw_head(
 
 
 def _explain_silence(console: Console, source: Source, width: int) -> list[Text]:
-    """Return why the source does not respond; empty while it does."""
+    """Return lines that say why the source does not respond; empty while it responds."""
     if source.silent_since is None:
         return []
     words = Text(clean_text(source.trouble), "bold red")

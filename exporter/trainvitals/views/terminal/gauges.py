@@ -1,4 +1,4 @@
-"""Bars and sparklines that fill their column, and the section that shows values side by side."""
+"""Bars and sparklines that fill a column, and a section that shows values side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainvitals.views.sparkline import sparkline_text
 from trainvitals.views.terminal.table import INDENT, Line, Sorting, draw_title, mark_hidden, render
 
 _QUIET = ("green", "cyan", "dim")
-_LEAST_SHOWN = 0.005  # is rounded to 1%
+_LEAST_SHOWN = 0.005  # smaller values are shown as 0%
 _WIDEST_BAR, _WIDEST_TRACE = 12, 30
 _NARROWEST, _NARROWEST_ALONE, _ONE_LINE = 38, 76, 120
 _LABEL, _LABEL_ALONE, _BAR = 11, 40, 6
@@ -25,13 +25,13 @@ _LABEL, _LABEL_ALONE, _BAR = 11, 40, 6
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A bar followed by its number.
+    """A bar followed by a number.
 
     Attributes:
-        ratio: The part that is filled; more than 1 is full, None draws no bar.
-        words: The number.
-        words_width: The columns of the number.
-        style: The style of the filled part, and of the number where it is a warning.
+        ratio: The filled share; values above 1 fill the bar, and None draws no bar.
+        words: The number, as text.
+        words_width: The width of the number in columns.
+        style: The style of the filled part, and also of the number if the style is a warning.
     """
 
     ratio: float | None
@@ -52,13 +52,13 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The past as a sparkline; unknown values are gaps.
+    """The history of a value as a sparkline; unknown values are gaps.
 
     Attributes:
         trace: The values, the oldest first.
-        low: The value of the lowest step; the least value when None.
-        high: The value of the highest step; the greatest value when None.
-        style: Its style.
+        low: The value of the lowest step; None for the lowest value.
+        high: The value of the highest step; None for the highest value.
+        style: The style of the sparkline.
     """
 
     trace: Trace
@@ -76,14 +76,14 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One value of a section of values.
+    """One value in a section of values.
 
     Attributes:
-        label: Its name.
-        words: The value.
-        ratio: The value of the bar; None for no bar.
+        label: The name of the value.
+        words: The value, as text.
+        ratio: The filled share of the bar; None for no bar.
         style: The style of the bar.
-        history: Its past, which is shown instead of the value; None if there is none.
+        history: The history, which is shown instead of the value; None to show the value.
     """
 
     label: str
@@ -95,16 +95,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A section of values, side by side in as many columns as fit.
+    """A section of values, arranged in as many columns as fit.
 
     Attributes:
-        number: The key that shows it alone.
-        title: Its title.
+        number: The key that shows only this section.
+        title: The section title.
         items: The values, the most important first.
-        is_wide: Whether there is room for long labels.
-        empty: The text where there are no values.
-        sortable: Columns to sort by: none.
-        least: The least number of lines.
+        is_wide: Whether there is enough space for long labels.
+        empty: The text to show if there are no values.
+        sortable: The columns to sort by, which is an empty tuple.
+        least: The minimum number of lines.
     """
 
     number: int
@@ -116,11 +116,11 @@ class Figures:
     least: int = 2
 
     def count_rows(self, width: int) -> int:
-        """Return the number of lines of the whole section."""
+        """Return the number of lines that the whole section needs."""
         return 1 + -(-len(self.items) // self._count_across(width))
 
     def count_lines(self, console: Console, width: int) -> int:
-        """Return the number of lines of the whole section."""
+        """Return the number of lines that the whole section needs."""
         del console
         return self.count_rows(width)
 
@@ -134,7 +134,7 @@ class Figures:
         scroll: int = 0,
         is_active: bool = False,
     ) -> list[Line]:
-        """Return at most `height` lines; the first has the number of hidden values."""
+        """Return at most `height` lines; the first one shows the number of hidden values."""
         del sorting
         width = width or _ONE_LINE
         title = draw_title(self.number, self.title, is_active=is_active)
@@ -154,7 +154,7 @@ class Figures:
         return [mark_hidden(head, width, above=scroll, below=hidden), *render(console, grid, width)]
 
     def limit_scroll(self, scroll: int) -> int:
-        """Return the position, limited to the existing rows."""
+        """Return a scroll position, limited to the existing values."""
         return max(0, min(scroll, len(self.items) - 1))
 
     def _count_across(self, width: int) -> int:
@@ -181,11 +181,11 @@ class Figures:
 
 
 def draw_bar(ratio: float | None, width: int, style: str) -> Text:
-    """Return a bar; blanks if the ratio is unknown.
+    """Return a bar, or blanks if the ratio is unknown.
 
     Args:
-        ratio: The part that is filled; more than 1 is full.
-        width: Its columns.
+        ratio: The filled share; values above 1 fill the bar.
+        width: The width in columns.
         style: The style of the filled part.
     """
     if ratio is None or not math.isfinite(ratio):
@@ -197,7 +197,7 @@ def draw_bar(ratio: float | None, width: int, style: str) -> Text:
 
 
 def keep_end(path: str, width: int) -> str:
-    """Return a path that fits, cut at its beginning, because its end distinguishes it."""
+    """Return a path that fits a width, shortened at the start because paths differ at the end."""
     if cell_len(path) <= width:
         return path
     end = path

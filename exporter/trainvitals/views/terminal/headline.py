@@ -1,4 +1,4 @@
-"""The headline of a picture, and the styles of tones."""
+"""The headline for a machine state, and the styles for tones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ Finding = tuple[str, str]
 
 
 def draw_headline(picture: Picture, width: int, *, most_lines: int | None = None) -> list[Text]:
-    """Return the titles of the troubles, the most severe first, and of the unknowns.
+    """Return the titles of the problems, the most severe first, and of the unknowns.
 
     Args:
-        picture: The picture.
+        picture: The machine state.
         width: The number of columns.
-        most_lines: The number of lines; the rest is counted. None for no limit.
+        most_lines: The maximum number of lines, in which omitted titles are counted; None for no
+            limit.
     """
     findings = [*_list_troubles(picture), *_list_unknowns(picture)]
     headline = make_headline(picture)
@@ -52,12 +53,12 @@ def draw_headline(picture: Picture, width: int, *, most_lines: int | None = None
 def find_style(
     picture: Picture, kind: SubjectKind, subject: str, *alerts: str, well: Tone = "good"
 ) -> str:
-    """Return the style of the worst trouble of a subject; the arguments are those of `find_tone`."""
+    """Return the style for a subject's most severe problem; arguments are those of `find_tone`."""
     return STYLES[find_tone(picture, kind, subject, *alerts, well=well)]
 
 
 def _list_troubles(picture: Picture) -> Iterator[Finding]:
-    """Yield the titles of troubles, those of one name together."""
+    """Yield the titles of the problems; problems with the same name share a title."""
     alike: dict[tuple[SubjectKind, str, Tone], list[str]] = {}
     for trouble in picture.troubles:
         key = (trouble.subject_kind, trouble.name, TONES[trouble.severity])
@@ -68,6 +69,6 @@ def _list_troubles(picture: Picture) -> Iterator[Finding]:
 
 
 def _list_unknowns(picture: Picture) -> Iterator[Finding]:
-    """Yield the titles of the unknowns; the sections of the screen have the reasons."""
+    """Yield the titles of the unknowns; the sections of the screen show the reasons."""
     for title in dict.fromkeys(each.title for each in picture.unknowns):
         yield title, _NOT_KNOWN

@@ -1,4 +1,4 @@
-"""The section of the host: CPU, memory, OOM kills, disks, network."""
+"""The terminal section for the host: CPU, memory, OOM kills, disks, network."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ORDER = {style: at for at, style in enumerate(STYLES.values())}
 
 
 def show_host(picture: Picture, *, lists_all: bool) -> Figures:
-    """Return the section of the host.
+    """Return the host section.
 
     Args:
-        picture: The picture.
+        picture: The machine state.
         lists_all: Whether it is the only section on the screen.
     """
     figures = list(_list_figures(picture))
-    always = 2  # CPU and memory come before any trouble
+    always = 2  # CPU and memory precede values with a problem
     rest = sorted(figures[always:], key=lambda figure: _ORDER[figure.style])
     return Figures(5, "HOST", (*figures[:always], *rest), is_wide=lists_all)
 

@@ -1,4 +1,4 @@
-"""The sources of pictures, this machine among them, and the thread that reads them."""
+"""The sources of machine states, such as this machine, and the thread that reads them."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _PATIENCE_SECONDS = 3.0
 
 
 class Origin(Protocol):
-    """A source of pictures."""
+    """A source of machine states."""
 
     @property
     def words(self) -> str:
-        """Its name in the first line of the screen."""
+        """The name of the source in the first line of the screen."""
 
     def look(self) -> Picture:
-        """Return the current picture.
+        """Return the current machine state.
 
         Raises:
             TrainvitalsError: The machine cannot be read.
         """
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
 
 class LocalOrigin:
-    """Reads this machine in this process, as the exporter reads it.
+    """A source that reads this machine in this process, as the exporter does.
 
     Args:
         options: The collectors and the paths that they read.
-        words: Its name in the first line of the screen.
-        prometheus: The address of the Prometheus to ask for alerts; None if there is none.
-        alerts_wait_seconds: How long to wait for the first answer of that Prometheus.
-        patience_seconds: How long to wait for collectors; those that answered are shown.
-        clock: The time of day, in seconds since 1970.
+        words: The name of the source in the first line of the screen.
+        prometheus: The address of the Prometheus server to query for alerts; None for no server.
+        alerts_wait_seconds: The maximum time to wait for the first response of that server.
+        patience_seconds: The maximum time to wait for collectors; those that responded are shown.
+        clock: Returns Unix seconds.
 
     Raises:
-        ConfigurationError: The options or the address of the Prometheus cannot be used.
+        ConfigurationError: The options or the address of the Prometheus server are invalid.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LocalOrigin:
         self._clock = clock
 
     def look(self) -> Picture:
-        """Return the current picture; a collector that hangs is reported as such."""
+        """Return the current machine state; a collector that hangs is reported as failed."""
         seen = self._machine.runner.snapshot(seconds=self._patience_seconds)
         alerts, trouble = None, ""
         if self._alerts is not None:
@@ -83,18 +83,18 @@ class LocalOrigin:
         return self._observer.picture(seen, self._clock(), alerts=alerts, alerts_trouble=trouble)
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop the readings."""
         self._machine.close()
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The latest picture, and whether its source still responds.
+    """The latest machine state, and whether the source still responds.
 
     Attributes:
-        picture: The picture.
-        heard: The time at which it was read, seconds since 1970.
-        trouble: Why no later one could be read; empty if none failed.
+        picture: The machine state.
+        heard: The time at which the machine state was read, Unix seconds.
+        trouble: Why no later machine state could be read; empty if no reading has failed since.
     """
 
     picture: Picture
@@ -103,18 +103,18 @@ class News:
 
 
 class Watch:
-    """Reads pictures on a separate thread, so that drawing never waits.
+    """A separate thread that reads machine states, so that drawing never waits.
 
     Args:
-        origin: The source of the pictures.
-        first: The first picture.
+        origin: The source of the machine states.
+        first: The first machine state.
         interval_seconds: The pause after each reading.
-        wake: Called on the reading thread after each new picture or failure.
-        soon_seconds: The pause after `first`: rates need a second reading.
-        clock: The time of day, in seconds since 1970.
+        wake: Called on the reading thread after each new machine state and after each failure.
+        soon_seconds: The pause after `first`, because rates require a second reading.
+        clock: Returns Unix seconds.
 
     Attributes:
-        news: The latest news.
+        news: The latest machine state or failure.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop reading; a thread that hangs ends with the process."""
+        """Stop reading; a thread that hangs ends when the process ends."""
         self._ended.set()
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""An exporter that is queried over HTTP, as the origin of a screen."""
+"""An exporter that is queried over HTTP, as the source of a screen."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from trainvitals.views.machine.picture import Picture
 
 
 class RemoteOrigin:
-    """The pictures of an exporter.
+    """A source that fetches machine states from an exporter.
 
     Args:
-        client: The client.
+        client: The HTTP client for the exporter.
 
     Attributes:
-        words: The name at the head of the screen.
+        words: The name of the source in the first line of the screen.
     """
 
     def __init__(self, client: ExporterClient) -> None:
@@ -22,14 +22,14 @@ class RemoteOrigin:
         self._client = client
 
     def fetch(self) -> bytes:
-        """Return the document of the overview, as `ExporterClient.fetch`."""
+        """Return the document at `/api/v1/overview`, as `ExporterClient.fetch` returns it."""
         return self._client.fetch()
 
     def look(self) -> Picture:
-        """Return the exporter's current picture.
+        """Return the exporter's current machine state.
 
         Raises:
-            TrainvitalsError: The picture cannot be fetched, or the answer is not a picture.
+            TrainvitalsError: The document cannot be fetched, or does not contain a machine state.
         """
         return read_document(self.fetch())
 

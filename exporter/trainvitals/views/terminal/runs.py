@@ -1,4 +1,4 @@
-"""The section of the training runs."""
+"""The terminal section for training runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_METRICS = 6
 
 
 def list_runs(picture: Picture) -> Rows[Run]:
-    """Return the section of the training runs."""
+    """Return the training runs section."""
     return Rows(
         2,
         (

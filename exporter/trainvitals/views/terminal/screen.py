@@ -1,4 +1,4 @@
-"""The live screen: the latest picture in the user's view, drawn when it changed."""
+"""The live screen: the latest machine state in the user's view, drawn when it has changed."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Look:
     """The settings of the screen.
 
     Attributes:
-        colors: The colours of the terminal; None if there is none.
-        interval_seconds: The pause between pictures.
+        colors: The colours of the terminal; None for no colours.
+        interval_seconds: The pause between machine states.
     """
 
     colors: ColorSystem | None
@@ -52,15 +52,15 @@ class Look:
 
 
 class Screen:
-    """Shows pictures until the user quits.
+    """A screen that shows machine states until the user quits.
 
     Args:
-        origin: The source of the pictures.
-        first: The first picture.
-        view: The view to begin with.
-        look: Colours and interval.
+        origin: The source of the machine states.
+        first: The first machine state.
+        view: The initial view.
+        look: The colours and the interval.
         terminal: The terminal to draw on.
-        clock: The time of day, in seconds since 1970.
+        clock: Returns Unix seconds.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Screen:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        # A pipe, since `select` can wait for keys and for a pipe, but not for threads and signals.
+        # A pipe, because `select` can wait for keys and a pipe, but not for threads and signals.
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._watch = Watch(
             origin, first, interval_seconds=look.interval_seconds, wake=self._wake, clock=clock
@@ -96,7 +96,7 @@ class Screen:
         self._typed = ""
 
     def run(self) -> None:
-        """Draw until the user quits, and restore the terminal."""
+        """Draw until the user quits, then restore the terminal."""
         with (
             catch_signals(self._wake_writer, self._terminal),
             suppress(TerminalGoneError, StuckError),
@@ -126,7 +126,7 @@ class Screen:
                     self._draw()
 
     def _receive(self) -> bool:
-        """Read signals and pictures; return False to end."""
+        """Read signals and new machine states; return False to end."""
         numbers = set(os.read(self._wake_reader, 4096))
         if numbers & set(ENDING):
             return False
@@ -191,7 +191,7 @@ class Screen:
         self._terminal.leave()
 
     def _describe(self) -> Source:
-        """Return the source of the picture, and since when it does not respond."""
+        """Return the source of the machine state, and since when the source has not responded."""
         news, now = self._watch.news, self._clock()
         source = Source(
             f"{self._origin.words}, every {format_duration(self._look.interval_seconds)}", now=now
@@ -206,5 +206,5 @@ class Screen:
         return source
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # the pipe is full, so the loop wakes anyway
+        with suppress(BlockingIOError):  # the pipe is full, so the loop wakes up anyway
             os.write(self._wake_writer, _WAKE)

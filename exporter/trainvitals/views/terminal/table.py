@@ -1,7 +1,7 @@
-"""Sections of rows: on a small screen the least important columns and rows without trouble are hidden.
+"""Sections of rows; on a small screen, unimportant columns and rows without problems are hidden.
 
-Rich draws the table; this module adds the choice of columns, notes below rows, and the number of
-hidden rows in a section's first line.
+Rich draws the table; this module chooses the columns, and adds notes below rows and the number of
+hidden rows to a section's first line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Key = float | str | None
 Line = list[Segment]
 
 INDENT = "  "
-NO_LIMIT = 4096  # columns: no line is longer
+NO_LIMIT = 4096  # columns; no line is longer
 _GAP = 1
 
 
@@ -30,7 +30,7 @@ class Sorting:
     """The sorting of a section.
 
     Attributes:
-        column: The title of a column; None for the order of the picture.
+        column: The title of the column; None for the original order.
         is_reversed: Whether the order is reversed.
     """
 
@@ -40,16 +40,18 @@ class Sorting:
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Item]):
-    """One column.
+    """A column in a section of rows.
 
     Attributes:
-        title: Its title, also for `--sort`.
-        draw: Returns the cell of an item.
-        least: Its minimum width.
-        most: The width up to which it grows; no more than `least` where smaller.
-        worth: Its importance; without enough room, the least important column is hidden first.
-        key: Returns the value to sort by, numbers in descending order; None for no sorting.
-        justify: The alignment of its cells.
+        title: The column title, also for `--sort`.
+        draw: Returns the cell for an item.
+        least: The minimum width.
+        most: The width up to which the column grows; if smaller than `least`, the column does not
+            grow.
+        worth: The importance; without enough space, the least important column is hidden first.
+        key: Returns the value to sort by, with numbers in descending order; None if the column
+            cannot be sorted.
+        justify: The alignment of the cells.
     """
 
     title: str
@@ -66,15 +68,16 @@ class Rows(Generic[Item]):
     """A section of rows.
 
     Attributes:
-        number: The key that shows it alone.
-        columns: The columns from left to right; the first one is always shown.
-        items: The items, one row each.
-        notes: Returns the lines below the row of an item.
-        explain: Returns the text that replaces the columns after the first; None to show them.
-        has_trouble: Returns whether an item is shown before others if rows are hidden.
-        empty: The text where there are no items.
-        most_wanted: The number of rows to show before other sections are enlarged.
-        sortable: The titles of the columns that it can be sorted by.
+        number: The key that shows only this section.
+        columns: The columns from left to right; the first column is always shown.
+        items: The items, one per row.
+        notes: Returns the lines below an item's row.
+        explain: Returns a text that replaces all columns except the first; None to show the
+            columns.
+        has_trouble: Returns whether an item takes precedence over others if rows are hidden.
+        empty: The text to show if there are no items.
+        most_wanted: The number of rows to show before other sections become larger.
+        sortable: The titles of the columns that the section can be sorted by.
     """
 
     number: int
@@ -93,16 +96,16 @@ class Rows(Generic[Item]):
 
     @property
     def least(self) -> int:
-        """The least number of lines."""
+        """The minimum number of lines."""
         return 1 + min(self.most_wanted, len(self.items))
 
     def count_rows(self, width: int) -> int:
-        """Return the number of lines without notes."""
+        """Return the number of lines that the section needs without notes."""
         del width
         return 1 + len(self.items)
 
     def count_lines(self, console: Console, width: int) -> int:
-        """Return the number of lines with all notes."""
+        """Return the number of lines that the section needs with all notes."""
         wrapped = (self._wrap_notes(console, item, width) for item in self.items)
         return self.count_rows(width) + sum(map(len, wrapped))
 
@@ -116,15 +119,15 @@ class Rows(Generic[Item]):
         scroll: int = 0,
         is_active: bool = False,
     ) -> list[Line]:
-        """Return at most `height` lines; the first has the numbers of hidden rows and notes.
+        """Return at most `height` lines; the first one shows the numbers of hidden rows and notes.
 
         Args:
             console: The console to render for.
-            width: The columns of a line; None for no limit.
-            height: The number of lines.
+            width: The number of columns in a line; None for no limit.
+            height: The maximum number of lines.
             sorting: The order of the rows.
-            scroll: The number of items above the first that is shown.
-            is_active: Whether keys act on the section.
+            scroll: The number of items above the first item that is shown.
+            is_active: Whether keys affect the section.
         """
         room = width or NO_LIMIT
         if not self.items:
@@ -146,7 +149,7 @@ class Rows(Generic[Item]):
         return [mark_hidden(head, room, above=scroll, below=below, notes=hidden_notes), *lines]
 
     def limit_scroll(self, scroll: int) -> int:
-        """Return the position, limited to the rows that exist."""
+        """Return a scroll position, limited to the existing rows."""
         return max(0, min(scroll, len(self.items) - 1))
 
     def _order(self, sorting: Sorting) -> list[Item]:
@@ -161,7 +164,7 @@ class Rows(Generic[Item]):
         return [item for _, item in known] + [item for key, item in keyed if key is None]
 
     def _has_numbers(self, column: Column[Item]) -> bool:
-        """Return whether a column is sorted with the largest first."""
+        """Return whether a column contains numbers, which are sorted in descending order."""
         keys = (column.key(item) for item in self.items) if column.key else iter(())
         return any(isinstance(key, float | int) for key in keys)
 
@@ -217,7 +220,7 @@ class Rows(Generic[Item]):
 
 
 def render(console: Console, renderable: RenderableType, width: int) -> list[Line]:
-    """Return lines of exactly this width."""
+    """Return lines of exactly the given width."""
     if isinstance(renderable, Text):
         renderable = renderable.copy()
         renderable.no_wrap, renderable.overflow = True, "ellipsis"
@@ -225,19 +228,19 @@ def render(console: Console, renderable: RenderableType, width: int) -> list[Lin
 
 
 def draw_title(number: int, title: str, *, is_active: bool) -> Text:
-    """Return the title of a section with the key that shows it alone."""
+    """Return a section title with the key that shows only that section."""
     return Text(f"{number}{'▸' if is_active else ' '}{title}", "bold cyan" if is_active else "bold")
 
 
 def mark_hidden(head: Line, width: int, *, above: int = 0, below: int = 0, notes: int = 0) -> Line:
-    """Return a section's first line with the number of hidden rows and notes.
+    """Return a section's first line with the numbers of hidden rows and notes.
 
     Args:
-        head: The line.
-        width: Its width.
-        above: Hidden items above those that are shown.
-        below: Hidden items below them.
-        notes: Hidden notes of items that are shown.
+        head: The first line of the section.
+        width: The width of the line.
+        above: The number of hidden items above the shown ones.
+        below: The number of hidden items below the shown ones.
+        notes: The number of hidden notes on items that are shown.
     """
     parts = [f"{above} above"] if above else []
     parts += [f"+{below} more"] if below else []
@@ -250,12 +253,12 @@ def mark_hidden(head: Line, width: int, *, above: int = 0, below: int = 0, notes
 
 
 def as_text(cell: RenderableType) -> Text:
-    """Return a cell as text, which the first column always is."""
+    """Return a cell as text; cells in the first column are always text."""
     return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 def _share_out(columns: Sequence[Column[Item]], width: int) -> dict[str, int]:
-    """Return the width of each column that has room."""
+    """Return the width of each column that fits, by title."""
     chosen = list(columns)
     while len(chosen) > 1 and _sum_up(chosen) > width:
         chosen.remove(min(chosen[1:], key=lambda column: column.worth))

@@ -1,4 +1,4 @@
-"""The terminal: its colours and characters, keys without echo, and its state restored at the end."""
+"""The terminal: colours and characters, keys without echo, and the state to restore at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASCII = str.maketrans(
         "▁": "_", "▂": ".", "▃": ":", "▄": "-", "▅": "=", "▆": "+", "▇": "*",
     }
 )  # fmt: skip
-_LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"  # no colour, the cursor, the usual screen
+_LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"  # no colour, a visible cursor, the main screen
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNALS = (
     *ENDING,
@@ -39,16 +39,16 @@ class TerminalGoneError(TrainvitalsError):
 
 
 class StuckError(TrainvitalsError):
-    """A signal ended the program while a write to the terminal was blocked, as by Ctrl-S."""
+    """A signal ended the program during a write that was blocked, for example by Ctrl-S."""
 
 
 class Terminal(TextIOBase):
-    """A terminal: keys are read from it, and Rich writes to it as to a file.
+    """A terminal, from which keys are read and to which Rich writes as if to a file.
 
     Args:
         keyboard: The descriptor of a terminal to read keys from.
         screen: The descriptor of a terminal to draw on.
-        is_ascii: Whether it shows only ASCII.
+        is_ascii: Whether the terminal can show only ASCII.
     """
 
     def __init__(self, keyboard: int, screen: int, *, is_ascii: bool = False) -> None:
@@ -61,7 +61,7 @@ class Terminal(TextIOBase):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Its columns and lines."""
+        """The number of columns and lines."""
         columns, lines = os.get_terminal_size(self._screen)
         return columns or 80, lines or 24
 
@@ -70,23 +70,23 @@ class Terminal(TextIOBase):
         return True
 
     def enter(self) -> None:
-        """Read keys one by one and without echo."""
+        """Start to read keys one by one and without echo."""
         self._before = termios.tcgetattr(self.keyboard)
         self.retake()
 
     def retake(self) -> None:
-        """Turn echo and line buffering off again, after another program had the terminal."""
+        """Turn echo and line buffering off again after another program has used the terminal."""
         now = termios.tcgetattr(self.keyboard)
         now[3] &= ~(termios.ICANON | termios.ECHO)
         termios.tcsetattr(self.keyboard, termios.TCSANOW, now)
 
     def drop_output(self) -> None:
-        """Discard output that has not been sent: it would only delay the end."""
+        """Discard output that has not been sent; sending it would only delay the exit."""
         with suppress(termios.error):
             termios.tcflush(self._screen, termios.TCOFLUSH)
 
     def leave(self) -> None:
-        """Restore everything; a second time does nothing.
+        """Restore the terminal; further calls have no effect.
 
         Raises:
             TerminalGoneError: The terminal was closed.
@@ -102,7 +102,7 @@ class Terminal(TextIOBase):
             raise TerminalGoneError from error
 
     def write(self, text: str) -> int:
-        """Write everything, or nothing once a signal has found a write blocked.
+        """Write the whole text, or nothing after a signal has interrupted a blocked write.
 
         Raises:
             TerminalGoneError: The terminal was closed.
@@ -112,14 +112,14 @@ class Terminal(TextIOBase):
         return len(text)
 
     def read_keys(self) -> str:
-        """Return the typed characters; empty if the terminal was closed."""
+        """Return the typed characters; an empty string if the terminal was closed."""
         try:
             return os.read(self.keyboard, 1024).decode(errors="replace")
         except OSError:
             return ""
 
     def suspend(self) -> None:
-        """Stop the process, as Ctrl-Z does, with the terminal restored."""
+        """Restore the terminal and stop the process, as Ctrl-Z does."""
         self.leave()
         own = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         try:
@@ -129,7 +129,7 @@ class Terminal(TextIOBase):
             self.enter()
 
     def end_if_stuck(self, *_: object) -> None:
-        """Handle a signal that ends the program: at once where a write is blocked.
+        """Handle a signal that ends the program, at once if a write is blocked.
 
         Raises:
             StuckError: A write is blocked.
@@ -151,18 +151,18 @@ class Terminal(TextIOBase):
 
     def _unblock(self) -> None:
         """Resume output that Ctrl-S stopped, and leave the screen."""
-        for act in (termios.TCOOFF, termios.TCOON):  # on alone does not undo a Ctrl-S
+        for act in (termios.TCOOFF, termios.TCOON):  # TCOON alone does not undo Ctrl-S
             termios.tcflow(self._screen, act)
         self._write_all(_LEAVE)
 
 
 def make_console(file: IO[str] | Terminal, colors: ColorSystem | None, *, width: int) -> Console:
-    """Return a console whose capabilities depend on neither the environment nor the file.
+    """Return a console whose capabilities depend neither on the environment nor on the file.
 
     Args:
         file: The file to write to.
-        colors: The colours to use; None if there is none.
-        width: Its columns.
+        colors: The colours to use; None for no colours.
+        width: The width in columns.
     """
     return Console(
         file=cast("IO[str]", file),
@@ -176,7 +176,7 @@ def make_console(file: IO[str] | Terminal, colors: ColorSystem | None, *, width:
 
 
 def to_ascii(text: str) -> str:
-    """Return a text of the same width in ASCII; characters without a similar one become `?`."""
+    """Return a text in ASCII with the same width; `?` replaces characters without an equivalent."""
     if text.isascii():
         return text
     translated = text.translate(_ASCII)
@@ -189,12 +189,12 @@ def to_ascii(text: str) -> str:
 def choose_colors(
     choice: ColorChoice, stream: TextIO, environ: Mapping[str, str]
 ) -> ColorSystem | None:
-    """Return the colours to draw with; None if there is none.
+    """Return the colours to draw with; None for no colours.
 
     Args:
-        choice: `--color`.
+        choice: The value of `--color`.
         stream: The stream to draw on.
-        environ: The environment, with `NO_COLOR` and `TERM`.
+        environ: The environment variables, which may include `NO_COLOR` and `TERM`.
     """
     if choice == "never":
         return None
@@ -205,15 +205,15 @@ def choose_colors(
 
 
 def is_dumb(environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal can only print lines."""
+    """Return whether the terminal supports only plain lines."""
     return environ.get("TERM", "") in _DUMB
 
 
 def is_ascii(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal shows only ASCII."""
+    """Return whether the terminal can show only ASCII."""
     if (stream.encoding or "").lower().replace("-", "") != "utf8":
         return True
-    # Python itself puts C.UTF-8 into LC_CTYPE where the locale is C or unset.
+    # Python itself sets LC_CTYPE to C.UTF-8 if the locale is C or unset.
     own = environ.get("LC_CTYPE", "")
     names = (environ.get("LC_ALL"), "" if own == "C.UTF-8" else own, environ.get("LANG"))
     chosen = next((name for name in names if name), "UTF-8")
@@ -222,11 +222,11 @@ def is_ascii(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def catch_signals(wake: int, terminal: Terminal) -> Iterator[None]:
-    """Write the numbers of signals to a descriptor, for a loop that reads them.
+    """Write the numbers of received signals to a descriptor, for a loop that reads them.
 
     Args:
-        wake: A descriptor that does not block.
-        terminal: The terminal, on which a write may be blocked.
+        wake: A non-blocking descriptor to write to.
+        terminal: The terminal to which a write may be blocked.
     """
     own = {number: signal.signal(number, _ignore) for number in SIGNALS}
     for number in ENDING:
@@ -241,4 +241,4 @@ def catch_signals(wake: int, terminal: Terminal) -> Iterator[None]:
 
 
 def _ignore(*_: object) -> None:
-    """Do nothing: Python writes only the numbers of signals that have a handler."""
+    """Do nothing; a handler is needed because Python writes only the numbers of handled signals."""

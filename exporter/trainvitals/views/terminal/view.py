@@ -1,4 +1,4 @@
-"""The user's view of the screen: what is selected, sorted and scrolled, and how keys change it."""
+"""The user's view: the selected, sorted and scrolled sections, and how keys change them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _ESCAPED: dict[str, Key] = {
     "[4~": "end",
     "[Z": "back tab",
 }
-# A CSI or SS3 sequence, a lone escape, or any other character.
+# A CSI or SS3 sequence, a lone escape character, or any other character.
 _STROKE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.)|\x1b|[^\x1b]")
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
 
@@ -80,12 +80,12 @@ class View:
     """The user's view of the screen.
 
     Attributes:
-        active: The number of the section that keys act on.
-        is_alone: Only that section is shown.
-        orders: How sections are sorted, by their number.
-        scrolls: How many rows each section is scrolled by, by its number.
-        is_paused: New pictures are not shown.
-        shows_help: The keys are listed instead.
+        active: The number of the section that keys affect.
+        is_alone: Whether only the active section is shown.
+        orders: The sorting of sections, by section number.
+        scrolls: The number of rows by which sections are scrolled, by section number.
+        is_paused: Whether new machine states are hidden.
+        shows_help: Whether the screen lists the keys instead of sections.
     """
 
     active: int = 1
@@ -96,22 +96,22 @@ class View:
     shows_help: bool = False
 
     def sorting(self, number: int) -> Sorting:
-        """Return how a section is sorted."""
+        """Return the sorting of a section."""
         return self.orders.get(number, Sorting())
 
     def scroll(self, number: int) -> int:
-        """Return how many rows a section is scrolled by."""
+        """Return the number of rows by which a section is scrolled."""
         return self.scrolls.get(number, 0)
 
 
 def press(view: View, key: Key, section: Section, *, page: int) -> View:
-    """Return the view after a key.
+    """Return the view after a key press.
 
     Args:
-        view: The view before.
-        key: The key.
+        view: The view before the key press.
+        key: The name of the key.
         section: The active section.
-        page: How many lines a page has.
+        page: The number of lines in a page.
     """
     if view.shows_help:
         return replace(view, shows_help=False)
@@ -157,10 +157,10 @@ def _scroll(view: View, key: Key, section: Section, page: int) -> View:
 
 
 def read_keys(typed: str) -> tuple[list[Key], str]:
-    """Return the keys in typed characters, and the beginning of an escape sequence at their end.
+    """Return the keys in typed characters, and an incomplete escape sequence at the end.
 
-    A lone escape is such a beginning too: whether it is the key itself is known only when nothing
-    follows it, see `end_keys`.
+    A lone escape character is also such a beginning: only if no character follows is it the key
+    itself; see `end_keys`.
     """
     begun = _BEGUN.search(typed)
     rest = begun[0] if begun else ""
@@ -173,5 +173,5 @@ def read_keys(typed: str) -> tuple[list[Key], str]:
 
 
 def end_keys(rest: str) -> list[Key]:
-    """Return the keys that the beginning of an escape sequence is when nothing follows it."""
+    """Return the keys for an incomplete escape sequence that no character follows."""
     return ["all"] if rest == "\x1b" else []

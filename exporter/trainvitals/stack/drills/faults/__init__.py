@@ -1,4 +1,4 @@
-"""Faults of the simulated machine, by the alert that must fire."""
+"""The simulated machine's faults, by the alert that each must trigger."""
 
 import difflib
 
@@ -22,16 +22,16 @@ UNDRILLED = {
     "ExporterScrapeSlow": "a scrape of the drill times out before it counts as slow",
     "ThresholdsMissing": "it needs another set of rules",
 }
-"""The alerts that the simulated machine cannot trigger, with the reasons."""
+"""The alerts that the simulated machine cannot trigger, each with the reason."""
 
 __all__ = ["FAULTS", "UNDRILLED", "Fault", "find_fault"]
 
 
 def find_fault(alert: str) -> Fault:
-    """Return the fault that makes an alert fire.
+    """Return the fault that triggers an alert.
 
     Raises:
-        ConfigurationError: The alert does not exist, or has no drill.
+        ConfigurationError: The alert does not exist, or there is no drill for the alert.
     """
     for fault in FAULTS:
         if fault.alert == alert:

@@ -1,4 +1,4 @@
-"""Faults of accelerators."""
+"""Simulated accelerator faults."""
 
 from __future__ import annotations
 

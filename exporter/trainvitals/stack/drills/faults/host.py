@@ -1,4 +1,4 @@
-"""Faults of the host, its containers, and its monitoring."""
+"""Simulated faults of the host, its containers and its monitoring."""
 
 from __future__ import annotations
 

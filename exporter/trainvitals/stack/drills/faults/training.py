@@ -1,4 +1,4 @@
-"""Faults of training runs."""
+"""Simulated training run faults."""
 
 from __future__ import annotations
 
