@@ -199,10 +199,11 @@ def _advise_cuda(case: Case, report: MemoryReport, text: str) -> tuple[str, ...]
             f"Find the other program on GPU{which}: `ps -o pid,user,cmd -p {pids}` on the host; end it,"
             " or move one of the two with `CUDA_VISIBLE_DEVICES`."
         )
-    framework = find_framework(case, text)
+    is_vllm = case.search(_VLLM) is not None
+    framework = "torch" if is_vllm else find_framework(case, text)
     if framework == "torch":
         steps += _advise_fragments(case, report)
-    if framework == "torch" and case.search(_VLLM) is not None:
+    if is_vllm:
         steps.append(_SHARE_VLLM)
     smaller = advise_smaller_batch(case) if framework in _ACCUMULATE else _SMALLER
     return (*steps, smaller, *_ADVICE.get(framework, ()))
