@@ -229,8 +229,8 @@ _ADVICE_MPS = (
         " with `torch.mps.empty_cache()`."
     ),
     (
-        "The limit is a share of the memory that Metal recommends: `PYTORCH_MPS_HIGH_WATERMARK_RATIO=1.4`; 0.0"
-        " removes it, and then the whole system may run out."
+        "The limit is 1.7 times the memory that Metal recommends; `PYTORCH_MPS_HIGH_WATERMARK_RATIO=2.0` raises it,"
+        " and 0.0 removes it, after which the whole system may run out."
     ),
 )
 _VLLM = matches(r"\bvllm[._/]|\bvLLM\b|gpu[_-]memory[_-]utilization")
