@@ -4,44 +4,13 @@ from __future__ import annotations
 
 import re
 
+from trainvitals.verdicts.causes.broken_files import find_broken_checkpoint
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import find_framework
-from trainvitals.verdicts.causes.log_matches import (
-    LogMatch,
-    find_match,
-)
-from trainvitals.verdicts.causes.parsed_log import parse_log
+from trainvitals.verdicts.causes.log_matches import find_match
 from trainvitals.verdicts.causes.paths import find_loaded
-from trainvitals.verdicts.causes.signs import Sign, contains, matches
+from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
-
-_BROKEN_CHECKPOINT = contains(
-    "PytorchStreamReader failed",
-    "not a ZIP archive",
-    "failed finding central directory",
-    "Error while deserializing header",
-    "MetadataIncompleteBuffer",
-    "HeaderTooLarge",
-    "pickle data was truncated",
-    "invalid load key",
-    "Unsupported operand",
-    "Ran out of input",
-    "Unable to open file (truncated file",
-    "Unable to synchronously open file (truncated file",
-    "file signature not found",
-    "The file might be corrupted",
-    "storage has wrong size",
-    "not an sstable (bad magic number)",
-    "InvalidHeaderDeserialization",
-    "IncompleteMetadata",
-    "checkpoint is corrupt",
-    "orrupted checkpoint",
-    "Unexpected end of archive",
-    "UnpicklingError: unpickling stack underflow",
-)
-# torch.load raises only these for a file that is empty or truncated within its index.
-_BARE_LOAD_ERRORS = matches(r"^\s*(?:OSError: \[Errno 22\] Invalid argument|EOFError)")
-
 
 _OTHER_KEYS = matches(
     r"Restoring from checkpoint failed|Assign requires shapes of both tensors to match|(?:Missing|Unexpected) key\(s\) in state_dict|doesn't match the size of optimizer's group"
@@ -78,7 +47,7 @@ _DIFFERS = Sign(
 
 def detect_ckpt_corrupt(case: Case) -> Finding | None:
     """Detect a checkpoint that cannot be loaded: truncated, or another kind of file."""
-    match = find_match(case, _BROKEN_CHECKPOINT) or _find_bare_load_error(case)
+    match = find_broken_checkpoint(case)
     if match is None:
         return None
     path = find_loaded(case, match.text, match.line)
@@ -119,16 +88,6 @@ def detect_ckpt_mismatch(case: Case) -> Finding | None:
     return match.conclude(
         "ckpt-mismatch", "The checkpoint's parameters are not those of the model.", steps
     )
-
-
-def _find_bare_load_error(case: Case) -> LogMatch | None:
-    fatal = parse_log(case).fatal
-    if fatal is None:
-        return None
-    frames = case.lines[fatal.start : fatal.end + 1]
-    if not any("torch/serialization.py" in line for line in frames):
-        return None
-    return find_match(case, _BARE_LOAD_ERRORS)
 
 
 _COMPARE_TORCH = (

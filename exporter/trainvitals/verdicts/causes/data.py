@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.verdicts.causes.broken_files import find_broken_data
 from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause
@@ -26,24 +27,7 @@ CAUSES: tuple[Cause, ...] = (
             "Skip samples that cannot be read in `Dataset.__getitem__`, and count them.",
         ),
         summary="A file of the data is broken: truncated, empty, or of another format.",
-        lines=matches(
-            r"UnidentifiedImageError|cannot identify image file|image file is truncated|broken data stream when reading image",
-            r"zlib\.error: |Error -[35] while (?:decompressing|preparing)|incorrect header check|Not a gzipped file",
-            r"Compressed file ended before the end-of-stream|CRC check failed|Bad CRC-32|BadZipFile|File is not a zip file",
-            r"not a (?:TIFF|PNG|GIF|BMP|WebP|JPEG2000|PPM) file|Truncated File Read|no element found: line|Checksum mismatch for|"
-            r"Corrupt input data|tarfile\.ReadError|not a valid (?:tar|gzip|zip|parquet) (?:file|archive)|unexpected end of data",
-            r"MDB_(?:CORRUPTED|INVALID|PAGE_NOTFOUND|BAD_TXN)|lmdb\.(?:Corrupted|Invalid)Error",
-            r"Parquet magic bytes not found|Parquet file size is 0 bytes|ArrowInvalid: .{0,120}(?:[Ii]nvalid|[Nn]ot an? |truncated|[Cc]orrupt|footer)",
-            r"Couldn't deserialize thrift|Not an Arrow file|Expected to be able to read [0-9]{1,20} bytes",
-            r"corrupted record at [0-9]|truncated record at [0-9]|DataLossError|invalid RecordIO|Invalid magic number",
-            r"NonMatching(?:Checksum|SplitsSizes)Error|Checksums didn't match|ChecksumVerificationError|(?:hash|checksum|sha256|md5) mismatch",
-            r"Unable to (?:synchronously )?open file \((?:truncated file|file signature not found|bad object)",
-            r"!_src\.empty\(\)|!ssize\.empty\(\)|moov atom not found|Invalid data found when processing input",
-            r"Error opening .{1,200}: (?:Format not recognised|File contains data in an unknown format)",
-            r"JSONDecodeError: (?:Expecting value|Extra data|Unterminated string)|Error tokenizing data|JSON parse error",
-            r"Invalid (?:JPEG|PNG|image) (?:data|file)|jpeg::Uncompress failed|Unknown image file format|cv2\.imread\w* .{0,60}None",
-            r"mmap length is greater than file size|cannot mmap an empty file|buffer size must be a multiple of element size",
-        ),
+        lines=find_broken_data,
     ),
     text_cause(
         "file-lock",

@@ -10,7 +10,7 @@ from trainvitals.verdicts.causes.advice import advise_smaller_batch
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.frameworks import Framework, find_framework, is_rocm
 from trainvitals.verdicts.causes.log_matches import find_surest
-from trainvitals.verdicts.causes.signs import Sign, contains
+from trainvitals.verdicts.causes.signs import Sign, contains, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _SIZE = r"(\d{1,7}(?:\.\d{1,3})?) (bytes|[KMGT]i?B)"
@@ -189,6 +189,8 @@ def _describe(report: MemoryReport) -> tuple[str, ...]:
 
 
 def _advise_cuda(case: Case, report: MemoryReport, text: str) -> tuple[str, ...]:
+    if _OF_MPS(text):
+        return (_SMALLER, *_ADVICE_MPS)
     steps: list[str] = []
     if report.others:
         pids = ",".join(str(pid) for pid, _ in report.others)
@@ -197,9 +199,12 @@ def _advise_cuda(case: Case, report: MemoryReport, text: str) -> tuple[str, ...]
             f"Find the other program on GPU{which}: `ps -o pid,user,cmd -p {pids}` on the host; end it,"
             " or move one of the two with `CUDA_VISIBLE_DEVICES`."
         )
-    framework = find_framework(case, text)
+    is_vllm = case.search(_VLLM) is not None
+    framework = "torch" if is_vllm else find_framework(case, text)
     if framework == "torch":
         steps += _advise_fragments(case, report)
+    if is_vllm:
+        steps.append(_SHARE_VLLM)
     smaller = advise_smaller_batch(case) if framework in _ACCUMULATE else _SMALLER
     return (*steps, smaller, *_ADVICE.get(framework, ()))
 
@@ -217,6 +222,23 @@ def _advise_fragments(case: Case, report: MemoryReport) -> tuple[str, ...]:
     )
 
 
+_OF_MPS = contains("MPS backend out of memory", "MPSNDArray", "PYTORCH_MPS_HIGH_WATERMARK_RATIO")
+_ADVICE_MPS = (
+    (
+        "Read what is held: `torch.mps.current_allocated_memory()`, `torch.mps.driver_allocated_memory()`; free it"
+        " with `torch.mps.empty_cache()`."
+    ),
+    (
+        "The limit is 1.7 times the memory that Metal recommends; `PYTORCH_MPS_HIGH_WATERMARK_RATIO=2.0` raises it,"
+        " and 0.0 removes it, after which the whole system may run out."
+    ),
+)
+_VLLM = matches(r"\bvllm[._/]|\bvLLM\b|gpu[_-]memory[_-]utilization")
+_SHARE_VLLM = (
+    "Set the share that vLLM takes at its start, which is 0.9: lower `gpu_memory_utilization` (with verl"
+    " `actor_rollout_ref.rollout.gpu_memory_utilization=0.4`) where a trainer shares the GPU, raise it or lower"
+    " `max_model_len` where the KV cache has no room."
+)
 _ACCUMULATE = frozenset({"torch", "jax", "xpu"})
 _SMALLER = "Reduce the batch size, or the size of the inputs."
 _ADVICE: dict[Framework, tuple[str, ...]] = {

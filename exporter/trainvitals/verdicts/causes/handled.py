@@ -32,7 +32,7 @@ _HANDLED = re.compile(
     r"|proceed(?:s|ed|ing)|mov(?:ed|ing) on|drop(?:ped|ping)|exclud(?:ed|ing)|replac(?:ed|ing)"
     r"|quarantined|rolled back|rolling back|restor(?:ed|ing)|reload(?:ed|ing)|restart(?:ed|ing)"
     r"|respawn(?:ed|ing)|empt(?:ied|ying) (?:the )?cache|clear(?:ed|ing) (?:the )?cache|from scratch"
-    r"|succeeded after|sleeping|waiting [0-9]|offline mode|cached (?:copy|version|file)"
+    r"|accept(?:ed|ing) (?:this|that|it|the)|succeeded after|sleeping|waiting [0-9]|offline mode|cached (?:copy|version|file)"
     r"|attempt [0-9]+(?: of |/)[0-9]+|next attempt|non-critical|best[ -]effort|try later|(?:un|not )affected"
     r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b",
     re.IGNORECASE,
@@ -68,7 +68,7 @@ _TROUBLE = re.compile(
     r"|refused|no space left|low on resource|\bhangup\b|unavailable|reclaimed|reached its|interrupt|corrupt|\bbus\b|\billegal|insufficient|\binvalid|mismatch|requeue|time limit"
     r"|exit(?:ed)? (?:with )?(?:code|status) [1-9]|exitcode|return code|non-zero status|stalled|unresponsive|\blost\b"
     rf"|{'|'.join((*KILLED, *SEGFAULT))}"
-    r"|\bbusy\b|\bstuck\b|\bhung\b|shared memory|deadline|unreachable|in use\b|\berrno|could ?n(?:ot|'t)|\bproblem|\bcrash|\bdied\b|reset by peer|NCCL WARN|\bXid\b",
+    r"|\bnot (?:match|support)|\bbusy\b|\bstuck\b|\bhung\b|shared memory|deadline|unreachable|in use\b|\berrno|could ?n(?:ot|'t)|\bproblem|\bcrash|\bdied\b|reset by peer|NCCL WARN|\bXid\b",
     re.IGNORECASE,
 )
 # Measures, counts of zero, options and Python's warnings have such words too.
@@ -111,6 +111,11 @@ _DEFINITE = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|[A-Z]\w+(?:Error|Exception))\b|[Ff]atal|core dumped|\b[Kk]illed\b|\b[Aa]borted\b"
 )
 _NEXT_LINES, _FEW_STEPS, _MOST_SUSPICIOUS = 3, 2, 3
+_SOON = 12
+# Slurm sends SIGTERM with its notice, and SIGKILL half a minute later or as it is configured.
+_ENDS_JOB, _MOST_STEPS_BEFORE_KILL = "CANCELLED AT", 500
+# Starts of Slurm's lines, which count steps of another kind.
+OF_SLURM = ("srun:", "slurmstepd", "salloc:", "sbatch:")
 _SKELETON_LENGTH = 24
 # A program that is asked to end may go on for a grace period.
 _MOST_STEPS_OF_GRACE = 10
@@ -211,6 +216,9 @@ def goes_on(lines: tuple[str, ...]) -> bool:
         return False
     if find_success(lines):
         return True
+    notice = next((at for at in range(len(lines) - 1, -1, -1) if _ENDS_JOB in lines[at]), None)
+    if notice is not None and is_being_ended(lines, notice):
+        return False
     steps = 0
     for text in reversed(read_log(lines).simple):
         if find_status(text.upper()) is not None:
@@ -242,6 +250,24 @@ def _drop_dropped(lines: tuple[str, ...]) -> tuple[str, ...]:
 def is_resumed(line: str) -> bool:
     """Return whether a line reports that a run goes on from a checkpoint, after a restart."""
     return _RESUMED.search(line) is not None
+
+
+def is_being_ended(lines: Sequence[str], at: int) -> bool:
+    """Return whether Slurm's notice is followed by the same run, which goes on until it is killed.
+
+    Its progress soon after that line has the next number.
+    """
+    if _ENDS_JOB not in lines[at]:
+        return False
+    steps = [line for line in lines[at + 1 :] if _is_of_run(line)]
+    before = next(filter(_is_of_run, reversed(lines[:at])), "")
+    after = next(filter(_is_of_run, lines[at + 1 : at + _SOON]), "")
+    is_next = _skeleton(before) == _skeleton(after) and _count(before) < _count(after)
+    return is_next and len(steps) <= _MOST_STEPS_BEFORE_KILL
+
+
+def _is_of_run(line: str) -> bool:
+    return is_progress(line) and not line.startswith(OF_SLURM)
 
 
 def precedes_output(line: str) -> bool:

@@ -10,6 +10,8 @@ from trainvitals.verdicts.causes.log_matches import (
     find_match,
     quote,
 )
+from trainvitals.verdicts.causes.packages import find_package
+from trainvitals.verdicts.causes.releases import LACKS, conclude_release
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
@@ -28,16 +30,17 @@ _MISMATCH = matches(
     r"|detected CUDA version \([\d.]{1,8}\) mismatches|Loaded runtime CuDNN library:"
     r"|was compiled against \(\d.{0,40}but found runtime version|wrong ELF class"
     r"|compiled with (?:PyTorch|CUDA) .{1,40} but (?:is|found|your)|different CUDA major versions"
-    r"|Descriptors cannot (?:not )?be created directly|ImportError: cannot import name '?\w{1,120}'? from '?(?!partially)"
-    r"|(?:Module)?AttributeError: (?:partially initialized )?module '[\w.]{1,120}' has no attribute|VersionConflict|DistributionNotFound"
-    r"|Detected incompatible Protobuf|symbol \w{1,200}(?:,)? version \S{1,80} not defined|cuDNN version incompatibility|_VERSION_MISMATCH|runtime_version\.VersionError"
+    r"|Descriptors cannot (?:not )?be created directly|VersionConflict|DistributionNotFound"
+    r"|Detected incompatible Protobuf|symbol \w{1,400},? version \S{1,80} not defined|cuDNN version incompatibility|_VERSION_MISMATCH|runtime_version\.VersionError"
     r"|is required for a normal functioning of this module, but found|incompatible with the installed|_ARRAY_API not found"
     r"|numpy\.core\.multiarray failed to import|RuntimeError: Numpy is not available|is newer than and incompatible with|Unsupported \.version [0-9.]{1,8}; current version is|Failed to import \S{1,120} because of the following error"
     r"|\bABI\b.{0,60}(?:mismatch|incompatib)|compiled against (?:a different|an older|another) version|invalid ELF header"
     r"|PyTorch and torchvision (?:were|was) compiled with different CUDA|operator torchvision::nms does not exist"
     r"|CUDA S(?:etup|ETUP).{0,12} [Ff]ailed|Could not (?:find the bitsandbytes CUDA binary|load bitsandbytes native library)"
     r"|[Cc]ouldn't load custom C\+\+ ops|undefined symbol|DLL load failed|Symbol not found: "
-    r"|[Mm]odel type `\w{1,60}` but Transformers does not recognize|does not recognize this architecture|KeyError: '(?:llama|qwen\w{0,12}|gemma\w{0,8}|mistral\w{0,8}|phi\w{0,8}|mixtral)'$"
+    r"|[Mm]odel type `\w{1,60}` but Transformers does not recognize|does not recognize this architecture|KeyError: '(?:llama|qwen\w{0,12}|gemma\w{0,8}|mistral\w{0,8}|phi\w{0,8}|mixtral)'$",
+    LACKS.pattern.pattern,
+    without=LACKS.without,
 )
 _NAMED = contains(
     "ModuleNotFoundError",
@@ -47,152 +50,6 @@ _NAMED = contains(
     "Could not load library libcudnn",
     "PackageNotFoundError: No package metadata",
     without=("libcuda.so", "libtpu.so", "Could not load dynamic library", "dso_loader"),
-)
-_PACKAGES = {
-    "apex": "--no-build-isolation git+https://github.com/NVIDIA/apex",  # PyPI's is of others
-    "cv2": "opencv-python-headless",
-    "PIL": "pillow",
-    "yaml": "pyyaml",
-    "sklearn": "scikit-learn",
-    "skimage": "scikit-image",
-    "bs4": "beautifulsoup4",
-    "dotenv": "python-dotenv",
-    "flash_attn": "flash-attn --no-build-isolation",
-    "habana_frameworks": "habana-torch-plugin",
-    "pytorch_lightning": "pytorch-lightning",
-    "torch_geometric": "torch-geometric",
-    "sentence_transformers": "sentence-transformers",
-    "hydra": "hydra-core",
-    "pkg_resources": "setuptools",
-    "google.protobuf": "protobuf",
-    "mpi4py": "mpi4py",
-    "Crypto": "pycryptodome",
-    "git": "gitpython",
-    "pycocotools": "pycocotools",
-    "tensorflow_datasets": "tensorflow-datasets",
-    "tensorboardX": "tensorboardX",
-    "segmentation_models_pytorch": "segmentation-models-pytorch",
-}
-# Installed under the name that is imported. Any other name may be a module of the user's project, for
-# which a stranger's package of the same name would be the wrong advice.
-_SAME_NAME = frozenset(
-    [
-        "accelerate",
-        "albumentations",
-        "av",
-        "boto3",
-        "bitsandbytes",
-        "cupy",
-        "datasets",
-        "decord",
-        "deepspeed",
-        "detectron2",
-        "diffusers",
-        "easydict",
-        "einops",
-        "evaluate",
-        "faiss",
-        "fairseq",
-        "fire",
-        "flax",
-        "ftfy",
-        "gensim",
-        "gradio",
-        "gym",
-        "gymnasium",
-        "h5py",
-        "horovod",
-        "huggingface_hub",
-        "imageio",
-        "ipdb",
-        "jax",
-        "jaxlib",
-        "joblib",
-        "jsonlines",
-        "kaggle",
-        "keras",
-        "kornia",
-        "librosa",
-        "lightning",
-        "lmdb",
-        "loguru",
-        "lpips",
-        "matplotlib",
-        "megatron",
-        "mlflow",
-        "mmcv",
-        "mmdet",
-        "mmengine",
-        "mmseg",
-        "monai",
-        "msgpack",
-        "mxnet",
-        "neptune",
-        "networkx",
-        "nibabel",
-        "nltk",
-        "numba",
-        "numpy",
-        "omegaconf",
-        "onnx",
-        "onnxruntime",
-        "open3d",
-        "opencv",
-        "openai",
-        "optuna",
-        "pandas",
-        "peft",
-        "prettytable",
-        "psutil",
-        "pyarrow",
-        "pydantic",
-        "pydicom",
-        "pynvml",
-        "pytest",
-        "ray",
-        "regex",
-        "requests",
-        "rouge_score",
-        "sacrebleu",
-        "safetensors",
-        "scipy",
-        "seaborn",
-        "sentencepiece",
-        "seqeval",
-        "setuptools",
-        "simplejson",
-        "six",
-        "soundfile",
-        "spacy",
-        "sympy",
-        "tabulate",
-        "tensorboard",
-        "tensorflow",
-        "tensordict",
-        "termcolor",
-        "tiktoken",
-        "timm",
-        "tokenizers",
-        "toml",
-        "torch",
-        "torchaudio",
-        "torchmetrics",
-        "torchtext",
-        "torchvision",
-        "tqdm",
-        "transformers",
-        "triton",
-        "trl",
-        "ujson",
-        "visdom",
-        "vllm",
-        "wandb",
-        "webdataset",
-        "xformers",
-        "xgboost",
-        "yacs",
-        "zarr",
-    ]
 )
 _LIBRARIES = {
     "libGL.so.1": "libgl1",
@@ -217,6 +74,9 @@ def detect_library_mismatch(case: Case) -> Finding | None:
     match = find_match(case, _MISMATCH)
     if match is None:
         return None
+    release = conclude_release(case, match)
+    if release is not None:
+        return release
     needs, symbol = _NEEDS.search(match.text), _SYMBOL.search(match.text)
     if needs is not None:
         return _conclude_needs(case, match, needs[1], needs[2])
@@ -282,7 +142,7 @@ def _pick(match: LogMatch) -> str:
 def detect_missing_module(case: Case) -> Finding | None:
     """Detect a module or a library that the image lacks."""
     match = find_match(case, _NAMED)
-    if match is None:
+    if match is None or LACKS(match.text):
         return None
     module, library = _MODULE.search(match.text), _LIBRARY.search(match.text)
     if library is not None or "libcudnn" in match.text:
@@ -332,8 +192,7 @@ def _name_environment(case: Case) -> str:
 
 
 def _advise_module(case: Case, name: str) -> tuple[str, ...]:
-    top = name.partition(".")[0]
-    package = _PACKAGES.get(top) or (top.replace("_", "-") if top in _SAME_NAME else "")
+    package = find_package(name)
     python = f"docker run --rm {case.evidence.image} python" if case.evidence.image else "python"
     own = (
         "Mount a module of your project and set `PYTHONPATH`;"

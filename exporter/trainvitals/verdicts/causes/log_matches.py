@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.handled import is_resumed, precedes_output
+from trainvitals.verdicts.causes.handled import is_being_ended, is_resumed, precedes_output
 from trainvitals.verdicts.causes.parsed_log import (
     FEW_STEPS,
     SOON_LINES,
@@ -43,6 +43,7 @@ _LONGEST_QUOTE = 240
 _MOST_KERNEL_LINES = 3
 _BEFORE = 60
 _MOST_STEPS_AFTER_NOTICE = 10
+_STEPD_ENDED = " STEPD TERMINATED ON "
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT)
 _OF_A_PIPE = (
     "The exit code is 0; after `python train.py | tee log` the shell returns that of `tee` unless"
@@ -139,7 +140,7 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
     """
     if not sign.may_be_in(case.lines):
         return None
-    after, is_resumed_after = 0, False
+    after, is_resumed_after, is_ending = 0, False, False
     reading = read_log(case.lines)
     for index in range(len(case.lines) - 1, -1, -1):
         line, is_step = case.lines[index], reading.steps[index]
@@ -150,13 +151,15 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
                 "high",
                 speaks_for=(f"Log line {index + 1} of {len(case.lines)} is {quote(line)}.",),
             )
-            if after > _MOST_STEPS_AFTER_NOTICE or is_resumed_after:
+            is_long = after > _MOST_STEPS_AFTER_NOTICE and not is_being_ended(case.lines, index)
+            if is_long or is_resumed_after:
                 return match.cap("low", describe_steps(after))
             if not case.has_ended:
                 return match.cap("medium", f"{case.subject.capitalize()} has not ended.")
             return match if case.exit_code != 0 else match.cap("low", _OF_A_PIPE)
         is_resumed_after = is_resumed_after or (after > 0 and is_resumed(line))
-        after += is_step and not line.startswith(tuple(leave_out))
+        is_ending = is_ending or _STEPD_ENDED in line
+        after += is_step and not is_ending and not line.startswith(tuple(leave_out))
         if precedes_output(line):
             after, is_resumed_after = 0, False
     return None

@@ -8,6 +8,7 @@ consequence of the line before.
 from __future__ import annotations
 
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.handled import OF_SLURM
 from trainvitals.verdicts.causes.log_matches import (
     LogMatch,
     find_notice,
@@ -18,7 +19,6 @@ from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.text_causes import notice_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
-_OWN = ("srun:", "slurmstepd", "salloc:", "sbatch:")
 _OOM = matches(
     r"(?:Detected|detected) [0-9]{1,9} oom[-_]kill event"
     r"|srun: error: .{1,200}: Out Of Memory$"
@@ -30,12 +30,15 @@ _OOM = matches(
 )
 _CANCELLED = matches(
     r"(?:JOB|STEP) [0-9._+a-z]{1,40} (?:ON \S{1,80} )?CANCELLED AT \S{1,40} (?:DUE to SIGNAL [\w ]{1,40})?\*\*\*"
+    r"|(?:JOB|STEP) [0-9._+a-z]{1,40} STEPD TERMINATED ON \S{1,80} AT \S{1,40} DUE TO JOB NOT ENDING WITH SIGNALS"
     r"|(?:Job)?State ?[:=] ?CANCELLED|TERM_(?:OWNER|PREEMPT)|^scancel: Terminating job"
 )
 
 _FAILED = matches(
     r"srun: error: \S{1,80}: tasks? \S{1,80}: (?:Exited|Segmentation|Aborted|Bus|Floating|Illegal)"
 )
+# Of a job that SIGKILL did not end, whatever its reason.
+_STEPD = " STEPD TERMINATED ON "
 # Ends of a job as `seff` and `scontrol show job` write them.
 _STATES = {
     "TIME LIMIT": "TIMEOUT|DEADLINE",
@@ -60,7 +63,7 @@ def _due_to(why: str) -> Sign:
 
 def find_oom(case: Case) -> LogMatch | None:
     """Return the line in which Slurm reports a kill at the job's memory limit; None for none."""
-    return find_notice(case, _OOM, leave_out=_OWN)
+    return find_notice(case, _OOM, leave_out=OF_SLURM)
 
 
 def detect_oom(case: Case) -> Finding | None:
@@ -83,8 +86,8 @@ def detect_oom(case: Case) -> Finding | None:
 
 
 def _detect_cancelled(case: Case) -> Finding | None:
-    match = find_notice(case, _CANCELLED, leave_out=_OWN)
-    if match is None or find_oom(case) is not None:
+    match = find_notice(case, _CANCELLED, leave_out=OF_SLURM)
+    if match is None or find_oom(case) is not None or _is_named(case, match):
         return None
     if not _has_job(case) and _has_failed(case, match.line):
         return None  # `srun` ends the other tasks of a step after the first that failed
@@ -93,6 +96,13 @@ def _detect_cancelled(case: Case) -> Finding | None:
         "The Slurm job was cancelled, as by `scancel`.",
         _CANCEL_STEPS,
     )
+
+
+def _is_named(case: Case, match: LogMatch) -> bool:
+    """Return whether a notice before a last report of Slurm has the reason that the report lacks."""
+    if _STEPD not in match.text:
+        return False
+    return any(find_notice(case, _due_to(why), leave_out=OF_SLURM) is not None for why in _STATES)
 
 
 def _has_failed(case: Case, end: int) -> bool:
@@ -104,7 +114,8 @@ def _has_failed(case: Case, end: int) -> bool:
 
 def _has_job(case: Case) -> bool:
     return any(
-        "CANCELLED AT" in line and ("JOB " in line or "forcing job termination" in line)
+        ("CANCELLED AT" in line and ("JOB " in line or "forcing job termination" in line))
+        or _STEPD in line
         for line in case.lines
     )
 
@@ -137,7 +148,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         summary="Slurm refused the job or one of its steps, so that it never ran.",
         lines=_REJECTED,
-        leave_out=_OWN,
+        leave_out=OF_SLURM,
     ),
     notice_cause(
         "slurm-time-limit",
@@ -151,7 +162,7 @@ CAUSES: tuple[Cause, ...] = (
             _RESUME,
         ),
         lines=_due_to("TIME LIMIT"),
-        leave_out=_OWN,
+        leave_out=OF_SLURM,
     ),
     notice_cause(
         "slurm-preempted",
@@ -164,7 +175,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         summary="Slurm ended the job for another one of higher priority.",
         lines=_due_to("PREEMPTION"),
-        leave_out=_OWN,
+        leave_out=OF_SLURM,
     ),
     notice_cause(
         "slurm-requeued",
@@ -177,7 +188,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         summary="The Slurm job was put back into the queue while it ran.",
         lines=_due_to("JOB REQUEUE"),
-        leave_out=_OWN,
+        leave_out=OF_SLURM,
     ),
     notice_cause(
         "slurm-node-fail",
@@ -194,7 +205,7 @@ CAUSES: tuple[Cause, ...] = (
             r"|(?:Prolog|Epilog) failure on node|launch failed requeued held"
             r"|Communication connection failure.{0,60}node|unable to contact slurm node"
         ),
-        leave_out=_OWN,
+        leave_out=OF_SLURM,
     ),
     Cause(
         "slurm-cancelled",

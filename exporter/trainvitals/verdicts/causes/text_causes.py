@@ -24,7 +24,7 @@ def text_cause(
     steps: tuple[str, ...],
     *,
     summary: str,
-    lines: Sign,
+    lines: Sign | Callable[[Case], LogMatch | None],
     kernel_lines: Sign | None = None,
     confidence: Confidence = "high",
     advise: Callable[[Case], tuple[str, ...]] | None = None,
@@ -38,7 +38,7 @@ def text_cause(
         meaning: Likewise.
         steps: Likewise.
         summary: The sentence of its findings.
-        lines: Returns whether a line indicates it.
+        lines: Returns whether a line indicates it; or the line that does, for a case.
         kernel_lines: Returns whether a line of the kernel log indicates it, alone or beside the log;
             None for no such.
         confidence: The highest confidence of its findings.
@@ -46,7 +46,7 @@ def text_cause(
     """
 
     def find(case: Case) -> LogMatch | None:
-        match = find_match(case, lines)
+        match = find_match(case, lines) if isinstance(lines, Sign) else lines(case)
         if kernel_lines is None:
             return match
         if match is None:
