@@ -227,6 +227,7 @@ def test_the_metrics_named_in_the_documents_exist():
     pattern = rf"(?<![\w/.:])((?:{prefixes})_[a-z][a-z0-9_]+[a-z0-9])(?![\w*])"
     named = set(re.findall(pattern, prose))
     checks = {"hpu_available", "hpu_count", "gpu_available", "gpu_count", "hpu_initialized"}
+    checks |= {"gpu_memory_utilization"}  # a setting of vLLM
     parameters = set(inspect.signature(ResourceMonitor).parameters)
     assert len(named) > 15
     assert named - known - checks - parameters - set(ALERTS) == set()
