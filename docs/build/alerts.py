@@ -33,7 +33,7 @@ This page lists every alert of `prometheus/rules`, by group.
 The rules are valid for Prometheus 2.42 to 3.x: their tests pass with `promtool` of 2.42 and of 3.5.
 
 `critical` means that work or hardware is being lost now, and pages someone; `warning` needs attention today; `info` is shown, and sent only with `NOTIFY_INFO=1`.
-"After" is how long the condition must hold before the alert fires; "then for" is how long the alert keeps firing afterwards, so that a recurring condition is one message.
+"After" is how long the condition must hold before the alert fires; "then for" is how long the alert keeps firing after the condition has ended, so that a recurring condition causes one notification.
 Thresholds are set in `prometheus/rules/thresholds.yml`; both that file and this page state the reason for each.
 Their series are named `threshold:<alert>:<name>`, as `threshold:hpu_high_temperature:headroom_celsius`.
 Each name links to the runbook of the alert.

@@ -185,7 +185,7 @@ def format_value(value: float | None) -> str:
 
 
 def format_time(time: float | None, zone: tzinfo | None = None) -> str:
-    """Return a Unix time with date and time zone: `2026-11-21 03:12:07 CET`.
+    """Return a Unix time as date, time and time zone: `2026-11-21 03:12:07 CET`.
 
     Args:
         time: Seconds since 1970.

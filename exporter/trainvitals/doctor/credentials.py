@@ -153,7 +153,7 @@ def _examine(issuer: Issuer, facts: Facts) -> Finding:
 
 
 def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
-    """Return the source and the token that the issuer's libraries would use; empty if not found."""
+    """Return the source and the token that the issuer's libraries would use, or two empty strings."""
     environ = facts.machine.environ
     for variable in issuer.variables:
         if token := environ.get(variable, "").strip("\r\n"):

@@ -151,7 +151,7 @@ def format_number(value: float) -> str:
 
 
 def _write_pieces(families: Iterable[Family], *, openmetrics: bool) -> list[str]:
-    """Return the text before, between and after the numbers, with a gap for each number."""
+    """Return the parts of the text before, between and after the numbers."""
     pieces = []
     before = ""
     for family in families:

@@ -1,4 +1,4 @@
-"""Controls supervisord through its Unix socket, and finds the stack's processes without it.
+"""Controls supervisord through its Unix socket, and finds the stack's processes without supervisord.
 
 Client and server address the socket through `/proc`, because the path of a Unix socket is limited
 to 107 bytes and the path of a state directory may be longer.

@@ -319,7 +319,7 @@ class StepRecorder(ValueRecorder):
             self._words[_SLOWEST] = max(seconds, self._slowest_before)
 
     def _review_steps(self, began: float) -> None:
-        """Start a new window for the slowest of 64 steps, and measure the monitor's overhead.
+        """Start the next 64 steps, of which the slowest is recorded, and measure the overhead.
 
         While a trace is requested or in progress, this method is called on every step.
         """

@@ -67,7 +67,7 @@ def _is_below(count: int | None, expected: int | None) -> bool:
 def judge_links(
     identity: Identity, measured: Measurements, work: Work, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield the problems of a device that lacks links or PCIe lanes.
+    """Yield a problem for a device with fewer links or PCIe lanes than it can have.
 
     Some cards use fewer lanes while idle, so lanes are checked only on a busy card.
     """

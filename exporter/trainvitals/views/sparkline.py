@@ -68,7 +68,7 @@ def sparkline_text(
     low: float | None = None,
     high: float | None = None,
 ) -> str:
-    """Return a sparkline made of block characters, right-aligned in a number of columns.
+    """Return a sparkline made of block characters, right-aligned in the given number of columns.
 
     Args:
         points: The values, the oldest first.

@@ -49,12 +49,12 @@ def get_list(document: Document, name: str) -> tuple[object, ...]:
 
 
 def get_text(document: Document, name: str) -> str:
-    """Return a member that is a string, limited to 4,096 characters; empty for any other member."""
+    """Return the first 4,096 characters of a string member, or an empty string for other types."""
     return as_text(document.get(name))
 
 
 def as_text(value: object) -> str:
-    """Return a value that is a string, limited to 4,096 characters; empty for any other value."""
+    """Return the first 4,096 characters of a string, or an empty string for any other value."""
     # JSON may contain a lone surrogate, which cannot be encoded.
     return value[:_TEXT_LENGTH].encode(errors="replace").decode() if isinstance(value, str) else ""
 

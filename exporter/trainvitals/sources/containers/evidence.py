@@ -185,7 +185,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system at the time of the death.
+    """The state of a file system when the container or run ended.
 
     Attributes:
         path: A folder on the file system.

@@ -150,7 +150,7 @@ class LogDecoder:
         return rest + [line for channel in self._channels if (line := channel.unfinished)]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add received bytes and return the lines that ended in these bytes.
+        """Add received bytes to the buffer and return the lines that they complete.
 
         Raises:
             FramingError: A frame does not begin with a valid header.

@@ -39,7 +39,7 @@ class Origin(Protocol):
 
 
 class LocalOrigin:
-    """A source that reads this machine in this process, as the exporter does.
+    """A source that collects the data of this machine in this process, as the exporter does.
 
     Args:
         options: The collectors and the paths that they read.
