@@ -261,7 +261,9 @@ def _resolve_run(incident: Incident, course: _Course, runs: Runs) -> str:
     if not died:
         over = latest.ended is not None and latest.ended <= incident.spans[-1][1]
         return (
-            f"the run {_BECAME.get(latest.outcome, latest.outcome)}" if over else "the run went on"
+            f"the run {_BECAME.get(latest.outcome, latest.outcome)}"
+            if over
+            else "the run did not end"
         )
     if not died[0].is_resumed:
         return "the run was not started again"

@@ -187,14 +187,14 @@ def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
     for start, following in zip_longest(starts, starts[1:]):
         until = following if following is not None else float("inf")
         ends = [end for end in course.ends if start <= end.time < until]
-        began = _find_own_start(course, start, until)
+        ended = max((end.time for end in ends), default=None)
+        began = _find_own_start(course, start, until if ended is None else ended, archive)
         is_last = following is None
         if is_last and course.is_alive:
             yield _make_attempt(run, course, began, None, "active", None, is_resumed=False)
             continue
         if ends and max(end.time for end in ends) < archive.period.begin:
             continue  # it ended in the previous period, and the exporter still showed it
-        ended = max((end.time for end in ends), default=None)
         outcome, code = _find_outcome(ends, course, archive.thresholds)
         if not ends and is_last and course.is_silent:
             outcome = "unknown"
@@ -211,10 +211,13 @@ def _list_starts(course: _Course) -> list[float]:
     return sorted(starts)
 
 
-def _find_own_start(course: _Course, start: float, until: float) -> float:
-    """Return the start of the first phase, or the start of the processes if that is unknown."""
-    known = (*course.own_starts, *course.latest_starts)
-    own = [each for each in known if start - _CLOCK_SECONDS <= each < until]
+def _find_own_start(course: _Course, start: float, until: float, archive: Archive) -> float:
+    """Return the start of the first phase, or the start of the processes if that is unknown.
+
+    An upper bound is late by up to a step, so a lower one says nothing about a start in between.
+    """
+    own = [each for each in course.own_starts if start - _CLOCK_SECONDS <= each < until]
+    own += [each for each in course.latest_starts if start + archive.step_seconds < each < until]
     return max(start, min(own, default=start))
 
 

@@ -156,7 +156,7 @@ def test_incidents_have_a_beginning_a_verdict_and_an_end(report):
     death = "out of memory (exit code 137)"
     assert found == [
         ("AcceleratorLost", "gpu 3", "", ((at(18) + 60, at(24)),), "still fires"),
-        ("TrainingStalled", "bert", "", ((at(8) + 120, at(8.5) + 60),), "the run went on"),
+        ("TrainingStalled", "bert", "", ((at(8) + 120, at(8.5) + 60),), "the run did not end"),
         (
             "TrainingRunLost",
             "bert",

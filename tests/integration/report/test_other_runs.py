@@ -58,6 +58,21 @@ def run_within(past, run, began, end, *, shown=15):
               **rank)  # fmt: skip
 
 
+def run_briefly(past, run, began, ended):
+    """Write a run that was killed before it was first scraped; times in seconds since midnight."""
+    rank = {"run": run, "rank": "0", "instance": "n2"}
+    shown, until = at(ended // 60 + 1), at(ended // 60 + 10)
+    for name, value in (
+        ("training_process_up", 0),
+        ("training_process_start_time_seconds", BEGIN + began),
+        ("training_process_exit_code", 137),
+    ):
+        past.add(name, value, shown, until, **rank)
+    past.add("training_phase_seconds_total", ended - began, shown, until, phase="train", **rank)
+    end = "training_process_end_timestamp_seconds"
+    past.add(end, BEGIN + ended, shown, until, reason="signal", **rank)
+
+
 def write():
     """Write all of them."""
     past = Past(60)
@@ -72,6 +87,7 @@ def write():
     run_one(past, "stopped", "n1", 5, 50, ended=("exception", 130))
     run_one(past, "quiet", "n1", 5, 55, ended=("unknown", 1))
     run_one(past, "cut", "n3", 5, 60)
+    run_briefly(past, "brief", 80 * 60 + 1, 80 * 60 + 18)
     run_within(past, "first", 100, 102)
     run_within(past, "second", 108, 110)
     run_within(past, "again", 92, 94, shown=3)
@@ -150,6 +166,12 @@ def test_a_run_takes_as_long_as_it_does_and_not_as_its_process(report):
     assert describe_training_time(report) == "0.21 h, the mean of 7 runs that finished"
 
 
+def test_a_run_that_ends_before_it_is_scraped_lasted_as_long_as_its_process(report):
+    """What it spent was first seen after its end, which bounds its start only from above."""
+    (attempt,) = [each for each in report.runs.attempts if each.run == "brief"]
+    assert (attempt.started, attempt.ended) == (at(80) + 1, at(80) + 18)
+
+
 def test_a_run_that_is_started_twice_in_one_process_is_two_starts(report):
     """The second begins after the end of the first, and takes four minutes."""
     starts = [
@@ -176,7 +198,7 @@ def test_a_run_of_event_files_is_reported_as_such(report):
     assert observed.progressed == at(90) - 7
     text = format_text(report)
     assert "- Active Experiments: 1\n    board on n2, known from its tensorboard\n" in text
-    assert "- Failed: 3\n" in text
+    assert "- Failed: 4\n" in text
     assert "- Ended on request: 2\n" in text
 
 
