@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.signs import read_log
-from trainvitals.verdicts.causes.success import FINISHED
+from trainvitals.verdicts.causes.success import FINISHED, is_written
 from trainvitals.verdicts.causes.tracebacks import Traceback, read_tracebacks
 from trainvitals.verdicts.causes.words import (
     KILLED,
@@ -34,7 +34,14 @@ _HANDLED = re.compile(
     r"|respawn(?:ed|ing)|empt(?:ied|ying) (?:the )?cache|clear(?:ed|ing) (?:the )?cache|from scratch"
     r"|succeeded after|sleeping|waiting [0-9]|offline mode|cached (?:copy|version|file)"
     r"|attempt [0-9]+(?: of |/)[0-9]+|next attempt|non-critical|best[ -]effort|try later|(?:un|not )affected"
-    r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b",
+    r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b"
+    # The same in other languages: skipped, tried again, ignored, continued, used instead.
+    r"|跳过|跳過|略过|忽略|重试|重試|已恢复|继续(?:训练|运行)|改用|从头开始|スキップ|再試行|リトライ|無視|続行|건너|재시도|무시"
+    r"|\b(?:übersprungen|überspringe|übersprungene|ignoriert|erneuter versuch|versuche (?:es )?(?:erneut|nochmal)|wird fortgesetzt|weiter mit"
+    r"|пропус(?:к|каем|каю|кается|щен|щена|щено|щены)|повторная попытка|повтор через|игнорируется|продолжаем|продолжаю"
+    r"|ignorée?s?|sautée?s?|nouvel essai|réessaie|nouvelle tentative|on continue"
+    r"|se omite|omitid[oa]s?|omitiendo|reintentando|se reintenta|ignorad[oa]s?|se ignora|continuando"
+    r"|pulad[oa]s?|tentando novamente|saltat[oaie]|ignorat[oaie]|riprovo)\b",
     re.IGNORECASE,
 )
 _NOW = re.compile(
@@ -211,8 +218,9 @@ def goes_on(lines: tuple[str, ...]) -> bool:
         return False
     if find_success(lines):
         return True
-    steps = 0
-    for text in reversed(read_log(lines).simple):
+    steps, reading = 0, read_log(lines)
+    for at in range(len(lines) - 1, -1, -1):
+        text = reading.simple[at]
         if find_status(text.upper()) is not None:
             steps += 1
             continue
@@ -220,7 +228,7 @@ def goes_on(lines: tuple[str, ...]) -> bool:
             return False
         if steps and is_resumed(text):
             break
-        steps += _is_step(text)
+        steps += reading.steps[at] or _SAVED.search(text) is not None or is_written(lines[at])
         if steps > _MOST_STEPS_OF_GRACE:
             break
     return steps > 0
@@ -311,14 +319,11 @@ def _is_trouble(simple: str) -> bool:
     return _NOT_A_NUMBER.search(simple) is not None or not _NO_TROUBLE.search(simple)
 
 
-@lru_cache(maxsize=4096)  # as above
-def _is_step(simple: str) -> bool:
-    return is_progress(simple) or _SAVED.search(simple) is not None
-
-
 def _advances(lines: Sequence[str], start: int, end: int) -> bool:
     """Return whether training went on after a traceback: its counter rose, or more steps follow."""
-    after = [line for line in lines[end + 1 :] if is_progress(line) and not _SAVED.search(line)]
+    steps = read_log(tuple(lines)).steps
+    rest = zip(lines[end + 1 :], steps[end + 1 :], strict=True)
+    after = [line for line, is_step in rest if is_step and not _SAVED.search(line)]
     if any(find_status(line) is not None for line in lines[end + 1 :]):
         return not any(map(_ENGINE_DEAD.search, lines[start : end + 1]))
     if any(FINISHED(line) for line in lines[end + 1 :]) or len(after) > _FEW_STEPS:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from trainvitals.verdicts.causes.indented import find_indented
 from trainvitals.verdicts.causes.others import (
     find_asides,
     find_foreign_jobs,
@@ -207,6 +208,7 @@ _FINDERS: tuple[Callable[[tuple[str, ...]], Iterable[int]], ...] = (
     _find_ended,
     _find_labelled,
     _find_chats,
+    find_indented,
     _find_code,
     _find_expected,
     find_trials,

@@ -1,0 +1,28 @@
+"""Fields of structured records that report nothing: a count of 0, null, false or an empty text."""
+
+from __future__ import annotations
+
+import re
+
+_TROUBLE = (
+    r"(?:err|exc|fail|fault|kill|oom|nan|inf|time_?d?_?out|crash|abort|lost|hang|hung|preempt|evict|corrupt"
+    r"|xid|overflow|terminated|stall|signal|reason)"
+)
+_EMPTY = r"(?:0(?:\.0{1,6})?|null|none|false|\"\"|''|\[\]|\{\}|[\"'](?:none|null|ok|0)[\"'])"
+_NAME = rf"(?=[\w.-]{{0,60}}?{_TROUBLE})[\w.-]{{1,80}}"
+_FIELD = re.compile(
+    rf"(?<=[{{,\[ (])(?:\"{_NAME}\"|'{_NAME}') ?: ?{_EMPTY}(?=[,}}\]])"
+    rf"|(?<![^\s,;|(])(?-i:(?![A-Z_]{{3}}))(?:{_NAME})={_EMPTY}(?![^\s,;|)])",
+    re.IGNORECASE,
+)
+_SIGNS = ('": ', '":', "': ", "=0", "=none", "=null", "=false", "=None", "=False", '=""', "=[]")
+
+
+def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines without fields that are named after trouble and have no value.
+
+    A record with `"oom_kills": 0, "killed": false` or `errors=0` reports that there was no trouble.
+    """
+    return tuple(
+        _FIELD.sub("", line) if any(sign in line for sign in _SIGNS) else line for line in lines
+    )
