@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 _TROUBLE = (
     r"(?:err|exc|fail|fault|kill|oom|nan|inf|time_?d?_?out|crash|abort|lost|hang|hung|preempt|evict|corrupt"
@@ -15,6 +16,12 @@ _FIELD = re.compile(
     rf"|(?<![^\s,;|(])(?-i:(?![A-Z_]{{3}}))(?:{_NAME})={_EMPTY}(?![^\s,;|)])",
     re.IGNORECASE,
 )
+_EARLIER = re.compile(
+    r"\"(?:last|prev|previous|earlier)_[\w.-]{0,20}(?:error|exception|failure|reason|exit)[\w.-]{0,20}\" ?: ?"
+    r"\"[^\"]{1,400}\""
+)
+_OF_STEP = re.compile(r"\"(?:[\w.-]{0,20}_)?(?:step|iter|iteration|epoch)\" ?: ?[0-9]")
+_MOST_NEW = 3
 _SIGNS = ('": ', '":', "': ", "=0", "=none", "=null", "=false", "=None", "=False", '=""', "=[]")
 
 
@@ -22,7 +29,23 @@ def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
     """Return the lines without fields that are named after trouble and have no value.
 
     A record with `"oom_kills": 0, "killed": false` or `errors=0` reports that there was no trouble.
+    More than three records of steps with the same `"last_error"` show that the program survived it.
     """
+    return _drop_earlier(
+        tuple(
+            _FIELD.sub("", line) if any(sign in line for sign in _SIGNS) else line for line in lines
+        )
+    )
+
+
+def _drop_earlier(lines: tuple[str, ...]) -> tuple[str, ...]:
+    found = {
+        at: earlier[0]
+        for at, line in enumerate(lines)
+        if "_" in line and (earlier := _EARLIER.search(line)) and _OF_STEP.search(line)
+    }
+    times = Counter(found.values())
     return tuple(
-        _FIELD.sub("", line) if any(sign in line for sign in _SIGNS) else line for line in lines
+        line.replace(found[at], "") if times[found.get(at, "")] > _MOST_NEW else line
+        for at, line in enumerate(lines)
     )

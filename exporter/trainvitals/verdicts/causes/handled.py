@@ -24,7 +24,7 @@ _HANDLED = re.compile(
     r"\b(?:skip(?:s|ped|ping)?|retr(?:y|ying|ied)|ignor(?:ed|ing)|continu(?:es?|ed|ing)"
     r"|fall(?:s|ing)?[ -]?back|fell back|recover(?:ed|ing)|resum(?:ed|ing)|reconnect(?:s|ed|ing)"
     r"|will try|try(?:ing)? (?:again|once more|with|on|port|next|another|a different|the next)"
-    r"|as planned|as intended|on purpose|by design|non-fatal|not fatal|harmless|handled|us(?:ing|ed) .{1,60} instead|instead us(?:ing|ed)"
+    r"|as planned|as expected|as intended|on purpose|by design|non-fatal|not fatal|harmless|handled|us(?:ing|ed) .{1,60} instead|instead us(?:ing|ed)"
     r"|(?:us(?:es?|ed|ing)|tak(?:es?|ing)|took|load(?:s|ed|ing)|substitut(?:es?|ed|ing)|pick(?:s|ed|ing)) (?:(?:a|an|the|its|one|some) )?(?:random |next |previous |last |valid |other |empty |blank |dummy |black )?"
     r"(?:another|next|previous|other|default|defaults|neighbou?r(?:ing)?|fallback|placeholder|substitute|replacement|random (?:sample|item|one|image)|(?:empty|blank|dummy|black|zero) (?:sample|image|item|tensor))"
     r"|substituted|resampl(?:ed|ing)|is (?:left out|omitted)"
@@ -53,8 +53,13 @@ _NOT_HANDLED = re.compile(
     r"(?:can(?:not|'t)|could not|unable to|not able to|refus\w{1,5} to|never|to)"
     r" (?:be )?(?:skip|retry|ignore|continue|recover|resume|reconnect)\b"
     r"|overflow|fork: retry|giving up|gave up|retries exceeded|retries exhausted|after [0-9]+ retr|last attempt"
-    r"|discontinu|\bnot (?:retrying|continuing|resuming|ignored|skipped)",
+    r"|(?:\bnot|n't) (?:\w{1,20} ){0,3}as expected|discontinu|\bnot (?:retrying|continuing|resuming|ignored|skipped)",
     re.IGNORECASE,
+)
+# An end that a test of it reports together with the one that it expected.
+_EXPECTED = re.compile(
+    r"\b(?:code|status|signal) (-?[0-9]{1,5})\b.{0,100}\bexpected:? (?:exit )?(?:code |status |signal )?\1\b"
+    r"|\bobserved: .{0,200}\(expected \S"
 )
 _ERROR_NAME = re.compile(
     r"\s*(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt)\b"
@@ -143,7 +148,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
     marked = {
         index
         for index, text in enumerate(simple)
-        if _is_handled(text)
+        if (_is_handled(text) or ("expected" in text and _EXPECTED.search(lines[index])))
         and not _ERROR_NAME.match(split_rank(lines[index])[1])
         and not _LAST_ATTEMPT.search(lines[index])
     }

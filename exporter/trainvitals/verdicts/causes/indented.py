@@ -20,7 +20,7 @@ _SPEECH = re.compile(
 )
 
 
-_QUOTE = re.compile(r"'[^']{0,200}'|\"[^\"]{0,200}\"|`[^`]{0,200}`")
+_QUOTE = re.compile(r"(?<!\w)'[^']{0,200}'(?!\w)|\"[^\"]{0,200}\"|`[^`]{0,200}`")
 _OF_FAILURE = re.compile(r"err|exception|fail|crash|abort|kill|while", re.IGNORECASE)
 
 
@@ -37,12 +37,13 @@ def find_indented(lines: Sequence[str]) -> Iterator[int]:
         return
     last = _find_last_work(lines)
     for block in blocks:
-        head, is_followed = lines[block.start - 1], block.stop < len(lines)
-        if is_followed and (block.start <= last or _is_speech(head)):
-            yield from block
+        is_speech = _is_speech(lines[block.start - 1])
+        if block.stop < len(lines) and (is_speech or block.start <= last):
+            yield from range(block.start - is_speech, block.stop)
 
 
 def _is_speech(head: str) -> bool:
+    """Return whether a line announces what a model or a data set says, whatever it quotes itself."""
     return _SPEECH.search(head) is not None and _OF_FAILURE.search(_QUOTE.sub("", head)) is None
 
 
