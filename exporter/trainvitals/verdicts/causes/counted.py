@@ -8,7 +8,7 @@ from itertools import pairwise
 
 _COUNTED = re.compile(r"(?<![\w./:-])([0-9]{1,9}) ?/ ?([0-9]{1,9})(?![\w/]|[:.][0-9])")
 _ROW = re.compile(
-    r"[\s|,;\[(]{0,8}([0-9]{1,9})[\s|,;\])]{1,8}[-+0-9][-+0-9.e%\s|,;]{4,400}[A-Za-z/%]{0,6}[\s|]{0,8}$"
+    r"^[\s|,;\[(]{0,8}([0-9]{1,9})[\s|,;\])]{1,8}[-+0-9][-+0-9.e%\s|,;]{4,400}[A-Za-z/%]{0,6}[\s|]{0,8}$"
 )
 _NOT_WORK = re.compile(r"attempt|retr|\btry|\btries|wait|connect|restart", re.IGNORECASE)
 _LEAST_LINES, _LEAST_ROWS, _LEAST_TOTAL = 3, 10, 10
