@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
-_TROUBLE = (
-    r"(?:err|exc|fail|fault|kill|oom|nan|inf|time_?d?_?out|crash|abort|lost|hang|hung|preempt|evict|corrupt"
-    r"|xid|overflow|terminated|stall|signal|reason)"
+_TROUBLE = re.compile(
+    r"err|exc|fail|fault|kill|oom|nan|inf|time_?d?_?out|crash|abort|lost|hang|hung|preempt|evict|corrupt"
+    r"|xid|overflow|terminated|stall|signal|reason",
+    re.IGNORECASE,
 )
 _EMPTY = r"(?:0(?:\.0{1,6})?|null|none|false|\"\"|''|\[\]|\{\}|[\"'](?:none|null|ok|0)[\"'])"
-_NAME = rf"(?=[\w.-]{{0,60}}?{_TROUBLE})[\w.-]{{1,80}}"
 _FIELD = re.compile(
-    rf"(?<=[{{,\[ (])(?:\"{_NAME}\"|'{_NAME}') ?: ?{_EMPTY}(?=[,}}\]])"
-    rf"|(?<![^\s,;|(])(?-i:(?![A-Z_]{{3}}))(?:{_NAME})={_EMPTY}(?![^\s,;|)])",
+    rf"(?<=[{{,\[ (])([\"'])([\w.-]{{1,80}})\1 ?: ?{_EMPTY}(?=[,}}\]])"
+    rf"|(?<![^\s,;|(])([a-z][\w.-]{{0,79}})={_EMPTY}(?![^\s,;|)])",
     re.IGNORECASE,
 )
 _EARLIER = re.compile(
@@ -33,9 +34,21 @@ def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
     """
     return _drop_earlier(
         tuple(
-            _FIELD.sub("", line) if any(sign in line for sign in _SIGNS) else line for line in lines
+            _FIELD.sub(_keep, line) if any(sign in line for sign in _SIGNS) else line
+            for line in lines
         )
     )
+
+
+def _keep(found: re.Match[str]) -> str:
+    """Return a field without a value, where it is not named after trouble; a variable is kept too."""
+    is_variable = found[3] is not None and found[3].isupper()
+    return found[0] if is_variable or not _is_trouble(found[2] or found[3]) else ""
+
+
+@lru_cache(maxsize=1024)  # the fields of a log repeat
+def _is_trouble(name: str) -> bool:
+    return _TROUBLE.search(name) is not None
 
 
 def _drop_earlier(lines: tuple[str, ...]) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ def _is_speech(head: str) -> bool:
 
 def _list_blocks(lines: Sequence[str]) -> Iterator[range]:
     """Yield the indented lines below each line that is not, without blank lines behind them."""
+    if not any(line.startswith(_INDENT) for line in lines):
+        return
     own = {
         at
         for each in read_tracebacks(lines)
