@@ -23,7 +23,7 @@ _EARLIER = re.compile(
 )
 _OF_STEP = re.compile(r"\"(?:[\w.-]{0,20}_)?(?:step|iter|iteration|epoch)\" ?: ?[0-9]")
 _MOST_NEW = 3
-_SIGNS = ('": ', '":', "': ", "=0", "=none", "=null", "=false", "=None", "=False", '=""', "=[]")
+_SIGNS = ('":', "':", "=")
 
 
 def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -32,9 +32,10 @@ def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
     A record with `"oom_kills": 0, "killed": false` or `errors=0` reports that there was no trouble.
     More than three records of steps with the same `"last_error"` show that the program survived it.
     """
+    record, other, pair = _SIGNS
     return _drop_earlier(
         tuple(
-            _FIELD.sub(_keep, line) if any(sign in line for sign in _SIGNS) else line
+            _FIELD.sub(_keep, line) if record in line or pair in line or other in line else line
             for line in lines
         )
     )
