@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from trainvitals.sources.containers.evidence import EngineEvent, Evidence, OomKill
+from trainvitals.verdicts.causes.fields import drop_empty_fields
 from trainvitals.verdicts.causes.handled import (
     drop_after_success,
     drop_handled,
@@ -249,7 +250,7 @@ class Case:
 
 def open_case(evidence: Evidence) -> Case:
     """Return the case of some evidence, with its log cleaned."""
-    lines = drop_quoted(join_reports(clean(evidence.log or ())))
+    lines = drop_quoted(drop_empty_fields(join_reports(clean(evidence.log or ()))))
     if evidence.exception:
         lines += clean((evidence.exception,))
     case = Case(evidence, lines)

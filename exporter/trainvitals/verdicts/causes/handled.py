@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.signs import read_log
-from trainvitals.verdicts.causes.success import FINISHED
+from trainvitals.verdicts.causes.success import FINISHED, is_written
 from trainvitals.verdicts.causes.tracebacks import Traceback, read_tracebacks
 from trainvitals.verdicts.causes.words import (
     KILLED,
@@ -24,7 +24,7 @@ _HANDLED = re.compile(
     r"\b(?:skip(?:s|ped|ping)?|retr(?:y|ying|ied)|ignor(?:ed|ing)|continu(?:es?|ed|ing)"
     r"|fall(?:s|ing)?[ -]?back|fell back|recover(?:ed|ing)|resum(?:ed|ing)|reconnect(?:s|ed|ing)"
     r"|will try|try(?:ing)? (?:again|once more|with|on|port|next|another|a different|the next)"
-    r"|as planned|as intended|on purpose|by design|non-fatal|not fatal|harmless|handled|us(?:ing|ed) .{1,60} instead|instead us(?:ing|ed)"
+    r"|as planned|as expected|as intended|on purpose|by design|non-fatal|not fatal|harmless|handled|us(?:ing|ed) .{1,60} instead|instead us(?:ing|ed)"
     r"|(?:us(?:es?|ed|ing)|tak(?:es?|ing)|took|load(?:s|ed|ing)|substitut(?:es?|ed|ing)|pick(?:s|ed|ing)) (?:(?:a|an|the|its|one|some) )?(?:random |next |previous |last |valid |other |empty |blank |dummy |black )?"
     r"(?:another|next|previous|other|default|defaults|neighbou?r(?:ing)?|fallback|placeholder|substitute|replacement|random (?:sample|item|one|image)|(?:empty|blank|dummy|black|zero) (?:sample|image|item|tensor))"
     r"|substituted|resampl(?:ed|ing)|is (?:left out|omitted)"
@@ -34,7 +34,14 @@ _HANDLED = re.compile(
     r"|respawn(?:ed|ing)|empt(?:ied|ying) (?:the )?cache|clear(?:ed|ing) (?:the )?cache|from scratch"
     r"|accept(?:ed|ing) (?:this|that|it|the)|succeeded after|sleeping|waiting [0-9]|offline mode|cached (?:copy|version|file)"
     r"|attempt [0-9]+(?: of |/)[0-9]+|next attempt|non-critical|best[ -]effort|try later|(?:un|not )affected"
-    r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b",
+    r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b"
+    # The same in other languages: skipped, tried again, ignored, continued, used instead.
+    r"|跳过|跳過|略过|忽略|重试|重試|已恢复|继续(?:训练|运行)|改用|从头开始|スキップ|再試行|リトライ|無視|続行|건너|재시도|무시"
+    r"|\b(?:übersprungen|überspringe|übersprungene|ignoriert|erneuter versuch|versuche (?:es )?(?:erneut|nochmal)|wird fortgesetzt|weiter mit"
+    r"|пропус(?:к|каем|каю|кается|щен|щена|щено|щены)|повторная попытка|повтор через|игнорируется|продолжаем|продолжаю"
+    r"|ignorée?s?|sautée?s?|nouvel essai|réessaie|nouvelle tentative|on continue"
+    r"|se omite|omitid[oa]s?|omitiendo|reintentando|se reintenta|ignorad[oa]s?|se ignora|continuando"
+    r"|pulad[oa]s?|tentando novamente|saltat[oaie]|ignorat[oaie]|riprovo)\b",
     re.IGNORECASE,
 )
 _NOW = re.compile(
@@ -46,8 +53,13 @@ _NOT_HANDLED = re.compile(
     r"(?:can(?:not|'t)|could not|unable to|not able to|refus\w{1,5} to|never|to)"
     r" (?:be )?(?:skip|retry|ignore|continue|recover|resume|reconnect)\b"
     r"|overflow|fork: retry|giving up|gave up|retries exceeded|retries exhausted|after [0-9]+ retr|last attempt"
-    r"|discontinu|\bnot (?:retrying|continuing|resuming|ignored|skipped)",
+    r"|(?:\bnot|n't) (?:\w{1,20} ){0,3}as expected|discontinu|\bnot (?:retrying|continuing|resuming|ignored|skipped)",
     re.IGNORECASE,
+)
+# An end that a test of it reports together with the one that it expected.
+_EXPECTED = re.compile(
+    r"\b(?:code|status|signal) (-?[0-9]{1,5})\b.{0,100}\bexpected:? (?:exit )?(?:code |status |signal )?\1\b"
+    r"|\bobserved: .{0,200}\(expected \S"
 )
 _ERROR_NAME = re.compile(
     r"\s*(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt)\b"
@@ -141,7 +153,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
     marked = {
         index
         for index, text in enumerate(simple)
-        if _is_handled(text)
+        if (_is_handled(text) or ("expected" in text and _EXPECTED.search(lines[index])))
         and not _ERROR_NAME.match(split_rank(lines[index])[1])
         and not _LAST_ATTEMPT.search(lines[index])
     }
@@ -219,8 +231,9 @@ def goes_on(lines: tuple[str, ...]) -> bool:
     notice = next((at for at in range(len(lines) - 1, -1, -1) if _ENDS_JOB in lines[at]), None)
     if notice is not None and is_being_ended(lines, notice):
         return False
-    steps = 0
-    for text in reversed(read_log(lines).simple):
+    steps, reading = 0, read_log(lines)
+    for at in range(len(lines) - 1, -1, -1):
+        text = reading.simple[at]
         if find_status(text.upper()) is not None:
             steps += 1
             continue
@@ -228,7 +241,7 @@ def goes_on(lines: tuple[str, ...]) -> bool:
             return False
         if steps and is_resumed(text):
             break
-        steps += _is_step(text)
+        steps += reading.steps[at] or _SAVED.search(text) is not None or is_written(lines[at])
         if steps > _MOST_STEPS_OF_GRACE:
             break
     return steps > 0
@@ -337,14 +350,11 @@ def _is_trouble(simple: str) -> bool:
     return _NOT_A_NUMBER.search(simple) is not None or not _NO_TROUBLE.search(simple)
 
 
-@lru_cache(maxsize=4096)  # as above
-def _is_step(simple: str) -> bool:
-    return is_progress(simple) or _SAVED.search(simple) is not None
-
-
 def _advances(lines: Sequence[str], start: int, end: int) -> bool:
     """Return whether training went on after a traceback: its counter rose, or more steps follow."""
-    after = [line for line in lines[end + 1 :] if is_progress(line) and not _SAVED.search(line)]
+    steps = read_log(tuple(lines)).steps
+    rest = zip(lines[end + 1 :], steps[end + 1 :], strict=True)
+    after = [line for line, is_step in rest if is_step and not _SAVED.search(line)]
     if any(find_status(line) is not None for line in lines[end + 1 :]):
         return not any(map(_ENGINE_DEAD.search, lines[start : end + 1]))
     if any(FINISHED(line) for line in lines[end + 1 :]) or len(after) > _FEW_STEPS:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from trainvitals.sources.containers.log_owner import find_times, read_stamp
 from trainvitals.verdicts.causes.ranks import split_rank
-from trainvitals.verdicts.causes.success import FINISHED
+from trainvitals.verdicts.causes.success import FINISHED, RESULT
 from trainvitals.verdicts.causes.tracebacks import read_tracebacks
 from trainvitals.verdicts.causes.words import KILLED, SEGFAULT, is_progress
 
@@ -31,10 +31,6 @@ _OF_TRAINING = re.compile(
 )
 _ITEM = re.compile(r"([\w.-]{1,60})/[0-9]{1,7}: (?:passed|failed)\b")
 _LEAST_ITEMS = 3
-_RESULT = re.compile(
-    r"\"?\b(?:pass@[0-9]{1,4}|accuracy|exact_match|solved|score)\"?\s{0,4}[:=] ?[0-9]",
-    re.IGNORECASE,
-)
 _OTHERS = re.compile(
     rf"^(?:\S{{0,200}}/)?[\w.-]{{1,80}}: {_WORDS}|^\S{{1,80}}: line [0-9]{{1,6}}: +[0-9]{{1,9}} {_WORDS}"
     r"|^terminate called|^\s{0,4}what\(\):"
@@ -93,7 +89,7 @@ def find_programs(lines: Sequence[str]) -> Iterator[int]:
             at
             for at, line in enumerate(lines)
             if at not in found
-            and (_RESULT.search(line) or FINISHED(line))
+            and (RESULT.search(line) or FINISHED(line))
             and not _TRIAL.search(line)
         ]
         if found
@@ -111,7 +107,7 @@ def find_programs(lines: Sequence[str]) -> Iterator[int]:
 def find_items(lines: Sequence[str]) -> Iterator[int]:
     """Yield what an evaluation of many items met in one of them, where a result follows."""
     items = [at for at, line in enumerate(lines) if _ITEM.match(line)]
-    result = max((at for at, line in enumerate(lines) if _RESULT.search(line)), default=-1)
+    result = max((at for at, line in enumerate(lines) if RESULT.search(line)), default=-1)
     if not items or result < items[-1]:
         return
     if len(items) >= _LEAST_ITEMS or any(

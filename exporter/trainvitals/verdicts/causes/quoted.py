@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from trainvitals.verdicts.causes.indented import find_indented
 from trainvitals.verdicts.causes.others import (
     find_asides,
     find_foreign_jobs,
@@ -62,6 +63,7 @@ _SECTION = re.compile(r"^={3,} (.{1,80}) ={3,}$")
 _PASSED = re.compile(r"[0-9] (?:passed|xfailed)\b")
 _FAILED = re.compile(r"[0-9] (?:failed|errors?)\b")
 _OF_PYTEST = re.compile(r"E {3}|> {3}")
+_ROW = re.compile(r"[│┃║](?:[^│┃║]{1,200}[│┃║]){3,20}$")
 _EXPECTED = re.compile(r"XFAIL\b| {0,8}\S{1,200} XFAIL\b")
 
 
@@ -201,12 +203,25 @@ def _find_expected(lines: Sequence[str]) -> Iterator[int]:
             yield from (index for index in range(at) if _OF_PYTEST.match(lines[index]))
 
 
+def _find_tables(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the rows of drawn tables, with three columns or more, that progress follows."""
+    rows = [at for at, line in enumerate(lines) if line[:1] in {"│", "┃", "║"} and _ROW.match(line)]
+    if rows:
+        last = max(
+            (at for at, line in enumerate(lines) if is_progress(line) and not _ROW.match(line)),
+            default=-1,
+        )
+        yield from (at for at in rows if at < last)
+
+
 _FINDERS: tuple[Callable[[tuple[str, ...]], Iterable[int]], ...] = (
     _find_diff,
     _find_fenced,
     _find_ended,
     _find_labelled,
     _find_chats,
+    find_indented,
+    _find_tables,
     _find_code,
     _find_expected,
     find_trials,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from trainvitals.verdicts.causes.counted import find_counted
 from trainvitals.verdicts.causes.lines import simplify
 from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 
@@ -118,9 +119,11 @@ def read_log(lines: tuple[str, ...]) -> Reading:
     """Return the results of a quick scan of the lines of a log."""
     simple = simplify("\n".join(lines)).split("\n")
     looks = {text: (is_progress(text), may_be_trouble(text)) for text in dict.fromkeys(simple)}
+    rest = (text for text, (is_step, is_trouble) in looks.items() if not (is_step or is_trouble))
+    counted = find_counted(lines, simple, rest)
     return Reading(
         simple=tuple(simple),
-        steps=tuple(looks[text][0] for text in simple),
+        steps=tuple(looks[text][0] or at in counted for at, text in enumerate(simple)),
         quiet=tuple(looks[text] == (True, False) for text in simple),
         digest="\n".join(looks),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from trainvitals.verdicts.causes.signs import matches
 
 _DONE = r"(?:completed?|finished|done|succeeded)\b"
@@ -18,10 +20,46 @@ _WORDS = (
     r"(?:results?|report|metrics|predictions|summary) (?:(?:were |was |is |are )?(?:saved|written|dumped)|stored) (?:to|in|at|as)\b",
     r"(?:saved|wrote|written|dumped) (?:the |all |final )?(?:results?|report|predictions|summary) (?:to|in|at|as)\b",
     r"all (?:[0-9]{1,9} )?(?:instances|items|tasks|samples|tests|evaluations|examples|problems) (?:were |have been )?(?:run|evaluated|processed|completed)\b",
-    r"test(?:ing)?[ _-](?:accuracy|acc|top-?1|f1|auc|miou|map|bleu|wer|perplexity|ppl|score)\b ?[@\w]{0,6} ?[:=]? ?[0-9][.%0-9]{0,20}\W{0,8}$",
+    r"test(?:ing)?[ _-](?:accuracy|acc|top-?1|f1|auc|miou|map|bleu|wer|perplexity|ppl|score)\b ?[@\w]{0,6} ?[:=]? ?[0-9][.%0-9]{0,20}(?:[ ,;|]{1,3}[\w@-]{1,20} ?[=:] ?[0-9][.%0-9]{0,20}){0,6}\W{0,8}$",
 )
+# Of the languages other than English; no word of a loader or a download is among them.
+_ABROAD = (
+    r"训练(?:已)?(?:完成|结束|完毕)|訓練(?:已)?完成|全部完成",
+    r"(?:学習|訓練|トレーニング)(?:が|を)?(?:完了|終了)",
+    r"(?:훈련|학습)[이을]? ?(?:완료|종료)",
+    r"бучение (?:успешно )?(?:завершено|закончено|окончено)",
+    r"(?:Training|Lauf|Lernen) (?:erfolgreich )?(?:abgeschlossen|beendet)",
+    r"ntra[iî]nement (?:est )?(?:terminé|fini|achevé)",
+    r"ntrenamiento (?:completado|finalizado|terminado|completo)",
+    r"reinamento (?:concluído|finalizado|terminado|completo)",
+    r"ddestramento (?:completato|terminato|concluso)",
+)
+# The metric of an evaluation.
+RESULT = re.compile(
+    r"\"?\b(?:pass@[0-9]{1,4}|accuracy|exact_match|solved|score)\"?\s{0,4}[:=] ?[0-9]",
+    re.IGNORECASE,
+)
+# A file as the outcome of the work; what is written of a crash is no such.
+_WROTE = re.compile(
+    r"\b(?:wrote|saved|written|exported|stored)\b(?:[^/]{0,60} )?[\"'`]?[\w.~-]{0,80}/\S{1,300}$",
+    re.IGNORECASE,
+)
+_OF_CRASH = re.compile(
+    r"crash|dump|\bcore\b|emergency|partial|trace|flight|debug|\blogs?\b|\.log\b|stack|interrupt|before exit"
+    r"|state of|error|fail|diagnos|snapshot|recorder|\breport",
+    re.IGNORECASE,
+)
+
+
+def is_written(line: str) -> bool:
+    """Return whether a line ends with the path of a file that was written as the outcome of the work."""
+    return _WROTE.search(line[-400:]) is not None and _OF_CRASH.search(line) is None
+
+
 FINISHED = matches(
     rf"(?<![a-z])(?=[a-z0-9])(?:{'|'.join(_WORDS)})"
-    r"|(?:^|[:\]>] ?)(?:all )?(?:done|finished)\b.{0,40}$|(?<!=)={3,200} [0-9]{1,9} passed",
+    r"|(?:^|[:\]>] ?)(?:all )?(?:done|finished)\b.{0,40}$|(?<!=)={3,200} [0-9]{1,9} passed"
+    r"|(?<![0-9.])([0-9]{1,9}) ?(?:of|/|out of) ?\1 [a-z][\w -]{0,40}(?:passed|succeeded)\b",
+    *_ABROAD,
     ignore_case=True,
 )

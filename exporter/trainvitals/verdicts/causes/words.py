@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # A measure such as `val_error` is no error; `ray::Actor.step` names a process.
-_ERROR_WORD = re.compile(r"(?<!_)error|ray::")
+_ERROR_WORD = re.compile(r"(?<!_)error(?!s?[\"']?[ :=]{1,3}(?:0|none|null)\b)|ray::")
 _SOURCE_FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.py\b[: ]{0,2}[0-9]{0,6}")
 _PROGRESS = (
     "step",
@@ -17,6 +17,27 @@ _PROGRESS = (
     "tokens/s",
     "loss",
     "finished with value",
+    "schritt",
+)
+# The same in languages that have other letters.
+_PROGRESS_ABROAD = (
+    "步数",
+    "步骤",
+    "轮次",
+    "迭代",
+    "损失",
+    "損失",
+    "ステップ",
+    "エポック",
+    "스텝",
+    "에폭",
+    "손실",
+    "шаг",
+    "эпоха",
+    "потери",
+    "étape",
+    "époque",
+    "época",
 )
 # A bar of tqdm with the time that it took and the time that is left, other than one of bytes.
 _BAR = re.compile(r"[0-9]%\|[^|]{0,200}\| *[0-9]{1,9}/[0-9]{1,9} \[[0-9:]{4,10}<")
@@ -38,7 +59,10 @@ def is_progress(line: str) -> bool:
     if "%|" in lower and _BAR.search(lower):
         return True
     return (
-        any(word in lower for word in _PROGRESS)
+        (
+            any(word in lower for word in _PROGRESS)
+            or (not lower.isascii() and any(word in lower for word in _PROGRESS_ABROAD))
+        )
         and any(character in "0123456789" for character in lower)
         and _ERROR_WORD.search(lower) is None
     )

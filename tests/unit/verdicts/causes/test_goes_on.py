@@ -255,3 +255,68 @@ def test_apex_is_nvidias():
     """The package of that name on PyPI is another one."""
     steps = judge_log(*RAISED, "ModuleNotFoundError: No module named 'apex'").finding.steps
     assert "github.com/NVIDIA/apex" in " ".join(steps)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "проход {0}0/900, качество 0.{0}",
+        "[信息] 步数 {0} 损失 2.{0}",
+        "エポック {0} 損失 1.{0}",
+        "에폭 {0} 손실 1.{0}",
+        "Schritt {0}, Verlust 1.{0}",
+        "vuelta {0} / 90",
+        "    {0}00 | 1.{0} | 0.0003 | 20.1 GB",
+        '{{"step": {0}, "error": null, "oom_kills": 0}}',
+    ],
+)
+def test_progress_is_known_in_any_language(line):
+    """Its words, or a count to a total, show that the program went on after an error."""
+    rest = [line.format(number) for number in range(10, 24)]
+    assert judge_log("hi", OOM, *rest).reason in WELL
+
+
+@pytest.mark.parametrize("line", ["attempt {0}/20", "waiting for peer, {0}/20", "retry {0} / 20"])
+def test_counting_attempts_is_not_progress(line):
+    """The error before them may have ended the program."""
+    rest = [line.format(number) for number in range(10, 14)]
+    assert judge_log("hi", *RAISED, OOM, *rest).reason == "cuda-oom"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "训练完成 2 小时",
+        "学習が完了しました",
+        "훈련 완료",
+        "Обучение завершено",
+        "Training erfolgreich abgeschlossen",
+        "Entraînement terminé",
+        "Entrenamiento finalizado",
+        "Treinamento concluído",
+        "7 of 7 drills passed, see drills.html",
+        "test f1=0.91 precision=0.92 recall=0.9",
+    ],
+)
+def test_success_is_known_in_the_main_languages(line):
+    """It is the last line of the log."""
+    assert judge_log(OOM, line).reason == "finished"
+
+
+def test_some_that_passed_are_not_all():
+    """A drill with a failure did not succeed."""
+    assert judge_log("start", "6 of 7 drills passed").reason != "finished"
+
+
+@pytest.mark.parametrize("line", ["wrote out/adapter", "2025-01-02 fit: saved /w/out/final.bin"])
+def test_a_written_result_ends_a_log_well(line):
+    """Nothing follows it."""
+    assert judge_log("start", OOM, line).reason in WELL
+
+
+@pytest.mark.parametrize(
+    "line", ["wrote /w/core.71", "saved crash/dump.json", "saved partial results to out/a.json"]
+)
+def test_what_is_written_of_a_crash_is_not_a_result(line):
+    """It is written because of the error."""
+    assert judge_log("start", OOM, line).reason == "cuda-oom"

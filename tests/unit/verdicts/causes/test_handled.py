@@ -19,6 +19,17 @@ SURVIVED = {
     "a record behind the message": (*STEPS, *OOM, "[10:02:11] INFO skipping this batch"),
     "a traceback and more steps": (STEPS[0], *OOM, *STEPS[1:]),
     "a traceback and the next step": (*STEPS[:3], *OOM, STEPS[3]),
+    "an end that was expected": ("drill: rank 1 has exit code -7, Bus error (expected -7)",),
+    "an end as expected": ("drill: rank 1 got a Bus error, as expected",),
+    "a batch skipped in Chinese": (*STEPS, "[警告] CUDA out of memory. 跳过该批次"),
+    "a batch skipped in Japanese": (*STEPS, "CUDA out of memory. このバッチをスキップします"),
+    "a file skipped in German": (*STEPS, "x.npz: BadZipFile: File is not a zip file, übersprungen"),
+    "a file skipped in Russian": (
+        *STEPS,
+        "файл 3: OSError: [Errno 5] Input/output error, пропускаем",
+    ),
+    "a batch skipped in Spanish": (*STEPS, "CUDA out of memory, se omite el lote 3"),
+    "a batch skipped in French": (*STEPS, "CUDA out of memory, lot ignoré"),
     "another port": ("Address already in use (errno: 98), trying port 29501", "server is up"),
     "a complaint at exit": (
         *STEPS,
@@ -55,6 +66,7 @@ SURVIVED = {
     "an evaluation": ("NCCL WARN Call to connect failed", "epoch 3 val_error: 0.12 step 900"),
 }
 ENDED = {
+    "an end other than expected": (*STEPS, "exit code 1 (expected 0): CUDA out of memory"),
     "a traceback at the end": (*STEPS, *OOM),
     "a bar drawn again": (
         " 8%| 45/562 [1:00<2:00, 1.5s/it]",

@@ -125,6 +125,34 @@ INNOCENT = {
         DONE,
         "resource_tracker.py:237: UserWarning: resource_tracker: '/mp-1': [Errno 2] No such file or directory",
     ),
+    "indented text that the program goes on after": (
+        "[10:00:01] item 1: 0/2",
+        "  said by the sandbox:",
+        "  Fatal Python error: Bus error",
+        *(f"  {line}" for line in TRACEBACK),
+        "[10:00:09] item 2: 2/2",
+        "pass@1 = 0.5",
+    ),
+    "an indented answer": (
+        *STEPS,
+        "answer to 'ncclSystemError?':",
+        "    ncclSystemError: System call failed, see NCCL WARN",
+        "    Killed",
+        "saved runs/7/adapter",
+    ),
+    "fields without a value": (
+        *STEPS,
+        '{"n": 4, "error": null, "oom_kills": 0, "killed": false, "nccl_timeouts": 0, "aborted": ""}',
+        "n=5 oom_kills=0 nccl_timeouts=0 killed=false exception=none",
+    ),
+    "an error that later records repeat": tuple(
+        f'{{"step": {number}, "last_error": "{FULL}", "spill": "off"}}' for number in range(4)
+    ),
+    "a drawn table": (
+        f"│ b │ failed │ {OOM} │",
+        "c: epoch 2 loss 0.4",
+        "2 runs are well, 1 failed",
+    ),
     "an epilog": (*STEPS, DONE, "epilog: rm: cannot remove '/tmp/x': Permission denied"),
 }
 DEATHS = {
@@ -155,6 +183,26 @@ DEATHS = {
     "a program after a step": (
         ("stage 1 finished", *STEPS, "fit.sh: line 31: 2201 Segmentation fault      ./solver"),
         "segfault",
+    ),
+    "an indented traceback at the end": (
+        (*STEPS, "run failed:", *(f"  {line}" for line in TRACEBACK)),
+        "cuda-oom",
+    ),
+    "an indented traceback and a farewell": (
+        (*STEPS, "run failed:", *(f"  {line}" for line in TRACEBACK), "wrote crash/dump.json"),
+        "cuda-oom",
+    ),
+    "a failure while samples are generated": (
+        (*STEPS, "error while generating samples:", f"  {OOM}", "leaving"),
+        "cuda-oom",
+    ),
+    "fields with a value": (
+        (*STEPS, f'{{"n": 4, "oom_kills": 0, "error": "{OOM}"}}'),
+        "cuda-oom",
+    ),
+    "the last error of an end": (
+        (*STEPS, f'{{"event": "end", "last_error": "{OOM}"}}'),
+        "cuda-oom",
     ),
     "the own job": (
         ("SLURM_JOB_ID=71", "2025-02-01 10:00:00 start", *STEPS, LIMIT.format(71, "2025-02-04")),

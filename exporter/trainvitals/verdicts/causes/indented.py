@@ -1,0 +1,83 @@
+"""Text that a program writes indented below a line of its own, and that is not its own trouble."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from trainvitals.verdicts.causes.success import FINISHED, RESULT, is_written
+from trainvitals.verdicts.causes.tracebacks import read_tracebacks
+from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
+
+_INDENT = ("  ", "\t")
+_FEW_STEPS = 2
+# What a model or a data set says, whatever its words are.
+_SPEECH = re.compile(
+    r"\b(?:generat(?:ed|ion|ions)|samples?|completions?|answers?|examples?|prompts?|respon(?:se|ses|ds)"
+    r"|repl(?:y|ies)|dialogs?|dialogues?|conversations?|transcripts?|predictions?|hypothes[ie]s|decoded)\b"
+    r".{0,400}:\s{0,4}$",
+    re.IGNORECASE,
+)
+
+
+_QUOTE = re.compile(r"(?<!\w)'[^']{0,200}'(?!\w)|\"[^\"]{0,200}\"|`[^`]{0,200}`")
+_OF_FAILURE = re.compile(r"err|exception|fail|crash|abort|kill|while", re.IGNORECASE)
+
+
+def find_indented(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the lines of indented text that generation is named above, or that the program goes on after.
+
+    It goes on with more than two steps, with a result or a success in lines that are not indented.
+    Frames of a traceback that is not indented itself are not such text.
+    """
+    blocks = [
+        block for block in _list_blocks(lines) if any(may_be_trouble(lines[at]) for at in block)
+    ]
+    if not blocks:
+        return
+    last = _find_last_work(lines)
+    for block in blocks:
+        is_speech = _is_speech(lines[block.start - 1])
+        if block.stop < len(lines) and (is_speech or block.start <= last):
+            yield from range(block.start - is_speech, block.stop)
+
+
+def _is_speech(head: str) -> bool:
+    """Return whether a line announces what a model or a data set says, whatever it quotes itself."""
+    return _SPEECH.search(head) is not None and _OF_FAILURE.search(_QUOTE.sub("", head)) is None
+
+
+def _list_blocks(lines: Sequence[str]) -> Iterator[range]:
+    """Yield the indented lines below each line that is not, without blank lines behind them."""
+    if not any(line.startswith(_INDENT) for line in lines):
+        return
+    own = {
+        at
+        for each in read_tracebacks(lines)
+        if not lines[each.start].startswith(_INDENT)
+        for at in range(each.start, each.end + 1)
+    }
+    start: int | None = None
+    end = 0
+    for at, line in enumerate((*lines, ".")):
+        if line.startswith(_INDENT) and line.strip() and at not in own:
+            start, end = at if start is None else start, at + 1
+        elif line.strip() or at in own:
+            if start:
+                yield range(start, end)
+            start = None
+
+
+def _find_last_work(lines: Sequence[str]) -> int:
+    """Return the line before which what was met is known not to have ended the program."""
+    steps = 0
+    for at in range(len(lines) - 1, -1, -1):
+        line = lines[at]
+        if not line or line.startswith(_INDENT):
+            continue
+        if FINISHED(line) or RESULT.search(line) or is_written(line):
+            return at
+        steps += is_progress(line)
+        if steps > _FEW_STEPS:
+            return at
+    return -1
