@@ -311,12 +311,13 @@ class RunDirectory:
         for file in self._files.values():
             file.is_listed = listing.is_part and file.is_in(folder)
         device = os.fstat(folder).st_dev  # inode numbers recur if another is mounted here
-        unknown = [
-            entry
+        # A file with several names counts once.
+        unknown = {
+            entry.inode(): entry
             for entry in listing.runs
             if not self._recognise(entry.name, FileKey(device, entry.inode()), is_review=is_review)
-        ]
-        new, ignored = order_candidates(unknown, self._users, folder=folder)
+        }
+        new, ignored = order_candidates(unknown.values(), self._users, folder=folder)
         self._ignored |= {(each.name, each.inode) for each in ignored}
         rest = new[self._limits.new :]
         self._unread = sum((each.name, each.inode) not in self._omitted for each in rest)
@@ -368,7 +369,7 @@ class RunDirectory:
 
     def _close_surplus(self) -> None:
         """Close the least important files, if there are more than the limit."""
-        for key, is_held in choose_surplus(self._files, self._most_files):
+        for key, is_held in choose_surplus(self._files, self._most_files, self._users):
             file = self._files.pop(key)
             self._omitted[file.path.name, key.inode] = is_held
             file.close()
@@ -383,9 +384,10 @@ class RunDirectory:
         )
 
     def _may_watch(self, user: int) -> bool:
-        owners = [file.owner for file in self._files.values() if file.is_watching]
+        group = self._users.find_group
+        owners = [group(file.owner) for file in self._files.values() if file.is_watching]
         share = self._limits.watched // (1 if is_trusted(user) else _WATCHED_SHARES)
-        return len(owners) < self._limits.watched and owners.count(user) < share
+        return len(owners) < self._limits.watched and owners.count(group(user)) < share
 
     def _drop(self, key: FileKey) -> None:
         self._files.pop(key).close()

@@ -1,6 +1,6 @@
 """Remove old run files, notes and temporary files from a run directory.
 
-Files that this user is not permitted to unlink are kept. Files are never truncated, which would
+Files that this user is not permitted to unlink are kept. Files are never shortened, which would
 kill their writer with SIGBUS. The files of living ranks and files of other kinds are not modified.
 """
 

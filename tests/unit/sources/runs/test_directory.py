@@ -325,6 +325,25 @@ def test_a_flood_of_names_hides_no_living_rank(runs: Path):
         assert "renamed.tv" in names_of(reading)
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_file_with_many_names_counts_once(runs: Path, is_held: bool):  # noqa: FBT001
+    """Hard links take neither places nor descriptors, and hide no living rank that comes later."""
+    first = put(runs, "first.tv")
+    for index in range(300):
+        os.link(first, runs / f"{index}.tv")
+    directory = RunDirectory(runs, limits=Limits(names=64, files=8))
+    with holding(*[first] if is_held else (), user=os.geteuid()):
+        before = open_descriptors()
+        for _ in range(2 * 5):
+            reading = directory.read(time.time())
+            assert (len(reading.files), reading.omitted, reading.is_short) == (1, 0, False)
+            assert open_descriptors() <= before + 4
+        with Trainer(runs) as trainer:
+            found = (names_of(directory.read(time.time())) for _ in range(10))
+            assert any(trainer.path.name in names for names in found)
+    directory.close()
+
+
 def test_a_flooded_directory_may_be_replaced(runs: Path):
     """The list of the new one begins with its first name."""
     for index in range(9):
