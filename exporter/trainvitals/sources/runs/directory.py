@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -306,7 +307,7 @@ class RunDirectory:
         keys = {(entry.name, entry.inode()) for entry in listing.runs}
         self._refused &= keys
         self._ignored &= keys
-        self._omitted = {who: alive for who, alive in self._omitted.items() if who in keys}
+        self._keep_omitted(keys, folder if listing.is_part else None)
         self._is_short = False
         for file in self._files.values():
             file.is_listed = listing.is_part and file.is_in(folder)
@@ -328,6 +329,23 @@ class RunDirectory:
                 is_whole &= self._admit(each.name, FileKey(device, each.inode), folder)
             self._close_surplus()
         return is_whole
+
+    def _keep_omitted(self, listed: Container[tuple[str, int]], folder: int | None) -> None:
+        """Forget omitted files that are not listed, but not the living ones of other parts.
+
+        Args:
+            listed: The name and inode of each listed file.
+            folder: The open directory if only a part of it is listed; None otherwise.
+        """
+        kept = {who: alive for who, alive in self._omitted.items() if who in listed}
+        if folder is not None:
+            living = [who for who, alive in self._omitted.items() if alive and who not in listed]
+            kept |= {
+                (name, inode): True
+                for name, inode in living[: self._limits.names]
+                if _read_inode(name, folder) == inode
+            }
+        self._omitted = kept
 
     def _recognise(self, name: str, key: FileKey, *, is_review: bool) -> bool:
         """Return whether a file is already known, under any name."""
@@ -393,3 +411,10 @@ class RunDirectory:
         self._files.pop(key).close()
         if self._omitted:  # there is room for an omitted file
             self._seen = None
+
+
+def _read_inode(name: str, folder: int) -> int | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino
+    except OSError:
+        return None

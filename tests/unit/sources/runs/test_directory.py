@@ -325,6 +325,23 @@ def test_a_flood_of_names_hides_no_living_rank(runs: Path):
         assert "renamed.tv" in names_of(reading)
 
 
+def test_living_ranks_are_counted_while_a_directory_is_flooded(runs: Path):
+    """Those that are left out count in every reading, and no longer when they are gone."""
+    for index in range(100):
+        (runs / f"{index}.tv").touch()
+    theirs = [put(runs, f"held{index}.tv") for index in range(12)]
+    directory = RunDirectory(runs, limits=Limits(files=4, names=16))
+    with holding(*theirs, user=os.geteuid()):
+        for _ in range(8):
+            directory.read(time.time())
+        counts = {directory.read(time.time()).omitted_alive for _ in range(8)}
+        assert counts == {8}
+        for path in theirs:
+            path.unlink()
+        assert directory.read(time.time()).omitted_alive == 0
+    directory.close()
+
+
 @pytest.mark.parametrize("is_held", [True, False])
 def test_a_file_with_many_names_counts_once(runs: Path, is_held: bool):  # noqa: FBT001
     """Hard links take neither places nor descriptors, and hide no living rank that comes later."""
