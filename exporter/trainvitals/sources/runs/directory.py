@@ -249,7 +249,8 @@ class RunDirectory:
         except OSError as error:
             self._lose(error)
             return
-        seen = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        # The owner may set the mtime to any time, but not the ctime.
+        seen = (status.st_dev, status.st_ino, status.st_ctime_ns)
         is_review = bool(self._omitted) and self._is_review_due(now)
         if seen == self._seen and not is_review:
             return
@@ -262,7 +263,7 @@ class RunDirectory:
             is_whole = self._scan(folder, is_review=is_review)
         finally:
             os.close(folder)
-        self._seen = seen if is_whole and now - status.st_mtime > _TICK_SECONDS else None
+        self._seen = seen if is_whole and now - status.st_ctime > _TICK_SECONDS else None
 
     def _open(self) -> int:
         if isinstance(self._folder, int):

@@ -464,6 +464,32 @@ def test_times_to_come_are_not_believed(runs: Path):
     directory.close()
 
 
+def test_a_directory_whose_mtime_is_set_back_hides_no_file(runs: Path):
+    """Its owner may set the mtime, and files of others are found nevertheless."""
+    now = time.time() + 10
+    put(runs, "first.tv")
+    os.utime(runs, (1e9, 1e9))
+    directory = RunDirectory(runs)
+    assert names_of(directory.read(now)) == ["first.tv"]
+    put(runs, "second.tv")
+    os.utime(runs, (1e9, 1e9))
+    assert names_of(directory.read(now)) == ["first.tv", "second.tv"]
+    directory.close()
+
+
+def test_a_temporary_file_of_a_time_to_come_is_discarded(runs: Path, directory):
+    """It is as old as the kernel says, at most."""
+    hidden = runs / ".a.tv.tmp"
+    hidden.touch()
+    os.utime(hidden, (4e9, 4e9))
+    now = time.time()
+    directory.read(now)
+    directory.discard(now)
+    assert hidden.exists()
+    directory.discard(now + 2 * DAY)
+    assert not hidden.exists()
+
+
 def test_a_thousand_new_files_cost_little(runs, monkeypatch):
     """Those of most worth are found without asking again for the locks of all others each time."""
     asked = []
