@@ -73,12 +73,12 @@ def refused_reason(exporter):
     return found[0].labels["reason"] if found else None
 
 
-def test_the_first_right_password_passes_sixteen_guessers(tmp_path):
+def test_the_first_right_password_passes_48_guessers(tmp_path):
     """After a restart, a scraper at the guessers' own address is answered within one scrape."""
     path = tmp_path / "web.yml"
     path.write_text(f"basic_auth_users: {{ann: {ANN}}}\n")
     flag = f"--web.config.file={path}"
-    with ExporterProcess(tmp_path, arguments=(flag,)) as exporter, hostile(exporter, 16, guess):
+    with ExporterProcess(tmp_path, arguments=(flag,)) as exporter, hostile(exporter, 48, guess):
         page = exporter.get("/metrics", authorization=login("ann", "right"), timeout=SCRAPE_SECONDS)
         assert page.status == 200
         assert exporter.get("/metrics", authorization=login("ann", "right")).seconds < 5

@@ -96,6 +96,52 @@ def test_a_fixed_number_of_repeats_that_fit_in_two_ways_is_exponential(expressio
     assert count_steps(re.compile(expression), length=LONGEST) == math.inf
 
 
+OPTIONAL = {
+    "optional characters": "a?" * 30 + "b",
+    "at the beginning of a line": "^" + "a?" * 30 + "b",
+    "before as many characters": "a?" * 30 + "a" * 30,
+    "alternatives": "(?:a|aa)" * 30 + "b",
+    "equal alternatives": "(?:a|a)" * 30 + "b",
+    "empty alternatives": "(?:|)" * 30 + "b",
+    "several empty alternatives": "(?:|||)" * 12 + "b",
+    "characters or nothing": "(?:a|)" * 30 + "b",
+    "optional alternatives": "(?:ab|a|b)?" * 20 + "c",
+    "nested groups": "(?:a?" * 25 + ")?" * 25 + "b",
+    "named groups": "".join(f"(?P<g{number}>a)?" for number in range(30)) + "b",
+    "classes that overlap": r"\w?\d?" * 12 + "Q",
+    "any characters": ".?" * 30 + "Q",
+    "lazy ones": "a??" * 30 + "b",
+    "a look ahead": "(?=" + "a?" * 30 + "b)",
+    "a negative look ahead": "(?!" + "a?" * 30 + "b)z",
+    "conditions": "(a)?(?(1)a?|a?)" * 12 + "b",
+    "in small numbers": "(?:a?a?){3}" * 5 + "b",
+    "bounded repeats": "a{0,2}" * 20 + "b",
+}
+
+
+@pytest.mark.parametrize("expression", OPTIONAL.values(), ids=OPTIONAL)
+def test_many_optional_parts_in_a_row_are_judged(expression: str):
+    """Each multiplies the ways to match a text, though nothing is repeated; a judgement takes no time."""
+    start = time.thread_time()
+    assert count_steps(re.compile(expression), length=2048) > 2048**2
+    assert time.thread_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a?" * 5 + "b",
+        r"(?:, acc (\d+))?(?:, lr (\d+))?(?:, gn (\d+))?(?:, x (\d+))?(?:, y (\d+))?(?:, z (\d+))?$",
+        r"(?:step|epoch|iteration|iter|batch|it) (\d{1,9})(?:/(\d{1,9}))?:? (?:loss|l)[:=]? (\S+)",
+        r"[-+]?\d{1,9}(?:\.\d{0,9})?(?:e[-+]?\d{1,3})?%?",
+        "(?:ab?){3}" * 5 + "c",
+    ],
+)
+def test_a_few_optional_parts_are_linear(expression: str):
+    """Groups that begin alike, and a few optional characters, do not count."""
+    assert count_steps(re.compile(expression), length=2048) <= 9 * 2048
+
+
 @pytest.mark.parametrize(
     "expression",
     [r"\d{4}-\d{2}-\d{2} ", r"(?:\d{1,3}\.){4}x", "(?:[0-9a-f]{2}:){5}x", r"(?:\d{4}\s?){4}x"],

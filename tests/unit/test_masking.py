@@ -7,6 +7,7 @@ import random
 import re
 import string
 import time
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -311,8 +312,109 @@ def test_a_key_whose_first_line_was_cut_off_is_masked():
     assert mask_lines([line, "loss 0.5"]) == ("***", "loss 0.5")
 
 
+def encode(text, *, every=True, times=1):
+    """Return a text percent-encoded: all characters, or those that URLs require."""
+    for _ in range(times):
+        text = "".join(f"%{byte:02x}" for byte in text.encode()) if every else quote(text, safe="")
+        every = False
+    return text
+
+
+def decode(text):
+    """Return a text without percent encoding."""
+    return unquote(unquote(unquote(text)))
+
+
+ENCODINGS = [{"every": every, "times": times} for every in (True, False) for times in (1, 2)]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
+@pytest.mark.parametrize(
+    "place",
+    [
+        "GET https://x.example/a?q={}&b=1",
+        "GET https://x.example/a?next={}",
+        "https://{}@x.example/",
+        "{}",
+        "100%|## | 50%5 {}",
+    ],
+)
+def test_percent_encoding_hides_no_secret(place, encoding):
+    """All kinds of secrets are masked where the whole text around them is encoded."""
+    kinds = list(list_kinds())
+    missed = [
+        kind.name
+        for kind in kinds
+        if any(
+            _is_left(kind.secret, decode(mask_text(place.format(encode(line, **encoding)))))
+            for line in kind.lines
+        )
+    ]
+    assert len(missed) <= 0.02 * len(kinds), missed
+
+
+PASSWORD = "hunter2!Xq9"
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("https://x.example/a?{}={}&b=1", ("password", PASSWORD)),
+        ("https://x.example/a?{}", (f"password={PASSWORD}",)),
+        ("https://x.example/a?{}={}", ("password", PASSWORD[::-1] + PASSWORD)),
+        ("https://{}:{}@x.example/", ("ann", PASSWORD)),
+        ("https://{}@x.example/", (f"ann:{PASSWORD}",)),
+        ("https://x.example/?next={}", (f"https://ann:{PASSWORD}@y.example/?b=1",)),
+        ("header={}", (f"Authorization: Bearer {PASSWORD}abcdefgh12345678",)),
+        ("Authorization: Basic {}", ("YW5uOmh1bnRlcjIhWHE5",)),
+        ("sent {} {}", ("Basic", "YW5uOmh1bnRlcjIhWHE5")),
+        ("{}", (f"a\npassword: {PASSWORD}\nb",)),
+    ],
+)
+def test_percent_encoding_hides_no_part(url, parts, encoding):
+    """Names, values and whole pairs may be encoded, and the line remains one."""
+    masked = mask_text(url.format(*(encode(part, **encoding) for part in parts)))
+    assert "hunter2" not in decode(masked)
+    assert "YW5u" not in decode(masked)
+    assert "***" in masked
+    assert masked.count("\n") == 0
+    assert mask_text(masked) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://x.example/a%20b/c%2Fd?name=r%C3%A9sum%C3%A9&x=%31%32",
+        "100%25 done, 50%ab, %41, %%s",
+        "model=meta-llama%2FLlama-3.1-8B",
+        "epoch 1: 50%|#####     | 10/20",
+    ],
+)
+def test_harmless_percent_signs_stay(text):
+    """A line without a secret is not decoded."""
+    assert mask_text(text) == text
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "basic", "Authorization: Basic", "auth=Basic"])
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        "YW5uOmh1bnRlcjIhWHE5",
+        "YW5uOmh1bnRlcjIhWHE5eA==",
+        "YW5uOmh1bnRlcjIhWHE5eA",
+        "YW5uOj8_Pz8-Pj5odW50ZXIyIVhxOQ",
+    ],
+)
+def test_basic_credentials_are_masked(scheme, credentials):
+    """A user and a password in base64, also in the alphabet of URLs and without padding."""
+    assert credentials not in mask_text(f"sent {scheme} {credentials} to it")
+
+
 FRAGMENTS = st.sampled_from(
     [row[0] for row in SECRETS]
+    + [encode(row[0], **encoding) for row in SECRETS[:40] for encoding in ENCODINGS]
+    + ["%", "25", "%25", "%2525", "%0a", "%41", "%c3"]
     + WHOLE
     + ["password", "token", "key", "=", ": ", " ", "'", '"', "\\", "\n", "-", "@", "://", "***"]
     + ["-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "Bearer ", "-u a:b", "eyJ"]
@@ -346,6 +448,7 @@ def test_any_command_line_can_be_masked(words):
 REPEATED = (
     "a|a.|://a:|password|token: |eyJ|-----BEGIN PRIVATE KEY-----|\\|'|A|mysql |Bearer |x=| |-|1|login |"
     '-u a|"key|<password>|name: a value: |api key |config a |\u00e9|cookie |eyJabcdef.|hf_'
+    "|%|%2|%41|%2541|%25|%0a"
 )
 
 

@@ -131,7 +131,7 @@ class Alertmanager:
                 )
                 for receiver in config["receivers"]
             }
-        except (yaml.YAMLError, KeyError, TypeError) as error:
+        except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._refuse("responds with a configuration that cannot be read") from error
 
     def read_counts(self) -> Counts:
@@ -149,7 +149,7 @@ class Alertmanager:
     def _decode(self, page: bytes) -> object:
         try:
             return cast("object", json.loads(page))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._refuse("does not respond with JSON") from error
 
     def _request(self, method: str, path: str, body: str | None = None) -> bytes:

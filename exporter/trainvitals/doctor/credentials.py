@@ -241,7 +241,7 @@ def _ask_once(issuer: Issuer, base: str, token: str, timeout_seconds: float) -> 
 def _understand(issuer: Issuer, body: bytes) -> str:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _TemporaryError("the response is not JSON, as if from a proxy") from None
     name = issuer.find_name(answer) if isinstance(answer, dict) else ""
     if not name:

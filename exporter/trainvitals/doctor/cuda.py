@@ -23,13 +23,13 @@ _OLDEST_TORCH = (2, 6)
 # The last driver branch that supports GPUs older than Turing; it is new enough for every CUDA
 # version above.
 _NEWER_DRIVER = "sudo apt-get install -y nvidia-driver-580-server && sudo reboot"
-_NVCC = re.compile(r"release (\d+)\.(\d+)")
+_NVCC = re.compile(r"release (\d{1,9})\.(\d{1,9})")
 _NO_TORCH = "this Python has no PyTorch"
 _NO_GPU = "no NVIDIA GPU here"
 
 
 def _parse(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text.partition("+")[0]))
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", text.partition("+")[0]))
 
 
 def _name_index(facts: Facts) -> str:

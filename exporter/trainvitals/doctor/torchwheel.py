@@ -20,7 +20,7 @@ _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)
 _HIP = re.compile(r"^hip\b[^=\n]*=\s*'([^']+)'", re.MULTILINE)
 _NAME = rb"(?:sm|compute)_[0-9]{2,3}[a-z]?"
 _NAMES = re.compile(rb"\0(" + _NAME + rb"(?: " + _NAME + rb")*)\0")
-_ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])([a-z]?)")
+_ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]{1,9})([0-9])([a-z]?)")
 _MOST_BYTES = 1 << 16
 _BEFORE_BYTES, _BEHIND_BYTES = 64, 1024
 

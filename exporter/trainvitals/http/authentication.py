@@ -2,8 +2,8 @@
 
 A bcrypt check intentionally takes a tenth of a second. A single thread does all checks, one at a
 time, so that the server's loop never waits and guessing uses at most one core. Client networks take
-turns, and the number of waiting checks per connection is limited, so that a correct password is
-checked soon even while other clients guess passwords. Correct and wrong passwords are cached
+turns (see `turns`), and the number of waiting checks per connection is limited, so that a correct
+password is checked soon even while other clients guess passwords. Correct and wrong passwords are cached
 separately, so that many guesses cannot evict a scraper's password from the cache.
 
 This module imports `hashlib`, which loads OpenSSL, so it is imported only if there is a web
@@ -16,7 +16,7 @@ import binascii
 import hashlib
 import secrets
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from trainvitals.http.connection import Client
 from trainvitals.http.failed_logins import FailedLogins
 from trainvitals.http.messages import plain_response
+from trainvitals.http.turns import Turns
 
 if TYPE_CHECKING:
     from trainvitals.http.messages import Request, Response
@@ -136,7 +137,7 @@ class Passwords:
         self._secret = secrets.token_bytes(32)
         self._remembered = {True: OrderedDict[bytes, None](), False: OrderedDict[bytes, None]()}
         self._waiting: dict[bytes, list[tuple[Client, Callable[[Verdict], None]]]] = {}
-        self._queues: OrderedDict[str, deque[_Check]] = OrderedDict()
+        self._turns: Turns[_Check] = Turns()
         self._pending: Counter[Client] = Counter()
         self._is_checking = False
         self._checks: SimpleQueue[_Check] = SimpleQueue()
@@ -197,16 +198,12 @@ class Passwords:
         else:
             self._waiting[check.fingerprint] = [(check.client, then)]
             self._pending[check.client] += 1
-            self._queues.setdefault(check.client.network, deque()).append(check)
+            self._turns.add(check.client.network, check)
             self._check_next()
 
     def _check_next(self) -> None:
         """Give the thread the next check for which a request is still waiting."""
-        while self._queues and not self._is_checking:
-            network, queue = self._queues.popitem(last=False)
-            check = queue.popleft()
-            if queue:
-                self._queues[network] = queue  # the network's next turn is the last
+        while not self._is_checking and (check := self._turns.take()):
             if check.fingerprint in self._waiting:
                 self._is_checking = True
                 self._start_thread()
@@ -237,6 +234,8 @@ class Passwords:
         remembered[check.fingerprint] = None
         if len(remembered) > _REMEMBERED:
             remembered.popitem(last=False)
+        if not right:
+            self._turns.note_failure(check.client.network)
         self._is_checking = False
         self._pending -= Counter([check.client])
         for _, then in self._waiting.pop(check.fingerprint, ()):

@@ -7,7 +7,7 @@ from enum import Enum
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import NamedTuple, Protocol
 
-from trainvitals.http.host_names import is_loopback_name
+from trainvitals.http.host_names import MAPPED, is_loopback_name
 from trainvitals.http.http1 import Head, RequestReader
 from trainvitals.http.listen import Address
 
@@ -109,14 +109,18 @@ class Client(NamedTuple):
 def find_network(host: str) -> str:
     """Return the part of an address that identifies a client.
 
-    The part is the whole of an IPv4 address, and the first 64 bits of an IPv6 address. All loopback
-    addresses count as one, because every process on this machine can use any of them.
+    The part is the whole of an IPv4 address, also of one inside an IPv6 address, and the first 64
+    bits of any other IPv6 address. All loopback addresses count as one, because every process on
+    this machine can use any of them.
     """
     if is_loopback_name(host):
         return _LOOPBACK
-    if ":" not in host or "." in host:  # an IPv6 address may contain an IPv4 address
+    if ":" not in host:
         return host
-    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex(":", 2)
+    address = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    if address.startswith(MAPPED):
+        return socket.inet_ntop(socket.AF_INET, address.removeprefix(MAPPED))
+    return address[:8].hex(":", 2)
 
 
 class Phase(Enum):

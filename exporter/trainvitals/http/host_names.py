@@ -23,7 +23,7 @@ VARIABLE = "TRAINVITALS_WEB_ALLOWED_HOST"
 ANY = "*"
 
 _FORMS = "write a name as in an URL, without the port: gpu-07.example.org; or * for any name"
-_MAPPED = bytes(10) + b"\xff\xff"
+MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address in an IPv6 address
 _LOOPBACK_V6 = bytes(15) + b"\1"
 _LOOPBACK_V4, _V4_BYTES = 127, 4
 _MOST_CHARACTERS = 255
@@ -120,5 +120,5 @@ def _read_address(name: str) -> bytes | None:
 
 
 def _is_loopback(address: bytes) -> bool:
-    address = address.removeprefix(_MAPPED)
+    address = address.removeprefix(MAPPED)
     return address == _LOOPBACK_V6 or (len(address) == _V4_BYTES and address[0] == _LOOPBACK_V4)

@@ -8,6 +8,8 @@ A secret is replaced by `***`. Secrets are recognized in three ways:
   `-e HF_TOKEN=x`; if the name contains only a service name or a word such as `access`, the value
   must also look random
 
+Each is recognized also if it is percent-encoded, once or twice (`percent`).
+
 Image digests, container IDs, commit hashes, UUIDs and paths are masked only if they have such a
 name. In ambiguous cases, a password is masked and a model's token is not.
 
@@ -34,6 +36,7 @@ from trainvitals.masking.forms import (
     WEBHOOKS,
 )
 from trainvitals.masking.names import Rule, find_rule, hides, is_pair, is_random, is_random_word
+from trainvitals.masking.percent import mask_encoded
 from trainvitals.masking.values import MASK, mask_values
 
 __all__ = ["MASK", "mask_command", "mask_lines", "mask_text"]
@@ -51,7 +54,7 @@ _PASSWORD_PROGRAMS = frozenset(
 )
 _WORD_BREAKS = re.compile(r"[^\w.-]", re.ASCII)
 _BEARERS = re.compile(r"\b(Bearer[ \t]+)([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
-_BASICS = re.compile(r"\b(Basic[ \t]+)([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
+_BASICS = re.compile(r"\b(Basic[ \t]+)([A-Za-z0-9+/_-]{4,}={0,2})", re.IGNORECASE)
 _LOGINS = (
     re.compile(r"\b(wandb[ \t]+login[ \t]+(?:--[a-z-]+[ \t]+){0,4})([^\s'\"-][^\s'\"]{7,})"),
     re.compile(r"\b(login\s{1,40}[^\s]{1,128}\s{1,40}password[ \t]+)([^\s]+)"),  # as in ~/.netrc
@@ -95,7 +98,13 @@ def mask_text(text: str) -> str:
     Mask consecutive lines in one call: a private key of several lines is recognized reliably only
     together with its first line.
     """
-    masked = _mask_private_keys(strip_escape_codes(text))
+    masked = _mask_plain(strip_escape_codes(text))
+    decoded = mask_encoded(masked, _mask_plain)
+    return masked if decoded == masked else _mask_plain(decoded)
+
+
+def _mask_plain(text: str) -> str:
+    masked = _mask_private_keys(text)
     masked = WEBHOOKS.sub(rf"\1{MASK}", masked)
     masked = _ADDRESSES.sub(_mask_address, masked)
     masked = TOKENS.sub(_mask_token, masked)
@@ -135,7 +144,10 @@ def mask_command(words: Sequence[str]) -> tuple[str, ...]:
     masked = []
     previous = ""
     for word in words:
-        masked.append(_mask_word(word, previous, programs))
+        shown = _mask_word(word, previous, programs)
+        if shown != word and "%" in word:  # a name that was encoded may be followed by a secret
+            shown = _mask_word(shown, previous, programs)
+        masked.append(shown)
         previous = word
     return tuple(masked)
 

@@ -79,6 +79,8 @@ _KINDS = str.maketrans(
         **dict.fromkeys("-_+/=.~%|", None),
     }
 )
+_STANDARD = str.maketrans("-_", "+/")  # from the alphabet of URLs
+_FIRST_PRINTABLE = 0x20
 _LONG_RUN = re.compile(r"[A-Za-z0-9]{12}")
 _RUNS = re.compile(r"[A-Za-z0-9]{14,}")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -185,8 +187,10 @@ def _count_switches(kinds: str) -> int:
 
 
 def is_pair(text: str) -> bool:
-    """Return whether a text is `user:password` in base64."""
+    """Return whether a text is `user:password` in base64, in either alphabet, padded or not."""
+    letters = text.translate(_STANDARD).rstrip("=")
     try:
-        return b":" in base64.b64decode(text, validate=True)
+        data = base64.b64decode(letters + "=" * (-len(letters) % 4), validate=True)
     except (binascii.Error, ValueError):
         return False
+    return b":" in data and min(data) >= _FIRST_PRINTABLE

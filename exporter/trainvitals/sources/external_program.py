@@ -67,5 +67,5 @@ def read_version(program: Path, arguments: Sequence[str] = ("--version",)) -> Ve
 
 def parse_version(text: str) -> Version | None:
     """Return the version in a text such as `v0.25.0`; None if it contains no version."""
-    found = re.search(r"(?<![\d.])(\d+)\.(\d+)", text)
+    found = re.search(r"(?<![\d.])(\d{1,9})\.(\d{1,9})", text)
     return (int(found[1]), int(found[2])) if found else None

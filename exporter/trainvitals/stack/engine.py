@@ -94,7 +94,7 @@ def _explain(error: str, socket: str) -> Unavailable:
 
 def _judge_compose(docker: Docker) -> Unavailable | None:
     result = docker.call("compose", "version", "--short")
-    found = re.match(r"v?(\d+)\.(\d+)", result.output.strip())
+    found = re.match(r"v?(\d{1,9})\.(\d{1,9})", result.output.strip())
     if result.code or not found:
         return Unavailable(
             "Docker Compose is not installed: install docker-compose-plugin (Docker's packages), "

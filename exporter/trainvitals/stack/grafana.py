@@ -98,7 +98,7 @@ def _ask_version(program: Program) -> Version | None:
     page = fetch_page(program.port, HEALTH, host=program.host)
     try:
         health = json.loads(page or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     told = health.get("version") if isinstance(health, Mapping) else None
     return parse_version(told) if isinstance(told, str) else None

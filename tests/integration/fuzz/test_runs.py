@@ -93,10 +93,11 @@ def test_no_run_file_costs_a_scrape(stage):
         sealed = seal(data) if number % 2 else data
         (stage.runs / f"{number % FILES}.tv").write_bytes(sealed)
 
-    files = [*map(compose, range(4)), *(path.read_bytes() for path in stage.runs.glob("good.tv"))]
+    # None is by the name of the innocent run: a newer file of the same user is that run.
+    files = [*map(compose, range(4))]
     closing_it, take = stage.read(write)
     with closing_it:
-        fuzz("run files", Mutations(files, [b"run", b"innocent", b"../outside"]), take)
+        fuzz("run files", Mutations(files, [b"run", b"../outside"]), take)
 
 
 def compose(rank):

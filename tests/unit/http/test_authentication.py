@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.http.test_web_config import HASH
 from trainvitals.http.authentication import Passwords, Verdict, parse_credentials
-from trainvitals.http.connection import Client
+from trainvitals.http.connection import Client, find_network
 from trainvitals.http.failed_logins import FailedLogins
 
 
@@ -183,6 +183,78 @@ def test_addresses_take_turns():
     # The first check began before the others came.
     order = [password.decode().split()[0] for password, _ in calls.compared[1:]]
     assert order[:6] == [*hosts, *hosts]
+
+
+GUESSERS = 48
+NETWORKS = {
+    "IPv4": [f"198.51.{number}.7" for number in range(GUESSERS)],
+    "IPv4-mapped": [f"::ffff:198.51.{number}.7" for number in range(GUESSERS)],
+    "addresses of one IPv4 network": [f"198.51.100.{number}" for number in range(GUESSERS)],
+    "networks of one IPv6 site": [f"2001:db8:1:{number:x}::7" for number in range(GUESSERS)],
+    "IPv6 sites": [f"2001:db8:{number:x}:1::7" for number in range(GUESSERS)],
+}
+
+
+@pytest.mark.parametrize("guessers", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("host", ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8:ffff::1"])
+def test_guessers_from_many_addresses_delay_a_scraper_by_few_checks(guessers, host):
+    """Where all guessers have guessed before, a scraper waits for two checks."""
+    calls = Calls()
+    guess_all(calls, [Client(each, 1, find_network(each)) for each in guessers])
+    calls.check(ANN, client=Client(host, 1, find_network(host)))
+    calls.turn(3)
+    assert calls.verdicts == [Verdict.ADMITTED]
+
+
+def guess_all(calls, clients):
+    """Guess over each connection, and again twice as often as there are connections."""
+    for number, client in enumerate([*clients, *clients, *clients]):
+        if number >= len(clients):
+            calls.turn()
+        calls.guess(number, client)
+
+
+def test_a_scraper_behind_the_first_guesses_of_many_networks():
+    """With a guess of 48 new networks before it, and one of each after it, it waits for 64 checks.
+
+    A check at bcrypt's cost of 10 takes less than a tenth of a second, a scrape 10 s at most.
+    """
+    calls = Calls()
+    hosts = [f"10.1.{number}.1" for number in range(GUESSERS)]
+    for number, host in enumerate(hosts):
+        calls.guess(number, connection(1, host))
+    calls.check(ANN, client=connection(1, "10.0.0.1"))
+    turns = 0
+    while not calls.verdicts:
+        calls.turn()
+        calls.guess(1000 + turns, connection(1, hosts[turns % GUESSERS]))
+        turns += 1
+    assert turns <= GUESSERS * 4 / 3 + 1
+
+
+def test_networks_that_never_guessed_do_not_keep_others_waiting():
+    """A scraper that has failed before has its turn however many new networks come with guesses."""
+    calls = Calls()
+    scraper = connection(1, "10.0.0.1")
+    calls.check(ANN_WRONG, client=scraper)
+    calls.turn()
+    for number in range(100):
+        calls.guess(number, connection(1, f"10.1.{number}.1"))
+    calls.check(ANN, client=scraper)
+    calls.turn(5)
+    assert calls.verdicts == [Verdict.DENIED, Verdict.ADMITTED]
+
+
+def test_a_scraper_that_hung_up_is_checked_soon():
+    """A scraper that gave up while forty-eight networks guessed waits for few checks at its next."""
+    calls = Calls()
+    calls.check(ANN_WRONG, client=connection(9, "10.9.9.9"))
+    calls.check(ANN, client=connection(1, "10.0.0.1"))
+    calls.passwords.forget(connection(1, "10.0.0.1"))
+    guess_all(calls, [connection(1, f"10.1.{number}.1") for number in range(GUESSERS)])
+    calls.check(ANN, client=connection(2, "10.0.0.1"))
+    calls.turn(3)
+    assert calls.verdicts[-1] is Verdict.ADMITTED
 
 
 def test_closed_connections_cost_no_check():

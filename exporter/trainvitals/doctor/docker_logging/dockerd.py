@@ -143,7 +143,9 @@ def validate(
     if program is None:
         return Validation(f"{_BUILT_IN}: dockerd is not installed")
     shown = _run(program, "--version")
-    version = re.search(r"version v?(\d+)\.(\d+)(?:\.(\d+))?", shown[1] if shown else "")
+    version = re.search(
+        r"version v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", shown[1] if shown else ""
+    )
     name = f"dockerd {version[0].removeprefix('version ')}" if version else "dockerd"
     if version and int(version[1]) < _LEAST_VERSION:
         return Validation(

@@ -69,7 +69,7 @@ _LETTERS: Mapping[str, str] = {
     "p": "pidfile",
     "s": "storage-driver",
 }
-_SIZE = re.compile(r"(\d+(?:\.\d*)?) ?([kmgtp])?i?b?", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d*)?) ?([kmgtp])?i?b?", re.IGNORECASE | re.ASCII)
 _POWERS = " kmgtp"
 _THOUSAND = 1000
 

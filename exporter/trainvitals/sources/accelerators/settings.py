@@ -185,7 +185,7 @@ def _parse(data: bytes) -> Iterable[object]:
         if line.startswith(b"[") and line.endswith(b"\n"):  # the vendors' libraries print as well
             try:
                 yield json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
 
 

@@ -28,6 +28,7 @@ _USUAL = "a0_ \t\nZ.:\x00\u00e9"  # a character from every category
 _MOST_COPIES = 3
 _MOST_TIMES = 1 << 32
 _MOST_PLACES = 500
+_MOST_EMPTIES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class _Part:
         ways: The number of ways in which the part may match no characters, at most 2.
         sure: The places where the part has matched, regardless of what follows.
         is_free: Whether the part may match no characters, regardless of what follows.
+        empties: The number of ways in which the part may match no characters, without a limit.
     """
 
     first: Places = ()
@@ -47,6 +49,7 @@ class _Part:
     ways: int = 1
     sure: frozenset[int] = frozenset()
     is_free: bool = True
+    empties: int = 1
 
 
 @dataclass(slots=True)
@@ -62,7 +65,8 @@ class Automaton:
             reached in two ways.
         sure: The places where the expression has matched, regardless of what follows.
         copies: The number of times that repeats with a fixed count repeat the part being read.
-        is_exponential: Whether repeats with a fixed count multiply the ways to split a text.
+        is_exponential: Whether repeats with a fixed count multiply the ways to split a text, or
+            empty alternatives do.
     """
 
     characters: str
@@ -109,7 +113,7 @@ class Automaton:
         self.taken.append(sum(1 << bit for bit, each in enumerate(self.characters) if takes(each)))
         self.times.append(times)
         self.edges.append([])
-        return _Part((place,), (place,), 0, frozenset({place}), is_free=False)
+        return _Part((place,), (place,), 0, frozenset({place}), is_free=False, empties=0)
 
     def _repeat(self, value: _Tree, flags: int, times: int) -> _Part:
         least, most, body = value
@@ -158,7 +162,12 @@ class Automaton:
             min(one.ways * other.ways, 2),
             other.sure | (one.sure if other.is_free else frozenset()),
             one.is_free and other.is_free,
+            self._limit_empties(one.empties * other.empties),
         )
+
+    def _limit_empties(self, empties: int) -> int:
+        self.is_exponential |= empties > _MOST_EMPTIES
+        return min(empties, _MOST_EMPTIES)
 
     def _link(self, before: Places, after: Places) -> None:
         for one, other in product(before, after):
@@ -206,6 +215,7 @@ def _choose(*parts: _Part) -> _Part:
         min(sum(each.ways for each in parts), 2),
         frozenset().union(*(each.sure for each in parts)),
         any(each.is_free for each in parts),
+        sum(each.empties for each in parts),
     )
 
 

@@ -1,6 +1,6 @@
 r"""Estimate how long a regular expression may take, from its structure alone.
 
-Python's `re` engine tries every way to split a text among the repeats of an expression. Two
+Python's `re` engine tries every way to split a text among the parts of an expression. Three
 structures allow many ways:
 
 - Within a repeat, a text leads from a place back to that place in two ways, as in `(a+)+`,
@@ -10,7 +10,10 @@ structures allow many ways:
   search acts as a repeat of any character before the expression: `a.*b` contains one such pair, and
   `\S+.*b` contains two.
 
-Both structures are found in the products of the expression's automaton with itself. Because the
+- One text leads to a place in several ways without a repeat, as in `a?a?a?` or `(a|aa)(a|aa)`. Each
+  such part multiplies the time.
+
+The first two structures are found in the products of the expression's automaton with itself. Because the
 automaton is simplified, the time of some expressions is overestimated, but never underestimated.
 """
 
@@ -22,7 +25,11 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import product
 
+from trainvitals.sources.runs.ambiguity import count_ways
 from trainvitals.sources.runs.automaton import Automaton, read_automaton
+
+# Alternatives and optional groups that begin alike, which most expressions have.
+_FEW_WAYS = 64
 
 
 def count_steps(regex: re.Pattern[str], *, length: int) -> float:
@@ -33,14 +40,16 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
         length: The length of the text, in characters.
 
     Raises:
-        OverflowError: The expression is too long to be analysed.
+        OverflowError: The expression is too long or too ambiguous to be analysed.
     """
     automaton = read_automaton(regex)
+    if automaton.is_exponential or (ways := count_ways(automaton)) == math.inf:
+        return math.inf
     after = [_follow(automaton.edges, place) for place in range(len(automaton.edges))]
     loops = {
         frozenset(end for end in ends if place in after[end]) for place, ends in enumerate(after)
     }
-    if automaton.is_exponential or any(automaton.is_ambiguous(loop) for loop in loops):
+    if any(automaton.is_ambiguous(loop) for loop in loops):
         return math.inf
 
     # Loops that always end in a match need no backtracking.
@@ -61,7 +70,8 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
             default=1,
         )
 
-    return max((count_times(loop) * count_after(loop) for loop in left), default=length)
+    steps = max((count_times(loop) * count_after(loop) for loop in left), default=length)
+    return steps * (ways if ways > _FEW_WAYS else 1)
 
 
 def _follow(edges: Sequence[Sequence[int]], place: int) -> set[int]:

@@ -121,10 +121,12 @@ def order_candidates(
             candidate = Candidate(each.name, each.inode(), status.st_uid, read_made_time(status))
             (counted if candidate.owner in users else ignored).append(candidate)
     counted.sort(key=lambda each: (not is_trusted(each.owner), -each.made_time))
-    return take_turns(counted, lambda each: each.owner), ignored
+    return take_turns(counted, lambda each: users.find_group(each.owner)), ignored
 
 
-def choose_surplus(files: Mapping[FileKey, RankFile], most: int) -> Iterator[tuple[FileKey, bool]]:
+def choose_surplus(
+    files: Mapping[FileKey, RankFile], most: int, users: Users
+) -> Iterator[tuple[FileKey, bool]]:
     """Yield the files to close if there are too many, and whether a living process holds each."""
     if len(files) <= most:
         return
@@ -133,5 +135,5 @@ def choose_surplus(files: Mapping[FileKey, RankFile], most: int) -> Iterator[tup
         files,
         key=lambda key: (not is_trusted(files[key].owner), not held[key], -files[key].made_time),
     )
-    for key in take_turns(ordered, lambda key: files[key].owner)[most:]:
+    for key in take_turns(ordered, lambda key: users.find_group(files[key].owner))[most:]:
         yield key, held[key]

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from trainvitals.runfile import ABSENT, STATE, STEP, Record, State
+from trainvitals.runfile import ABSENT, STATE, STEP, State
 from trainvitals.sources.runs.endings import (
     REASONS,
     Ending,
@@ -131,7 +131,7 @@ class DeathRegister:
             return _Death(note, file.liveness, now, is_reported=True)
         died_here = key in self._living
         self._living.discard(key)
-        ending = _determine(file, _date(file.record, now, died_here=died_here))
+        ending = _determine(file, _date(file, now, died_here=died_here))
         if died_here:
             ending = replace(ending, machine=self._describe(gpu_uuids))
         _note(file, ending)
@@ -164,11 +164,13 @@ def _determine(file: SeenFile, when: float) -> Ending:
     return determine_ending(find_state(record), record.last_words, file.liveness, when)
 
 
-def _date(record: Record, now: float, *, died_here: bool) -> float:
+def _date(file: SeenFile, now: float, *, died_here: bool) -> float:
     """Return when a rank ended: the recorded time, else when it was found dead or last wrote.
 
-    The time is never later than `now`, even if the clock was fast when the record was written.
+    If nothing was recorded, it is the time at which the file was created. The time is never later
+    than `now`, even if the clock was fast when the record was written.
     """
+    record = file.record
     state = record.state
     if state[_STATE] in (State.FINISHED, State.FAILED, State.ENDED) and state[_STATE_TIME] > 0:
         return min(now, state[_STATE_TIME])
@@ -176,7 +178,7 @@ def _date(record: Record, now: float, *, died_here: bool) -> float:
         return now
     created = record.identity.created_time if record.identity is not None else ABSENT
     times = (created, record.step[_STEP_WALL], state[_STATE_WALL])
-    return min(now, max((when for when in times if when > 0), default=0.0))
+    return min(now, max((when for when in times if when > 0), default=file.made_time))
 
 
 def _log_ending(run: str, file: SeenFile, ending: Ending) -> None:

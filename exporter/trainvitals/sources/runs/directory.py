@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -248,7 +249,8 @@ class RunDirectory:
         except OSError as error:
             self._lose(error)
             return
-        seen = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        # The owner may set the mtime to any time, but not the ctime.
+        seen = (status.st_dev, status.st_ino, status.st_ctime_ns)
         is_review = bool(self._omitted) and self._is_review_due(now)
         if seen == self._seen and not is_review:
             return
@@ -261,7 +263,7 @@ class RunDirectory:
             is_whole = self._scan(folder, is_review=is_review)
         finally:
             os.close(folder)
-        self._seen = seen if is_whole and now - status.st_mtime > _TICK_SECONDS else None
+        self._seen = seen if is_whole and now - status.st_ctime > _TICK_SECONDS else None
 
     def _open(self) -> int:
         if isinstance(self._folder, int):
@@ -306,17 +308,18 @@ class RunDirectory:
         keys = {(entry.name, entry.inode()) for entry in listing.runs}
         self._refused &= keys
         self._ignored &= keys
-        self._omitted = {who: alive for who, alive in self._omitted.items() if who in keys}
+        self._keep_omitted(keys, folder if listing.is_part else None)
         self._is_short = False
         for file in self._files.values():
             file.is_listed = listing.is_part and file.is_in(folder)
         device = os.fstat(folder).st_dev  # inode numbers recur if another is mounted here
-        unknown = [
-            entry
+        # A file with several names counts once.
+        unknown = {
+            entry.inode(): entry
             for entry in listing.runs
             if not self._recognise(entry.name, FileKey(device, entry.inode()), is_review=is_review)
-        ]
-        new, ignored = order_candidates(unknown, self._users, folder=folder)
+        }
+        new, ignored = order_candidates(unknown.values(), self._users, folder=folder)
         self._ignored |= {(each.name, each.inode) for each in ignored}
         rest = new[self._limits.new :]
         self._unread = sum((each.name, each.inode) not in self._omitted for each in rest)
@@ -327,6 +330,23 @@ class RunDirectory:
                 is_whole &= self._admit(each.name, FileKey(device, each.inode), folder)
             self._close_surplus()
         return is_whole
+
+    def _keep_omitted(self, listed: Container[tuple[str, int]], folder: int | None) -> None:
+        """Forget omitted files that are not listed, but not the living ones of other parts.
+
+        Args:
+            listed: The name and inode of each listed file.
+            folder: The open directory if only a part of it is listed; None otherwise.
+        """
+        kept = {who: alive for who, alive in self._omitted.items() if who in listed}
+        if folder is not None:
+            living = [who for who, alive in self._omitted.items() if alive and who not in listed]
+            kept |= {
+                (name, inode): True
+                for name, inode in living[: self._limits.names]
+                if _read_inode(name, folder) == inode
+            }
+        self._omitted = kept
 
     def _recognise(self, name: str, key: FileKey, *, is_review: bool) -> bool:
         """Return whether a file is already known, under any name."""
@@ -368,7 +388,7 @@ class RunDirectory:
 
     def _close_surplus(self) -> None:
         """Close the least important files, if there are more than the limit."""
-        for key, is_held in choose_surplus(self._files, self._most_files):
+        for key, is_held in choose_surplus(self._files, self._most_files, self._users):
             file = self._files.pop(key)
             self._omitted[file.path.name, key.inode] = is_held
             file.close()
@@ -383,11 +403,19 @@ class RunDirectory:
         )
 
     def _may_watch(self, user: int) -> bool:
-        owners = [file.owner for file in self._files.values() if file.is_watching]
+        group = self._users.find_group
+        owners = [group(file.owner) for file in self._files.values() if file.is_watching]
         share = self._limits.watched // (1 if is_trusted(user) else _WATCHED_SHARES)
-        return len(owners) < self._limits.watched and owners.count(user) < share
+        return len(owners) < self._limits.watched and owners.count(group(user)) < share
 
     def _drop(self, key: FileKey) -> None:
         self._files.pop(key).close()
         if self._omitted:  # there is room for an omitted file
             self._seen = None
+
+
+def _read_inode(name: str, folder: int) -> int | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino
+    except OSError:
+        return None

@@ -1,6 +1,6 @@
 """Remove old run files, notes and temporary files from a run directory.
 
-Files that this user is not permitted to unlink are kept. Files are never truncated, which would
+Files that this user is not permitted to unlink are kept. Files are never shortened, which would
 kill their writer with SIGBUS. The files of living ranks and files of other kinds are not modified.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from trainvitals.runfile import SUFFIX, RunFileError
 from trainvitals.sources.runs.endings import SUFFIX as NOTE_SUFFIX
 from trainvitals.sources.runs.endings import read_ending
-from trainvitals.sources.runs.rankfile import RankFile
+from trainvitals.sources.runs.rankfile import RankFile, read_made_time
 
 
 def discard_dead(folder: int, files: Iterable[RankFile], now: float, oldest: float) -> None:
@@ -106,7 +106,7 @@ def _is_dead(file: RankFile) -> bool:
 
 
 def _is_older(folder: int, name: str, oldest: float) -> bool:
-    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < oldest
+    return read_made_time(os.stat(name, dir_fd=folder, follow_symlinks=False)) < oldest
 
 
 def _exists(folder: int, name: str) -> bool:

@@ -176,7 +176,10 @@ class EventFileSource:
         def owner(path: str) -> int:
             return _find_owner(by_run[path])
 
-        kept = take_turns(order_owners(latest, owner), owner)[: self._most_runs]
+        def group(path: str) -> int:
+            return self._users.find_group(owner(path))
+
+        kept = take_turns(order_owners(latest, owner), group)[: self._most_runs]
         for path in self._runs.keys() - set(kept):
             _close(self._runs.pop(path))
         for path in kept:

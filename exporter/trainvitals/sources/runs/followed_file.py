@@ -67,7 +67,8 @@ class FollowedFile:
         """
         descriptor, restarted = self._reopen()
         status = os.fstat(descriptor)
-        self.size, self.modified_time = status.st_size, status.st_mtime
+        self.size = status.st_size
+        self.modified_time = min(status.st_mtime, status.st_ctime)
         start = self.offset - len(self._guard)
         data = os.pread(descriptor, len(self._guard) + most_bytes, start)
         if not data.startswith(self._guard) or self.offset > self.size:

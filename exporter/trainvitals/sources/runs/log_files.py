@@ -171,7 +171,8 @@ class LogLineSource:
                 seen.add(file.identity)
                 kept[file.path] = file
         self.omitted = max(0, len(kept) - self._most_files)
-        turns = take_turns(order_owners(kept.values(), _owner), _owner)
+        in_order = order_owners(kept.values(), _owner)
+        turns = take_turns(in_order, lambda file: self._users.find_group(file.owner))
         paths = [file.path for file in turns[: self._most_files]]
         for path in self._logs.keys() - set(paths):
             self._logs.pop(path).file.close()

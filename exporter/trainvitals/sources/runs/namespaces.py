@@ -56,7 +56,11 @@ class FoundDirectory:
 
 
 def find_run_directories(
-    path: Path, *, procfs: Path = Path("/proc"), most: int = 64
+    path: Path,
+    *,
+    procfs: Path = Path("/proc"),
+    most: int = 64,
+    users: Users = Users(),  # noqa: B008 - immutable
 ) -> tuple[FoundDirectory, ...]:
     """Return the run directories in all other mount namespaces, each once.
 
@@ -67,10 +71,11 @@ def find_run_directories(
         path: The absolute path of a run directory in each namespace.
         procfs: The path of `/proc`; it must show the containers' processes.
         most: The maximum number of directories.
+        users: Determines which users take turns as one.
     """
     known = {_read_key(path)}
     found: list[FoundDirectory] = []
-    for pid, owner in _one_process_of_each_namespace(procfs):
+    for pid, owner in _one_process_of_each_namespace(procfs, users):
         root = procfs / str(pid) / "root"
         with contextlib.suppress(OSError):
             descriptor = _walk(root, path)
@@ -170,11 +175,12 @@ class ContainerDirectories:
 
     def _share_files(self) -> dict[RunDirectory, int]:
         """Return each directory's file limit, shared by users, then by a user's directories."""
-        owners = Counter(self._owners[key] for key in self._directories)
+        group = self._users.find_group
+        owners = Counter(group(self._owners[key]) for key in self._directories)
         gone = (directory for _, directory in self._gone)
         share = _MOST_FILES // max(1, len(owners) + bool(self._gone))
         shares = {
-            directory: share // owners[self._owners[key]]
+            directory: share // owners[group(self._owners[key])]
             for key, directory in self._directories.items()
         }
         shares |= {directory: share // len(self._gone) for directory in gone}
@@ -191,7 +197,7 @@ class ContainerDirectories:
         return (*self._directories.values(), *(directory for _, directory in self._gone))
 
     def _search(self, now: float) -> None:
-        found = find_run_directories(self._path, procfs=self._host.procfs)
+        found = find_run_directories(self._path, procfs=self._host.procfs, users=self._users)
         keys = {directory.key for directory in found}
         for directory in found:
             if directory.key in self._directories:
@@ -238,7 +244,7 @@ def _read_key(path: Path) -> FileKey | None:
     return FileKey(status.st_dev, status.st_ino)
 
 
-def _one_process_of_each_namespace(procfs: Path) -> list[tuple[int, int]]:
+def _one_process_of_each_namespace(procfs: Path, users: Users) -> list[tuple[int, int]]:
     """Return one process in each other mount namespace, with its user, as far as permitted.
 
     Users take turns, root and our own user first, because a user can create many namespaces.
@@ -260,7 +266,7 @@ def _one_process_of_each_namespace(procfs: Path) -> list[tuple[int, int]]:
             seen.add(namespace)
             found.append((int(name), _read_owner(procfs / name)))
     found.sort(key=lambda process: not is_trusted(process[1]))
-    return take_turns(found, lambda process: process[1])[:_MOST_NAMESPACES]
+    return take_turns(found, lambda process: users.find_group(process[1]))[:_MOST_NAMESPACES]
 
 
 def _read_owner(path: Path) -> int:

@@ -1,7 +1,8 @@
 """The users who own run files: which users count, and the order in which they take turns.
 
 Any user may fill a run directory. Users therefore take turns, so that a user's many files only
-displace other files of the same user. The owner and time of a file are those that the kernel
+displace other files of the same user. The user IDs that a user has for containers without root
+take turns as one user (see `subordinates`). The owner and time of a file are those that the kernel
 reports, because the file's contents are not trusted.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from trainvitals.errors import ConfigurationError
 from trainvitals.foreign_numbers import read_digits
+from trainvitals.sources.runs.subordinates import Subordinates
 
 FLAG = "--run-dir.users"
 VARIABLE = "TRAINVITALS_RUN_DIR_USERS"
@@ -30,13 +32,19 @@ class Users:
 
     Attributes:
         ranges: The first and the last user ID of each range; None for all users.
+        subordinates: The ranges of user IDs that take turns as one user.
     """
 
     ranges: tuple[tuple[int, int], ...] | None = None
+    subordinates: Subordinates = field(default_factory=Subordinates, compare=False, repr=False)
 
     def __contains__(self, user: int) -> bool:
         """Return whether a user's files count, given the user ID."""
         return self.ranges is None or any(first <= user <= last for first, last in self.ranges)
+
+    def find_group(self, user: int) -> int:
+        """Return the user ID that takes turns for a user: the first of the same range, if any."""
+        return user if is_trusted(user) else self.subordinates.find_first(user)
 
 
 def parse_users(texts: Iterable[str]) -> Users:

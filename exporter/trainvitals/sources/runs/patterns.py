@@ -60,7 +60,8 @@ expression is classified by its structure:
 - An expression that may take quadratic time, such as `loss (?P<loss>\d+).*acc`, is tried on lines
   of up to 2 KiB.
 - An expression that may take longer is rejected, such as `(a+)+`, in which a repeat is repeated, or
-  `\S+.*b` and `a.*b.*c`, in which the same text matches more than one repeat. Begin the expression
+  `\S+.*b` and `a.*b.*c`, in which the same text matches more than one repeat, or ten and more
+  optional or like parts in a row, such as `a?a?a?...` or `(a|aa)(a|aa)...`. Begin the expression
   with `^`, specify the characters of a value (`[\d.e+-]+` instead of `\S+`) and of the text between
   values (`[^,]*` instead of `.*`), or limit the repeats, as in `.{0,40}`.
 
@@ -203,7 +204,10 @@ def _limit_lines(entry: Section, name: str, regex: re.Pattern[str]) -> int:
         raise entry.refuse("regex", f"{regex.pattern} of {name} {fault}") from error
     fault = ""
     if steps == math.inf:
-        fault = "may take exponential time; do not repeat what is repeated, as (a+)+ does"
+        fault = (
+            "may take exponential time; do not repeat what is repeated, as (a+)+ does, and do not put "
+            "many optional or like parts in a row, as a?a?a? does"
+        )
     elif steps > _MOST_STEPS:
         fault = (
             f"may take {steps:.0e} steps for a line of {_LONGEST_OF_SLOW} characters, more than "

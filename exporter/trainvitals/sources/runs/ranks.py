@@ -21,6 +21,7 @@ from trainvitals.runfile.bounds import bound_state, bound_step
 from trainvitals.sources.runs.attempts import Attempt, AttemptHistory
 from trainvitals.sources.runs.machine_state import MachineState
 from trainvitals.sources.runs.moment import Moment
+from trainvitals.sources.runs.owners import Users
 from trainvitals.sources.runs.rates import Rates, measure_progress, measure_rates
 from trainvitals.sources.runs.reading import RankReading, RunReading
 from trainvitals.sources.runs.scalars import FoundRun
@@ -159,9 +160,15 @@ class RankReader:
 
     Args:
         machine: Provides the accelerators that processes hold.
+        users: The users whose run files count.
     """
 
-    def __init__(self, machine: MachineState) -> None:
+    def __init__(
+        self,
+        machine: MachineState,
+        users: Users = Users(),  # noqa: B008 - immutable
+    ) -> None:
+        self._users = users
         self._starts = StartRegister(machine)
         self._ledger = AttemptHistory()
         self._detectors: dict[str, StragglerDetector] = {}
@@ -181,7 +188,7 @@ class RankReader:
         starts = self._starts.take_up(files, now.wall_time)
         self._ledger.update(_list_attempts(starts))
         latest = find_latest(starts)
-        shown, omitted = choose_shown(latest, now.wall_time, self._shown)
+        shown, omitted = choose_shown(latest, now.wall_time, self._shown, self._users)
         self._shown = frozenset(start.run for start in shown)
         overtaken = count_overtaken(starts, latest)
         ranks = self._read_ranks(shown, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -20,6 +20,7 @@ from trainvitals.sources.runs.owners import Users
 from trainvitals.sources.runs.ownership import DEFAULT_RUN_DIR, OwnershipCheck
 from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
 from trainvitals.sources.runs.seen_files import DirectoryReading
+from trainvitals.sources.runs.subordinates import Subordinates
 from trainvitals.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class TrainingSource:
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         reloads: Callable[[], int] = lambda: 0,
     ) -> None:
+        subordinates = Subordinates(roots.rootfs / "etc/subuid")
+        options = replace(options, users=replace(options.users, subordinates=subordinates))
         self._options = options
         self._reloads = reloads
         self._reloaded = reloads()
@@ -171,7 +174,7 @@ class TrainingSource:
         if self._ranks is None:
             from trainvitals.sources.runs.ranks import RankReader  # noqa: PLC0415 - with the first run
 
-            self._ranks = RankReader(self._machine)
+            self._ranks = RankReader(self._machine, self._options.users)
         return self._ranks
 
     def close(self) -> None:

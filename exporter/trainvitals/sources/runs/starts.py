@@ -15,7 +15,7 @@ from trainvitals.runfile import ALERTS, STATE, Identity, Record
 from trainvitals.sources.runs.deaths import DeathRegister
 from trainvitals.sources.runs.endings import Ending
 from trainvitals.sources.runs.machine_state import MachineState
-from trainvitals.sources.runs.owners import RunNames, is_trusted, rank_owner, take_turns
+from trainvitals.sources.runs.owners import RunNames, Users, is_trusted, rank_owner, take_turns
 from trainvitals.sources.runs.seen_files import SeenFile
 
 MOST_RUNS = 16
@@ -152,7 +152,10 @@ def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
 
 
 def choose_shown(
-    starts: Iterable[Start], now: float, shown: Container[str] = ()
+    starts: Iterable[Start],
+    now: float,
+    shown: Container[str] = (),
+    users: Users = Users(),  # noqa: B008 - immutable
 ) -> tuple[list[Start], list[Start]]:
     """Return the ranks to show, sorted by run and rank, and those left out because of the limits.
 
@@ -166,7 +169,12 @@ def choose_shown(
         starts: The latest start of each rank.
         now: The current time, in Unix seconds.
         shown: The names of the runs that were shown the last time.
+        users: Determines which users take turns as one.
     """
+
+    def owner(start: Start) -> int:
+        return users.find_group(start.file.owner)
+
     runs: dict[str, list[Start]] = {}
     for start in starts:
         if start.ending is None or now - start.ending.time < DEAD_SECONDS:
@@ -182,23 +190,19 @@ def choose_shown(
     ordered = [
         of_run[0].run
         for group in (present, ended)
-        for of_run in take_turns(group, lambda run: _owner(run[0]), lambda run: _device(run[0]))
+        for of_run in take_turns(group, lambda run: owner(run[0]), lambda run: _device(run[0]))
     ]
     names = frozenset(ordered[:MOST_RUNS])
     waiting = [
         start
         for group in (present, ended)
-        for start in take_turns(itertools.chain(*group), _owner, _device)
+        for start in take_turns(itertools.chain(*group), owner, _device)
     ]
     of_names = [start for start in waiting if start.run in names]
     omitted = [start for start in waiting if start.run not in names] + of_names[MOST_RANKS:]
     chosen = of_names[:MOST_RANKS]
     chosen.sort(key=lambda start: (start.run, start.identity.rank))
     return chosen, omitted
-
-
-def _owner(start: Start) -> int:
-    return start.file.owner
 
 
 def _device(start: Start) -> int:

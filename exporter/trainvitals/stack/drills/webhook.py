@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from trainvitals.stack.programs import HOST
 
+_MOST_BYTES = 1 << 24
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -72,13 +74,17 @@ def listen(receivers: Sequence[str]) -> Iterator[Receiver]:
 def _handler(receivers: Sequence[str], deliveries: list[Delivery]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length", 0))
-            message = json.loads(self.rfile.read(length))
-            at, receiver = time.monotonic(), receivers[int(self.path.strip("/"))]
-            for alert in message["alerts"]:
-                name = alert["labels"].get("alertname", "")
-                words = alert["annotations"].get("description", "")
-                deliveries.append(Delivery(at, receiver, alert["status"], name, words))
+            try:
+                length = min(int(self.headers.get("Content-Length", 0)), _MOST_BYTES)
+                message = json.loads(self.rfile.read(length))
+                at, receiver = time.monotonic(), receivers[int(self.path.strip("/"))]
+                for alert in message["alerts"]:
+                    name = alert["labels"].get("alertname", "")
+                    words = alert["annotations"].get("description", "")
+                    deliveries.append(Delivery(at, receiver, alert["status"], name, words))
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                self.send_error(400)  # another user of this machine sent it
+                return
             self.send_response(200)
             self.end_headers()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.signs import read_log
@@ -169,6 +169,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
         for index, text in enumerate(simple[:-1])
         if text.startswith("exception ignored in") and not lines[index + 1].startswith("Traceback")
     }
+    last_failed = max((at for at, line in enumerate(lines) if _FAILED.search(line)), default=-1)
     for traceback in read_tracebacks(lines):
         before = [
             index
@@ -177,7 +178,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
             and not _NOT_OF_NEXT.search(lines[index])
             and not _is_one_of_many(lines, index)
         ]
-        if any(_FAILED.search(line) for line in lines[traceback.end + 1 :]):
+        if last_failed > traceback.end:
             before = []
         after = _find_text(lines, range(traceback.end + 1, len(lines)), _NEXT_LINES)
         inside = range(traceback.start, traceback.end + 1)
@@ -213,7 +214,7 @@ def _is_handled(simple: str) -> bool:
 
 
 def _find_text(lines: Sequence[str], indices: range, most: int) -> list[int]:
-    return [index for index in indices if lines[index].strip()][:most]
+    return list(islice((index for index in indices if lines[index].strip()), most))
 
 
 def goes_on(lines: tuple[str, ...]) -> bool:

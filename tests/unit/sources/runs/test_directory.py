@@ -325,6 +325,42 @@ def test_a_flood_of_names_hides_no_living_rank(runs: Path):
         assert "renamed.tv" in names_of(reading)
 
 
+def test_living_ranks_are_counted_while_a_directory_is_flooded(runs: Path):
+    """Those that are left out count in every reading, and no longer when they are gone."""
+    for index in range(100):
+        (runs / f"{index}.tv").touch()
+    theirs = [put(runs, f"held{index}.tv") for index in range(12)]
+    directory = RunDirectory(runs, limits=Limits(files=4, names=16))
+    with holding(*theirs, user=os.geteuid()):
+        for _ in range(8):
+            directory.read(time.time())
+        counts = {directory.read(time.time()).omitted_alive for _ in range(8)}
+        assert counts == {8}
+        for path in theirs:
+            path.unlink()
+        assert directory.read(time.time()).omitted_alive == 0
+    directory.close()
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_file_with_many_names_counts_once(runs: Path, is_held: bool):  # noqa: FBT001
+    """Hard links take neither places nor descriptors, and hide no living rank that comes later."""
+    first = put(runs, "first.tv")
+    for index in range(300):
+        os.link(first, runs / f"{index}.tv")
+    directory = RunDirectory(runs, limits=Limits(names=64, files=8))
+    with holding(*[first] if is_held else (), user=os.geteuid()):
+        before = open_descriptors()
+        for _ in range(2 * 5):
+            reading = directory.read(time.time())
+            assert (len(reading.files), reading.omitted, reading.is_short) == (1, 0, False)
+            assert open_descriptors() <= before + 4
+        with Trainer(runs) as trainer:
+            found = (names_of(directory.read(time.time())) for _ in range(10))
+            assert any(trainer.path.name in names for names in found)
+    directory.close()
+
+
 def test_a_flooded_directory_may_be_replaced(runs: Path):
     """The list of the new one begins with its first name."""
     for index in range(9):
@@ -426,6 +462,32 @@ def test_times_to_come_are_not_believed(runs: Path):
     directory.discard(now + 87_000.0)
     assert not (runs / "future.tv").exists()
     directory.close()
+
+
+def test_a_directory_whose_mtime_is_set_back_hides_no_file(runs: Path):
+    """Its owner may set the mtime, and files of others are found nevertheless."""
+    now = time.time() + 10
+    put(runs, "first.tv")
+    os.utime(runs, (1e9, 1e9))
+    directory = RunDirectory(runs)
+    assert names_of(directory.read(now)) == ["first.tv"]
+    put(runs, "second.tv")
+    os.utime(runs, (1e9, 1e9))
+    assert names_of(directory.read(now)) == ["first.tv", "second.tv"]
+    directory.close()
+
+
+def test_a_temporary_file_of_a_time_to_come_is_discarded(runs: Path, directory):
+    """It is as old as the kernel says, at most."""
+    hidden = runs / ".a.tv.tmp"
+    hidden.touch()
+    os.utime(hidden, (4e9, 4e9))
+    now = time.time()
+    directory.read(now)
+    directory.discard(now)
+    assert hidden.exists()
+    directory.discard(now + 2 * DAY)
+    assert not hidden.exists()
 
 
 def test_a_thousand_new_files_cost_little(runs, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,20 @@ def test_what_was_not_taken_is_met_again(tmp_path: Path):
     assert file.peek(100) == (b"gh", False)
     file.close()
     assert file.peek(100) == (b"gh", False)
+    file.close()
+
+
+def test_a_time_to_come_is_not_believed(tmp_path: Path):
+    """The owner may set the mtime to any time, but the time of the kernel is the latest."""
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef")
+    os.utime(path, (4e9, 4e9))
+    file = FollowedFile(str(path))
+    file.peek(1)
+    assert file.modified_time <= time.time() + 1
+    os.utime(path, (1e9, 1e9))
+    file.peek(1)
+    assert file.modified_time == 1e9
     file.close()
 
 

@@ -16,6 +16,7 @@ from trainvitals.runfile import STEP
 from trainvitals.sources.runs import namespaces
 from trainvitals.sources.runs.directory import RunDirectory
 from trainvitals.sources.runs.namespaces import ContainerDirectories, find_run_directories
+from trainvitals.sources.runs.owners import Users
 from trainvitals.sources.runs.processes import Exit
 from trainvitals.sources.runs.rankfile import FileKey
 
@@ -40,7 +41,7 @@ def test_who_makes_many_namespaces_has_one_turn_at_a_time(tmp_path: Path):
         (procfs / pid / "ns").mkdir(parents=True)
         (procfs / pid / "ns/mnt").touch()
         (procfs / pid / "status").write_text(f"Name:\tUid:\nUid:\t{user}\t0\t0\t0\n")
-    found = namespaces._one_process_of_each_namespace(procfs)
+    found = namespaces._one_process_of_each_namespace(procfs, Users())
     assert found[0] == (900, 0)
     assert len(found) == 256
     assert {user for _, user in found[1:]} == {1000}

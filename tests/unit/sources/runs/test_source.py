@@ -21,7 +21,7 @@ from tests.unit.sources.runs.trainer import (
     compose_run_file,
     kernel_tells_exits,
 )
-from trainvitals.runfile import ABSENT, ALERTS, STATE, STEP, State
+from trainvitals.runfile import ABSENT, ALERTS, STATE, STEP, STEP_AT, State
 from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.attempts import Losses
 from trainvitals.sources.runs.candidates import NameLister
@@ -499,3 +499,14 @@ def test_patterns_and_baselines_are_read_again(tmp_path: Path):
     machine.reloads += 1
     assert write("it 6 loss 0.05") == (0.05, 900, None)
     machine.source.close()
+
+
+def test_a_damaged_file_of_the_same_run_does_not_hide_it(tmp_path):
+    """A newer file without any record counts from the time at which it was created."""
+    good = compose_run_file("bert", wall_time=time.time())
+    (tmp_path / "good.tv").write_bytes(good)
+    (tmp_path / "newer.tv").write_bytes(good[:STEP_AT].ljust(len(good), b"\0"))
+    os.utime(tmp_path / "good.tv", (time.time() - 60,) * 2)
+    source = TrainingSource(TrainingOptions(tmp_path), roots=Roots())
+    assert {rank.run for rank in source.read(time.monotonic() + 5).ranks} == {"bert"}
+    source.close()
