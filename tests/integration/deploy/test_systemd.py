@@ -89,7 +89,10 @@ def test_the_exporter_is_installed_and_started(machine):
     assert units_of(machine) == ["trainvitals.service"]
     assert calls == [
         "useradd",
-        f"python -m pip install --quiet --upgrade {ROOT}[habana]",
+        "python -m pip install --quiet --require-hashes "
+        f"--requirement {ROOT}/requirements.lock --requirement {ROOT}/requirements-build.lock",
+        "python -m pip install --quiet --no-deps --no-build-isolation --no-index "
+        f"--force-reinstall {ROOT}",
         "systemctl daemon-reload",
         "systemctl is-enabled --quiet trainvitals.service",
         "systemctl --no-reload enable --quiet trainvitals.service",

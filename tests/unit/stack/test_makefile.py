@@ -34,6 +34,8 @@ def test_help_is_the_default_and_lists_every_target():
         "dashboards",
         "pictures",
         "golden",
+        "lock",
+        "wheel",
         "install-service",
         "uninstall-service",
         "clean",
