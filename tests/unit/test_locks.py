@@ -28,14 +28,17 @@ def read_lock(name):
     text = re.sub(r"(?m)^ *#.*\n", "", (ROOT / name).read_text()).replace("\\\n", "")
     lines = [line.split("--hash=") for line in text.splitlines()]
     return {
-        canonicalize_name(Requirement(first).name): (Requirement(first), [h.strip() for h in hashes])
+        canonicalize_name(Requirement(first).name): (
+            Requirement(first),
+            [h.strip() for h in hashes],
+        )
         for first, *hashes in lines
     }
 
 
 @BOTH
 def test_each_version_is_exact_and_has_hashes(name):
-    """pip takes nothing that is not this version or has another hash."""
+    """Pip takes nothing that is not this version or has another hash."""
     for requirement, hashes in read_lock(name).values():
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
         assert requirement.url is None

@@ -104,7 +104,7 @@ def test_up_from_an_installed_wheel(installed, prometheus, alertmanager, tmp_pat
 
 
 def test_two_builds_of_a_commit_are_the_same(tmp_path):
-    """Folder, time, umask, zone, line ends and files beside the commit change no byte; it has a BOM."""
+    """Folder, time, umask, zone, line ends and files beside the commit change no byte; it has a bill of materials."""
     if importlib.util.find_spec("cyclonedx_py") is None and not os.environ.get("CI"):
         pytest.skip("cyclonedx-bom is not installed: make test-integration installs it")
     outs = []

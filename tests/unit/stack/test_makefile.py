@@ -36,6 +36,7 @@ def test_help_is_the_default_and_lists_every_target():
         "golden",
         "lock",
         "wheel",
+        "image-digests",
         "install-service",
         "uninstall-service",
         "clean",
