@@ -10,7 +10,7 @@ GRAFANA := .cache/grafana
 STATE := .state
 
 .DEFAULT_GOAL := help
-.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-integration test-long coverage test-grafana mutants lint audit format bench docs dashboards pictures golden clean install-service uninstall-service
+.PHONY: help monitor-up monitor-down monitor-status monitor-logs monitor-drill demo demo-down alerts test test-integration test-long coverage test-grafana mutants lint audit format bench docs dashboards pictures golden lock wheel image-digests clean install-service uninstall-service
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,15 @@ pictures: $(DEV) ## Take screenshots of the boards into docs/pictures (GRAFANA_U
 
 golden: $(DEV) ## Write tests/golden again; read the diff
 	$(BIN)/pytest -q -k golden --update-golden
+
+lock: $(DEV) ## Write the exact versions and hashes that services and wheels are made of
+	@PYTHON=$(BIN)/python .ci/lock
+
+wheel: $(DEV) ## Build the wheel of the last commit into dist, always the same bytes, with its bill of materials
+	@PYTHON=$(BIN)/python .ci/wheel dist
+
+image-digests: ## Ask the registries for the digests of the images that Compose names, and write them (needs Docker)
+	@.ci/image-digests
 
 clean: ## Remove .venv, caches and build results; .state stays
 	@if [ -S $(STATE)/supervisor.sock ]; then echo "the stack runs from .venv: make monitor-down first" >&2; exit 1; fi

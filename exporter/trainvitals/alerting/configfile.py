@@ -32,7 +32,7 @@ _FILE = "alertmanager.yml"
 _LINKS = "links.tmpl"
 _MARK = "written by `trainvitals notify` from .env, and no more once it is changed here"
 _MARKED = re.compile(rf"{re.escape(_MARK)} \(sha256 ([0-9a-f]{{64}})\)")
-_PRIVATE_DIRECTORY, _PRIVATE_FILE = 0o700, 0o600
+_PRIVATE_DIRECTORY, _SHARED_DIRECTORY, _PRIVATE_FILE = 0o700, 0o750, 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,10 @@ def _make_private(directory: Path) -> None:
     for each in (*reversed(directory.parents), directory):
         if not each.is_dir():
             each.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
-    if directory.stat().st_mode & ~_PRIVATE_DIRECTORY & 0o777:
-        directory.chmod(_PRIVATE_DIRECTORY)
+    # Where root writes it, Alertmanager may be in the group that reads it.
+    allowed = _SHARED_DIRECTORY if os.geteuid() == 0 else _PRIVATE_DIRECTORY
+    if (mode := directory.stat().st_mode & 0o777) & ~allowed:
+        directory.chmod(mode & allowed)
 
 
 def _write(path: Path, body: str, check: Callable[[Path], None] = lambda _: None) -> bool:

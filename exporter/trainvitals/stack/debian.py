@@ -262,7 +262,8 @@ def _cache_dir(environ: Mapping[str, str]) -> Path:
 @contextmanager
 def _locked(cache: Path) -> Iterator[None]:
     try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Programs that root has unpacked run as another user.
+        cache.mkdir(mode=0o755, parents=True, exist_ok=True)
         lock = (cache / "lock").open("w")
     except OSError as error:
         raise StackError(

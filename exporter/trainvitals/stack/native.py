@@ -12,6 +12,7 @@ from pathlib import Path
 from trainvitals.errors import StackError
 from trainvitals.shipped import find_shipped
 from trainvitals.stack import debian
+from trainvitals.stack.accounts import drop_root
 from trainvitals.stack.configuration import report_destinations
 from trainvitals.stack.installation import install_package
 from trainvitals.stack.plan import Supply, plan_programs
@@ -71,12 +72,16 @@ def bring_up(
     supply = Supply(find or _find_or_install(settings, report), shipped, report)
     with hold_lock(settings.state_dir):
         require_free_space(settings.state_dir)
-        programs = plan_programs(settings, supply)
+        remarks: list[str] = []
+        planned = plan_programs(settings, supply)
+        programs = drop_root(settings.state_dir, planned, remarks.append)
         if _runs(settings.state_dir, programs):
             report("already running")
             reload_programs(settings.state_dir, programs)
             wait_until_all_work(settings.state_dir, programs, report, timeout_seconds)
         else:
+            for remark in remarks:
+                report(remark)
             _replace(settings, programs, report, timeout_seconds)
     if len(programs) > 1:
         report_destinations(settings.state_dir, report)

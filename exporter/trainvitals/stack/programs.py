@@ -35,6 +35,7 @@ class Program:
         path: The path that returns status 200 while the program is ready.
         host: The address at which this machine can reach the program.
         environment: Additional environment variables, without secrets.
+        user: The user whom the program runs as; empty for the user who starts the stack.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Program:
     path: str
     host: str = HOST
     environment: dict[str, str] = field(default_factory=dict)
+    user: str = ""
 
     @property
     def address(self) -> str:
@@ -81,6 +83,7 @@ def load_programs(state_dir: Path) -> tuple[Program, ...]:
                 path=each["path"],
                 host=each.get("host", HOST),
                 environment=dict(each.get("environment", {})),
+                user=each.get("user", ""),
             )
             for each in written
         )

@@ -23,6 +23,7 @@ from typing import cast
 import psutil
 
 from trainvitals.errors import ConfigurationError, StackError
+from trainvitals.stack.accounts import DATA
 from trainvitals.stack.programs import Program
 from trainvitals.stack.writing import make_private, write_private
 
@@ -31,8 +32,6 @@ SOCKET = "supervisor.sock"
 PIDFILE = "supervisord.pid"
 STARTED = frozenset({"starting", "running"})
 _CONFIG = "supervisord.conf"
-# Otherwise the programs would create these directories with the default mode.
-_DATA = {"prometheus": "prometheus", "alertmanager": "alertmanager-data", "grafana": "grafana"}
 _TIMEOUT_SECONDS = 10.0
 _FAULT_NOT_RUNNING = 6  # SHUTDOWN_STATE
 
@@ -64,7 +63,7 @@ redirect_stderr=true
 stdout_logfile=logs/{name}.log
 stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=2
-{environment}"""
+{user}{environment}"""
 _KILL_SECONDS = 5.0
 _STEP_SECONDS = 0.05
 
@@ -93,7 +92,8 @@ def start_supervisor(
         ConfigurationError: A path contains characters that supervisord's configuration forbids.
         StackError: supervisord cannot be started.
     """
-    for directory in ("logs", *(_DATA[each.name] for each in programs if each.name in _DATA)):
+    # Otherwise the programs would create these directories with the default mode.
+    for directory in ("logs", *(DATA[each.name] for each in programs if each.name in DATA)):
         make_private(state_dir / directory)
     # If this process runs under a supervisord, that supervisord's variables must not be inherited.
     inherited = {name: value for name, value in environ.items() if name[:11] != "SUPERVISOR_"}
@@ -127,6 +127,7 @@ def render_config(programs: tuple[Program, ...]) -> str:
         _PROGRAM.format(
             name=program.name,
             command=_format_command(program.command),
+            user=f"user={program.user}\n" if program.user else "",
             environment=_format_environment(program.environment),
         )
         for program in programs

@@ -85,11 +85,14 @@ def units_of(machine):
 def test_the_exporter_is_installed_and_started(machine):
     """The unit is in place, systemd has read it, it is enabled and runs; all of that is said."""
     code, said, calls = run(machine)
+    locks = " ".join(f"--requirement {ROOT}/requirements{each}.lock" for each in ("", "-build"))
+    offline = "--no-deps --no-build-isolation --no-index"
     assert code == 0, said
     assert units_of(machine) == ["trainvitals.service"]
     assert calls == [
         "useradd",
-        f"python -m pip install --quiet --upgrade {ROOT}[habana]",
+        f"python -m pip install --quiet --require-hashes {locks}",
+        f"python -m pip install --quiet {offline} --force-reinstall {ROOT}",
         "systemctl daemon-reload",
         "systemctl is-enabled --quiet trainvitals.service",
         "systemctl --no-reload enable --quiet trainvitals.service",

@@ -1,10 +1,12 @@
 """The stack from an installed wheel: no checkout, no home, an empty folder."""
 
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -99,3 +101,35 @@ def test_up_from_an_installed_wheel(installed, prometheus, alertmanager, tmp_pat
         down = run("down")
     assert "stopped alertmanager, exporter, " in down.stdout
     assert list(empty.iterdir()) == []
+
+
+def test_two_builds_of_a_commit_are_the_same(tmp_path):
+    """Folder, time, umask, zone, line ends and files beside the commit change no byte; it has a bill of materials."""
+    if importlib.util.find_spec("cyclonedx_py") is None and not os.environ.get("CI"):
+        pytest.skip("cyclonedx-bom is not installed: make test-integration installs it")
+    outs = []
+    for name, umask, zone in (("one", 0o022, "UTC"), ("a longer name", 0o077, "Pacific/Auckland")):
+        tree, out = tmp_path / name, tmp_path / f"{name}.dist"
+        subprocess.run(("git", "clone", "--quiet", ROOT, tree), check=True, umask=umask)
+        (tree / "exporter/trainvitals/left_over.py").write_text(f"NAME = {name!r}\n")
+        environ = {**os.environ, "PYTHON": sys.executable, "TZ": zone}
+        built = subprocess.run(
+            (tree / ".ci/wheel", out),
+            env=environ,
+            umask=umask,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if built.returncode and not os.environ.get("CI"):
+            pytest.skip(f"cannot build here: {built.stderr.strip().splitlines()[-1]}")
+        assert built.returncode == 0, built.stderr
+        outs.append({path.name: path.read_bytes() for path in out.iterdir()})
+        time.sleep(2)  # the dates in a zip are even seconds
+    assert outs[0] == outs[1]
+    assert {name.rpartition(".")[2] for name in outs[0]} == {"json", "whl"}
+    (bom,) = (json.loads(text) for name, text in outs[0].items() if name.endswith(".cdx.json"))
+    assert bom["bomFormat"] == "CycloneDX"
+    locked = re.findall(r"(?m)^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text())
+    assert {(each["name"], each["version"]) for each in bom["components"]} == set(locked)
+    assert bom["metadata"]["component"]["name"] == "trainvitals"

@@ -43,6 +43,19 @@ def test_only_the_owner_reads_it(tmp_path):
     assert rendered.path == directory / "alertmanager.yml"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to a group")
+def test_the_group_that_root_has_chosen_goes_on_reading(tmp_path):
+    """Alertmanager may run as another user: writing again takes nothing from its group alone."""
+    directory = tmp_path / "alertmanager"
+    write(directory)
+    directory.chmod(0o750)
+    write(directory, {})
+    assert mode(directory) == 0o750
+    directory.chmod(0o777)
+    write(directory)
+    assert mode(directory) == 0o750
+
+
 def test_what_is_there(tmp_path):
     """The configuration and every template are written, and nothing is left over."""
     write(tmp_path)
