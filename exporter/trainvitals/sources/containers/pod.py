@@ -38,6 +38,8 @@ _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
 _RESTARTED = re.compile(
     r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
 )
+# The event that says why a container was not created or started, which its state does not.
+_REFUSED = re.compile(r"\s{1,8}Warning {1,8}Failed {1,20}[^\n]{1,80}? Error: (\S+ \S.*)")
 # The reasons of pods that have failed as a whole.
 _ENDED = frozenset({"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "DeadlineExceeded"})
 _ACCELERATOR = re.compile(r"\.com/(?:gpu|mig-|tpu)|habana\.ai/|/(?:gaudi|neuron|npu)")
@@ -46,7 +48,9 @@ _SIDECAR = re.compile(
     r"|exporter|metrics|monitor|monitoring|agent|otel|collector|sync|syncer|git|gcsfuse|cloudsql|vault|tensorboard|debug)(?:-|$)"
 )
 # The reasons for which the container runtime could not start the command.
-_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
+_NOT_STARTED = frozenset(
+    {"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"}
+)
 
 
 @dataclass(slots=True)
@@ -95,6 +99,16 @@ class _Container:
     def has_failed(self) -> bool:
         return bool(self.ending) and self.get(f"{self.ending}/Exit Code") not in {"", "0"}
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the container waits, and not only for the init containers."""
+        return self.get("State") == "Waiting" and self.get("State/Reason") != "PodInitializing"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is an init container that has succeeded, which is not the pod's end."""
+        return self.is_init and self.ending == "State" and not self.has_failed
+
 
 def is_pod(text: str) -> bool:
     """Return whether a text is the output of `kubectl describe pod`."""
@@ -129,7 +143,7 @@ def parse_pod(text: str) -> Evidence:
         started=_parse_time(chosen.get(f"{ending or 'State'}/Started")),
         ended=ended,
         exit_code=_read_number(code) if reason not in _NOT_STARTED else None,
-        state=_read_state(chosen, waiting),
+        state=_read_state(chosen, waiting, lines),
         settings=Settings(memory_limit_bytes=parse_quantity(chosen.get("Limits/memory"))),
         restarts=_read_number(chosen.get("Restart Count")),
         earlier_deaths=() if before is None else (before,),
@@ -223,25 +237,32 @@ def _list_sidecars(containers: Sequence[_Container]) -> list[_Container]:
 
 def _choose(containers: Sequence[_Container]) -> _Container:
     sidecars = _list_sidecars(containers)
-    containers = [each for each in containers if each not in sidecars]
+    containers = [each for each in containers if each not in sidecars and not each.is_over]
     own = [each for each in containers if not each.is_init]
     if any(each.get("State") in {"Running", "Terminated"} or each.ending for each in own):
         containers = own
+    main = [each for each in containers if not _SIDECAR.search(each.name)]
+    return next(
+        iter([*_list_troubled(main), *_list_troubled(containers), *containers]), _Container("")
+    )
+
+
+def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
+    """Return the containers that failed, wait, ended or were restarted, in this order."""
     failed = [each for each in containers if each.has_failed]
-    waiting = [
-        each for each in containers if each.get("State/Reason") not in {"", "PodInitializing"}
-    ]
+    waiting = [each for each in containers if each.is_waiting or each.ending == "State"]
     restarted = [each for each in containers if each.get("Last State")]
-    return next(iter([*failed, *waiting, *restarted, *containers]), _Container(""))
+    return [*failed, *waiting, *restarted]
 
 
-def _read_state(container: _Container, waiting: str) -> State | None:
+def _read_state(container: _Container, waiting: str, lines: Sequence[str]) -> State | None:
     ending = container.ending
     reason, message = container.get(f"{ending}/Reason"), container.get(f"{ending}/Message")
     if reason in _NOT_STARTED:
         return State("created", 128, error=message)
     if waiting in _NOT_STARTED:
-        return State("created", 128, error=container.get("State/Message"))
+        events = (found[1] for line in reversed(lines) if (found := _REFUSED.match(line)))
+        return State("created", 128, error=container.get("State/Message") or next(events, waiting))
     if ending:
         code = _read_number(container.get(f"{ending}/Exit Code"))
         return State("exited", code or 0, is_oom_killed=reason == "OOMKilled")

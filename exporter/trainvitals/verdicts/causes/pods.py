@@ -22,6 +22,7 @@ _IMAGE = matches(
     r"|no basic auth credentials|toomanyrequests: |repository does not exist or may require"
     r"|error getting credentials|returned error code: 40[0-9]|reading manifest \S{1,120} in|short-name resolution|no matching manifest for"
     r"|failed to import docker image|[Ff]ailed to (?:fetch|get) (?:OCI |image )?manifest|initializing source docker://|Back-off pulling image"
+    r"|waiting to start: (?:trying and failing to pull image|image can't be pulled)"
     r"|failed to resolve reference|unauthorized: (?:authentication|access|incorrect)"
     r"|Error response from daemon: (?:Get|Head) \"?https?://\S{1,200}/v2/"
 )
