@@ -1,4 +1,4 @@
-"""Parsing of the output of `kubectl describe pod`.
+"""Parsing of the output of `kubectl describe pod`, and of `kubectl get pod` by `pod_listing`.
 
 The continuation lines of a multi-line message can have any indentation.
 """
@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from trainvitals.foreign_numbers import read_count
 from trainvitals.masking import mask_text
 from trainvitals.sources.containers.evidence import Evidence, Settings, State
+from trainvitals.sources.containers.pod_listing import describe_listing, is_listing
 
 _KEY = re.compile(r"( *)([^:\s][^:]{0,60}):(?:\s+(\S.*)?)?$")
 _SECTIONS = frozenset({"Init Containers", "Containers", "Ephemeral Containers"})
@@ -111,7 +112,11 @@ class _Container:
 
 
 def is_pod(text: str) -> bool:
-    """Return whether a text is the output of `kubectl describe pod`."""
+    """Return whether a text is the output of `kubectl describe pod` or `kubectl get pod`."""
+    return _is_description(text) or is_listing(text)
+
+
+def _is_description(text: str) -> bool:
     heads = {line.partition(":")[0] for line in text.split("\n", 400)[:400] if line[:1].isalpha()}
     return {"Name", "Namespace"} <= heads and bool({"Containers", "Node", "Status"} & heads)
 
@@ -125,8 +130,10 @@ def parse_pod(text: str) -> Evidence:
     Raises:
         ValueError: The text is not a pod description.
     """
-    if not is_pod(text):
-        raise ValueError("it is no output of `kubectl describe pod`")
+    if not _is_description(text):
+        if not is_listing(text):
+            raise ValueError("it is no output of `kubectl describe pod` or `kubectl get pod`")
+        text = describe_listing(text)
     lines = list(_join(mask_text(text[:_MOST_CHARACTERS]).split("\n")))
     heads, containers = _read_heads(lines)
     chosen = _choose(containers)
@@ -135,7 +142,7 @@ def parse_pod(text: str) -> Evidence:
     waiting = chosen.get("State/Reason") if chosen.get("State") == "Waiting" else ""
     ended = _parse_time(chosen.get(f"{ending}/Finished"))
     before = None if ending else _parse_time(chosen.get("Last State/Finished"))
-    is_lost = heads.get("Reason") in _ENDED
+    is_ended = heads.get("Reason") in _ENDED or (bool(ending) and not code)
     return Evidence(
         subject="container",
         name=heads.get("Name", ""),
@@ -144,10 +151,10 @@ def parse_pod(text: str) -> Evidence:
         ended=ended,
         exit_code=_read_number(code) if reason not in _NOT_STARTED else None,
         state=_read_state(chosen, waiting, lines),
-        settings=Settings(memory_limit_bytes=parse_quantity(chosen.get("Limits/memory"))),
+        settings=_read_settings(chosen),
         restarts=_read_number(chosen.get("Restart Count")),
         earlier_deaths=() if before is None else (before,),
-        is_ended=True if is_lost else None,
+        is_ended=True if is_ended else None,
         pod=tuple(lines),
     )
 
@@ -255,6 +262,13 @@ def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
     return [*failed, *waiting, *restarted]
 
 
+def _read_settings(container: _Container) -> Settings | None:
+    """Return the settings; None for a table of pods, which has no settings."""
+    if not container.get("Image"):
+        return None
+    return Settings(memory_limit_bytes=parse_quantity(container.get("Limits/memory")))
+
+
 def _read_state(container: _Container, waiting: str, lines: Sequence[str]) -> State | None:
     ending = container.ending
     reason, message = container.get(f"{ending}/Reason"), container.get(f"{ending}/Message")
@@ -265,7 +279,8 @@ def _read_state(container: _Container, waiting: str, lines: Sequence[str]) -> St
         return State("created", 128, error=container.get("State/Message") or next(events, waiting))
     if ending:
         code = _read_number(container.get(f"{ending}/Exit Code"))
-        return State("exited", code or 0, is_oom_killed=reason == "OOMKilled")
+        is_oom = reason == "OOMKilled"
+        return None if code is None else State("exited", code, is_oom_killed=is_oom)
     return State("running", 0) if container.get("State") == "Running" else None
 
 
