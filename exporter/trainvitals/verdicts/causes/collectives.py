@@ -86,8 +86,9 @@ _SYSTEM = contains(
 # Memory for the network that the kernel or the driver refused to lock and register.
 _UNREGISTERED = matches(
     r"\b(?:ibv_(?:reg_(?:dmabuf_)?mr|create_(?:cq|qp|srq)|alloc_\w{1,8}|open_device)\w{0,12}|fi_mr_reg\w{0,8})\b.{0,120}(?:Cannot allocate memory|\b12\b)"
-    r"|NCCL WARN .{0,200}(?:Cannot allocate memory|[Uu]nable to register memory|register .{0,40}memory .{0,40}failed)"
-    r"|(?:[Uu]nable to register|[Ff]ailed to register|[Mm]emory registration).{0,120}Cannot allocate memory"
+    r"|NCCL WARN .{0,200}Cannot allocate memory|prov_errno: Cannot allocate memory"
+    r"|(?:[Uu]nable to register|[Ff]ailed to register|[Mm]emory registration).{0,120}Cannot allocate memory",
+    without=("dev/shm",),
 )
 _RANKS = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d{1,4})\b")
 _MOST_NAMED = 8

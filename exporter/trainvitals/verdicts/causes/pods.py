@@ -47,7 +47,7 @@ _EVICTED = matches(
     rf"{_ROW}Evicted\b",
     r"^\s*Reason: +Evicted\b|\bEvicted\b.{0,80}(?:kubelet|low on resource)|The node was low on resource"
     r"|[Pp]od was evicted|ephemeral local storage usage exceeds|Usage of EmptyDir volume .{1,200} exceeds"
-    r"|The node had condition: \[|TaintManagerEviction|Preempted by (?:a )?pod|DeletionByTaintManager",
+    r"|The node had condition: \[|TaintManagerEviction|Preempted by (?:a )?pod|Preempted to accommodate a (?:higher priority )?workload|DeletionByTaintManager",
 )
 _PROBE = matches(
     r"failed (?:liveness|startup) probe, will be restarted|(?:Liveness|Startup) probe failed"

@@ -53,6 +53,11 @@ PRINTED = (
     ("host-shutdown", "Error: The job was preempted because the node was taken back"),
     ("pod-evicted", "The node was low on resource: memory. Threshold quantity: 100Mi"),
     (
+        "pod-evicted",
+        "Normal  Stopped  2m  batch/job-kueue-controller  Preempted to accommodate a workload (UID: 1a) due to prioritization",
+    ),
+    ("kill-outside", "   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:9"),
+    (
         "image-pull",
         'Error from server (BadRequest): container "fit" in pod "fit-0" is waiting to start: trying and failing to pull image',
     ),
@@ -568,6 +573,8 @@ def test_openblas_interrupts_itself():
         "n0:31:36 [4] NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory errno 12",
         "n0:31:36 [4] misc/ibvwrap.cc:262 NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory",
         "n0:31:36 [4] NCCL WARN NET/OFI Unable to register memory (type = 2) for device 0. RC: -12, Error: Cannot allocate memory",
+        "libfabric:7:1658::efa:mr:efa_mr_reg_impl():517<warn> Unable to register MR: Cannot allocate memory",
+        "Unable to write to EQ: Missing event queue. err: Cannot allocate memory (-12) prov_errno: Cannot allocate memory (-12)",
         "[1741617] ib_md.c:309 UCX ERROR ibv_reg_mr(address=0x7f, length=65536, access=0xf) failed: Cannot allocate memory",
     ],
 )
@@ -579,6 +586,14 @@ def test_memory_that_a_network_cannot_lock_is_not_the_allocators(line):
     error = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1, unhandled system error"
     last = f"Last error:\n{line.rpartition('NCCL WARN ')[2]}"
     assert judge_log(line, *raised(f"{error}\n{last}")).reason == "nccl-system"
+
+
+def test_memory_that_cannot_be_registered_for_another_reason_has_other_advice():
+    """Only a lack of memory is that of the limit of locked memory."""
+    line = "n4:1:2 [4] reg:617 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 4. RC: -22, Error: Invalid argument"
+    verdict = judge_log(*STEPS, line)
+    assert verdict.reason == "nccl-system"
+    assert "memlock" not in " ".join(verdict.finding.steps)
 
 
 PIN_THREAD = (
