@@ -365,7 +365,7 @@ CAUSES: tuple[Cause, ...] = (
         title="NCCL system error",
         signs="The log contains `ncclSystemError`, `unhandled system error`, `ncclRemoteError`, or NCCL's warnings"
         " about its network.",
-        meaning="The network between the ranks, or the loss of another rank.",
+        meaning="The network between the ranks, its limit of locked memory (`memlock`), or the loss of another rank.",
         steps=(
             "Run it with `NCCL_DEBUG=INFO` and read the line `NCCL WARN`.",
             "Set `NCCL_SOCKET_IFNAME`, and use `--shm-size=8g` or `--ipc=host`.",

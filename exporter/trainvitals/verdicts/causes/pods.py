@@ -310,7 +310,11 @@ def _detect_loop(case: Case) -> Finding | None:
 
 
 # Of a container whose last end is not known.
-LOOP = replace(outcomes.LOOP, detect=_detect_loop)
+LOOP = replace(
+    outcomes.LOOP,
+    signs=f"{outcomes.LOOP.signs[:-1]}; or `CrashLoopBackOff` of a pod whose last end is not known.",
+    detect=_detect_loop,
+)
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
