@@ -119,7 +119,7 @@ GROUPS: Sequence[tuple[str, str, Sequence[Cause]]] = (
         "`log-lost` is reported beside other causes and is never the verdict.",
         (
             outcomes.UNHEALTHY,
-            outcomes.LOOP,
+            pods.LOOP,
             outcomes.LOG_LOST,
             training.STALLED,
             outcomes.RUNNING,

@@ -60,6 +60,21 @@ def load_yaml(path: Path, *, flag: str) -> object:
     return content
 
 
+def parse_yaml(text: str) -> object:
+    """Parse a YAML text of other programs that contains one document.
+
+    Raises:
+        ValueError: The text is not YAML, nested too deeply, or has a key twice.
+    """
+    import yaml  # noqa: PLC0415 - as above
+
+    try:
+        content: object = yaml.load(text, _make_loader())  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, LookupError, AttributeError) as error:
+        raise ValueError("it is not YAML") from error
+    return content
+
+
 def _make_loader() -> type[yaml.SafeLoader]:
     """Return a stricter version of PyYAML's safe loader."""
     import yaml  # noqa: PLC0415 - as above

@@ -42,7 +42,7 @@ Examples:
   trainvitals diagnose --pid 4242           a process of this machine
   trainvitals diagnose train --save DIR     write the evidence into a folder, to share it
   trainvitals diagnose --evidence DIR       read such a folder instead of this machine
-  trainvitals diagnose train.log            a log, a kernel log or `kubectl describe pod`
+  trainvitals diagnose train.log            a log, a kernel log, `kubectl describe pod`, …
   ssh host cat train.log | trainvitals diagnose -
   trainvitals diagnose train.log --kernel-log dmesg.txt --exit-code 137
   trainvitals diagnose train --json | jq -r .reason

@@ -129,6 +129,41 @@ def test_a_folder_with_a_description_of_a_pod(diagnose):
     assert diagnose("--evidence", "case")[:2] == (1, "oom-cgroup")
 
 
+INSPECTION = {
+    "Id": "3f1b" * 16,
+    "Name": "/fit",
+    "State": {
+        "Status": "exited",
+        "OOMKilled": True,
+        "ExitCode": 137,
+        "StartedAt": "2025-05-03T09:00:01.1Z",
+        "FinishedAt": "2025-05-03T10:00:01.1Z",
+    },
+    "Config": {"Image": "acme/fit:2", "Cmd": ["python", "train.py"]},
+    "HostConfig": {"Memory": 8 << 30, "RestartPolicy": {"Name": "no"}},
+}
+
+
+@pytest.mark.parametrize("document", [INSPECTION, [INSPECTION]])
+def test_an_inspection_of_the_engine_is_a_file_too(diagnose, document):
+    """Of one container as `docker inspect` writes it, alone or in a folder by any name."""
+    text = json.dumps(document, indent=4)
+    code, reason, found = diagnose("fit.json", fit_json=text)
+    assert (code, reason, found["name"]) == (1, "oom-cgroup", "fit")
+    assert diagnose("-", stdin=text)[:2] == (1, "oom-cgroup")
+    Path("case").mkdir()
+    Path("case/fit.json").write_text(text)
+    Path("case/other.json").write_text(json.dumps({"log": NO_MEMORY}))
+    assert diagnose("--evidence", "case")[:2] == (1, "oom-cgroup")
+
+
+def test_a_list_that_is_no_inspection_is_a_log(diagnose):
+    """As an image's, or a log whose lines begin with a bracket."""
+    image = json.dumps([{"Config": {}, "HostConfig": {}}])
+    for text in (image, f'[1] "HostConfig" is wrong\n{NO_MEMORY}', '[{"HostConfig": 1}'):
+        assert diagnose("a.json", a_json=text)[0] in {1, 2}
+
+
 def test_what_cannot_be_read_is_named(diagnose):
     """Exit code 2 and a sentence."""
     Path("folder.d").mkdir()

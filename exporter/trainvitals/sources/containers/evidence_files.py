@@ -1,4 +1,4 @@
-"""Single evidence files, recognised by their content: a log, a kernel log or a pod description."""
+"""Single evidence files by their content: a log, a kernel log, a pod or an inspection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.errors import ConfigurationError
 from trainvitals.foreign_files import explain_refusal, open_named
 from trainvitals.sources.containers.assembly import Pieces, assemble, fill
 from trainvitals.sources.containers.evidence import Evidence
-from trainvitals.sources.containers.evidence_folder import add_kernel, parse_log
+from trainvitals.sources.containers.evidence_folder import add_kernel, parse_log, read_inspection
 from trainvitals.sources.containers.evidence_kinds import recognise
 from trainvitals.sources.containers.pod import parse_pod
 
@@ -29,7 +29,8 @@ def read_files(
     """Read an evidence file, a kernel log, or both.
 
     Args:
-        path: A log, a kernel log or the output of `kubectl describe pod`; `-` for standard input.
+        path: A log, a kernel log or the output of `kubectl describe pod`, `kubectl get pod` or
+            `docker inspect`; `-` for standard input.
         kernel_log: A kernel log; `-` for standard input.
         clock: Returns the time, which is used to date kernel log lines without a full date.
 
@@ -51,7 +52,9 @@ def read_files(
     pod = parse_pod(text) if kind == "pod" else None
     named = path or kernel_log
     name = "standard input" if named == STANDARD_INPUT else named.name if named else ""
-    pieces = add_kernel(Pieces(name=name, log=log), kernel, now=clock())
+    inspection = read_inspection(text) if kind == "inspection" else None
+    pieces = Pieces(name=name, inspection=inspection, log=log)
+    pieces = add_kernel(pieces, kernel, now=clock())
     return assemble(pieces) if pod is None else fill(pod, assemble(pieces))
 
 

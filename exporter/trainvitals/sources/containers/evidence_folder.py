@@ -18,14 +18,14 @@ file            source
                 document described in `trainvitals.sources.containers.evidence_document`
 `host.json`     the machine's state: the member `host` of the same document; an additional member
                 `boot_time`, in seconds since 1970, may be added to date the lines of `dmesg`
-`pod.txt`       `kubectl describe pod NAME`
+`pod.txt`       `kubectl describe pod NAME`, or `kubectl get pod NAME -o yaml`
 `engine.log`    the engine's log: `journalctl -u docker`
 `evidence.json` a journal record or an evidence document; its values take precedence over the other
                 files, which only add missing values
 =============== ================================================================================
 
-Other text files are recognised by their content: logs, kernel logs and pod descriptions. If a file
-has one of the names above, other files of the same kind are ignored.
+Other text files are recognised by their content: logs, kernel logs, pod descriptions and
+inspections. If a file has one of the names above, other files of the same kind are ignored.
 
 If no file contains the container's name, the folder's name is used. Likely secrets are masked when
 the evidence is read. Because a folder may come from an untrusted person, only regular files are
@@ -115,9 +115,12 @@ def read_folder(path: Path, *, clock: Callable[[], float] = time.time) -> Eviden
     beside = _read_beside(path)
     events = _read(path / "events.jsonl", _parse_events)
     log = _choose(_read(path / "log.txt", str), texts.log)
+    inspection = _read(path / "inspect.json", read_inspection)
+    if inspection is None and texts.inspection is not None:
+        inspection = read_inspection(texts.inspection)
     pieces = Pieces(
         name=path.resolve().name,
-        inspection=_read(path / "inspect.json", _parse_inspection),
+        inspection=inspection,
         events=events,
         log=None if log is None else parse_log(log),
         engine_lines=_read(path / "engine.log", parse_engine_log) or (),
@@ -311,7 +314,12 @@ def _not_understood(path: Path, error: Exception) -> ConfigurationError:
     )
 
 
-def _parse_inspection(text: str) -> Inspection:
+def read_inspection(text: str) -> Inspection:
+    """Read the output of `docker inspect`, of which the first container counts.
+
+    Raises:
+        ValueError: The text is not JSON, or lists no container.
+    """
     document: Any = json.loads(text)
     first = document[0] if isinstance(document, list) and document else document
     if not isinstance(first, dict):

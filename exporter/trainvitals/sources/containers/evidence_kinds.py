@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from trainvitals.foreign_files import read_regular
+from trainvitals.sources.containers.documents import as_mapping, get_mapping, parse_json
 from trainvitals.sources.containers.pod import is_pod
 
-Kind = Literal["log", "kernel", "pod"]
+Kind = Literal["log", "kernel", "pod", "inspection"]
 
 _LOOKED_AT_LINES = 400
 _DAY = r"[^\s:]{1,12} {1,2}[^\s:]{1,12}"  # in any language
@@ -26,8 +27,9 @@ _SYSLOG_LINE = re.compile(rf"{_STAMP} \S{{1,255}} [\w.@()/-]{{1,80}}(?:\[[0-9]+\
 _SYSTEM_LINE = re.compile(r" (?:kernel|systemd[\w-]*|earlyoom|nohang)(?:\[[0-9]+\])?: ")
 _MOST_FILES = 64
 _MOST_BYTES = 8 << 20
-# Suffixes of documents, including the report that `--save` writes.
+# Suffixes of documents, including the report that `--save` writes; some are of kubectl and Docker.
 _NO_LOGS = frozenset({".json", ".jsonl", ".md", ".yml", ".yaml", ".csv", ".html"})
+_DOCUMENTS = frozenset({".json", ".yml", ".yaml"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +40,36 @@ class Texts:
         log: The last lines of the logs, with the same maximum number of lines for each log; None if
             there is no log.
         kernel: The kernel logs; None if there is none.
-        pod: The output of `kubectl describe pod`; None if there is none.
+        pod: The output of `kubectl describe pod` or `kubectl get pod`; None if there is none.
+        inspection: The output of `docker inspect`; None if there is none.
     """
 
     log: str | None = None
     kernel: str | None = None
     pod: str | None = None
+    inspection: str | None = None
 
 
 def recognise(text: str) -> Kind:
     """Return the kind of a text, which is a log unless another kind is recognised."""
+    if is_inspection(text):
+        return "inspection"
     if is_pod(text):
         return "pod"
     return "kernel" if is_kernel_log(text) else "log"
+
+
+def is_inspection(text: str) -> bool:
+    """Return whether a text is the output of `docker inspect` about a container."""
+    start = text[:80].split()
+    if not start or start[0][:1] not in {"[", "{"} or '"HostConfig"' not in text:
+        return False
+    try:
+        document = parse_json(text)
+    except ValueError:
+        return False
+    first = as_mapping(document[0] if isinstance(document, list) and document else document)
+    return bool(get_mapping(first, "State") and get_mapping(first, "Config"))
 
 
 def is_kernel_log(text: str) -> bool:
@@ -77,22 +96,25 @@ def read_texts(folder: Path, *, known: frozenset[str], most_lines: int) -> Texts
     Raises:
         OSError: The folder or one of the files cannot be read.
     """
-    found: dict[Kind, list[str]] = {"log": [], "kernel": [], "pod": []}
-    for text in _read_unknown(folder, known):
-        found[recognise(text)].append(text)
+    found: dict[Kind, list[str]] = {"log": [], "kernel": [], "pod": [], "inspection": []}
+    for suffix, text in _read_unknown(folder, known):
+        kind = recognise(text)
+        if suffix not in _DOCUMENTS or kind in {"pod", "inspection"}:
+            found[kind].append(text)
     each = max(1, most_lines // max(1, len(found["log"])))
     logs = [_cut(text, each) for text in found["log"]]
-    return Texts(*("\n".join(texts) or None for texts in (logs, found["kernel"], found["pod"][:1])))
+    kinds = (logs, found["kernel"], found["pod"][:1], found["inspection"][:1])
+    return Texts(*("\n".join(texts) or None for texts in kinds))
 
 
-def _read_unknown(folder: Path, known: frozenset[str]) -> Iterator[str]:
+def _read_unknown(folder: Path, known: frozenset[str]) -> Iterator[tuple[str, str]]:
     paths = (path for path in folder.iterdir() if path.name not in known)
     files = (path for path in paths if path.is_file() and not path.is_symlink())
-    texts = (path for path in files if path.suffix not in _NO_LOGS)
+    texts = (path for path in files if path.suffix not in _NO_LOGS - _DOCUMENTS)
     for path in sorted(islice(texts, _MOST_FILES)):
         data = read_regular(path, _MOST_BYTES, follows=False, from_end=True)
         if b"\0" not in data and data.strip():
-            yield data.decode(errors="replace").removeprefix("\ufeff")
+            yield path.suffix, data.decode(errors="replace").removeprefix("\ufeff")
 
 
 def _cut(text: str, most: int) -> str:

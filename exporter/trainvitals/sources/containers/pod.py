@@ -1,4 +1,4 @@
-"""Parsing of the output of `kubectl describe pod`.
+"""Parsing of the output of `kubectl describe pod`, and of `kubectl get pod` by `pod_listing`.
 
 The continuation lines of a multi-line message can have any indentation.
 """
@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from trainvitals.foreign_numbers import read_count
 from trainvitals.masking import mask_text
 from trainvitals.sources.containers.evidence import Evidence, Settings, State
+from trainvitals.sources.containers.pod_listing import describe_listing, is_listing
 
 _KEY = re.compile(r"( *)([^:\s][^:]{0,60}):(?:\s+(\S.*)?)?$")
 _SECTIONS = frozenset({"Init Containers", "Containers", "Ephemeral Containers"})
@@ -38,6 +39,8 @@ _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
 _RESTARTED = re.compile(
     r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
 )
+# The event that says why a container was not created or started, which its state does not.
+_REFUSED = re.compile(r"\s{1,8}Warning {1,8}Failed {1,20}[^\n]{1,80}? Error: (\S+ \S.*)")
 # The reasons of pods that have failed as a whole.
 _ENDED = frozenset({"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "DeadlineExceeded"})
 _ACCELERATOR = re.compile(r"\.com/(?:gpu|mig-|tpu)|habana\.ai/|/(?:gaudi|neuron|npu)")
@@ -46,7 +49,9 @@ _SIDECAR = re.compile(
     r"|exporter|metrics|monitor|monitoring|agent|otel|collector|sync|syncer|git|gcsfuse|cloudsql|vault|tensorboard|debug)(?:-|$)"
 )
 # The reasons for which the container runtime could not start the command.
-_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
+_NOT_STARTED = frozenset(
+    {"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"}
+)
 
 
 @dataclass(slots=True)
@@ -95,9 +100,23 @@ class _Container:
     def has_failed(self) -> bool:
         return bool(self.ending) and self.get(f"{self.ending}/Exit Code") not in {"", "0"}
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the container waits, and not only for the init containers."""
+        return self.get("State") == "Waiting" and self.get("State/Reason") != "PodInitializing"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is an init container that has succeeded, which is not the pod's end."""
+        return self.is_init and self.ending == "State" and not self.has_failed
+
 
 def is_pod(text: str) -> bool:
-    """Return whether a text is the output of `kubectl describe pod`."""
+    """Return whether a text is the output of `kubectl describe pod` or `kubectl get pod`."""
+    return _is_description(text) or is_listing(text)
+
+
+def _is_description(text: str) -> bool:
     heads = {line.partition(":")[0] for line in text.split("\n", 400)[:400] if line[:1].isalpha()}
     return {"Name", "Namespace"} <= heads and bool({"Containers", "Node", "Status"} & heads)
 
@@ -111,8 +130,10 @@ def parse_pod(text: str) -> Evidence:
     Raises:
         ValueError: The text is not a pod description.
     """
-    if not is_pod(text):
-        raise ValueError("it is no output of `kubectl describe pod`")
+    if not _is_description(text):
+        if not is_listing(text):
+            raise ValueError("it is no output of `kubectl describe pod` or `kubectl get pod`")
+        text = describe_listing(text)
     lines = list(_join(mask_text(text[:_MOST_CHARACTERS]).split("\n")))
     heads, containers = _read_heads(lines)
     chosen = _choose(containers)
@@ -121,7 +142,7 @@ def parse_pod(text: str) -> Evidence:
     waiting = chosen.get("State/Reason") if chosen.get("State") == "Waiting" else ""
     ended = _parse_time(chosen.get(f"{ending}/Finished"))
     before = None if ending else _parse_time(chosen.get("Last State/Finished"))
-    is_lost = heads.get("Reason") in _ENDED
+    is_ended = heads.get("Reason") in _ENDED or (bool(ending) and not code)
     return Evidence(
         subject="container",
         name=heads.get("Name", ""),
@@ -129,11 +150,11 @@ def parse_pod(text: str) -> Evidence:
         started=_parse_time(chosen.get(f"{ending or 'State'}/Started")),
         ended=ended,
         exit_code=_read_number(code) if reason not in _NOT_STARTED else None,
-        state=_read_state(chosen, waiting),
-        settings=Settings(memory_limit_bytes=parse_quantity(chosen.get("Limits/memory"))),
+        state=_read_state(chosen, waiting, lines),
+        settings=_read_settings(chosen),
         restarts=_read_number(chosen.get("Restart Count")),
         earlier_deaths=() if before is None else (before,),
-        is_ended=True if is_lost else None,
+        is_ended=True if is_ended else None,
         pod=tuple(lines),
     )
 
@@ -223,28 +244,43 @@ def _list_sidecars(containers: Sequence[_Container]) -> list[_Container]:
 
 def _choose(containers: Sequence[_Container]) -> _Container:
     sidecars = _list_sidecars(containers)
-    containers = [each for each in containers if each not in sidecars]
+    containers = [each for each in containers if each not in sidecars and not each.is_over]
     own = [each for each in containers if not each.is_init]
     if any(each.get("State") in {"Running", "Terminated"} or each.ending for each in own):
         containers = own
+    main = [each for each in containers if not _SIDECAR.search(each.name)]
+    return next(
+        iter([*_list_troubled(main), *_list_troubled(containers), *containers]), _Container("")
+    )
+
+
+def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
+    """Return the containers that failed, wait, ended or were restarted, in this order."""
     failed = [each for each in containers if each.has_failed]
-    waiting = [
-        each for each in containers if each.get("State/Reason") not in {"", "PodInitializing"}
-    ]
+    waiting = [each for each in containers if each.is_waiting or each.ending == "State"]
     restarted = [each for each in containers if each.get("Last State")]
-    return next(iter([*failed, *waiting, *restarted, *containers]), _Container(""))
+    return [*failed, *waiting, *restarted]
 
 
-def _read_state(container: _Container, waiting: str) -> State | None:
+def _read_settings(container: _Container) -> Settings | None:
+    """Return the settings; None for a table of pods, which has no settings."""
+    if not container.get("Image"):
+        return None
+    return Settings(memory_limit_bytes=parse_quantity(container.get("Limits/memory")))
+
+
+def _read_state(container: _Container, waiting: str, lines: Sequence[str]) -> State | None:
     ending = container.ending
     reason, message = container.get(f"{ending}/Reason"), container.get(f"{ending}/Message")
     if reason in _NOT_STARTED:
         return State("created", 128, error=message)
     if waiting in _NOT_STARTED:
-        return State("created", 128, error=container.get("State/Message"))
+        events = (found[1] for line in reversed(lines) if (found := _REFUSED.match(line)))
+        return State("created", 128, error=container.get("State/Message") or next(events, waiting))
     if ending:
         code = _read_number(container.get(f"{ending}/Exit Code"))
-        return State("exited", code or 0, is_oom_killed=reason == "OOMKilled")
+        is_oom = reason == "OOMKilled"
+        return None if code is None else State("exited", code, is_oom_killed=is_oom)
     return State("running", 0) if container.get("State") == "Running" else None
 
 

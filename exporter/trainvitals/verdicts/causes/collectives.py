@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from trainvitals.units import format_bytes, format_duration
 from trainvitals.verdicts.causes.advice import format_option
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.log_matches import find_match, quote
+from trainvitals.verdicts.causes.log_matches import LogMatch, find_match, quote
 from trainvitals.verdicts.causes.parsed_log import find_first_failure
 from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.rendezvous import find_not_connected
@@ -81,6 +81,14 @@ _SYSTEM = contains(
     "unhandled cuda error",
     "HorovodInternalError",
     "RCCL error",
+    "Call to ibv_",
+)
+# Memory for the network that the kernel or the driver refused to lock and register.
+_UNREGISTERED = matches(
+    r"\b(?:ibv_(?:reg_(?:dmabuf_)?mr|create_(?:cq|qp|srq)|alloc_\w{1,8}|open_device)\w{0,12}|fi_mr_reg\w{0,8})\b.{0,120}(?:Cannot allocate memory|\b12\b)"
+    r"|NCCL WARN .{0,200}Cannot allocate memory|prov_errno: Cannot allocate memory"
+    r"|(?:[Uu]nable to register|[Ff]ailed to register|[Mm]emory registration).{0,120}Cannot allocate memory",
+    without=("dev/shm",),
 )
 _RANKS = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d{1,4})\b")
 _MOST_NAMED = 8
@@ -271,6 +279,9 @@ def detect_gloo_timeout(case: Case) -> Finding | None:
 
 def detect_nccl_system(case: Case) -> Finding | None:
     """Detect NCCL errors of sockets, shared memory and peers."""
+    unregistered = find_match(case, _UNREGISTERED)
+    if unregistered is not None and unregistered.confidence != "low":
+        return _conclude_unregistered(unregistered)
     match = find_match(case, _SYSTEM)
     if match is None:
         return None
@@ -290,6 +301,22 @@ def detect_nccl_system(case: Case) -> Finding | None:
             "Check the InfiniBand port and its errors: `ibstat`, `ibqueryerrors`.",
             "Check whether another rank died first, which the remaining ranks report as `ncclRemoteError`.",
             _advise_shm(case),
+        ),
+    )
+
+
+def _conclude_unregistered(match: LogMatch) -> Finding:
+    return match.cap("medium").conclude(
+        "nccl-system",
+        "The network between the ranks could not lock and register memory, mostly because of the limit"
+        " of locked memory (`memlock`).",
+        (
+            (
+                "Remove the limit: `docker run --ulimit memlock=-1`, `LimitMEMLOCK=infinity` of the unit"
+                " (also of Slurm's `slurmd`), or `* - memlock unlimited` in /etc/security/limits.conf."
+            ),
+            "Check it within the job, on each node: `ulimit -l` must print `unlimited`.",
+            "See whether it works over TCP: `NCCL_IB_DISABLE=1`.",
         ),
     )
 
@@ -338,7 +365,7 @@ CAUSES: tuple[Cause, ...] = (
         title="NCCL system error",
         signs="The log contains `ncclSystemError`, `unhandled system error`, `ncclRemoteError`, or NCCL's warnings"
         " about its network.",
-        meaning="The network between the ranks, or the loss of another rank.",
+        meaning="The network between the ranks, its limit of locked memory (`memlock`), or the loss of another rank.",
         steps=(
             "Run it with `NCCL_DEBUG=INFO` and read the line `NCCL WARN`.",
             "Set `NCCL_SOCKET_IFNAME`, and use `--shm-size=8g` or `--ipc=host`.",

@@ -63,6 +63,7 @@ _NOT_A_DEVICE = (
     "static TLS",
     "shared memory",
     "dev/shm",
+    "JobState=",  # of Slurm, beside a partition's name
 )
 # What a hint says may happen, has not.
 _NOT_YET = (

@@ -93,7 +93,7 @@ CAUSES: tuple[Cause, ...] = (
     *signals.CAUSES,
     *BY_LOG,
     outcomes.UNHEALTHY,
-    outcomes.LOOP,
+    pods.LOOP,
     outcomes.LOG_LOST,
     training.STALLED,
     outcomes.RUNNING,

@@ -47,6 +47,7 @@ _KILLED = re.compile(
     r"|srun: error: [^ ]{1,80}: tasks? [0-9,-]{1,80}: Killed$|\] Error 137\b|EXIT STRING: Killed \(signal 9\)"
     r"|(?:exit(?:ed)?|returned|completed|terminated|failed)(?: with)?(?: (?:a )?non-zero)?(?: exit)? (?:code|status):? 137\b"
     r"|code=killed, status=9/KILL|DeadKernelError|[Kk]ernel (?:appears to have )?died\b|KernelRestarter: restarting kernel"
+    r"|JobState=FAILED Reason=RaisedSignal:9\b|\bExitCode=0:9\b"
 )
 _LAST_LINES = 6
 # Lightning's launcher and `srun` kill the other ranks, and with them what started it, once one has failed.

@@ -24,6 +24,22 @@ _BEHIND_BAR = re.compile(
 )
 _NOTICED = re.compile(r"(?:prterun|mpirun|mpiexec|orterun|prun)\b.{0,40} noticed that process\b")
 _MOST_WRAPPED = 4
+# The table of `sacct`: its head, and a job or a step with its state, which may be cut.
+_JOBS = re.compile(r"^\s{0,20}(?:User[ |]{1,40})?JobID(?:Raw)?[ |].{0,800}\bState\b")
+_JOB = re.compile(r"\s{0,20}(?:[a-z]\S{0,31}[ |]{1,40})?[0-9]{1,10}[0-9_+]{0,12}(\.\w{1,10})?[ |]")
+_STATE = re.compile(r"(?<=[ |])([A-Z_]{4,20})\+?(?: by [0-9]{1,10})?(?=[ |]|$)")
+_KILLED_BY = re.compile(r"(?<=[ |])0:([1-9][0-9]?)(?=[ |]|$)")
+_JOB_STATES = (
+    "OUT_OF_MEMORY",
+    "TIMEOUT",
+    "DEADLINE",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "PREEMPTED",
+    "CANCELLED",
+    "FAILED",
+    "COMPLETED",
+)
 _MOST_COMPARED, _NEARLY_ALL = 400, 0.8
 _ZERO = re.compile(r"(?<![0-9.])0(?![0-9.])")
 _SIMPLER = bytes.maketrans(
@@ -46,8 +62,11 @@ def clean(log: Iterable[str]) -> tuple[str, ...]:
 
 
 def join_reports(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with the sentence of an MPI launcher on a process's end on one line."""
-    joined = list(lines)
+    """Return the lines, with an MPI launcher's sentence on one line, and the states of jobs named.
+
+    The row of a job in a table of `sacct` has its state behind it, as `scontrol` writes it.
+    """
+    joined = list(_name_states(lines))
     for at, line in enumerate(lines[:-1]):
         if _NOTICED.match(line) and not line.endswith("."):
             rest = lines[at + 1 : at + _MOST_WRAPPED]
@@ -55,6 +74,34 @@ def join_reports(lines: tuple[str, ...]) -> tuple[str, ...]:
             joined[at] = " ".join((line, *map(str.strip, rest[: end + 1])))
             joined[at + 1 : at + 2 + end] = [""] * (end + 1)
     return tuple(joined)
+
+
+def _name_states(lines: tuple[str, ...]) -> tuple[str, ...]:
+    if not any(map(_JOBS.match, lines)):
+        return lines
+    is_inside, states = False, dict[int, str]()
+    for at, line in enumerate(lines):
+        is_inside = _JOBS.match(line) is not None or (is_inside and not _is_other(line))
+        row = _JOB.match(line) if is_inside else None
+        state = _read_state(line) if row is not None else ""
+        # The steps of a job end with it, and one that the kernel killed may end it.
+        if row is not None and state and (not row[1] or state == "OUT_OF_MEMORY"):
+            states[at] = f"JobState={state}"
+            if state == "FAILED" and (signal := _KILLED_BY.search(line)) is not None:
+                states[at] += f" Reason=RaisedSignal:{signal[1]}"
+    if set(states.values()) == {"JobState=COMPLETED"}:
+        states = dict.fromkeys(states, "job completed")
+    return tuple(f"{line} {states.get(at, '')}".rstrip() for at, line in enumerate(lines))
+
+
+def _is_other(line: str) -> bool:
+    """Return whether a line ends a table."""
+    return bool(line.strip(" -|")) and _JOB.match(line) is None
+
+
+def _read_state(line: str) -> str:
+    words = (found[1] for found in _STATE.finditer(line))
+    return next((state for word in words for state in _JOB_STATES if state.startswith(word)), "")
 
 
 def redraw(log: Iterable[str]) -> tuple[str, ...]:

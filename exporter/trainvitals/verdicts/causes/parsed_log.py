@@ -134,7 +134,8 @@ def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Tra
     """
     real = [traceback for traceback in tracebacks if not traceback.is_aside]
     own = [traceback for traceback in real if not traceback.is_launcher]
-    last = {traceback.rank: _find_origin(own, traceback) for traceback in own}
+    threads = [each for each in tracebacks if each.is_aside and not each.is_dropped]
+    last = {traceback.rank: _find_origin((*threads, *own), traceback) for traceback in own}
     causes = [traceback for traceback in last.values() if not traceback.is_consequence]
     if root is not None:
         return _choose_rank(own, causes, root)
@@ -150,7 +151,7 @@ def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Tra
 
 
 def _find_origin(own: Sequence[Traceback], last: Traceback) -> Traceback:
-    """Return the traceback right before one that only reports the loss of another process."""
+    """Return the traceback right before one that only reports the loss of a process or a thread."""
     if not last.is_consequence:
         return last
     before = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from trainvitals.verdicts.causes import outcomes
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.log_matches import (
     find_notice,
@@ -13,8 +14,11 @@ from trainvitals.verdicts.causes.log_matches import (
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
+# In the table of `kubectl get pods`, among other lines of a log.
+_ROW = r"^[\w.-]{1,253} {1,40}(?:[\w.-]{1,253} {1,40})?[0-9]{1,3}/[0-9]{1,3} {1,40}(?:Init:)?"
 _OOM = matches(
-    r"^\s*Reason: +OOMKilled\b|\bOOMKilled\b.{0,40}(?:[Ee]xit|137)|Reason[=:] ?\"?OOMKilled"
+    rf"{_ROW}OOMKilled\b",
+    r"^\s*Reason: +OOMKilled\b|\bOOMKilled\b.{0,40}(?:[Ee]xit|137)|Reason[=:] ?\"?OOMKilled",
 )
 _IMAGE = matches(
     r"\b(?:ErrImagePull|ImagePullBackOff|ErrImageNeverPull|InvalidImageName|ImageInspectError)\b"
@@ -22,6 +26,7 @@ _IMAGE = matches(
     r"|no basic auth credentials|toomanyrequests: |repository does not exist or may require"
     r"|error getting credentials|returned error code: 40[0-9]|reading manifest \S{1,120} in|short-name resolution|no matching manifest for"
     r"|failed to import docker image|[Ff]ailed to (?:fetch|get) (?:OCI |image )?manifest|initializing source docker://|Back-off pulling image"
+    r"|waiting to start: (?:trying and failing to pull image|image can't be pulled)"
     r"|failed to resolve reference|unauthorized: (?:authentication|access|incorrect)"
     r"|Error response from daemon: (?:Get|Head) \"?https?://\S{1,200}/v2/"
 )
@@ -39,9 +44,10 @@ _MOUNT = matches(
     r"|MountVolume\.\w{1,30} failed|AttachVolume\.\w{1,30} failed|Multi-Attach error for volume"
 )
 _EVICTED = matches(
+    rf"{_ROW}Evicted\b",
     r"^\s*Reason: +Evicted\b|\bEvicted\b.{0,80}(?:kubelet|low on resource)|The node was low on resource"
     r"|[Pp]od was evicted|ephemeral local storage usage exceeds|Usage of EmptyDir volume .{1,200} exceeds"
-    r"|The node had condition: \[|TaintManagerEviction|Preempted by (?:a )?pod|DeletionByTaintManager"
+    r"|The node had condition: \[|TaintManagerEviction|Preempted by (?:a )?pod|Preempted to accommodate a (?:higher priority )?workload|DeletionByTaintManager",
 )
 _PROBE = matches(
     r"failed (?:liveness|startup) probe, will be restarted|(?:Liveness|Startup) probe failed"
@@ -286,6 +292,29 @@ def _detect_unplaced(case: Case) -> Finding | None:
         " custom-columns=NAME:.metadata.name,TAINTS:.spec.taints`.",
     )
 
+
+_LOOPS = matches(r"^ {4,8}Reason: +CrashLoopBackOff$")
+
+
+def _detect_loop(case: Case) -> Finding | None:
+    if (found := outcomes.LOOP.detect(case)) is not None:
+        return found
+    looping = _find(case, _LOOPS) if case.evidence.pod is not None else None
+    if looping is None or case.evidence.state is not None:
+        return None
+    return looping.conclude(
+        "crash-loop",
+        "The pod's container ends again and again, and the kubelet waits longer before each start.",
+        "Read the log of its last start: `kubectl logs POD --previous`.",
+    )
+
+
+# Of a container whose last end is not known.
+LOOP = replace(
+    outcomes.LOOP,
+    signs=f"{outcomes.LOOP.signs[:-1]}; or `CrashLoopBackOff` of a pod whose last end is not known.",
+    detect=_detect_loop,
+)
 
 CAUSES: tuple[Cause, ...] = (
     Cause(

@@ -35,7 +35,17 @@ _CPU_ALLOC = contains(
     "[WinError 1455]",
     "paging file is too small",
     "memory allocation of ",
-    without=("CUDA", "Resource temporarily"),
+    # A network's library that may lock no more memory.
+    without=(
+        "CUDA",
+        "Resource temporarily",
+        "NCCL ",
+        "NET/",
+        "ibv_",
+        "fi_mr_",
+        "libfabric:",
+        "prov_errno",
+    ),
 )
 _MEMORY_ERROR = matches(
     r"(?:^|[. ])_?(?:Array)?MemoryError\b|^Unable to allocate [\d.]{1,12} [KMGTP]i?B"

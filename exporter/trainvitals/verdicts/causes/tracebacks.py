@@ -74,6 +74,7 @@ _CONSEQUENCES = (
     "See stack trace (above) for the root cause",
     "see the root cause above",
     "No trials are completed yet",
+    "Pin memory thread exited unexpectedly",
 )
 # The report of a program on others that it had started, without their error.
 _OF_OTHERS = re.compile(

@@ -7,6 +7,8 @@ import re
 # A measure such as `val_error` is no error; `ray::Actor.step` names a process.
 _ERROR_WORD = re.compile(r"(?<!_)error(?!s?[\"']?[ :=]{1,3}(?:0|none|null)\b)|ray::")
 _SOURCE_FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.py\b[: ]{0,2}[0-9]{0,6}")
+# Of a command line that is quoted.
+_OPTION = re.compile(r"(?<!\S)--[a-z][\w.-]{0,60}(?:[= ][^\s-]\S{0,200})?")
 _PROGRESS = (
     "step",
     "epoch",
@@ -56,6 +58,8 @@ def is_progress(line: str) -> bool:
         return False
     if ".py" in lower:
         lower = _SOURCE_FILE.sub("", lower)
+    if " --" in lower:
+        lower = _OPTION.sub("", lower)
     if "%|" in lower and _BAR.search(lower):
         return True
     return (

@@ -90,6 +90,53 @@ def test_the_failed_container_is_the_one_that_is_examined():
     assert from_json(to_json(evidence)) == evidence
 
 
+WITH_INIT = """\
+Name:         fit-0
+Namespace:    ml
+Node:         node-3/10.1.0.3
+Status:       Pending
+Init Containers:
+  wait-for-data:
+    Image:          acme/wait:1
+    State:          Terminated
+      Reason:       Completed
+      Exit Code:    0
+    Ready:          True
+Containers:
+  fit:
+    Image:          acme/fit:2
+{main}    Ready:          False
+  istio-proxy:
+    Image:          acme/proxy:1
+{sidecar}    Ready:          True
+"""
+
+
+@pytest.mark.parametrize("sidecar", [RUNNING, DONE, ERROR, WAITING.format("PodInitializing")])
+@pytest.mark.parametrize(
+    ("why", "reason"),
+    [
+        ("ImagePullBackOff", "image-pull"),
+        ("ErrImagePull", "image-pull"),
+        ("CreateContainerConfigError", "pod-config"),
+        ("CreateContainerError", "start-other"),
+        ("RunContainerError", "start-other"),
+    ],
+)
+def test_init_containers_that_are_done_and_sidecars_do_not_decide(why, reason, sidecar):
+    """Of a pod whose main container waits in trouble, the others' ends are not its end."""
+    evidence = parse_pod(WITH_INIT.format(main=WAITING.format(why), sidecar=sidecar))
+    assert evidence.image == "acme/fit:2"
+    assert judge(evidence).reason == reason
+
+
+def test_a_pod_that_is_being_initialized_has_not_finished():
+    """The end of its init container is not the pod's."""
+    waiting = WAITING.format("PodInitializing")
+    evidence = parse_pod(WITH_INIT.format(main=waiting, sidecar=waiting))
+    assert judge(evidence).reason == "unknown"
+
+
 def test_a_quantity_has_decimal_and_binary_units():
     """As the documentation of Kubernetes has them."""
     texts = ("8Gi", "1500M", "128974848", "1.5Ti", "<none>", "")

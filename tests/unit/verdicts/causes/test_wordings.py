@@ -52,6 +52,15 @@ PRINTED = (
     ),
     ("host-shutdown", "Error: The job was preempted because the node was taken back"),
     ("pod-evicted", "The node was low on resource: memory. Threshold quantity: 100Mi"),
+    (
+        "pod-evicted",
+        "Normal  Stopped  2m  batch/job-kueue-controller  Preempted to accommodate a workload (UID: 1a) due to prioritization",
+    ),
+    ("kill-outside", "   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:9"),
+    (
+        "image-pull",
+        'Error from server (BadRequest): container "fit" in pod "fit-0" is waiting to start: trying and failing to pull image',
+    ),
     ("hangup", "Hangup"),
     ("pids-limit", "./run.sh: fork: retry: Resource temporarily unavailable"),
     ("disk-full", "docker: write /var/lib/docker/tmp/GetImageBlob1: no space left on device."),
@@ -555,3 +564,82 @@ def test_openblas_interrupts_itself():
     lines = raised("KeyboardInterrupt")
     assert judge_log(line, *lines[len(STEPS) :]).reason == "pids-limit"
     assert judge_log(*lines).reason == "interrupted"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n0:31:36 [4] transport/net_ib.cc:640 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+        "n0:31:36 [4] NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory errno 12",
+        "n0:31:36 [4] misc/ibvwrap.cc:262 NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory",
+        "n0:31:36 [4] NCCL WARN NET/OFI Unable to register memory (type = 2) for device 0. RC: -12, Error: Cannot allocate memory",
+        "libfabric:7:1658::efa:mr:efa_mr_reg_impl():517<warn> Unable to register MR: Cannot allocate memory",
+        "Unable to write to EQ: Missing event queue. err: Cannot allocate memory (-12) prov_errno: Cannot allocate memory (-12)",
+        "[1741617] ib_md.c:309 UCX ERROR ibv_reg_mr(address=0x7f, length=65536, access=0xf) failed: Cannot allocate memory",
+    ],
+)
+def test_memory_that_a_network_cannot_lock_is_not_the_allocators(line):
+    """The words are those of the kernel, the limit is that of locked memory."""
+    verdict = judge_log(*STEPS, line)
+    assert verdict.reason == "nccl-system"
+    assert "memlock" in verdict.finding.steps[0]
+    error = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1, unhandled system error"
+    last = f"Last error:\n{line.rpartition('NCCL WARN ')[2]}"
+    assert judge_log(line, *raised(f"{error}\n{last}")).reason == "nccl-system"
+
+
+def test_memory_that_cannot_be_registered_for_another_reason_has_other_advice():
+    """Only a lack of memory is that of the limit of locked memory."""
+    line = "n4:1:2 [4] reg:617 NCCL WARN NET/OFI Unable to register memory (type = 2) for device 4. RC: -22, Error: Invalid argument"
+    verdict = judge_log(*STEPS, line)
+    assert verdict.reason == "nccl-system"
+    assert "memlock" not in " ".join(verdict.finding.steps)
+
+
+PIN_THREAD = (
+    "Exception in thread Thread-4 (_pin_memory_loop):",
+    "Traceback (most recent call last):",
+    '  File "/usr/lib/python3/site-packages/torch/utils/data/_utils/pin_memory.py", line 54, in _pin_memory_loop',
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: received 0 items of ancdata",
+        "RuntimeError: unable to open shared memory object </torch_7_8_9> in read-write mode: Too many open files (24)",
+        "OSError: [Errno 24] Too many open files",
+    ],
+)
+def test_the_loss_of_a_thread_has_the_reason_of_its_exception(error):
+    """The thread that pins memory ends the training with it."""
+    rest = raised("RuntimeError: Pin memory thread exited unexpectedly")
+    lines = (*STEPS, *PIN_THREAD, error, *rest[len(STEPS) :])
+    verdict = judge_log(*lines)
+    assert (verdict.reason, verdict.confidence) == ("fd-limit", "high")
+    assert judge_log(*STEPS, *PIN_THREAD, error, *STEPS).reason == "unknown"
+
+
+QUOTED = r"Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    import einops\n"
+MISSING = "ModuleNotFoundError: No module named 'einops'"
+SAGEMAKER = "sagemaker.exceptions.UnexpectedStatusException: Error for Training job a-1: Failed. Reason: AlgorithmError: ExecuteUserScriptError:"
+COMMAND = 'Command "/opt/conda/bin/python3.11 {} --epochs 3 --loss-scale=128", exit code: 1'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        raised(f'{SAGEMAKER}\nExitCode 1\nErrorMessage "{MISSING}"\n{COMMAND.format("train.py")}'),
+        raised(f'{SAGEMAKER}\nExitCode 1\nErrorMessage "{MISSING}"\n{COMMAND.format("-m fit")}'),
+        (f'{SAGEMAKER} ExitCode 1 ErrorMessage "{QUOTED} {MISSING}" {COMMAND.format("train.py")}',),
+        (f'UserError: {{"error": {{"code": "UserError", "message": "{QUOTED}{MISSING}"}}}}',),
+        (f"This step is in Error state with this message: Error (exit code 1): {QUOTED}{MISSING}",),
+        raised(
+            "ray.exceptions.RayTaskError(ModuleNotFoundError): ray::_Inner.train() (pid=9, ip=10.0.0.4)\n"
+            f'  File "/app/train.py", line 4, in fit\n{MISSING}'
+        ),
+    ],
+)
+def test_a_launcher_quotes_the_error_of_the_program(lines):
+    """The options of a command that it repeats are no progress after the error."""
+    assert judge_log(*lines).reason == "missing-module"

@@ -641,3 +641,58 @@ def test_full_shared_memory_is_no_full_disk():
     )
     assert verdict.reason == "sigbus-shm"
     assert "disk-full" not in {each.reason for each in verdict.contributing}
+
+
+SACCT = """\
+JobID           JobName  Partition  AllocCPUS      State ExitCode
+------------ ---------- ---------- ---------- ---------- --------
+{}              fit-gpu        gpu         16 {:>10} {:>8}
+{}.batch          batch                    16 {:>10} {:>8}
+{}.extern        extern                    16  COMPLETED      0:0
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "step", "reason"),
+    [
+        ("OUT_OF_ME+", "0:125", "OUT_OF_ME+", "oom-cgroup"),
+        ("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "oom-cgroup"),
+        ("FAILED", "1:0", "OUT_OF_ME+", "oom-cgroup"),
+        ("TIMEOUT", "0:0", "CANCELLED", "slurm-time-limit"),
+        ("DEADLINE", "0:0", "CANCELLED", "slurm-time-limit"),
+        ("NODE_FAIL", "1:0", "CANCELLED", "slurm-node-fail"),
+        ("PREEMPTED", "0:0", "CANCELLED", "slurm-preempted"),
+        ("CANCELLED by 1001", "0:0", "CANCELLED", "slurm-cancelled"),
+        ("CANCELLED+", "0:0", "CANCELLED", "slurm-cancelled"),
+        ("FAILED", "0:9", "FAILED", "kill-outside"),
+        ("FAILED", "1:0", "FAILED", "unknown"),
+        ("COMPLETED", "0:0", "COMPLETED", "finished"),
+        ("RUNNING", "0:0", "RUNNING", "unknown"),
+    ],
+)
+@pytest.mark.parametrize("job", ["812345", "77_3"])
+def test_the_table_of_sacct_has_the_state_of_a_job(job, state, code, step, reason):
+    """The steps end with it; in columns of a width, or with bars, alone or after the log."""
+    table = SACCT.format(job, state, code, job, step, code, job)
+    lines = table.splitlines()
+    verdict = judge_log(*lines)
+    assert (verdict.reason, verdict.contributing) == (reason, ())
+    bars = [line.replace(" by ", "_by_").split() for line in (lines[0], *lines[2:])]
+    with_bars = ("|".join(words).replace("_by_", " by ") for words in bars)
+    assert judge_log("$ sacct -P -j 7", *with_bars).reason == reason
+    if reason not in {"unknown", "finished"}:
+        assert judge_log(*STEPS, "$ sacct", *lines).reason == reason
+
+
+def test_the_words_of_sacct_elsewhere_are_no_states():
+    """Behind the table, or without its head."""
+    assert judge_log("12 workers TIMEOUT 0:0", *STEPS).reason == "unknown"
+    done = SACCT.format(7, "COMPLETED", "0:0", 7, "COMPLETED", "0:0", 7).splitlines()
+    assert judge_log(*done, "the end", "7 fit TIMEOUT").reason != "slurm-time-limit"
+
+
+def test_the_table_of_kubectl_after_a_log():
+    """It is not the whole text, but its row is that of the pod."""
+    table = ("NAME    READY   STATUS   RESTARTS   AGE", "fit-0   0/1     {}   0   12m")
+    for state, reason in (("OOMKilled", "oom-cgroup"), ("Evicted", "pod-evicted")):
+        assert judge_log(*STEPS, table[0], table[1].format(state)).reason == reason
