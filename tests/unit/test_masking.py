@@ -607,3 +607,10 @@ def test_unknown_secrets_are_masked_near_a_word(size, letters):
 def test_masks_are_recognizable():
     """Whoever reads masked text sees that something was taken out."""
     assert re.fullmatch(r"HF_TOKEN=\*\*\*", mask_text("HF_TOKEN=abc"))
+
+
+def test_a_line_of_a_key_without_the_prefix_of_the_first_is_masked_whole():
+    """The first line may follow other text on its line."""
+    first = "hf_0000000000000000-----BEGIN PRIVATE KEY-----"
+    assert mask_text(f"{first}\nMIIE0001\n") == "***-----BEGIN PRIVATE KEY-----\n***\n"
+    assert mask_text("a: -----BEGIN PRIVATE KEY-----\na: MIIE0001\n").endswith("\na: ***\n")

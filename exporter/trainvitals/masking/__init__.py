@@ -204,11 +204,10 @@ def _mask_lines_of_key(rest: str, indent: int) -> str:
     first, *lines = rest.split("\n")
     masked = [KEY_FIRST_LINE.sub(_mask_line, first, count=1)]
     while lines:
-        body = lines[0][indent:]
-        if not KEY_LINE.fullmatch(body) and not KEY_LINE.fullmatch(lines[0]):
+        is_whole = KEY_LINE.fullmatch(lines[0])
+        if not is_whole and not KEY_LINE.fullmatch(lines[0][indent:]):
             break
-        line = lines.pop(0)
-        masked.append(_mask_line_of_key(line, indent if KEY_LINE.fullmatch(body) else 0))
+        masked.append(_mask_line_of_key(lines.pop(0), 0 if is_whole else indent))
     return "\n".join(masked + lines)
 
 
