@@ -18,11 +18,23 @@ from trainvitals.sources.timestamps import parse_time
 
 # Names of processes that may have written a log supplied together with a kernel log.
 _TRAINER = re.compile(
-    r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|julia|R$|train|ipython|jupyter",
+    r"python|pt_|torch|ray\b|ray::|deepspeed|accelerate|train|ipython|jupyter",
     re.IGNORECASE,
 )
-_OF_JAVA = r"(?:java|jvm|scala|spark|hadoop)\w{0,40}"
+# Names of interpreters, with what their programs write.
+_OF_INTERPRETERS = {
+    "R": r"\b(?:rscript|r version)\b|\w\.r\b",
+    "java": r"\b(?:java|jvm|scala|spark|hadoop)\w{0,40}\b",
+    "julia": r"\bjulia\b|\w\.jl\b",
+    "node": r"\b(?:nodejs|npm)\b|\w\.m?js\b",
+}
+# Names of processes that logs of other programs contain as words.
+_WORDS = frozenset(
+    ("agent", "client", "data", "loss", "main", "master", "model", "server", "step", "task", "test")
+)
 _LEAST_NAME = 4
+# A line of the kernel that a monitor printed into the log names processes of others.
+_OF_KERNEL = re.compile(r"oom-kill:|: Killed process [0-9]|NVRM: Xid")
 _STAMP = re.compile(
     r"[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -95,7 +107,7 @@ class LogOwner:
     """The owner of a log.
 
     Attributes:
-        text: The log; None if there is no log, in which case every line may concern the owner.
+        text: The log without lines of the kernel; None if there is no log, in which case every line may concern the owner.
         times: The first and the last time in the log; None if the log or the kernel log has no
             dates.
         pids: The PIDs named in the log.
@@ -191,9 +203,10 @@ class LogOwner:
     def _may_name(self, task: str) -> bool:
         if _TRAINER.match(task):
             return True
-        name = _OF_JAVA if task == "java" else re.escape(task)
-        named = re.compile(rf"\b(?:{name})\b", re.IGNORECASE)
-        return len(task) >= _LEAST_NAME and named.search(self.text or "") is not None
+        if task in _WORDS or (len(task) < _LEAST_NAME and task not in _OF_INTERPRETERS):
+            return False
+        name = _OF_INTERPRETERS.get(task, rf"\b{re.escape(task)}\b")
+        return re.search(name, self.text or "", re.IGNORECASE) is not None
 
     def _is_foreign_pid(self, pid: int | None) -> bool:
         if pid is None or not self.pids or min(self.pids) < _LEAST_HOST_PID:
@@ -215,6 +228,7 @@ def read_owner(log: Sequence[DatedLine | str] | None, *, is_dated: bool = True) 
     if log is None:
         return LogOwner(None)
     texts = [line if isinstance(line, str) else line.text for line in log]
+    texts = [text for text in texts if not _OF_KERNEL.search(text)]
     text = "\n".join(texts)
     buses = {
         _shorten_bus(found[0])

@@ -42,6 +42,9 @@ def xid(code=31, text=", name=python3, Ch 2", *, time=NOON + 300, bus="0000:3b:0
         (kill("pt_data_worker"), True),
         (kill(pid=21934, task="sh"), True),
         (kill("java"), False),
+        (kill("R"), False),
+        (kill("node"), False),
+        (kill("server"), False),
         (kill("mysqld"), False),
         (kill(time=NOON - 3 * DAY), False),
         (kill(time=NOON - 2.2 * HOUR), False),
@@ -54,13 +57,32 @@ def test_a_kill_is_of_the_log_by_name_and_time_or_pid(other, is_own):
 
 
 @pytest.mark.parametrize(
-    "line",
-    [f"host {ID[:12]}: ready", "at org.acme.Main.run(Main.java:7)", "INFO SparkContext: Running"],
+    ("line", "task"),
+    [
+        (f"host {ID[:12]}: ready", "solver"),
+        ("at org.acme.Main.run(Main.java:7)", "java"),
+        ("INFO SparkContext: Running", "java"),
+        ("$ Rscript fit.R", "R"),
+        ("$ julia train.jl", "julia"),
+        ("npm run train", "node"),
+    ],
 )
-def test_a_log_that_names_the_container_or_the_language_is_tied_to_the_kill(line):
+def test_a_log_that_names_the_container_or_the_language_is_tied_to_the_kill(line, task):
     """The default name of a container's host is its ID."""
-    task = "solver" if "host" in line else "java"
     assert read_owner(write_log(line)).may_own_kill(kill(task))
+
+
+@pytest.mark.parametrize(
+    ("line", "task"),
+    [
+        ("the node was drained, the server answers", "node"),
+        ("waiting for the server", "server"),
+        ("dmesg: oom-kill:constraint=CONSTRAINT_MEMCG,task=solver,pid=31001,uid=7", "solver"),
+    ],
+)
+def test_a_word_or_a_printed_line_of_the_kernel_ties_no_kill_to_a_log(line, task):
+    """Monitors print what other programs met, and some names of programs are ordinary words."""
+    assert not read_owner(write_log(line)).may_own_kill(kill(task))
 
 
 @pytest.mark.parametrize(
