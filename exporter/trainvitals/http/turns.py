@@ -1,9 +1,10 @@
 """The order in which waiting passwords are checked.
 
-Networks take turns, so that many guesses of one network do not delay another's password. Networks
-without a wrong password since the server started have three of four turns, so that a scraper waits
-for few guesses after a restart, however many networks have guessed before. The fourth turn is that
-of the others, so that no scraper waits for an endless number of new networks.
+Networks take turns, so that many guesses from one network do not delay another network's password.
+Three of four turns go to networks that have sent no wrong password since the server started;
+therefore, after a restart, a scraper waits for only a few guesses, regardless of how many networks
+guessed before. The fourth turn goes to the other networks, so that a scraper in one of them does
+not wait for an endless series of new networks.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Generic, TypeVar
 
 _MOST_FAILED = 4096
 _SITE_GROUPS = 3
-_CYCLE = 4  # one turn in this many is for networks that have failed
+_CYCLE = 4  # one turn in four is for networks that have sent a wrong password
 
 Check = TypeVar("Check")
 
 
 class Turns(Generic[Check]):
-    """Waiting checks, in the order of the networks' turns."""
+    """Waiting checks, ordered by the networks' turns."""
 
     def __init__(self) -> None:
         self._new: OrderedDict[str, deque[Check]] = OrderedDict()
@@ -28,7 +29,7 @@ class Turns(Generic[Check]):
         self._turn = 0
 
     def add(self, network: str, check: Check) -> None:
-        """Add a check behind the others of its network."""
+        """Add a check after the other checks from its network."""
         is_new = network in self._new
         is_known = network in self._known or _find_site(network) in self._failed
         turns = self._known if is_known and not is_new else self._new
@@ -44,11 +45,11 @@ class Turns(Generic[Check]):
         network, checks = turns.popitem(last=False)
         check = checks.popleft()
         if checks:
-            turns[network] = checks  # the network's next turn is the last
+            turns[network] = checks  # the network moves to the end of the queue
         return check
 
     def note_failure(self, network: str) -> None:
-        """Remember that a password from a network was wrong."""
+        """Record that a password from a network was wrong."""
         site = _find_site(network)
         self._failed[site] = None
         self._failed.move_to_end(site)
@@ -56,7 +57,7 @@ class Turns(Generic[Check]):
             self._failed.popitem(last=False)
 
     def _sort(self) -> None:
-        """Move networks that have failed behind the others that have."""
+        """Move failed networks from the front of the new networks to the end of the failed ones."""
         while self._new:
             network, checks = self._new.popitem(last=False)
             if _find_site(network) not in self._failed:
@@ -67,7 +68,7 @@ class Turns(Generic[Check]):
 
 
 def _find_site(network: str) -> str:
-    """Return the addresses that one client can easily obtain: an IPv6 /48 or an IPv4 /24."""
+    """Return the address range that one client can easily obtain: an IPv6 /48 or an IPv4 /24."""
     if ":" in network:
         return ":".join(network.split(":")[:_SITE_GROUPS])
     return network.rpartition(".")[0]

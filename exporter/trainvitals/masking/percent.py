@@ -1,27 +1,27 @@
-"""Masking of percent-encoded secrets: `%73%6b...`, in a URL for example, encoded once or twice."""
+"""Masks secrets that are percent-encoded once or twice, such as `%73%6b...` in a URL."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-# The escapes of printable ASCII characters, tabs and line breaks; others are part of no secret.
+# The escapes of printable ASCII characters, tabs and line breaks; no other is part of a secret.
 _ESCAPES = re.compile(r"%(0[9AaDd]|2[0-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])")
-# The rest of a token of which only the characters before an escape were recognized: `+`, `/` or `=`.
+# The rest of a token that was recognized only up to an escaped character such as `+`, `/` or `=`.
 _RESTS = re.compile(r"(\*\*\*)(?:%(?:25)?(?:2[BbDdEeFf]|3[AaDd]|5[Ff]|7[Ee])[A-Za-z0-9_.~+/=-]*)+")
 _SIGNS = re.compile(r"%(?=[0-9A-Fa-f]{2})")
 _TIMES = 2
 
 
 def mask_encoded(text: str, mask: Callable[[str], str]) -> str:
-    """Return a text in which each line that has percent-encoded secrets is decoded and masked.
+    """Return the text; each line that contains percent-encoded secrets is decoded and masked.
 
-    Percent signs in such a line are encoded again, so that masking it again changes nothing. Other
-    lines stay as they are.
+    Percent signs in such a line are encoded again, so that masking the line again changes nothing.
+    Other lines are not changed.
 
     Args:
-        text: The text, in which secrets that are not encoded are masked.
-        mask: Masks the secrets in a text that is not encoded.
+        text: The text, in which unencoded secrets have already been masked.
+        mask: A function that masks the secrets in an unencoded text.
     """
     if not _ESCAPES.search(text):
         return text
@@ -45,7 +45,7 @@ def _decode(escape: re.Match[str]) -> str:
 
 
 def _encode(text: str, times: int) -> str:
-    """Encode what would be decoded again, and line breaks, which must stay in their line."""
+    """Encode percent signs that would be decoded again, and line breaks to keep a single line."""
     for _ in range(times):
         text = _SIGNS.sub("%25", text)
     return text.replace("\n", "%0A").replace("\r", "%0D")

@@ -1,9 +1,10 @@
-"""The account of the native stack's programs where root starts it.
+"""The account under which the native stack's programs run if root starts the stack.
 
-Only the exporter needs root, for what it reads: other users' processes, their containers' run files,
-closed file systems and the kernel log. The supervisor needs it to start programs as two users. All
-other programs run as one unprivileged account, which may read their configuration and write their
-data, and no more: the directories of the configuration and of secrets stay root's.
+The exporter needs root to read other users' processes, the run files in their containers, file
+systems that other users cannot access, and the kernel log. The supervisor needs root to start
+programs as two users. All other programs run under one unprivileged account, which may only read
+the programs' configuration and write their data; root remains the owner of the directories that
+contain the configuration and the secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trainvitals.stack.writing import as_stack_errors, make_private
 DATA = {"prometheus": "prometheus", "alertmanager": "alertmanager-data", "grafana": "grafana"}
 _NAMES = ("trainvitals", "nobody")
 _AS_ROOT = frozenset({"exporter"})
-# The modes of directories that are entered, of those that are listed, and of files, for the group.
+# The modes with which the group can enter a directory, list a directory, and read a file.
 _ENTERED, _LISTED, _READ = 0o710, 0o750, 0o640
 _SECRETS = ("config/alertmanager", "secrets")
 # Prints the first path that the account cannot use.
@@ -46,10 +47,11 @@ class Account:
 
 
 def find_account(state_dir: Path, names: tuple[str, ...] = _NAMES) -> Account | None:
-    """Return the account for a state directory; None without root, or if there is no account.
+    """Return the account for a state directory; None if not run as root or if no account exists.
 
-    The owner of the directory comes first: with `sudo`, the data stay those of the person who made
-    it. Otherwise it is the account of the services, or else the one without any rights.
+    The directory's owner has priority unless it is root, so that with `sudo` the data still
+    belong to the user who created the directory. Otherwise, the account is that of the services
+    (`trainvitals`), or else the account without any rights (`nobody`).
     """
     if os.geteuid() != 0:
         return None
@@ -73,16 +75,18 @@ def drop_root(
     *,
     find: Callable[[Path], Account | None] = find_account,
 ) -> tuple[Program, ...]:
-    """Return the programs with their users, and give these the files that they need.
+    """Return the programs with their users, and give the account access to the required files.
 
-    A program that the account cannot run, for instance because its files are below `/root`, keeps
-    root's rights.
+    A program that the account cannot run, for example because its files are below `/root`, runs as
+    root.
 
     Args:
-        state_dir: The state directory, with the configuration of the programs.
+        state_dir: The state directory, which contains the programs' configuration.
         programs: The programs.
-        report: Called with one line for each program that runs as root without need.
-        find: Returns the account; None if every program is to run as the current user.
+        report: A function that is called with one line for each program that unnecessarily runs as
+            root.
+        find: A function that returns the account, or None if every program is to run as the current
+            user.
 
     Raises:
         StackError: The owner of a file cannot be changed.
@@ -118,17 +122,17 @@ def _choose_user(
 
 
 def _list_paths(program: Program) -> Iterator[str]:
-    """Yield the existing paths that a program is given."""
+    """Yield the existing paths in a program's command and environment."""
     words = (word.rpartition("=")[2] for word in program.command)
     for word in (*words, *program.environment.values()):
         if word.startswith("/") and os.path.lexists(word):
             yield word
-            # The shipped rules are a link beside `prometheus.yml`.
+            # The supplied rules are a link in the directory that contains `prometheus.yml`.
             yield from map(str, Path(word).parent.glob("rules") if word.endswith(".yml") else ())
 
 
 def _find_blocked(account: Account, paths: tuple[str, ...]) -> str | None:
-    """Return the first of the paths that an account cannot use; None if it can use all."""
+    """Return the first path that an account cannot use; None if it can use all of the paths."""
     result = subprocess.run(
         ("/bin/sh", "-c", _LOOK, "sh", *paths),
         user=account.uid,
@@ -147,7 +151,7 @@ def _find_blocked(account: Account, paths: tuple[str, ...]) -> str | None:
 
 
 def _hand_over(state_dir: Path, programs: tuple[Program, ...], account: Account) -> None:
-    """Let an account write its programs' data and read their configuration."""
+    """Allow an account to write its programs' data and to read their configuration."""
     _share(state_dir, account, _ENTERED)
     for name in ("config", *_SECRETS):
         if (state_dir / name).is_dir():
@@ -166,22 +170,23 @@ def _hand_over(state_dir: Path, programs: tuple[Program, ...], account: Account)
 
 
 def _share(path: Path, account: Account, mode: int) -> None:
-    """Let a group use what is root's."""
+    """Give the account's group the access in `mode` to a path that root owns."""
     if path.stat().st_uid == 0:
         os.chown(path, 0, account.gid)
         path.chmod(path.stat().st_mode & 0o777 & ~0o077 | mode)
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    """Yield a directory and what is in it; no links."""
+    """Yield a directory and everything below it, except symbolic links."""
     found = (directory, *directory.rglob("*")) if directory.is_dir() else ()
     yield from (each for each in found if not each.is_symlink())
 
 
 def _give(directory: Path, account: Account) -> None:
-    """Give a directory and what root owns in it to an account, which may be at work in it.
+    """Make an account the owner of a directory and of everything in it that root owns.
 
-    No link is followed, and a file with a second name, which may lie elsewhere, is not given.
+    The account's programs may change the directory at the same time: no symbolic link is followed,
+    and a file with several hard links keeps its owner, because it may also be in another directory.
     """
     os.chown(directory, account.uid, account.gid, follow_symlinks=False)
     for _, folders, files, descriptor in os.fwalk(directory, follow_symlinks=False):

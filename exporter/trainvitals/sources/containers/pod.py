@@ -1,4 +1,4 @@
-"""Parsing of the output of `kubectl describe pod`, and of `kubectl get pod` by `pod_listing`.
+"""Parses the output of `kubectl describe pod`, and that of `kubectl get pod` with `pod_listing`.
 
 The continuation lines of a multi-line message can have any indentation.
 """
@@ -35,13 +35,13 @@ _MOST_CHARACTERS = 1 << 20
 _UNITS = {"m": 1e-3, "": 1.0, "K": 1000.0}
 _UNITS |= {unit: 1000.0**power for power, unit in enumerate("kMGTP", 1)}
 _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
-# A repeated event of the last hour; older events are not kept.
+# A repeated event in the last hour; older events are not retained.
 _RESTARTED = re.compile(
     r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
 )
-# The event that says why a container was not created or started, which its state does not.
+# The event that explains why a container was not created or started; the state does not.
 _REFUSED = re.compile(r"\s{1,8}Warning {1,8}Failed {1,20}[^\n]{1,80}? Error: (\S+ \S.*)")
-# The reasons of pods that have failed as a whole.
+# The reasons for which a pod fails as a whole.
 _ENDED = frozenset({"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "DeadlineExceeded"})
 _ACCELERATOR = re.compile(r"\.com/(?:gpu|mig-|tpu)|habana\.ai/|/(?:gaudi|neuron|npu)")
 _SIDECAR = re.compile(
@@ -61,7 +61,7 @@ class _Container:
     Attributes:
         name: The container's name.
         values: The values by path, such as `Last State/Exit Code`.
-        was_restarted_lately: Whether a recent event shows a repeated start of a container.
+        was_restarted_lately: Whether a recent event shows that a container was started repeatedly.
         is_init: Whether the container is an init container.
     """
 
@@ -89,7 +89,7 @@ class _Container:
 
     @property
     def ending(self) -> str:
-        """The state that describes the container's end: `State` or `Last State`; empty for none.
+        """The state that records the end: `State` or `Last State`; an empty string if neither does.
 
         `Last State` is considered only if the container is not ready; see `is_ready`.
         """
@@ -102,12 +102,12 @@ class _Container:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the container waits, and not only for the init containers."""
+        """Whether the container is waiting for something other than the init containers."""
         return self.get("State") == "Waiting" and self.get("State/Reason") != "PodInitializing"
 
     @property
     def is_over(self) -> bool:
-        """Whether it is an init container that has succeeded, which is not the pod's end."""
+        """Whether this is an init container that succeeded; its end is not the end of the pod."""
         return self.is_init and self.ending == "State" and not self.has_failed
 
 
@@ -124,8 +124,8 @@ def _is_description(text: str) -> bool:
 def parse_pod(text: str) -> Evidence:
     """Return the evidence about a pod's failed container.
 
-    If no container has failed, a waiting, restarted or the first container is chosen, in this
-    order.
+    If no container has failed, the first container that is waiting or has ended is chosen, or else
+    the first that was restarted, or else the first container.
 
     Raises:
         ValueError: The text is not a pod description.
@@ -165,7 +165,7 @@ def is_pending(evidence: Evidence) -> bool:
 
 
 def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, with the continuation lines of messages and events joined to the first."""
+    """Yield the lines, with continuation lines of messages and events joined to the first line."""
     held, is_open, has_events = "", False, False
     for line in map(str.rstrip, lines):
         if has_events:
@@ -221,7 +221,7 @@ def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]
 def find_failing_sidecar(pod: Iterable[str]) -> str:
     """Return the name of a sidecar that fails repeatedly while the main container is running.
 
-    The result is empty if there is no such sidecar.
+    The result is an empty string if there is no such sidecar.
     """
     failing = _list_sidecars(_read_heads(list(pod))[1])
     looping = (each for each in failing if each.get("State/Reason") == "CrashLoopBackOff")
@@ -229,7 +229,7 @@ def find_failing_sidecar(pod: Iterable[str]) -> str:
 
 
 def _list_sidecars(containers: Sequence[_Container]) -> list[_Container]:
-    """Return the sidecars that are not running while the main container is; empty if none."""
+    """Return the sidecars that are not running although the main container is."""
     own = [each for each in containers if not each.is_init]
     running = [each for each in own if each.is_ready and not _SIDECAR.search(each.name)]
     has_accelerator = any(each.has_accelerator for each in running)
@@ -255,7 +255,7 @@ def _choose(containers: Sequence[_Container]) -> _Container:
 
 
 def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
-    """Return the containers that failed, wait, ended or were restarted, in this order."""
+    """Return containers in this order: failed; waiting or ended; restarted."""
     failed = [each for each in containers if each.has_failed]
     waiting = [each for each in containers if each.is_waiting or each.ending == "State"]
     restarted = [each for each in containers if each.get("Last State")]
@@ -263,7 +263,7 @@ def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
 
 
 def _read_settings(container: _Container) -> Settings | None:
-    """Return the settings; None for a table of pods, which has no settings."""
+    """Return the container's settings; None for a table of pods, which contains no settings."""
     if not container.get("Image"):
         return None
     return Settings(memory_limit_bytes=parse_quantity(container.get("Limits/memory")))
@@ -289,7 +289,7 @@ def _read_number(text: str) -> int | None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Parse a time to Unix seconds; return None for other text and for the year 1 (never)."""
+    """Parse a time into Unix seconds; return None for other text and for the year 1 (never)."""
     if _LONG_AGO.search(text):  # the parser would read the year 1 as a year of this century
         return None
     try:

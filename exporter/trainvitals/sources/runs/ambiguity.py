@@ -1,7 +1,7 @@
-"""Count the ways in which one text matches the parts of a regular expression, without its repeats.
+"""Count the ways in which one text can match a regular expression, not counting its repeats.
 
-A search tries them all: `a?a?a?b` has eight ways to match the letters before a missing `b`, and each
-further `a?` doubles them.
+A search tries all of these ways: `a?a?a?b` has eight ways to match the letters before a missing
+`b`, and each additional `a?` doubles the number.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _Counts = Mapping[int, int]  # for each place, the number of paths to it
 
 
 def count_ways(automaton: Automaton) -> float:
-    """Return the approximate maximum number of paths for one text, beyond one for each character.
+    """Return the maximum number of paths for one text, in addition to one for each character.
 
-    Each repeat is passed at most once. The number is overestimated, but never underestimated;
-    infinity stands for very many.
+    Each repeat is passed at most once. The number may be overestimated but is never underestimated.
+    The result is infinite if the number exceeds 2^20.
 
     Raises:
         OverflowError: The expression has too many combinations of places.
@@ -50,7 +50,7 @@ def count_ways(automaton: Automaton) -> float:
 
 
 def _follow(automaton: Automaton, before: _Counts) -> Iterator[_Counts]:
-    """Yield the paths after one more character, for each kind of character."""
+    """Yield, for each kind of next character, the number of paths to each place after it."""
     ahead: dict[int, int] = {}
     for place, count in before.items():
         for end in () if place in automaton.sure else automaton.edges[place]:

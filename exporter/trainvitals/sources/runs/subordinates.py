@@ -1,7 +1,7 @@
-"""The user IDs that the system assigns to a user for containers without root (`/etc/subuid`).
+"""The user IDs that the system assigns to a user for rootless containers (`/etc/subuid`).
 
-A user of rootless Podman or Docker may create files as 65,536 other users. If users take turns, all
-of them together are therefore one user.
+A user of rootless Podman or Docker may create files as 65,536 other users. When users take turns,
+all of these users therefore count as one.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _KEPT_SECONDS = 60.0
 _LARGEST = (1 << 32) - 1
 _FIELDS = 3
 
-Range = tuple[int, int]  # the first user ID, and the one after the last
+Range = tuple[int, int]  # the first user ID, and the ID after the last one
 
 
 class Subordinates:
-    """The ranges of user IDs in a file, which is read again after a minute if it has changed.
+    """The ranges of user IDs in a file, which is checked for changes at most once a minute.
 
     Args:
-        path: The file; without it, no range is known.
-        monotonic: Returns monotonic seconds.
+        path: The file; if it cannot be read, no range is known.
+        monotonic: A clock that returns monotonic seconds.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Subordinates:
         self._ranges: list[Range] = []
 
     def find_first(self, user: int) -> int:
-        """Return the first user ID of the range that contains a user ID, or the ID itself."""
+        """Return the first ID of the range that contains a user ID, or the user ID if none does."""
         self._refresh()
         index = bisect_right(self._ranges, user, key=itemgetter(0)) - 1
         if index < 0:
@@ -77,7 +77,7 @@ def parse_ranges(lines: Iterable[str]) -> Iterator[Range]:
 
 
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """Return ranges in ascending order, with those that overlap as one."""
+    """Return the ranges in ascending order, with overlapping ranges merged."""
     merged: list[Range] = []
     for first, end in sorted(ranges):
         if merged and first < merged[-1][1]:

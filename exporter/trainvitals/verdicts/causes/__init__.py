@@ -1,1 +1,1 @@
-"""Why something died: evidence in, a verdict out. Nothing here reads the machine."""
+"""Derives a verdict on a death from its evidence. The modules do not access the machine."""

@@ -1,4 +1,4 @@
-"""Deaths by file systems that cannot be written or read: read-only, not permitted, or broken."""
+"""Failures to read or write a file: no permission, a read-only file system, or an I/O error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _advise_disk(place: Place) -> tuple[str, ...]:
 
 
 def _advise_removed(case: Case) -> tuple[str, ...]:
-    """Return the steps for an NVMe disk that the kernel removed; empty where it did not."""
+    """Return the steps for an NVMe disk that the kernel removed; an empty tuple if none was."""
     lines = case.evidence.kernel_lines
     if not any(map(_REMOVED, lines)):
         return ()

@@ -1,4 +1,4 @@
-"""Advice with the limits and settings of the case, so that commands can be copied."""
+"""Advice that contains the limits and settings of the case, so that commands can be copied."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _MARGIN = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A setting with a number, found in the command or the log.
+    """A numeric setting found in the command line or in the log.
 
     Attributes:
-        name: Its name as written, such as `--batch-size` or `batch_size`.
-        value: Its value.
+        name: The name as written, such as `--batch-size` or `batch_size`.
+        value: The number.
     """
 
     name: str
@@ -55,16 +55,16 @@ class Hint:
 
     @property
     def text(self) -> str:
-        """The setting with its value: `--batch-size 32`, `batch_size=32`."""
+        """The setting with its value, such as `--batch-size 32` or `batch_size=32`."""
         return self.write(self.value)
 
     def write(self, value: int) -> str:
-        """Return the setting with another value."""
+        """Return the setting with the given value."""
         return f"{self.name}{' ' if self.name.startswith('-') else '='}{value}"
 
 
 def is_in_engine(case: Case) -> bool:
-    """Return whether the engine has a container of that name, not only a folder or a log file."""
+    """Return whether the engine has such a container; False for only a folder or a log file."""
     evidence = case.evidence
     return case.is_container and (
         evidence.state is not None or bool(evidence.id or evidence.events)
@@ -72,18 +72,18 @@ def is_in_engine(case: Case) -> bool:
 
 
 def is_in_slurm(case: Case) -> bool:
-    """Return whether Slurm started it, by its control group, its kills or its log."""
+    """Return whether Slurm started the subject, according to control groups, kills or the log."""
     groups = (case.evidence.cgroup, *(kill.task_memcg for kill in case.evidence.oom_kills or ()))
     return any("slurm" in group for group in groups) or case.search(_SLURM) is not None
 
 
 def find_batch_size(case: Case) -> Hint | None:
-    """Return the batch size from the command, else the last one in the log; None for none."""
+    """Return the batch size from the command, or else the last one in the log; None if unknown."""
     return _find(case, _BATCH)
 
 
 def find_workers(case: Case) -> Hint | None:
-    """Return the number of data loader workers from the command, else the log; None for none."""
+    """Return the number of data loader workers in the command or else the log; None if unknown."""
     return _find(case, _WORKERS)
 
 
@@ -103,7 +103,7 @@ def _list_texts(case: Case) -> Iterator[str]:
 
 
 def advise_smaller_batch(case: Case) -> str:
-    """Return the step that reduces the batch size, with figures where one is known."""
+    """Return the step that reduces the batch size, with its old and new values if it is known."""
     hint = find_batch_size(case)
     if hint is None or hint.value == 1:
         return (
@@ -118,7 +118,7 @@ def advise_smaller_batch(case: Case) -> str:
 
 
 def advise_fewer_workers(case: Case) -> str:
-    """Return the step that reduces the data loader's workers, with figures where they are known."""
+    """Return the step that reduces the data loader workers, with their number if it is known."""
     hint = find_workers(case)
     if hint is None or hint.value <= 1:
         return (
@@ -132,13 +132,13 @@ def advise_fewer_workers(case: Case) -> str:
 
 
 def name_limit(case: Case) -> str:
-    """Return the limit for a sentence: `its memory limit of 16.0 GiB`."""
+    """Return the memory limit as part of a sentence, such as `its memory limit of 16.0 GiB`."""
     limit = case.memory_limit_bytes
     return f"its memory limit of {format_bytes(limit)}" if limit else "its memory limit"
 
 
 def advise_higher_limit(case: Case) -> str:
-    """Return the step that raises the memory limit, as a command with its figures."""
+    """Return the step that raises the memory limit, with a suggested value if one is known."""
     limit, host = case.memory_limit_bytes, case.evidence.host
     if is_in_slurm(case):
         option = format_option(suggest_limit(limit)) if limit else "64g"
@@ -178,7 +178,7 @@ def _write_step(case: Case, start: str, option: str) -> str:
 
 
 def advise_less_memory(case: Case) -> tuple[str, ...]:
-    """Return the steps that reduce the host memory that the job needs."""
+    """Return the steps that reduce the job's use of host memory."""
     settings = case.evidence.settings
     shm = settings.shm_size_bytes if settings is not None else None
     offload = (_OFFLOAD_LESS,) if case.search(_OFFLOADED) is not None else ()
@@ -193,16 +193,18 @@ def advise_less_memory(case: Case) -> tuple[str, ...]:
 
 
 def format_option(size_bytes: float) -> str:
-    """Return a size in the form of Docker's options: `96m`, `24g`, `1536m`."""
+    """Return a size in the format of Docker's options, such as `96m`, `24g` or `1536m`."""
     mebibytes = math.ceil(size_bytes / _MIB)
     return f"{mebibytes}m" if mebibytes % 1024 else f"{mebibytes // 1024}g"
 
 
 def suggest_limit(needed_bytes: float) -> int:
-    """Return a limit 1.5 times as high, rounded up to 64 MiB, from 1 GiB to 512 MiB, from 4 GiB to 1 GiB.
+    """Return a memory limit in bytes that is 1.5 times the needed memory, rounded up.
+
+    It is a multiple of 64 MiB below 1 GiB, of 512 MiB below 4 GiB, and of 1 GiB otherwise.
 
     Args:
-        needed_bytes: The memory that was not sufficient.
+        needed_bytes: The amount of memory that was not sufficient.
     """
     wanted = needed_bytes * _MARGIN
     if wanted < _GIB:

@@ -1,7 +1,7 @@
-"""Files that are truncated or of another format: checkpoints, and those of the data.
+"""Checkpoints and data files that are truncated or in another format.
 
-Both kinds fail with the same messages, of HDF5, zip, tar or pickle. The frames of the traceback show
-which of the two the program read.
+Both kinds of file cause the same error messages from HDF5, zip, tar or pickle. The traceback's
+frames show which kind the program was reading.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHECKPOINT = contains(
     "Unexpected end of archive",
     "UnpicklingError: unpickling stack underflow",
 )
-# torch.load raises only these for a file that is empty or truncated within its index.
+# For a file that is empty or truncated within its index, `torch.load` raises only these errors.
 _BARE_LOAD_ERRORS = matches(r"^\s*(?:OSError: \[Errno 22\] Invalid argument|EOFError)")
 _DATA = matches(
     r"UnidentifiedImageError|cannot identify image file|image file is truncated|broken data stream when reading image",
@@ -72,7 +72,10 @@ _LOADS_CHECKPOINT = re.compile(
 
 
 def find_broken_checkpoint(case: Case) -> LogMatch | None:
-    """Return the line about a checkpoint that is truncated or another kind of file."""
+    """Return the line about a broken checkpoint; None if there is none.
+
+    The file is truncated or is not a checkpoint.
+    """
     match = find_match(case, _CHECKPOINT) or _find_bare(case)
     if match is not None:
         return None if _find_read(case, match) == "data" else match
@@ -81,7 +84,10 @@ def find_broken_checkpoint(case: Case) -> LogMatch | None:
 
 
 def find_broken_data(case: Case) -> LogMatch | None:
-    """Return the line about a file of the data that is truncated or of another format."""
+    """Return the line about a broken data file; None if there is none.
+
+    The file is truncated or in another format.
+    """
     match = find_match(case, _DATA)
     if match is not None:
         return None if _find_read(case, match) == "checkpoint" else match
@@ -90,7 +96,10 @@ def find_broken_data(case: Case) -> LogMatch | None:
 
 
 def _find_read(case: Case, match: LogMatch) -> Literal["data", "checkpoint"] | None:
-    """Return what the frames of the traceback with a line read; None where they do not show it."""
+    """Return which kind of file the traceback around the matched line was reading.
+
+    None if the line is outside a traceback, or if the frames do not show the kind.
+    """
     tracebacks = (
         each for each in parse_log(case).tracebacks if each.start <= match.line <= each.end
     )

@@ -1,4 +1,4 @@
-"""Extensions and kernels that could not be compiled when the program started or ran."""
+"""Extensions and kernels that could not be compiled while the program was starting or running."""
 
 from __future__ import annotations
 

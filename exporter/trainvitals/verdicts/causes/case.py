@@ -1,4 +1,4 @@
-"""The evidence of one death, with the values that the causes derive from it."""
+"""The evidence of one death, with the values that the detection of causes derives from it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from trainvitals.verdicts.causes.quoted import drop_quoted
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.thresholds import Thresholds, ThresholdsFile, find_thresholds
 
-# The kernel log has seconds since boot and the engine wall-clock time; setting the clock makes the
-# converted times differ.
+# The kernel log counts seconds since boot, and the engine uses the wall clock; after the clock is
+# set, the converted times differ.
 _CLOCKS_APART_SECONDS = 2.0
-# Docker may report `oom` up to 1 s after `die`, and `stop` after it too.
+# Docker may report `oom` up to 1 s after `die`, and may also report `stop` after `die`.
 _LATE_SECONDS = 2.0
 _ENGINE_NEAR_SECONDS = 120.0
 
@@ -36,8 +36,8 @@ class Case:
         evidence: All collected evidence.
         lines: The log's lines without colours and progress bars, the oldest first. For a run that
             ended with an exception, the last line is that exception.
-        success: The line by which the log ends with the report of a success, where nothing else shows
-            how it ended; empty for none.
+        success: The line at the end of the log that reports success, if nothing else shows how the
+            subject ended; otherwise an empty string.
     """
 
     evidence: Evidence
@@ -46,17 +46,20 @@ class Case:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The thresholds of the alerts, read from their file on access."""
+        """The alert thresholds, which are read from their file on access."""
         return _open_thresholds(find_thresholds()).latest()[0]
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended it, directly or from an exit code above 128; None for none."""
+        """The signal that ended the subject, or that its exit code implies; None if none did.
+
+        An exit code above 128 implies a signal.
+        """
         return self.evidence.last_signal
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, from the event or else the state; None while it runs or where unknown."""
+        """The exit code, from the event or else the state; None while running or if unknown."""
         return self.evidence.last_exit_code
 
     @property
@@ -71,33 +74,42 @@ class Case:
 
     @property
     def subject(self) -> str:
-        """The subject of a sentence: `the container`, `the run` or `the process`."""
+        """The subject as it is named in a sentence: `the container`, `the run` or `the process`."""
         return f"the {self.evidence.subject}"
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, or nothing shows that it runs; False for one that never started."""
+        """Whether the subject has ended or is unobserved; False if it was never started.
+
+        The subject is unobserved if no source shows that it is running or has ended.
+        """
         return self.evidence.has_ended or self.evidence.is_unobserved
 
     @property
     def was_never_started(self) -> bool:
-        """Whether the engine created it, and never started it or failed to."""
+        """Whether the engine created the container but never started it, or could not start it."""
         return self.evidence.was_never_started
 
     @property
     def has_die_event(self) -> bool:
-        """Whether the engine's events were followed at its end: an event that is missing was not sent."""
+        """Whether the engine's `die` event was received.
+
+        If it was, the events were followed at the end, so that a missing event was not sent.
+        """
         return any(event.action == "die" for event in self.evidence.events or ())
 
     @property
     def duration_seconds(self) -> float | None:
-        """How long it ran in seconds; None where its start or end is unknown."""
+        """The time in seconds for which the subject ran; None if its start or end is unknown."""
         started, ended = self.evidence.started, self.evidence.ended
         return None if started is None or ended is None else max(0.0, ended - started)
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """Its memory limit, from the control group, its settings or a kill; None for none or unknown."""
+        """The memory limit in bytes; None if there is no limit or it is unknown.
+
+        The limit is read from the control group, or else the settings, or else an OOM kill.
+        """
         sample, settings = self.evidence.sample, self.evidence.settings
         if sample is not None and sample.memory_limit_bytes is not None:
             return sample.memory_limit_bytes
@@ -108,7 +120,7 @@ class Case:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether it is known to have had no memory limit; False also where that is unknown."""
+        """Whether the subject is known to have had no memory limit; False if this is unknown."""
         evidence = self.evidence
         if evidence.settings is None and evidence.sample is None:
             return False
@@ -116,7 +128,7 @@ class Case:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Its highest known memory usage, page cache included; None unknown."""
+        """The highest known memory usage in bytes, including the page cache; None if unknown."""
         sample = self.evidence.sample
         if sample is None:
             return None
@@ -124,33 +136,40 @@ class Case:
 
     @property
     def was_near_limit(self) -> bool:
-        """Whether its memory usage reached the threshold of the alert `ContainerMemoryNearLimit`."""
+        """Whether memory usage reached the threshold of the alert `ContainerMemoryNearLimit`."""
         ratio = self.thresholds["container_memory_near_limit:ratio"]
         limit, peak = self.memory_limit_bytes, self.peak_memory_bytes
         return bool(limit) and peak is not None and peak >= ratio * (limit or 0)
 
     @property
     def engine_start_delay_seconds(self) -> float | None:
-        """How long after the end the engine was started; negative before it, None unknown."""
+        """The seconds from the end to the engine's start; None if one of the times is unknown.
+
+        The value is negative if the engine started before the end.
+        """
         ended, started = self.evidence.ended, self.evidence.engine_started
         return None if ended is None or started is None else started - ended
 
     @property
     def is_near_engine_start(self) -> bool:
-        """Whether it ended within 2 minutes of a start of the engine; False also where unknown."""
+        """Whether the subject ended within 2 minutes of an engine start; also False if unknown."""
         delay = self.engine_start_delay_seconds
         return delay is not None and abs(delay) <= _ENGINE_NEAR_SECONDS
 
     @property
     def is_end_unexplained(self) -> bool:
-        """Whether it has ended by the user's report, or may have, and nothing shows how."""
+        """Whether the subject's end is unexplained.
+
+        This means that no source shows how the subject ended, and that either the user reported
+        the end or the subject is unobserved.
+        """
         evidence = self.evidence
         if self.exit_code is not None or self.signal is not None or evidence.exception:
             return False
         return evidence.is_unobserved or (evidence.is_ended is True and evidence.ended is None)
 
     def without_survived(self) -> Case:
-        """Return the case without the errors that the program handled, or that its log goes on after."""
+        """Return the case without errors that were handled or after which the log continues."""
         lines = drop_handled(self.lines)
         if self.evidence.is_unobserved and goes_on(lines):
             return replace(self, lines=())
@@ -161,14 +180,14 @@ class Case:
         return self if lines == self.lines else replace(self, lines=lines)
 
     def list_events(self, *actions: str) -> tuple[EngineEvent, ...]:
-        """Return the events with these names since its last start, the oldest first."""
+        """Return the events with these names since the last start, the oldest first."""
         events = self.evidence.events or ()
         starts = [index for index, event in enumerate(events) if event.action == "start"]
         since = events[starts[-1] :] if starts else events
         return tuple(event for event in since if event.action in actions)
 
     def list_own_kills(self) -> tuple[OomKill, ...]:
-        """Return the kernel's OOM kills in its control group since its last start, the oldest first."""
+        """Return the OOM kills in the subject's control group since its start, the oldest first."""
         kills = self.evidence.oom_kills or ()
         own = [
             kill for kill in kills if self._is_own(kill.task_memcg) and self._is_since_start(kill)
@@ -176,10 +195,10 @@ class Case:
         return tuple(sorted(own, key=lambda kill: kill.time))
 
     def list_unnamed_kills(self) -> tuple[OomKill, ...]:
-        """Return the OOM kills around its end for which the kernel log names no control group.
+        """Return the OOM kills around the end for which the kernel log names no control group.
 
-        The kernel limits `oom-kill:` lines to ten in five seconds; of further kills only the line
-        `Killed process` remains, which has the process but not its control group.
+        The kernel logs at most ten `oom-kill:` lines in five seconds; for further kills it logs
+        only `Killed process`, which names the process but not the control group.
         """
         ended = self.evidence.ended
         if ended is None:
@@ -193,7 +212,7 @@ class Case:
         )
 
     def list_sibling_kills(self) -> tuple[OomKill, ...]:
-        """Return the OOM kills of other control groups at a limit that it shares with them."""
+        """Return the OOM kills in other control groups that share a limit with the subject."""
         kills = self.evidence.oom_kills or ()
         return tuple(
             kill
@@ -205,13 +224,13 @@ class Case:
         )
 
     def is_by_own_limit(self, kill: OomKill) -> bool:
-        """Return whether a kill was at the limit of its own control group, not of a parent."""
-        if kill.oom_memcg is None:  # its control group is not logged, only that it had a limit
+        """Return whether a kill was due to the control group's own limit, not a parent's limit."""
+        if kill.oom_memcg is None:  # the log contains the constraint, but not the control group
             return kill.constraint == "CONSTRAINT_MEMCG"
         return kill.oom_memcg == kill.task_memcg or self._is_own(kill.oom_memcg)
 
     def search(self, sign: Sign) -> re.Match[str] | None:
-        """Return the match in the last log line that has the sign; None where none does."""
+        """Return the match in the last log line that contains the sign; None if no line does."""
         if not sign.may_be_in(self.lines):
             return None
         for line in reversed(self.lines):
@@ -220,7 +239,7 @@ class Case:
         return None
 
     def seconds_before_end(self, time: float) -> float | None:
-        """Return the seconds between a time and the end; None where the end is unknown."""
+        """Return the seconds from a time to the end, at least 0; None if the end is unknown."""
         ended = self.evidence.ended
         return None if ended is None else max(0.0, ended - time)
 
@@ -233,7 +252,7 @@ class Case:
         return True
 
     def _earliest(self, started: float) -> float:
-        """Return the earliest time of an OOM kill that belongs to this start, not the one before."""
+        """Return the earliest time of an OOM kill that belongs to this start, not the previous."""
         earliest = started - _CLOCKS_APART_SECONDS
         state = self.evidence.state
         finished = None if state is None or self.has_ended else state.finished
@@ -249,7 +268,7 @@ class Case:
 
 
 def open_case(evidence: Evidence) -> Case:
-    """Return the case of some evidence, with its log cleaned."""
+    """Return the case that belongs to the evidence, with a cleaned log."""
     lines = drop_quoted(drop_empty_fields(join_reports(clean(evidence.log or ()))))
     if evidence.exception:
         lines += clean((evidence.exception,))
@@ -259,6 +278,6 @@ def open_case(evidence: Evidence) -> Case:
     return replace(case, success=find_success(lines))
 
 
-@lru_cache(maxsize=1)  # listing deaths needs the same file for each of them
+@lru_cache(maxsize=1)  # a list of deaths needs the same file for each death
 def _open_thresholds(path: Path) -> ThresholdsFile:
     return ThresholdsFile(path)

@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be loaded: broken files, and files of another model."""
+"""Checkpoints that cannot be loaded: damaged files, and checkpoints of another model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _OTHER_KEYS = matches(
     r"|different number of parameter groups|Unable to load weights from (?:pytorch )?checkpoint|KeyError: .{0,3}(?:optimizer|scheduler|epoch|lr_scheduler)_?state|Key \S{1,200} not found in checkpoint"
     r"|KeyError: '(?:state_dict|model_state_dict|optimizer_state_dict|module\.[\w.]{1,120})'$"
 )
-# Words of a difference, beside words of what was saved, in an exception: libraries also warn of weights
-# that they leave out.
+# An exception is required in addition to words for a difference and for saved data, because
+# libraries also warn about weights that they leave out.
 _RAISED = re.compile(
     r"(?:\[rank[0-9]{1,6}\]: )?(?:[\w.]{1,120}\.)?[A-Z]\w{0,80}(?:Error|Exception)\b"
 ).match
@@ -46,7 +46,7 @@ _DIFFERS = Sign(
 
 
 def detect_ckpt_corrupt(case: Case) -> Finding | None:
-    """Detect a checkpoint that cannot be loaded: truncated, or another kind of file."""
+    """Detect a checkpoint that cannot be loaded because it is truncated or not a checkpoint."""
     match = find_broken_checkpoint(case)
     if match is None:
         return None
@@ -76,7 +76,7 @@ def detect_ckpt_corrupt(case: Case) -> Finding | None:
 
 
 def detect_ckpt_mismatch(case: Case) -> Finding | None:
-    """Detect a whole checkpoint whose parameters are not those of the model."""
+    """Detect an intact checkpoint whose parameters do not match those of the model."""
     match = find_match(case, _OTHER_KEYS) or find_match(case, _DIFFERS)
     if match is None or not (_OTHER_KEYS(match.text) or _RAISED(match.text)):
         return None

@@ -1,4 +1,4 @@
-"""Deaths of ranks in collective operations: timeouts, and failures of NCCL."""
+"""Failures of ranks in collective operations: timeouts and NCCL errors."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _SYSTEM = contains(
     "RCCL error",
     "Call to ibv_",
 )
-# Memory for the network that the kernel or the driver refused to lock and register.
+# Memory for network transfers that the kernel or the driver refused to lock and register.
 _UNREGISTERED = matches(
     r"\b(?:ibv_(?:reg_(?:dmabuf_)?mr|create_(?:cq|qp|srq)|alloc_\w{1,8}|open_device)\w{0,12}|fi_mr_reg\w{0,8})\b.{0,120}(?:Cannot allocate memory|\b12\b)"
     r"|NCCL WARN .{0,200}Cannot allocate memory|prov_errno: Cannot allocate memory"
@@ -104,10 +104,10 @@ class Wait:
     """A collective operation that timed out on a rank.
 
     Attributes:
-        rank: The rank; None unknown.
-        number: The sequence number of the operation; None unknown.
-        operation: Its type, such as `ALLREDUCE`; empty unknown.
-        timeout_seconds: The timeout in seconds; None unknown.
+        rank: The rank; None if unknown.
+        number: The operation's sequence number; None if unknown.
+        operation: The operation's type, such as `ALLREDUCE`; an empty string if unknown.
+        timeout_seconds: The timeout in seconds; None if unknown.
     """
 
     rank: int | None
@@ -117,7 +117,7 @@ class Wait:
 
 
 def list_waits(lines: Sequence[str]) -> tuple[Wait, ...]:
-    """Return the timeouts that NCCL's watchdog logged, one for each rank, ordered by rank."""
+    """Return the first timeout that NCCL's watchdog logged for each rank, ordered by rank."""
     waits: dict[int | None, Wait] = {}
     for line in lines:
         if _WATCHDOG not in line:
@@ -158,7 +158,7 @@ def detect_nccl_timeout(case: Case) -> Finding | None:
 
 
 def has_waited_for_failed(case: Case) -> bool:
-    """Return whether a rank waited for one that had failed by itself, and was aborted for that."""
+    """Return whether a rank was aborted because it waited for a rank that had failed by itself."""
     match = find_match(case, _TIMED_OUT)
     return match is not None and find_first_failure(case, match.line) is not None
 
@@ -195,7 +195,7 @@ def _advise_timeout(missing: Sequence[int]) -> tuple[str, ...]:
 
 
 def _advise_hccl(case: Case) -> tuple[str, ...]:
-    """Return the steps for Ascend's library; empty for another one."""
+    """Return the steps for HCCL, Ascend's library; an empty tuple for any other library."""
     return () if case.search(_HCCL) is None else _HCCL_STEPS
 
 
@@ -214,7 +214,7 @@ _HCCL_STEPS = (
 
 
 def _list_missing(case: Case, waits: Sequence[Wait]) -> list[int]:
-    """Return the ranks that take part in the operation and logged no timeout."""
+    """Return the ranks that take part in the operation but logged no timeout."""
     waiting = {wait.rank for wait in waits if wait.rank is not None}
     if not waiting:
         return []
@@ -253,7 +253,7 @@ def _join(names: Sequence[str]) -> str:
 
 
 def detect_gloo_timeout(case: Case) -> Finding | None:
-    """Detect a rank whose collective operation on the CPU timed out (Gloo)."""
+    """Detect a rank whose Gloo operation, a collective operation on the CPU, timed out."""
     match = find_match(case, _GLOO_TIMED_OUT)
     if match is None:
         return None
@@ -278,7 +278,7 @@ def detect_gloo_timeout(case: Case) -> Finding | None:
 
 
 def detect_nccl_system(case: Case) -> Finding | None:
-    """Detect NCCL errors of sockets, shared memory and peers."""
+    """Detect NCCL errors that concern sockets, shared or locked memory, or peers."""
     unregistered = find_match(case, _UNREGISTERED)
     if unregistered is not None and unregistered.confidence != "low":
         return _conclude_unregistered(unregistered)

@@ -1,4 +1,4 @@
-"""Servers that a program could not reach, or whose certificate it does not trust."""
+"""Servers that are unreachable, have an untrusted certificate or refuse the credentials."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _OFFLINE_STEPS = (
 
 
 def detect_net_connect(case: Case) -> Finding | None:
-    """Detect a server that could not be reached, or offline mode without what it asks for."""
+    """Detect an unreachable server, or offline mode with a required file missing from the cache."""
     match = find_match(case, _UNREACHED)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Lines that count up to a total, as 300/6000, which are progress in any language."""
+"""Lines that count up to a total, such as `300/6000`, and show progress in any language."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _LEAST_LINES, _LEAST_ROWS, _LEAST_TOTAL = 3, 10, 10
 
 
 def find_counted(lines: Sequence[str], simple: Sequence[str], rest: Iterable[str]) -> set[int]:
-    """Return the lines that count to a total, at least three with the same words, or rows of numbers.
+    """Return the indices of lines that count up to a total, and of rows of numbers.
 
-    Attempts and waiting count up too; they are left out.
+    Counts need at least three distinct values, the same words before them, and the same total of at
+    least 10; rows need at least ten distinct first numbers. Attempts and waits are ignored.
 
     Args:
         lines: The lines of a log.
-        simple: The lines in lower case, with 1 for each digit but a single 0.
-        rest: The distinct ones of these that may be such, without a word of trouble.
+        simple: The lines in lower case, with each digit replaced by 1, except a single 0.
+        rest: The distinct simplified lines that are neither other progress nor an error.
     """
     texts = {text for text in rest if _may_count(text)}
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -44,7 +45,7 @@ def _may_count(text: str) -> bool:
 
 
 def _rises(total: str, group: Sequence[tuple[int, int]]) -> bool:
-    """Return whether the counts rise, apart from new starts, such as one in each epoch."""
+    """Return whether enough counts rise, apart from resets such as at the start of each epoch."""
     counts = [count for count, _ in group]
     pairs = list(pairwise(counts))
     if sum(one < other for one, other in pairs) < 2 * sum(one > other for one, other in pairs):

@@ -1,4 +1,4 @@
-"""Crashes of native code, weighed by the training progress after the line that reports them."""
+"""Crashes of native code, rated by the training progress after the line that reports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _MOST_STEPS_AFTER = 10
 def weigh_crash(
     detect: Callable[[Case], Finding | None], number: int, sign: Sign
 ) -> Callable[[Case], Finding | None]:
-    """Return the detection of a crash, uncertain where training went on after its line."""
+    """Return a crash detector with low confidence if training continued after the crash's line.
+
+    The confidence is not lowered if the signal with this number ended the subject, or if at most
+    ten lines of progress follow.
+    """
 
     def detect_weighed(case: Case) -> Finding | None:
         finding = detect(case)
@@ -32,7 +36,7 @@ def weigh_crash(
 
 
 def _count_steps_after(lines: tuple[str, ...], sign: Sign) -> int:
-    """Return the number of lines of training progress after the last line with a sign."""
+    """Return the number of progress lines after the last line that contains the sign."""
     if not sign.may_be_in(lines):
         return 0
     steps = read_log(lines).steps

@@ -1,4 +1,4 @@
-"""Failures inside CUDA's libraries, whose messages do not name the cause."""
+"""Failures inside the CUDA libraries, whose messages do not name the cause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CALL = matches(
     r"HSA_STATUS_ERROR_OUT_OF_RESOURCES|failed to create cublas handle|cublas(?:Create|Lt)\w{0,20} failed|CURAND_STATUS_|GET was unable to find an engine",
     without=("VERSION_MISMATCH",),
 )
-# Of the loader, before a call that then finds nothing to run with.
+# Messages from the loader about a library that it could not load, so that a later call fails.
 _NOT_LOADED = matches(
     r"Could not load library lib|symbol lookup error|\.so[\w.]{0,20}: (?:undefined symbol|symbol |cannot open shared object)",
     without=("libcuda.so", "Could not load dynamic library", "dso_loader"),

@@ -1,4 +1,4 @@
-"""Data that cannot be read: broken files, and files that another process holds locked."""
+"""Data that cannot be read: damaged files, and files that another process has locked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnoses of containers, runs and processes: the evidence collected, and the verdict on it."""
+"""Diagnoses of containers, runs and processes: the collected evidence with the verdict on it."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from trainvitals.verdicts.causes.verdict import Verdict
 
 _MOST_DEATHS = 100
 _MOST_OTHERS = 20
-# A run and its container that end so close together have ended of one cause.
+# If a run and its container end within this time, they have ended for the same cause.
 _TOGETHER_SECONDS = 60.0
 _RUNNING = "running"
-# The reasons that are no failure.
+# The reasons that do not indicate a failure.
 _WELL = frozenset({"finished", "running", "stop-graceful"})
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A death in a list.
+    """An entry in a list of deaths.
 
     Attributes:
-        name: The name of the container or of the run.
-        id: The container's ID; empty for none.
-        time: The time of the end, Unix seconds; None unknown.
-        exit_code: The exit code; None unknown.
-        verdict: The verdict.
-        subject: What has ended.
+        name: The name of the container or run.
+        id: The container's ID; an empty string if there is none.
+        time: The end time in Unix seconds; None if unknown.
+        exit_code: The exit code; None if unknown.
+        verdict: The verdict on the death.
+        subject: Whether a container or a run has ended.
     """
 
     name: str
@@ -52,16 +52,16 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The diagnosis of one death, or of something that still runs.
+    """The diagnosis of one death, or of a subject that is still running.
 
     Attributes:
-        evidence: The evidence.
-        verdict: The verdict on it.
-        asked: The time of the diagnosis, Unix seconds.
+        evidence: The collected evidence.
+        verdict: The verdict on the evidence.
+        asked: The time of the diagnosis in Unix seconds.
         origin: The sources of the evidence, in a few words.
-        runs_since: The time at which it was started again; None where it was not.
-        present: The machine now; None where the evidence is not from this machine.
-        step: The access level, 0 to 2; None where only a folder was read.
+        runs_since: The start time in Unix seconds if the subject is running again; otherwise None.
+        present: The machine's current state; None if the evidence is not from this machine.
+        step: The access level, 0 to 2; None for evidence from a folder, a run or a process.
         others: Other deaths, the latest first.
     """
 
@@ -76,12 +76,12 @@ class Diagnosis:
 
     @property
     def is_running(self) -> bool:
-        """Whether the subject still runs."""
+        """Whether the subject is still running."""
         return _is_running(self.evidence)
 
     @property
     def is_well(self) -> bool:
-        """Whether it ended regularly, or runs and the evidence shows no fault."""
+        """Whether the subject ended regularly, or is running and the evidence shows no fault."""
         return is_well(self.verdict)
 
     @property
@@ -91,12 +91,12 @@ class Diagnosis:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The sources that could not be read, each once."""
+        """The sources that could not be read, without duplicates."""
         return tuple({gap.what: gap for gap in self.evidence.gaps}.values())
 
 
 def diagnose_evidence(evidence: Evidence, *, asked: float, origin: str = "") -> Diagnosis:
-    """Return the diagnosis of evidence without this machine, as from a folder."""
+    """Return the diagnosis of evidence, such as a folder's, without this machine's state."""
     return Diagnosis(evidence, judge(evidence), asked, origin)
 
 
@@ -109,17 +109,19 @@ def _is_running(evidence: Evidence) -> bool:
 
 
 def is_well(verdict: Verdict) -> bool:
-    """Return whether it ended regularly, or runs and the evidence shows no fault."""
+    """Return whether the subject ended regularly, or is running and the evidence shows no fault."""
     return verdict.reason in _WELL
 
 
 def diagnose_container(survey: Survey, known: Candidate, *, since_seconds: float) -> Diagnosis:
-    """Return the diagnosis of a container: its present fault, else its last failure, else its state.
+    """Return the diagnosis of a container's current state or of its last failure.
+
+    If the container is running without a fault, its last failure is diagnosed, if there is one.
 
     Args:
         survey: The sources of this machine.
         known: The container.
-        since_seconds: The age up to which an earlier failure counts while it runs well.
+        since_seconds: The maximum age in seconds of an earlier failure that is diagnosed instead.
     """
     evidence = gather(survey, known.id, known.name)
     verdict = judge(evidence)
@@ -133,10 +135,10 @@ def diagnose_container(survey: Survey, known: Candidate, *, since_seconds: float
 def diagnose_last(
     survey: Survey, runs: Sequence[Run] = (), *, since_seconds: float
 ) -> Diagnosis | None:
-    """Return the diagnosis of what last failed, a container or a run, else of what last ended.
+    """Return the diagnosis of the container or run that failed last, or else ended last.
 
     Returns:
-        The diagnosis; None where nothing is known to have ended in that time.
+        The diagnosis; None if no end is known in the last `since_seconds` seconds.
     """
     deaths = list_deaths(survey, runs, since_seconds=since_seconds, most=_MOST_OTHERS)
     if not deaths:
@@ -152,7 +154,10 @@ def diagnose_last(
 
 
 def _prefer_container(failures: Sequence[Death]) -> Death:
-    """Return the last failure; where that is a run in a container, the container, which has a log."""
+    """Return the last failure; if a container failed within a minute before it, the container.
+
+    A run and its container fail together, and the container has a log.
+    """
     last = failures[0]
     near = (
         each for each in failures if (last.time or 0.0) - (each.time or 0.0) <= _TOGETHER_SECONDS
@@ -161,7 +166,7 @@ def _prefer_container(failures: Sequence[Death]) -> Death:
 
 
 def diagnose_run(survey: Survey, run: Run) -> Diagnosis:
-    """Return the diagnosis of a training run by its run files."""
+    """Return the diagnosis of a training run, based on its run files."""
     diagnosis = _diagnose_run(run, survey.kernel, _select_gaps(survey), asked=survey.time)
     return replace(diagnosis, present=read_present(survey))
 
@@ -176,7 +181,7 @@ def _diagnose_run(
 
 
 def _find_restart(run: Run) -> float | None:
-    """Return the start of a later attempt that runs; None for none."""
+    """Return the start time of a later attempt that is still running; None if there is none."""
     if run.telling.ending is None:
         return None
     later = [start for start in run.starts if start.attempt > run.telling.attempt]
@@ -186,12 +191,12 @@ def _find_restart(run: Run) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Postmortem:
-    """One run of a run directory, with the verdicts on it and on the other runs.
+    """One run in a run directory, with verdicts on this run and on the directory's other runs.
 
     Attributes:
-        history: The runs of the run directory.
+        history: The runs in the run directory.
         run: The run that was requested.
-        kernel: The kernel log; None where it cannot be read.
+        kernel: The kernel log; None if it cannot be read.
         gaps: The sources that could not be read.
     """
 
@@ -201,20 +206,20 @@ class Postmortem:
     gaps: tuple[Gap, ...] = ()
 
     def diagnose(self) -> Diagnosis:
-        """Return the diagnosis of the run, the same as that of `diagnose_run`."""
+        """Return the same diagnosis as `diagnose_run`, but without the machine's current state."""
         return _diagnose_run(self.run, self.kernel, self.gaps, asked=self.history.time)
 
     def judge_run(self, run: Run) -> Verdict:
-        """Return the verdict on any run of the directory."""
+        """Return the verdict on any run in the directory."""
         return judge(read_run(run, self.kernel, self.gaps))
 
     def judge_start(self, start: Start) -> Verdict:
-        """Return the verdict on one start of one rank of the run."""
+        """Return the verdict on a single start of one of the run's ranks."""
         return judge(read_start(self.run, start, self.kernel, self.gaps))
 
 
 def diagnose_process(survey: Survey, pid: int) -> Diagnosis | None:
-    """Return the diagnosis of a process of this machine; None where there is no evidence of it."""
+    """Return the diagnosis of a process on this machine; None if there is no evidence of it."""
     evidence = read_process(pid, survey.kernel, _select_gaps(survey), roots=survey.roots)
     return (
         None if evidence is None else _conclude(survey, evidence, origin="/proc and the kernel log")
@@ -222,13 +227,13 @@ def diagnose_process(survey: Survey, pid: int) -> Diagnosis | None:
 
 
 def diagnose_kill(survey: Survey, kill: OomKill) -> Diagnosis:
-    """Return the diagnosis of a process of this machine that the kernel killed."""
+    """Return the diagnosis of a process on this machine that the kernel killed."""
     evidence = read_killed(kill, survey.kernel, _select_gaps(survey))
     return _conclude(survey, evidence, origin="the kernel log")
 
 
 def _select_gaps(survey: Survey) -> tuple[Gap, ...]:
-    """Return the sources that could not be read and that runs and processes need."""
+    """Return the unreadable sources that the diagnosis of runs and processes needs."""
     return tuple(gap for gap in survey.gaps if gap.what == "the kernel log")
 
 
@@ -239,9 +244,9 @@ def list_deaths(
 
     Args:
         survey: The sources of this machine.
-        runs: The runs of the run directory.
-        since_seconds: The age up to which deaths are listed.
-        most: The largest number of deaths.
+        runs: The runs in the run directory.
+        since_seconds: The maximum age of the deaths in seconds.
+        most: The maximum number of deaths.
     """
     since = survey.time - since_seconds
     deaths = [
@@ -279,7 +284,10 @@ def _judge_ends(survey: Survey, ends: Iterable[End]) -> Iterable[Death]:
 
 
 def _find_earlier(survey: Survey, known: Candidate, since: float) -> Evidence | None:
-    """Return the last failure of a container, or of one with its name; None for none."""
+    """Return the evidence of a container's last end if it was a failure; otherwise None.
+
+    The ends of other containers with the same name are included.
+    """
     for end in find_ends(survey, since):
         if end.name == known.name or end.id == known.id:
             evidence = gather(survey, end.id, end.name, ended=end.time)
@@ -307,7 +315,10 @@ def _conclude(
 
 
 def _find_later_start(survey: Survey, evidence: Evidence) -> float | None:
-    """Return the start of a running container with the same name after this end; None for none."""
+    """Return the start time of a running container with the same name that started after the end.
+
+    None if there is no such container.
+    """
     if evidence.ended is None or survey.client is None or not evidence.name:
         return None
     try:

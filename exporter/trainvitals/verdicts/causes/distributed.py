@@ -36,7 +36,7 @@ _TAKEN = (
 _LONGEST_TEXT = 2000
 
 _TORCHRUN_CHILD = contains("ChildFailedError", "ProcessExitedException")
-# JAX's coordination service and Horovod end the processes that are left.
+# JAX's coordination service and Horovod end the remaining processes.
 PEER_LOST = matches(
     r"heartbeat timeout\. This indicates that the remote task has failed|detected missing heartbeats"
     r"|Terminating process because the (?:coordinator|JAX distributed service) detected"
@@ -47,7 +47,7 @@ _PORT_IN_USE = contains(*_TAKEN, "[Errno 98]")
 
 
 def detect_torchrun_child(case: Case) -> Finding | None:
-    """Detect a rank that failed without a traceback, by torchrun's report."""
+    """Detect from the launcher's report a rank that failed without a traceback."""
     log = parse_log(case)
     match = find_match(case, _TORCHRUN_CHILD)
     root = log.root_cause
@@ -124,7 +124,7 @@ def _advise_log(case: Case) -> tuple[str, ...]:
 
 
 def detect_port_in_use(case: Case) -> Finding | None:
-    """Detect a port that another program listens on."""
+    """Detect a port on which another program already listens."""
     error = case.evidence.state.error if case.evidence.state is not None else ""
     if case.was_never_started and any(text in error for text in _TAKEN):
         sentence = f"The engine reported the error `{error[:240]}`."

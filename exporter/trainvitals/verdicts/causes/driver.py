@@ -1,4 +1,4 @@
-"""Deaths because program, driver and GPU are incompatible, or the container has no GPU."""
+"""Failures because the program, driver and GPU are incompatible, or no GPU is available."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _CUDA_NO_DRIVER = contains(
 
 
 def detect_nvml_mismatch(case: Case) -> Finding | None:
-    """Detect a driver that was upgraded while its old kernel module stayed loaded."""
+    """Detect a driver that was upgraded while its old kernel module remained loaded."""
     match = find_match(case, _NVML_MISMATCH)
     if match is None:
         match = find_kernel_line(case, _NVML_MISMATCH_KERNEL)
@@ -209,7 +209,7 @@ _ROCM_STEPS = (
 
 
 def detect_torch_cpu_build(case: Case) -> Finding | None:
-    """Detect a build of PyTorch without CUDA."""
+    """Detect a PyTorch build without CUDA."""
     match = find_match(case, _TORCH_CPU_BUILD)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The framework whose messages a log has, so that advice names its settings."""
+"""Detects the framework that wrote a log, so that advice can name the framework's settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TENSORFLOW = matches(
 _MXNET = matches(r"\bmxnet[._/]|MXNetError|\bpooled_storage_manager")
 _CHAINER = matches(r"\bchainer[._/]|\bcupy[._/]")
 _XPU = matches(r"\bXPU\b|\bxpu:[0-9]|UR_RESULT_|level_zero|\bsycl\b")
-# Programs in C and C++ with no framework in Python.
+# C and C++ programs without a Python framework.
 _NATIVE = matches(
     r"\bdarknet\b|\bcaffe\b|syncedmem|\[LightGBM\]|\bxgboost\b|\bC[Uu][Dd][Aa] (?:Error: out|malloc failed)"
 )
@@ -33,11 +33,13 @@ _ROCM = matches(
 
 
 def find_framework(case: Case, text: str) -> Framework:
-    """Return the framework of an error, by its text or else by the whole log.
+    """Return an error's framework, determined from the error or else from the whole log.
+
+    The result is `torch` if no framework is found.
 
     Args:
-        case: The death.
-        text: The error.
+        case: The evidence of the death.
+        text: The text of the error.
     """
     own = (name for name, sign in _NAMES if sign(text))
     logged = (name for name, sign in _NAMES if case.search(sign) is not None)
@@ -45,12 +47,15 @@ def find_framework(case: Case, text: str) -> Framework:
 
 
 def is_rocm(case: Case) -> bool:
-    """Return whether the log is of a build for AMD's GPUs."""
+    """Return whether the log was written by a build for AMD GPUs."""
     return case.search(_ROCM) is not None
 
 
 def is_cdna(case: Case) -> bool:
-    """Return whether the log names one of AMD's cards for data centres, which pass for no other card."""
+    """Return whether the log names an AMD data centre card.
+
+    `HSA_OVERRIDE_GFX_VERSION` cannot make such a card pass for another one.
+    """
     return case.search(_CDNA) is not None
 
 

@@ -1,4 +1,4 @@
-"""Deaths of programs on Intel Gaudi accelerators."""
+"""Failures of programs on Intel Gaudi accelerators."""
 
 from __future__ import annotations
 

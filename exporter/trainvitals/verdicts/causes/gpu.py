@@ -1,4 +1,4 @@
-"""Deaths by faults of a GPU, and by program errors that the GPU detected."""
+"""Failures caused by a GPU fault, or by a program error that the GPU detected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainvitals.verdicts.causes.verdict import Cause, Finding
 _XID_ECC = frozenset({48, 63, 64, 94, 95, 140, 171, 172})
 _XID_LOST = frozenset({79})
 _XID_PROGRAM = frozenset({13, 31, 32, 43, 69})
-# The kernel log has seconds since boot and the engine wall-clock time, and either may be late.
+# The kernel log counts seconds since boot, the engine uses the wall clock, and either may be late.
 _XID_LATE_SECONDS = 5.0
 _XID_NEAR_SECONDS = 120.0
 _MOST_QUOTED = 3
@@ -66,7 +66,7 @@ _NO_GPU = contains(
     "No devices were found",
 )
 _PROBE_FAILED = matches(r"NVRM: The NVIDIA probe routine failed for")
-# The driver refuses the card, or another driver or module holds it.
+# The driver rejects the card, or another driver or module uses it.
 _UNSUPPORTED = matches(r"NVRM: .{0,120}(?=[nLlAa])(?:not supported|[Ll]egacy|API mismatch|already)")
 _PROBED = re.compile(r"nvidia: probe of ([0-9a-fA-F:.]{7,16}) failed")
 _LOST = contains(
@@ -82,7 +82,7 @@ _LOST = contains(
     "cudaErrorDeviceLost",
     "Xid 79",
 )
-# Of a kernel, with its block and thread.
+# An assertion in a CUDA kernel, which is reported with the block and the thread.
 _ASSERT = matches(
     r"device-side assert triggered|n_classes` failed|index out of bounds\"` failed|srcSelectDimSize` failed",
     r"block: \[[0-9]{1,9},[0-9]{1,9},[0-9]{1,9}\], thread: \[|device-side assertion fail|cudaErrorAssert",
@@ -91,7 +91,7 @@ _ASSERT = matches(
 
 
 def list_xids(case: Case, codes: frozenset[int]) -> tuple[XidError, ...]:
-    """Return the Xid errors with these codes while it ran, the oldest first."""
+    """Return the Xid errors with these codes while the subject ran, the oldest first."""
     started, ended = case.evidence.started, case.evidence.ended
     return tuple(
         xid
@@ -103,7 +103,7 @@ def list_xids(case: Case, codes: frozenset[int]) -> tuple[XidError, ...]:
 
 
 def quotes_xid(codes: frozenset[int]) -> str:
-    """Return the pattern of lines of a program's log that quote an Xid with one of these codes."""
+    """Return a pattern for lines in a program's log that quote an Xid error with these codes."""
     return rf"NVRM: Xid \([^)]{{1,60}}\): (?:{'|'.join(map(str, sorted(codes)))}),"
 
 
@@ -124,7 +124,10 @@ def _describe_xids(case: Case, xids: tuple[XidError, ...]) -> tuple[str, ...]:
 
 
 def _select(xids: tuple[XidError, ...]) -> list[XidError]:
-    """Return at most three errors to quote: the first with each number, else the last ones."""
+    """Return at most three errors to quote: the first of each code.
+
+    If all errors have the same code, the last errors are returned.
+    """
     first = {xid.code: xid for xid in reversed(xids)}
     if len(first) == 1:
         return list(xids[-_MOST_QUOTED:])
@@ -132,7 +135,10 @@ def _select(xids: tuple[XidError, ...]) -> list[XidError]:
 
 
 def detect_gpu_lost(case: Case) -> Finding | None:
-    """Detect a GPU that fell off the bus, by Xid 79 or by the errors of programs."""
+    """Detect a GPU that fell off the bus or that the driver could not initialize.
+
+    The evidence is Xid 79, a program's error message, or a failed probe in the kernel log.
+    """
     xids = list_xids(case, _XID_LOST)
     match = find_match(case, _LOST)
     bus = xids[-1].bus_id if xids else ""
@@ -158,9 +164,9 @@ def detect_gpu_lost(case: Case) -> Finding | None:
 
 
 def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
-    """Return the match of a GPU that the driver could not take into use, and its PCI address.
+    """Return the match for a GPU that the driver could not initialize, and its PCI address.
 
-    The kernel log says so, alone or beside a log by which there is no GPU.
+    The kernel log reports the failure; the program's log may also report that there is no GPU.
     """
     lines = case.evidence.kernel_lines
     if not any(map(_PROBE_FAILED, lines)) or any(map(_UNSUPPORTED, lines)):
@@ -176,7 +182,10 @@ def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
 
 
 def detect_gpu_ecc(case: Case) -> Finding | None:
-    """Detect uncorrectable memory errors of a GPU, by Xid 48, 63, 64, 94, 95 or CUDA's error."""
+    """Detect uncorrectable GPU memory errors.
+
+    The evidence is Xid 48, 63, 64, 94, 95, 140, 171 or 172, or CUDA's error message.
+    """
     xids = list_xids(case, _XID_ECC)
     match = find_match(case, _ECC)
     if match is None and not xids:
@@ -208,15 +217,15 @@ def conclude_hardware(
     match: LogMatch | None,
     steps: tuple[str, ...],
 ) -> Finding:
-    """Return the finding of a fault of a GPU, by its Xid errors and by the log.
+    """Return the finding about a GPU fault, based on the Xid errors and the log.
 
     Args:
-        case: The death.
-        reason: The cause.
-        summary: What happened.
+        case: The evidence of the death.
+        reason: The cause, such as `gpu-lost`.
+        summary: A sentence that describes the fault.
         xids: The Xid errors.
-        match: The log line; None where no line indicates it.
-        steps: What to do.
+        match: The log line that indicates the fault; None if no line does.
+        steps: The recommended steps.
     """
     sentences = _describe_xids(case, xids)
     if match is None:
@@ -231,9 +240,9 @@ def conclude_hardware(
 
 
 def _conclude_xids(case: Case, finding: Finding, xids: tuple[XidError, ...]) -> Finding:
-    """Return the finding with the confidence of Xid errors without a matching log line.
+    """Return the finding with the confidence of Xid errors that no log line confirms.
 
-    The GPU may have been another container's.
+    Another container may have used the GPU.
     """
     before = case.seconds_before_end(xids[-1].time)
     is_near = before is None or before <= _XID_NEAR_SECONDS
@@ -256,12 +265,12 @@ def detect_cuda_assert(case: Case) -> Finding | None:
     asserted = [line.strip() for line in case.lines if "Assertion `" in line]
     error = find_match(case, ANY_GPU_ERROR)
     if asserted and error is not None and error.confidence == "high":
-        match = error  # any later call of CUDA fails after it
+        match = error  # every later CUDA call fails
     return match.conclude(
         "cuda-assert",
         "An assertion failed on the GPU: an index or a label was out of range.",
         (
-            # Kernels run asynchronously, so that the error is raised at a later call.
+            # Kernels run asynchronously, so a later call raises the error.
             (
                 "Run the same batch with `CUDA_LAUNCH_BLOCKING=1`, or on the CPU (`device='cpu'`), so"
                 " that the traceback ends at the failing line."

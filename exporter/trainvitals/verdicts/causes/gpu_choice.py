@@ -1,4 +1,4 @@
-"""GPUs that a program asks for and does not get: held by another, or not there."""
+"""GPUs that a program requests but cannot use: held by another process, or nonexistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of a GPU's firmware and NVLinks, and of the fabric of NVSwitches."""
+"""Faults of GPU firmware, NVLinks and the NVSwitch fabric, and GPU resets."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _detect_reset(case: Case) -> Finding | None:
 
 
 def _find_beside(case: Case) -> LogMatch | None:
-    """Return the match of the log's error of a GPU, where the kernel logged a reset."""
+    """Return the match for a GPU error in the log if the kernel logged a reset; otherwise None."""
     line = next((line for line in reversed(case.evidence.kernel_lines) if _RESET(line)), None)
     match = find_match(case, ANY_GPU_ERROR) if line is not None else None
     if line is None or match is None:
@@ -137,7 +137,7 @@ _RESTART_FABRIC = (
 
 
 def _advise_fabric(case: Case) -> tuple[str, ...]:
-    """Return the steps; that of NCCL only where it is NCCL that failed, not CUDA itself."""
+    """Return the recommended steps; the NCCL step is included only if NCCL failed, not CUDA."""
     return _RESTART_FABRIC if case.search(_NVLS) is not None else _RESTART_FABRIC[:-1]
 
 

@@ -1,4 +1,4 @@
-"""Deaths because a GPU ran out of memory."""
+"""Failures because a GPU ran out of memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OUT = re.compile(
     r"|Not enough memory\. Please try .{0,40}mem.fraction|BFCArena.{0,200}Failed to allocate memory"
     r"|smaller than requested bytes of [0-9]"
 )
-# Words of exhaustion, beside words of a device.
+# Words for exhausted memory; words for a device must be near them.
 _EXHAUSTED = re.compile(
     r"out[ _]of[ _](?:(?:gpu|video|device)[ _])?(?:memory|resources)(?! (?:problem|issue))|outofmemory"
     r"|failed to (?:\w{1,8} )?[mc]?alloc|alloc\w{0,8}(?: (?:retry|has))? failed"
@@ -46,7 +46,7 @@ _DEVICE = re.compile(
     r"|\bdevice (?:ordinal|memory|[0-9])|from device|resource_?[ ]?exhausted|pooled_storage_manager",
     re.IGNORECASE,
 )
-# XLA and TensorFlow warn of an allocation that they try in another way.
+# XLA and TensorFlow warn about a failed allocation that they then attempt in another way.
 _NOT_A_DEVICE = (
     "The caller indicates that this is not a failure",
     "memory space hbm",
@@ -63,9 +63,9 @@ _NOT_A_DEVICE = (
     "static TLS",
     "shared memory",
     "dev/shm",
-    "JobState=",  # of Slurm, beside a partition's name
+    "JobState=",  # a Slurm job record, which names a partition
 )
-# What a hint says may happen, has not.
+# Hints about memory that may run out but has not run out.
 _NOT_YET = (
     "run out of",
     "running out of",
@@ -79,7 +79,7 @@ _CUDA_OOM = Sign(_OUT, without=_NOT_A_DEVICE[:5])
 _NEAR_A_DEVICE = Sign(_EXHAUSTED, without=(*_NOT_A_DEVICE, *_NOT_YET), near=_DEVICE)
 _OF_LIBRARY = contains("_STATUS_ALLOC_FAILED")
 _OF_MEMORY = contains("out of memory", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "free,")
-# Above both, memory that PyTorch reserved and does not use is reported as fragmentation.
+# Reserved memory that PyTorch does not use is reported as fragmented if it reaches both limits.
 _LARGE_BYTES = 512 << 20
 _LARGE_RATIO = 0.05
 # PyTorch does not count the CUDA context and the memory of CUDA's libraries.
@@ -88,16 +88,16 @@ _CONTEXT_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """The figures of PyTorch's out-of-memory message, sizes in bytes; None for those that it lacks.
+    """The values in PyTorch's out-of-memory message, with sizes in bytes; None for absent values.
 
     Attributes:
-        gpu: The GPU by the program's numbering.
+        gpu: The GPU's number in the program's numbering.
         tried: The size of the failed allocation.
-        total: The GPU's memory.
-        free: The free memory of the GPU.
-        allocated: The memory allocated by the program's tensors.
-        unallocated: The memory that PyTorch reserved and tensors do not use.
-        others: The process IDs on the host and the memory of other processes on this GPU.
+        total: The GPU's total memory.
+        free: The GPU's free memory.
+        allocated: The memory allocated for the program's tensors.
+        unallocated: The memory that PyTorch reserved but that no tensor uses.
+        others: For each other process on this GPU, its process ID on the host and its memory.
     """
 
     gpu: int | None = None
@@ -110,7 +110,7 @@ class MemoryReport:
 
 
 def parse_report(text: str) -> MemoryReport:
-    """Return the figures of an out-of-memory message of PyTorch 1 or 2."""
+    """Parse an out-of-memory message from PyTorch 1 or 2."""
     gpu = _GPU.search(text)
     allocated, reserved = _read(_ALLOCATED, text), _read(_RESERVED, text)
     unallocated = _read(_UNALLOCATED, text)
@@ -145,7 +145,7 @@ def _read_others(
     found = [(int(one[1]), _to_bytes(one[2], one[3])) for one in _PROCESS.finditer(text)]
     if _OWN.search(text) is not None or allocated is None:
         return tuple(found)
-    # In a container PyTorch does not know its process ID on the host, and lists its own process too.
+    # In a container, PyTorch does not know its own process ID on the host, so it also lists itself.
     own = allocated + (unallocated or 0)
     near = [one for one in found if 0 <= one[1] - own <= _CONTEXT_BYTES]
     itself = min(near, key=lambda one: one[1] - own, default=None)
@@ -153,7 +153,7 @@ def _read_others(
 
 
 def detect_cuda_oom(case: Case) -> Finding | None:
-    """Detect a GPU that ran out of memory, with the processes that held it."""
+    """Detect a GPU that ran out of memory, and describe the processes that used the memory."""
     match = find_surest(case, _CUDA_OOM, _NEAR_A_DEVICE)
     if match is None:
         return None

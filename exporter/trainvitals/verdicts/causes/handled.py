@@ -1,4 +1,4 @@
-"""Errors in a log that the program survived: they were retried, skipped, or training went on."""
+"""Errors in a log that the program survived by a retry, by a skip or by continued training."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HANDLED = re.compile(
     r"|accept(?:ed|ing) (?:this|that|it|the)|succeeded after|sleeping|waiting [0-9]|offline mode|cached (?:copy|version|file)"
     r"|attempt [0-9]+(?: of |/)[0-9]+|next attempt|non-critical|best[ -]effort|try later|(?:un|not )affected"
     r"|keep(?:s|ing)? (?:the )?(?:old|previous|last|going|training))\b"
-    # The same in other languages: skipped, tried again, ignored, continued, used instead.
+    # The same words in other languages: skipped, tried again, ignored, continued, used instead.
     r"|跳过|跳過|略过|忽略|重试|重試|已恢复|继续(?:训练|运行)|改用|从头开始|スキップ|再試行|リトライ|無視|続行|건너|재시도|무시"
     r"|\b(?:übersprungen|überspringe|übersprungene|ignoriert|erneuter versuch|versuche (?:es )?(?:erneut|nochmal)|wird fortgesetzt|weiter mit"
     r"|пропус(?:к|каем|каю|кается|щен|щена|щено|щены)|повторная попытка|повтор через|игнорируется|продолжаем|продолжаю"
@@ -48,7 +48,7 @@ _NOW = re.compile(
     r"\W{0,3}(?:skipping|ignoring|continuing|retrying|falling|recovering|resuming|proceeding|reducing|restarting)\b",
     re.IGNORECASE,
 )
-# What cannot be done, and a gradient scaler's search, which may never end.
+# Actions that are not possible, and a gradient scaler's search, which may never end.
 _NOT_HANDLED = re.compile(
     r"(?:can(?:not|'t)|could not|unable to|not able to|refus\w{1,5} to|never|to)"
     r" (?:be )?(?:skip|retry|ignore|continue|recover|resume|reconnect)\b"
@@ -56,7 +56,7 @@ _NOT_HANDLED = re.compile(
     r"|(?:\bnot|n't) (?:\w{1,20} ){0,3}as expected|discontinu|\bnot (?:retrying|continuing|resuming|ignored|skipped)",
     re.IGNORECASE,
 )
-# An end that a test of it reports together with the one that it expected.
+# A test's report of the observed end of a program together with the expected end.
 _EXPECTED = re.compile(
     r"\b(?:code|status|signal) (-?[0-9]{1,5})\b.{0,100}\bexpected:? (?:exit )?(?:code |status |signal )?\1\b"
     r"|\bobserved: .{0,200}\(expected \S"
@@ -64,7 +64,7 @@ _EXPECTED = re.compile(
 _ERROR_NAME = re.compile(
     r"\s*(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt)\b"
 )
-# A download is a part of a run.
+# A finished download is only part of a run.
 _OF_A_PART = re.compile(
     r"\bdownload(?:ing|ed|s)? (?:is |was )?(?:completed?|finished|done)", re.IGNORECASE
 )
@@ -83,7 +83,7 @@ _TROUBLE = re.compile(
     r"|\bnot (?:match|support)|\bbusy\b|\bstuck\b|\bhung\b|shared memory|deadline|unreachable|in use\b|\berrno|could ?n(?:ot|'t)|\bproblem|\bcrash|\bdied\b|reset by peer|NCCL WARN|\bXid\b",
     re.IGNORECASE,
 )
-# Measures, counts of zero, options and Python's warnings have such words too.
+# Metrics, zero counts, options and Python's warnings also contain such words.
 _NO_TROUBLE = re.compile(
     r"error(?: rate)?[\w ]{0,20}[=:]? *[0-9]+[.%][0-9]*|\b(?:no|0|without) (?:errors|failures|failed)"
     r"|^(?![^:=]{0,60}\b(?:code|exit|status|rank|pid)\b)[^:=]{0,60}\b(?:errors|failed|failures|skipped|timeouts|crashe[sd]|timed out)\b[^:=]{0,24}[:=] {0,40}[0-9]+\W*$"
@@ -91,53 +91,53 @@ _NO_TROUBLE = re.compile(
     r"|warnings\.warn",
     re.IGNORECASE,
 )
-# Reports of services and launchers about an end, some of them with the level of a warning.
+# Reports by services and launchers about the end of a program, some of them at warning level.
 _REPORT = re.compile(
     r"death signal|closing signal|\b(?:kubelet|default-scheduler|job-controller)\b|is going down|instructions, but these|assertion `"
     r"|\b(?:job)?state ?[:=] ?(?:out_of_memory|node_fail|boot_fail|preempted|cancelled|timeout|deadline)|double free|\bexit status: -[1-9]"
     r"|terminating training|\bterm_(?:owner|preempt|memlimit|runlimit)|cancelled at|error response from daemon|nodes are available: "
 )
-# What a launcher writes about a rank that failed, so that a traceback before it was not handled.
+# A launcher's report about a failed rank, which shows that an earlier traceback was not handled.
 _FAILED = re.compile(
     r"exitcode {0,8}:? {0,8}-?[1-9]|ChildFailedError|returned non-zero exit status|return code =? ?-?[1-9]"
     r"|srun: error: |exited with (?:exit )?(?:code|status) [1-9]"
 )
-# Reports of each attempt, and remarks on what came before: neither is about the traceback after it.
+# Reports about single attempts and remarks about earlier lines do not concern the next traceback.
 _NOT_OF_NEXT = re.compile(r"Retrying \(Retry\(|\babove this line\b", re.IGNORECASE)
-# Megatron counts iterations with NaN in each of its lines.
+# Each of Megatron's lines contains the number of iterations with NaN.
 _NOT_A_NUMBER = re.compile(rf"\bnan\b{NOT_COUNTED}", re.IGNORECASE)
 _CRASHED = re.compile(
     r"Traceback \(most|core dumped|Segmentation fault|terminate called|\bKilled\b|\bAborted\b|Fatal Python"
     r"|\bsrun: error|slurmstepd: error: (?!Exceeded)|exitcode +: -?[1-9]|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS)\b|\bXid\b"
     r"|\b[Ee]xit [Cc]ode:? -?[1-9]|\b(?:[Jj]ob|[Tt]raining|[Rr]un) failed\b|\bExited with exit code [1-9]"
 )
-# What a scheduler's restart or the program itself writes when it goes on from a checkpoint.
+# The messages of a scheduler about a restart, and of a program that resumes from a checkpoint.
 _RESUMED = re.compile(
     r"\b(?:restor(?:ed|ing)|resum(?:ed|ing)|load(?:ed|ing))\b.{0,40}\b(?:checkpoint|ckpt|states?)(?![A-Za-z])"
     r"|\bresum(?:ed|ing) (?:training|(?:from|at) (?:step|epoch|iter))|\brestart(?:_count|s)?[ =:]{1,3}[1-9]",
     re.IGNORECASE,
 )
-# LSF writes its report of a job before the job's output.
+# LSF writes its job report before the job's output.
 _OUTPUT_FOLLOWS = "The output (if any) follows:"
 _DEFINITE = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL|[A-Z]\w+(?:Error|Exception))\b|[Ff]atal|core dumped|\b[Kk]illed\b|\b[Aa]borted\b"
 )
 _NEXT_LINES, _FEW_STEPS, _MOST_SUSPICIOUS = 3, 2, 3
 _SOON = 12
-# Slurm sends SIGTERM with its notice, and SIGKILL half a minute later or as it is configured.
+# Slurm sends SIGTERM with its notice, and SIGKILL after 30 seconds or the configured time.
 _ENDS_JOB, _MOST_STEPS_BEFORE_KILL = "CANCELLED AT", 500
-# Starts of Slurm's lines, which count steps of another kind.
+# The prefixes of Slurm's lines, which count job steps instead of training steps.
 OF_SLURM = ("srun:", "slurmstepd", "salloc:", "sbatch:")
 _SKELETON_LENGTH = 24
-# A program that is asked to end may go on for a grace period.
+# A program that is asked to stop may continue for a grace period.
 _MOST_STEPS_OF_GRACE = 10
 
 
-# A server whose engine died answers its last requests and ends.
+# A server whose engine has failed answers its last requests and then exits.
 _ENGINE_DEAD = re.compile(
     r"EngineDeadError|EngineCore|EngineGenerationError|[Ee]ngine (?:process )?(?:is )?(?:dead|failed|died)"
 )
-# A loader's line about one item, with its number or its file.
+# A data loader's line about one item, with the item's number or file.
 _ITEM = re.compile(
     r"^(?:\W{0,2}[\w./:, -]{0,60}\W{1,3})?(?:[Ss]ample|[Ii]tem|[Rr]ecord|[Ii]mage|[Vv]ideo|[Rr]ow|[Ee]xample|[Ii]ndex|[Ii]dx|[Dd]ocument|[Uu]tterance)\b[ #:='\"]{1,3}(?:[0-9]{1,12}|\S{1,300}\.\w{2,5})[\"']? ?:"
 )
@@ -145,9 +145,10 @@ _LAST_ATTEMPT = re.compile(r"\battempt ([0-9]{1,4})(?: of |/)\1\b", re.IGNORECAS
 
 
 def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with those empty that report an error which the program handled.
+    """Return the lines, with those about handled errors replaced by empty strings.
 
-    A traceback is handled where the line before it, or one of the next lines after it, says so.
+    A traceback is handled if the line before it or one of the three lines after it reports this,
+    for example as a retry or a skip. Empty lines are ignored.
     """
     simple = read_log(lines).simple
     marked = {
@@ -191,7 +192,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_items(lines: Sequence[str]) -> set[int]:
-    """Return the warnings about one item of the data that progress follows, up to its next traceback."""
+    """Return the indices of lines about a single data item that are followed by progress."""
     last = max((at for at, line in enumerate(lines) if is_progress(line)), default=0)
     return {
         at
@@ -201,12 +202,15 @@ def _find_items(lines: Sequence[str]) -> set[int]:
 
 
 def _goes_on_in_message(lines: Sequence[str], traceback: Traceback) -> bool:
-    """Return whether a print right behind an exception, which looks like its message, says so."""
+    """Return whether output directly after an exception reports that the exception was handled.
+
+    Such output looks like a part of the exception's message.
+    """
     is_behind = traceback.end > traceback.errors[-1].line
     return is_behind and _NOW.match(split_rank(lines[traceback.end])[1]) is not None
 
 
-@lru_cache(maxsize=4096)  # the lines of a log repeat, except for their numbers
+@lru_cache(maxsize=4096)  # many lines in a log differ only in their numbers
 def _is_handled(simple: str) -> bool:
     if not _HANDLED.search(simple) or _NOT_HANDLED.search(simple):
         return False
@@ -220,8 +224,9 @@ def _find_text(lines: Sequence[str], indices: range, most: int) -> list[int]:
 def goes_on(lines: tuple[str, ...]) -> bool:
     """Return whether a log ends with training progress, a saved checkpoint or a success.
 
-    Trouble in the lines after the last of these may have ended it. After a traceback a progress bar
-    may be drawn again, and buffered output may follow; after the report of an end, the last steps.
+    An error after the last of these lines may have ended the program. After a traceback, a progress
+    bar may be redrawn and buffered output may follow; after a report that the program
+    ended, its last steps may follow.
     """
     lines = _drop_dropped(_put_report_last(lines))
     tracebacks = [each for each in read_tracebacks(lines) if not each.is_aside]
@@ -249,7 +254,7 @@ def goes_on(lines: tuple[str, ...]) -> bool:
 
 
 def _drop_dropped(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with those of exceptions that Python drops empty."""
+    """Return the lines, with exceptions that Python ignores replaced by empty strings."""
     dropped = {
         at
         for each in read_tracebacks(lines)
@@ -262,14 +267,14 @@ def _drop_dropped(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_resumed(line: str) -> bool:
-    """Return whether a line reports that a run goes on from a checkpoint, after a restart."""
+    """Return whether a line reports that a run was restarted or resumed from a checkpoint."""
     return _RESUMED.search(line) is not None
 
 
 def is_being_ended(lines: Sequence[str], at: int) -> bool:
-    """Return whether Slurm's notice is followed by the same run, which goes on until it is killed.
+    """Return whether a line is Slurm's notice to a run that continues until it is killed.
 
-    Its progress soon after that line has the next number.
+    A progress line soon after the notice must have a higher number than the last one before it.
     """
     if _ENDS_JOB not in lines[at]:
         return False
@@ -285,20 +290,21 @@ def _is_of_run(line: str) -> bool:
 
 
 def precedes_output(line: str) -> bool:
-    """Return whether a scheduler's report ends with this line and the job's output begins."""
+    """Return whether a scheduler's report ends with this line and the job's output follows."""
     return line.strip() == _OUTPUT_FOLLOWS
 
 
 def _put_report_last(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines with the report of a scheduler that precedes the output behind it."""
+    """Return the lines with a scheduler's report moved from before the job's output to the end."""
     at = next((index for index, line in enumerate(lines) if precedes_output(line)), None)
     return lines if at is None else (*lines[at + 1 :], *lines[: at + 1])
 
 
 def find_success(lines: tuple[str, ...]) -> str:
-    """Return the line that reports success, with no crash and no more steps after it; empty for none.
+    """Return the line that reports success, or an empty string if there is no such line.
 
-    Libraries may complain while the program exits.
+    At most two steps and no crash may follow the line, but libraries may log errors while the
+    program exits.
     """
     lines = _put_report_last(lines)
     at = _find_success_at(lines)
@@ -306,7 +312,7 @@ def find_success(lines: tuple[str, ...]) -> str:
 
 
 def drop_after_success(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with those after the report of success empty."""
+    """Return the lines, with those after the report of success replaced by empty strings."""
     at = _find_success_at(lines)
     return lines if at is None else (*lines[: at + 1], *[""] * (len(lines) - at - 1))
 
@@ -334,13 +340,16 @@ def _find_success_at(lines: tuple[str, ...]) -> int | None:
 
 
 def find_suspicious(lines: tuple[str, ...]) -> list[int]:
-    """Return the indices of the three most suspicious lines: definite words first, then the latest."""
+    """Return the indices of the three most suspicious lines, in the order of the log.
+
+    Lines with definite words are preferred to others, and later lines to earlier ones.
+    """
     troubled = [index for index, text in enumerate(read_log(lines).simple) if _is_trouble(text)]
     ranked = sorted(troubled, key=lambda at: (_DEFINITE.search(lines[at]) is not None, at))
     return sorted(ranked[-_MOST_SUSPICIOUS:])
 
 
-@lru_cache(maxsize=4096)  # as above
+@lru_cache(maxsize=4096)  # see `_is_handled`
 def _is_trouble(simple: str) -> bool:
     if not may_be_trouble(simple):
         return False
@@ -352,7 +361,12 @@ def _is_trouble(simple: str) -> bool:
 
 
 def _advances(lines: Sequence[str], start: int, end: int) -> bool:
-    """Return whether training went on after a traceback: its counter rose, or more steps follow."""
+    """Return whether the program continued after a traceback.
+
+    A server that answered requests after the traceback continued, unless the traceback reports that
+    its engine failed. Any other program continued if a counter rose, or if more than two steps or a
+    success followed.
+    """
     steps = read_log(tuple(lines)).steps
     rest = zip(lines[end + 1 :], steps[end + 1 :], strict=True)
     after = [line for line, is_step in rest if is_step and not _SAVED.search(line)]
@@ -369,17 +383,17 @@ def _advances(lines: Sequence[str], start: int, end: int) -> bool:
 
 
 def _is_one_of_many(lines: Sequence[str], index: int) -> bool:
-    """Return whether a line reports the same as the one before, each of another item."""
+    """Return whether a line and the line before it report the same about different items."""
     return index > 0 and _skeleton(lines[index]) == _skeleton(lines[index - 1])
 
 
 def _skeleton(line: str) -> str:
-    """Return the first words of a line, without its numbers and signs."""
+    """Return the first words of a line, without digits and punctuation."""
     return re.sub(r"[^A-Za-z]+", " ", line)[:_SKELETON_LENGTH]
 
 
 def _count(line: str) -> tuple[int, ...]:
-    """Return the whole numbers of a line, without dates, times and fractions."""
+    """Return the integers in a line, except those in dates, times, fractions and percentages."""
     plain = re.sub(
         r"(?<![0-9])[0-9]+(?:[:.,-][0-9]+)+|(?<![0-9.])[0-9.]+e[+-]?[0-9]+|(?<![0-9])[0-9]+%",
         " ",

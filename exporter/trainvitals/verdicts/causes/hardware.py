@@ -1,4 +1,4 @@
-"""Deaths by faults of the host's hardware: errors of its memory that cannot be corrected."""
+"""Failures caused by the host's hardware: memory errors that cannot be corrected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _MOST_QUOTED = 3
 
 
 def list_memory_errors(case: Case) -> tuple[str, ...]:
-    """Return the kernel's lines about memory errors that concern the subject; empty for none."""
+    """Return the kernel log's lines about memory errors that may concern the subject.
+
+    The result is empty if there are no such lines, or if they name only other processes.
+    """
     lines = tuple(line for line in case.evidence.kernel_lines if _FAULT(line))
     sent = [found for line in lines if (found := _SENT.search(line))]
     owner = read_owner(case.evidence.log)

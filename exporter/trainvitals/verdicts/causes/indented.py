@@ -1,4 +1,4 @@
-"""Text that a program writes indented below a line of its own, and that is not its own trouble."""
+"""Finds indented text that quotes errors, such as the output of a model, and must be ignored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 
 _INDENT = ("  ", "\t")
 _FEW_STEPS = 2
-# What a model or a data set says, whatever its words are.
+# Words that announce the output of a model or the content of a data set.
 _SPEECH = re.compile(
     r"\b(?:generat(?:ed|ion|ions)|samples?|completions?|answers?|examples?|prompts?|respon(?:se|ses|ds)"
     r"|repl(?:y|ies)|dialogs?|dialogues?|conversations?|transcripts?|predictions?|hypothes[ie]s|decoded)\b"
@@ -25,10 +25,11 @@ _OF_FAILURE = re.compile(r"err|exception|fail|crash|abort|kill|while", re.IGNORE
 
 
 def find_indented(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of indented text that generation is named above, or that the program goes on after.
+    """Yield the indices of indented lines that do not report an error of the program.
 
-    It goes on with more than two steps, with a result or a success in lines that are not indented.
-    Frames of a traceback that is not indented itself are not such text.
+    Such lines follow a line that announces generated text, or precede lines which show that the
+    program continued: more than two progress lines, a result or a success, none of them indented.
+    The frames of a traceback whose first line is not indented are never such lines.
     """
     blocks = [
         block for block in _list_blocks(lines) if any(may_be_trouble(lines[at]) for at in block)
@@ -43,12 +44,12 @@ def find_indented(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _is_speech(head: str) -> bool:
-    """Return whether a line announces what a model or a data set says, whatever it quotes itself."""
+    """Return whether a line announces a model's text and names no failure outside of quotes."""
     return _SPEECH.search(head) is not None and _OF_FAILURE.search(_QUOTE.sub("", head)) is None
 
 
 def _list_blocks(lines: Sequence[str]) -> Iterator[range]:
-    """Yield the indented lines below each line that is not, without blank lines behind them."""
+    """Yield each block of indented lines below an unindented line, without trailing blank lines."""
     if not any(line.startswith(_INDENT) for line in lines):
         return
     own = {
@@ -69,7 +70,7 @@ def _list_blocks(lines: Sequence[str]) -> Iterator[range]:
 
 
 def _find_last_work(lines: Sequence[str]) -> int:
-    """Return the line before which what was met is known not to have ended the program."""
+    """Return the index of the last line which shows that the program continued; -1 if none does."""
     steps = 0
     for at in range(len(lines) - 1, -1, -1):
         line = lines[at]

@@ -1,4 +1,4 @@
-"""The table of causes: each examines the evidence, and their order decides the verdict."""
+"""The table of causes: each cause examines the evidence, and their order decides the verdict."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from trainvitals.verdicts.causes import (
 from trainvitals.verdicts.causes.case import Case, open_case
 from trainvitals.verdicts.causes.verdict import Cause, Finding, Verdict
 
-# Detected mainly from log lines.
+# Causes that are detected mainly from log lines.
 BY_LOG: tuple[Cause, ...] = (
     *slurm.CAUSES,
     *schedulers.CAUSES,
@@ -107,30 +107,31 @@ REASONS: tuple[str, ...] = tuple(cause.reason for cause in CAUSES)
 _ABORT = "abort"
 _CRASHES = frozenset({_ABORT, "segfault", "fpe"})
 _SIGNALS = frozenset(cause.reason for cause in signals.CAUSES)
-# Reported beside any cause, never as the verdict.
+# Causes that are reported in addition to others, but never as the verdict.
 _NOTES = frozenset({"log-lost"})
-# Used only where no other cause matches.
+# Outcomes that are used only if no other cause matches.
 _OUTCOMES = frozenset({"finished", "running", "unknown"})
 _FROM_THE_LOG = frozenset(cause.reason for cause in BY_LOG)
-# Without an exit code these are readings of one OOM kill, of which the first is the best.
+# Without an exit code, these causes all explain the same OOM kill; the first one is the best.
 _OOM_KILLS = frozenset(cause.reason for cause in (*memory.CAUSES, *workers.CAUSES))
-# Report a consequence, or only the last line of the log.
+# Causes that report a consequence, or only the last line of the log.
 _VAGUE = frozenset({"exception", "torchrun-child", "ray-worker-died"})
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Return the cause of a death, or the fault of something that still runs.
+    """Return the verdict on a death, or on a fault of a subject that still runs.
 
-    The first matching cause of the table is the verdict, with two exceptions: an uncertain cause, or
-    one that names only the signal, yields to a certain cause from the log; and one with low confidence
-    to the next one with more. While the subject runs, the log alone is not sufficient for a verdict;
-    nor is a log line that it recovered from.
+    The first matching cause of the table is the verdict, with two exceptions. An uncertain cause,
+    or a cause that names only the signal, yields to a certain cause from the log. A cause with low
+    confidence yields to the next cause with a higher one. While the subject runs, the log alone is
+    not sufficient for a verdict. A log line from which the subject recovered is not sufficient
+    either.
 
     Args:
         evidence: All collected evidence.
 
     Returns:
-        The verdict, always with a reason of `REASONS`.
+        The verdict; its reason is one of `REASONS`.
     """
     whole = open_case(evidence)
     case = whole.without_survived()
@@ -156,7 +157,7 @@ def _examine(case: Case) -> list[Finding]:
 
 
 def _examine_survived(whole: Case, findings: list[Finding]) -> list[Finding]:
-    """Return the findings of errors that the program survived, which contribute at most."""
+    """Return the findings of survived errors, which can only be contributing causes."""
     known = {finding.reason for finding in findings}
     return [
         replace(finding, confidence="low")
@@ -166,7 +167,7 @@ def _examine_survived(whole: Case, findings: list[Finding]) -> list[Finding]:
 
 
 def _limit(case: Case, finding: Finding) -> Finding:
-    """Return a finding with at most medium confidence where a log alone shows only how it ended."""
+    """Limit a vague finding or a crash to medium confidence if the end was not observed."""
     is_vague = finding.reason in _VAGUE | _CRASHES
     if not is_vague or not case.evidence.is_unobserved or finding.confidence != "high":
         return finding
@@ -182,7 +183,7 @@ def _is_one_kill(case: Case) -> bool:
 
 
 def _is_specific(finding: Finding) -> bool:
-    """Return whether a finding names the cause behind a traceback or a launcher's report."""
+    """Return whether a finding names the cause of a traceback or of a launcher's report."""
     return finding.reason in _FROM_THE_LOG - _VAGUE and finding.confidence != "low"
 
 
@@ -202,7 +203,7 @@ def _is_running(case: Case) -> bool:
 
 
 def _choose(findings: list[Finding]) -> Finding:
-    """Return the verdict; the last row of the table always matches, so the list is not empty."""
+    """Return the finding that is the verdict; at least the last row of the table matches."""
     named = [each for each in findings if each.reason not in _OUTCOMES | _VAGUE]
     first = findings[0]
     if first.confidence == "low" and first.reason not in _OUTCOMES:
@@ -212,13 +213,13 @@ def _choose(findings: list[Finding]) -> Finding:
         return first
     logged = [each for each in named if each.reason in _FROM_THE_LOG]
     certain = (finding for finding in logged if finding.confidence == "high")
-    # An abort is always the end of something else, such as an exception of C++.
+    # An abort always follows another failure, such as a C++ exception.
     likely = (finding for finding in logged if first.reason == _ABORT)
     return next(certain, next(likely, first))
 
 
 def _describe_contradiction(first: Finding, others: tuple[Finding, ...]) -> Finding:
-    """Return the verdict; a success with the failures in its log as evidence against it."""
+    """Return the verdict; failures in the log are evidence against a success."""
     if first.reason != "finished":
         return first
     failures = [

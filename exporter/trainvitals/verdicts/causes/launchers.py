@@ -1,4 +1,4 @@
-"""Signals that a launcher received or saw: torchrun, DeepSpeed, Accelerate, mpirun and shells."""
+"""Signals that a launcher received or reported: torchrun, DeepSpeed, Accelerate, mpirun, shells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainvitals.verdicts.causes.verdict import Cause, Finding
 from trainvitals.verdicts.causes.words import KILLED
 
 _SIGHUP, _SIGTERM = 1, 15
-# Of a shell, alone or behind the script's name and line.
+# A shell's message, alone or after the script's name and line number.
 _WORDS = {
     number: rf"^(?:\S{{1,80}}: line [0-9]{{1,6}}: +[0-9]{{1,9}} )?{word}\b *(?:$| {{2}})"
     for number, word in ((_SIGHUP, "Hangup"), (_SIGTERM, "Terminated"))
@@ -30,11 +30,11 @@ def _received(number: int) -> Sign:
         rf"|\bsignal {number} received\b|{_WORDS[number]}"
         + r"|`Termination signal` is detected"
         * (number == _SIGTERM),
-        without=("submitit ",),  # which says why Slurm sent it
+        without=("submitit ",),  # submitit logs why Slurm sent the signal
     )
 
 
-# A program that handles the signal says what it does; a scheduler sends it too.
+# A program that handles SIGHUP logs its reaction; schedulers send SIGHUP too.
 _HANDLED_HUP = re.compile(
     r"\b(?:preempt|timed[- ]out|requeu|checkpoint|sav(?:e|ing)\b|reload|re-?read|rotat|ignor|bypass|handl)",
     re.IGNORECASE,
@@ -50,7 +50,8 @@ _KILLED = re.compile(
     r"|JobState=FAILED Reason=RaisedSignal:9\b|\bExitCode=0:9\b"
 )
 _LAST_LINES = 6
-# Lightning's launcher and `srun` kill the other ranks, and with them what started it, once one has failed.
+# After one rank has failed, Lightning's launcher and `srun` kill the other ranks and the process
+# that started them.
 _ENDS_OTHERS = re.compile(
     r"terminated with code (?!-9\b|137\b)-?[0-9]{1,3}\. Forcefully terminating all other processes"
     r"|srun: error: \S{1,200}: tasks? \S{1,200}: Exited with exit code (?!137\b)[1-9]"
@@ -58,7 +59,7 @@ _ENDS_OTHERS = re.compile(
 
 
 def find_reported_kill(case: Case) -> str | None:
-    """Return the line at the end of a log in which a shell or Slurm reports SIGKILL; None for none."""
+    """Return the line at the end of a log in which a shell or Slurm reports SIGKILL, or None."""
     last = [line for line in case.lines if line.strip()][-_LAST_LINES:]
     if any(map(_ENDS_OTHERS.search, last)):
         return None

@@ -70,7 +70,7 @@ _OF_NVIDIA = re.compile(
 
 
 def detect_library_mismatch(case: Case) -> Finding | None:
-    """Detect a binary that was built against other versions than those installed."""
+    """Detect a binary that was built against versions other than those installed."""
     match = find_match(case, _MISMATCH)
     if match is None:
         return None
@@ -140,7 +140,7 @@ def _pick(match: LogMatch) -> str:
 
 
 def detect_missing_module(case: Case) -> Finding | None:
-    """Detect a module or a library that the image lacks."""
+    """Detect a module or a library that is missing from the image."""
     match = find_match(case, _NAMED)
     if match is None or LACKS(match.text):
         return None

@@ -1,4 +1,4 @@
-"""Log lines without colours and progress bars, as the causes match them."""
+"""Removes colours, progress bars and prefixes from log lines before causes are matched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MOST_REDRAWN = 500
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 13), *range(14, 32), 127))
 _BAR_SIGNS = ("%|", "it/s", "s/it", "B/s", "━", "█")
 
-# The kubelet's files, Docker Compose, and `srun --label`, whose number is the rank.
+# Prefixes of the kubelet's log files, of Docker Compose, and of `srun --label`, whose number is the
+# rank.
 _PREFIXES = (
     (re.compile(r"^[0-9-]{10}T[0-9:.]{8,18}(?:Z|[+-][0-9:]{5}) (?:stderr|stdout) [FP](?: |$)"), ""),
     (re.compile(r"^[\w.-]{1,80} {1,40}\| ?"), ""),
@@ -24,7 +25,7 @@ _BEHIND_BAR = re.compile(
 )
 _NOTICED = re.compile(r"(?:prterun|mpirun|mpiexec|orterun|prun)\b.{0,40} noticed that process\b")
 _MOST_WRAPPED = 4
-# The table of `sacct`: its head, and a job or a step with its state, which may be cut.
+# The table of `sacct`: its header, and the row of a job or a step, whose state may be truncated.
 _JOBS = re.compile(r"^\s{0,20}(?:User[ |]{1,40})?JobID(?:Raw)?[ |].{0,800}\bState\b")
 _JOB = re.compile(r"\s{0,20}(?:[a-z]\S{0,31}[ |]{1,40})?[0-9]{1,10}[0-9_+]{0,12}(\.\w{1,10})?[ |]")
 _STATE = re.compile(r"(?<=[ |])([A-Z_]{4,20})\+?(?: by [0-9]{1,10})?(?=[ |]|$)")
@@ -48,23 +49,23 @@ _SIMPLER = bytes.maketrans(
 
 
 def clean(log: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines as a terminal would show them at the end.
+    """Return the lines as a terminal shows them after all output.
 
-    Colours, other control sequences and prefixes of nearly all lines are removed, only the last
-    state of a progress bar is kept, and text written after a bar becomes a separate line. A line is
-    cut at 4096 characters; of a line that was redrawn more than 500 times only the last 500 are
-    considered.
+    Colours, other control sequences and prefixes shared by nearly all lines are removed; only
+    the last state of a progress bar is kept; text after a progress bar becomes a separate line. A
+    line is truncated to 4,096 characters; if a line was redrawn more than 500 times, only the last
+    500 versions are considered.
 
     Args:
-        log: The lines as written, with or without line ends.
+        log: The lines as they were written, with or without line endings.
     """
     return _strip_prefixes(redraw(log))
 
 
 def join_reports(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with an MPI launcher's sentence on one line, and the states of jobs named.
+    """Join an MPI launcher's wrapped sentence into one line, and append the states of jobs.
 
-    The row of a job in a table of `sacct` has its state behind it, as `scontrol` writes it.
+    The state of a job in a table of `sacct` is appended to its row as `scontrol` prints it.
     """
     joined = list(_name_states(lines))
     for at, line in enumerate(lines[:-1]):
@@ -84,7 +85,7 @@ def _name_states(lines: tuple[str, ...]) -> tuple[str, ...]:
         is_inside = _JOBS.match(line) is not None or (is_inside and not _is_other(line))
         row = _JOB.match(line) if is_inside else None
         state = _read_state(line) if row is not None else ""
-        # The steps of a job end with it, and one that the kernel killed may end it.
+        # Steps end with their job, so only the state of a step that the kernel killed is used.
         if row is not None and state and (not row[1] or state == "OUT_OF_MEMORY"):
             states[at] = f"JobState={state}"
             if state == "FAILED" and (signal := _KILLED_BY.search(line)) is not None:
@@ -95,7 +96,7 @@ def _name_states(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_other(line: str) -> bool:
-    """Return whether a line ends a table."""
+    """Return whether a line is not part of a table of jobs."""
     return bool(line.strip(" -|")) and _JOB.match(line) is None
 
 
@@ -105,18 +106,18 @@ def _read_state(line: str) -> str:
 
 
 def redraw(log: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines as `clean`, with the prefixes of a collector of logs."""
+    """Return the same lines as `clean`, but with the prefixes of a log collector."""
     return tuple(piece for line in log for piece in _split(line))
 
 
 def simplify(text: str) -> str:
-    """Return a text in lower case, as far as it is ASCII, with 1 for each digit but a single 0."""
+    """Return a text with ASCII letters in lower case and 1 for each digit except a single 0."""
     data = _ZERO.sub("\0", text).encode("utf-8", "surrogatepass")
     return data.translate(_SIMPLER).decode("utf-8", "surrogatepass")
 
 
 def _strip_prefixes(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines without what a collector of logs put before nearly all of them."""
+    """Return the lines without the prefix that a log collector added to nearly all of them."""
     written = [line for line in lines if line]
     for pattern, replacement in _PREFIXES:
         found = sum(pattern.match(line) is not None for line in written[:_MOST_COMPARED])
@@ -142,7 +143,7 @@ def _split(line: str) -> Iterator[str]:
 
 
 def _split_bar(piece: str) -> Iterator[str]:
-    """Yield a progress bar and what a rank wrote behind it, whose prefix begins a line."""
+    """Yield a progress bar, and as a second line the rank's text or traceback that follows it."""
     found = _BEHIND_BAR.search(piece, 1) if any(sign in piece for sign in _BAR_SIGNS) else None
     at = len(piece) if found is None else found.start()
     yield piece[:at].rstrip()

@@ -1,8 +1,8 @@
 """Log lines that indicate a cause, with the confidence that the program ended because of them.
 
-A line in the traceback that ended the program has the highest confidence. A separate line counts
-where the log ends soon after it, and does not where training continued for many steps. With exit
-code 0 only a line at the end of the log counts.
+A line in the traceback that ended the program has the highest confidence. Another line counts
+if the log ends soon after it, but not if training continued for many steps. With exit code 0, only
+a line at the end of the log counts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from trainvitals.verdicts.causes.signs import Sign, read_log
 from trainvitals.verdicts.causes.tracebacks import Error, Traceback
 from trainvitals.verdicts.causes.verdict import Confidence, Finding
 
-# Of a user or a framework that was asked to stop, not of a launcher that stops its other ranks.
+# Messages about a user's request to stop, not about a launcher that stops its other ranks.
 _INTERRUPT = re.compile(
     r"^\W{0,4}(?:Detected )?KeyboardInterrupt\b|\b[Ii]nterrupted by (?:the )?user\b|\bKeyboardInterrupt (?:detected|caught|received)"
     r"|\b(?:attempting|performing|starting) (?:a )?graceful(?:ly)? (?:shutdown|stop|exit)|\bCtrl[-+]C\b"
 )
 _ORDER: tuple[Confidence, ...] = ("low", "medium", "high")
-# Python buffers this much of standard output in a pipe and flushes it at exit, after the traceback
-# on standard error, which is not block-buffered.
+# If standard output is a pipe, Python buffers this much output and flushes it at exit, after the
+# traceback on standard error, which is not block-buffered.
 _STDOUT_BUFFER_BYTES = 8192
 _BESIDE_LINES = 6
 _LONGEST_QUOTE = 240
@@ -58,10 +58,10 @@ class LogMatch:
     Attributes:
         line: The index of the line, from 0.
         text: The line; in a traceback, the exception's line and its message.
-        confidence: How certain it is that the program ended because of it.
-        rank: The rank that wrote it; None unknown.
-        speaks_for: The evidence for it, one sentence each.
-        speaks_against: The evidence against it.
+        confidence: How certain it is that the line shows why the program ended.
+        rank: The rank that wrote the line; None if unknown.
+        speaks_for: The evidence for the cause, one sentence each.
+        speaks_against: The evidence against the cause.
     """
 
     line: int
@@ -72,7 +72,7 @@ class LogMatch:
     speaks_against: tuple[str, ...] = ()
 
     def cap(self, most: Confidence, *why: str) -> LogMatch:
-        """Return the match with at most this confidence, and the reasons as evidence against it."""
+        """Return the match with at most the confidence `most`, and with reasons against it."""
         return replace(
             self,
             confidence=least(self.confidence, most),
@@ -82,7 +82,7 @@ class LogMatch:
     def conclude(
         self, reason: str, summary: str, steps: Sequence[str], *, speaks_for: Sequence[str] = ()
     ) -> Finding:
-        """Return the finding of a cause that this line indicates."""
+        """Return the finding of the cause that this line indicates."""
         return Finding(
             reason=reason,
             summary=summary,
@@ -99,7 +99,7 @@ def least(one: Confidence, other: Confidence) -> Confidence:
 
 
 def quote(text: str) -> str:
-    """Return the first line of a text in backquotes, cut to 240 characters."""
+    """Return the first line of a text in backquotes, truncated to 240 characters."""
     first = text.strip().split("\n", 1)[0].strip()
     return f"`{first if len(first) <= _LONGEST_QUOTE else first[:_LONGEST_QUOTE] + '…'}`"
 
@@ -108,11 +108,11 @@ def find_match(case: Case, sign: Sign) -> LogMatch | None:
     """Return the log line that indicates a cause with the highest confidence.
 
     Args:
-        case: The death.
-        sign: What a line that indicates the cause has.
+        case: The case to examine.
+        sign: The sign of a line that indicates the cause.
 
     Returns:
-        The match; None where no line indicates the cause.
+        The match; None if no line indicates the cause.
     """
     if not sign.may_be_in(case.lines):
         return None
@@ -122,7 +122,7 @@ def find_match(case: Case, sign: Sign) -> LogMatch | None:
 
 
 def find_surest(case: Case, *signs: Sign) -> LogMatch | None:
-    """Return the match of the sign that indicates a cause with the highest confidence."""
+    """Return the match with the highest confidence among several signs; None if none matches."""
     found = [match for sign in signs if (match := find_match(case, sign)) is not None]
     return max(found, key=lambda match: _ORDER.index(match.confidence), default=None)
 
@@ -130,13 +130,14 @@ def find_surest(case: Case, *signs: Sign) -> LogMatch | None:
 def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> LogMatch | None:
     """Return the last line in which a scheduler or a service reports that it ended the program.
 
-    Errors after such a line are its consequences, and it explains a signal. It is uncertain only
-    where training continued after it, as in a log that several starts write to.
+    Such a report explains a signal, and the errors that follow the report are consequences. The
+    confidence is low if training continued after the report, for example in a log to which several
+    starts append, or if the exit code is 0. It is medium if the subject has not ended.
 
     Args:
-        case: The death.
-        sign: What such a report has.
-        leave_out: Starts of lines that are no progress of the training.
+        case: The case to examine.
+        sign: The sign of such a report.
+        leave_out: Prefixes of lines that do not count as training progress.
     """
     if not sign.may_be_in(case.lines):
         return None
@@ -166,18 +167,18 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
 
 
 def describe_kernel(case: Case, sign: Sign) -> tuple[str, ...]:
-    """Return a sentence on the last three lines of the kernel log with a sign."""
+    """Return a sentence for each of the last three kernel log lines that match a sign."""
     lines = tuple(dict.fromkeys(line for line in case.evidence.kernel_lines if sign(line)))
     return tuple(f"The kernel logged {quote(line)}." for line in lines[-_MOST_KERNEL_LINES:])
 
 
 def find_kernel_line(case: Case, sign: Sign, *, named: Sign | None = None) -> LogMatch | None:
-    """Return the last line of the kernel log that indicates a cause, where no other log exists.
+    """Return the last line of the kernel log that indicates a cause, if there is no other log.
 
     Args:
-        case: The death.
-        sign: What the line has.
-        named: What it has where it names a program that trains, so that it counts beside a log.
+        case: The case to examine.
+        sign: The sign of the line.
+        named: The sign of a line that names a training program and so counts even beside a log.
     """
     if not case.has_ended or case.exit_code == 0:
         return None
@@ -192,7 +193,7 @@ def find_kernel_line(case: Case, sign: Sign, *, named: Sign | None = None) -> Lo
 
 
 def add_kernel_line(case: Case, match: LogMatch, sign: Sign) -> LogMatch:
-    """Return a match of the log with the lines of the kernel log that have a sign."""
+    """Add kernel log lines that match a sign to the evidence for a match in the log."""
     return replace(match, speaks_for=(*match.speaks_for, *describe_kernel(case, sign)))
 
 
@@ -205,17 +206,17 @@ def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
 
 
 def _find_error(traceback: Traceback, sign: Sign) -> Error | None:
-    """Return the first exception of a traceback whose message indicates a cause; None for none."""
+    """Return the first exception of a traceback whose message matches a sign; None if none does."""
     return next((error for error in traceback.errors if _find_line(error, sign)), None)
 
 
 def _find_line(error: Error, sign: Sign) -> str:
-    """Return the line of an exception's message that indicates a cause; empty for none."""
+    """Return the line of a message that matches a sign; an empty string if none does."""
     return next(filter(sign, (*error.text.split("\n"), error.headline)), "")
 
 
 def _add_decisive(match: LogMatch, error: Error, sign: Sign) -> LogMatch:
-    """Return the match of an error with the text that has the sign, where its start has not."""
+    """Add the matching part of an error's message to a match if the quoted start lacks it."""
     if sign(quote(error.headline)):
         return match
     line = _find_line(error, sign)
@@ -289,7 +290,7 @@ def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
 
 
 def describe_steps(steps: int) -> str:
-    """Return the sentence about training progress after a line."""
+    """Return a sentence about the training progress that follows a line."""
     return f"Training continued after it: {steps} log lines of training progress follow."
 
 
@@ -347,7 +348,7 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
 
 
 def _count_rest(log: ParsedLog, end: int) -> tuple[int, int]:
-    """Count the progress lines and all lines after a line, without tracebacks and reports."""
+    """Count progress lines and all lines after a line, except those of tracebacks and reports."""
     return count_between(log, end, len(log.lines))
 
 
@@ -358,7 +359,7 @@ def weigh_report(case: Case, match: LogMatch) -> LogMatch | None:
 
 
 def weigh_end(case: Case, match: LogMatch) -> LogMatch | None:
-    """Return the match weighed by the exit code and the signal; None where it cannot be the cause."""
+    """Return a match weighed by the exit code and the signal; None if its line is not the cause."""
     if case.exit_code == 0:
         return match.cap("high", _OF_A_PIPE) if match.confidence == "high" else None
     if not case.has_ended:

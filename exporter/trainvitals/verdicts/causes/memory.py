@@ -1,4 +1,4 @@
-"""OOM kills of the main process: at which limit, and whether the engine reported them."""
+"""OOM kills of the main process: the limit that was reached, and the engine's report."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from trainvitals.verdicts.causes.workers import find_killed_worker
 
 _SIGKILL = 9
 _YOUNG_SECONDS = 30.0
-_PROMPT_SECONDS = 1.0  # the main process ends within half a second of its kill
+_PROMPT_SECONDS = 1.0  # the main process ends within half a second of the OOM kill
 _MOST_NAMED = 3
-_TASK_BYTES = 15  # The kernel cuts a task's name to TASK_COMM_LEN, 16 bytes with the final NUL.
+_TASK_BYTES = 15  # The kernel truncates task names to TASK_COMM_LEN, 16 bytes with the NUL.
 _LIMIT = "CONSTRAINT_MEMCG"
 _CONSTRAINTS = {
     "CONSTRAINT_CPUSET": "The NUMA nodes of its cpuset (`--cpuset-mems`)",
@@ -42,14 +42,15 @@ def was_oom_killed(case: Case) -> bool:
 
 
 def _was_killed(case: Case) -> bool:
-    # 137 is SIGKILL from any sender: `docker kill` and a stop that reached its timeout send it too.
+    # Exit code 137 means SIGKILL from any sender; `docker kill` and a stop that reached its timeout
+    # send SIGKILL too.
     if not case.has_ended or read_request(case) is not None:
         return False
     return case.signal == _SIGKILL or _is_seen_by_kernel_alone(case)
 
 
 def _is_seen_by_kernel_alone(case: Case) -> bool:
-    """Return whether the kernel log has an OOM kill of it, and nothing else how it ended."""
+    """Return whether an OOM kill in the kernel log is the only evidence of the end."""
     is_open = case.exit_code is None and case.signal is None and not case.evidence.exception
     return is_open and bool(case.list_own_kills()) and find_killed_worker(case) is None
 
@@ -81,7 +82,7 @@ def _detect_cgroup(case: Case) -> Finding | None:
 
 
 def _find_report(case: Case) -> Finding | None:
-    """Return the finding of a scheduler that reports a kill at the memory limit; None for none."""
+    """Return the finding of a scheduler that reports a kill at the memory limit, or None."""
     return slurm.detect_oom(case) or pods.detect_oom(case) or schedulers.detect_oom(case)
 
 
@@ -91,14 +92,14 @@ def _grade(case: Case, oom: OomEvidence) -> Confidence:
         or _describe_unknown_process(case)
         or _describe_unwatched(case, oom)
         or (not oom.kills and describe_missing_kernel_line(case))
-        # An `oom` event alone does not say whose limit was reached.
+        # An `oom` event alone does not show whose limit was reached.
         or (case.is_container and not oom.kills and case.memory_limit_bytes is None)
     )
     return "medium" if is_doubtful else "high"
 
 
 def _describe_unknown_process(case: Case) -> tuple[str, ...]:
-    """Return a sentence where the killed process may not have been the main one."""
+    """Return a sentence if the killed process may not have been the main process."""
     if not _is_seen_by_kernel_alone(case) or not (case.is_container or case.evidence.log):
         return ()
     return (f"The exit code is unknown; another process of {case.subject} may have been killed.",)
@@ -117,7 +118,7 @@ def _describe_unwatched(case: Case, oom: OomEvidence) -> tuple[str, ...]:
 
 
 def _is_missed(case: Case, oom: OomEvidence) -> bool:
-    """Return whether an engine was queried and had no record of an OOM kill."""
+    """Return whether an engine was queried and has no record of an OOM kill."""
     was_asked = case.evidence.state is not None or case.has_die_event
     return case.is_container and was_asked and not oom.events and not oom.is_flagged
 
@@ -134,7 +135,7 @@ def _detect_missed(case: Case) -> Finding | None:
 
 
 def _grade_by_unnamed_kills(case: Case) -> Confidence | None:
-    """Return the confidence from kernel lines without a control group; None where there are none."""
+    """Return the confidence from kernel lines that name no control group; None if insufficient."""
     kills = [kill for kill in case.list_unnamed_kills() if kill.constraint == _LIMIT]
     if not kills or not case.memory_limit_bytes:
         return None
@@ -145,7 +146,7 @@ def _grade_by_unnamed_kills(case: Case) -> Confidence | None:
 
 
 def _grade_by_counts(case: Case) -> Confidence | None:
-    """Return the confidence without a kernel log, from the host's count and the memory usage."""
+    """Return the confidence from the host's OOM kill count and the usage, without a kernel log."""
     evidence = case.evidence
     if evidence.oom_kills is not None or not evidence.host_oom_kills:
         return None

@@ -1,4 +1,4 @@
-"""Deaths because of the network: failed name resolution, and errors of the Hugging Face Hub."""
+"""Deaths caused by the network: failed name resolution, and errors of the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _NOT_FOUND = contains(
     "404 Client Error: Not Found for url: https://huggingface.co",
     "Repo id must be in the form",
 )
-# A path is named, so that the Hub is not meant.
+# The message names a path, so it is not about the Hub.
 LOCAL_MODEL = matches(
     r"Error no file named .{1,200} in directory|Can't load .{1,40} '[./~]"
     r"|(?:^|: )'?[./~][^' ]{0,200}'? is not a local folder and is not a valid"
@@ -172,7 +172,7 @@ def detect_hf_notfound(case: Case) -> Finding | None:
 
 
 def detect_hf_rate(case: Case) -> Finding | None:
-    """Detect the Hub's rate limit, also where the last log line blames the network."""
+    """Detect the Hub's rate limit, even if the last log line reports a network error."""
     match = find_match(case, _RATE)
     if match is None:
         return None
@@ -222,7 +222,7 @@ def _find_repository(text: str) -> str:
 
 
 def _read_context(case: Case, match: LogMatch) -> str:
-    """Return the text of the traceback that contains the match, else the lines around it."""
+    """Return the text of the traceback that contains the match, or else the nearby lines."""
     fatal = parse_log(case).fatal
     if fatal is not None and fatal.start <= match.line <= fatal.end:
         return "\n".join(error.text for error in fatal.errors)
@@ -230,7 +230,7 @@ def _read_context(case: Case, match: LogMatch) -> str:
 
 
 def find_host(text: str) -> str:
-    """Return the host that an error names; empty for none."""
+    """Return the host that an error names; an empty string if it names none."""
     found = _HOST.search(text)
     return next((group for group in found.groups() if group), "") if found else ""
 

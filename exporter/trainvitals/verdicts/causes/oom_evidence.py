@@ -1,4 +1,4 @@
-"""The evidence of OOM kills in a case, and the sentences that describe it."""
+"""The evidence of OOM kills in a case, and sentences that describe the evidence."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class OomEvidence:
     """The evidence of OOM kills in a case.
 
     Attributes:
-        kills: OOM kills in its control group, from the kernel log.
-        events: The times at which the engine reported an OOM kill, Unix seconds.
-        is_flagged: Whether the engine's state has `OOMKilled` true, set since the last start.
-        counted: OOM kills that its control group had counted at the last sample before the end.
-        is_counted_at_end: Whether that sample was taken at the end, as for a run.
+        kills: The OOM kills in the subject's control group, from the kernel log.
+        events: The times at which the engine reported an OOM kill, in Unix seconds.
+        is_flagged: Whether `OOMKilled` is true in the engine's state, set since the last start.
+        counted: The OOM kills counted by the control group at the last sample before the end.
+        is_counted_at_end: Whether a sample at the end, which only a run has, counted OOM kills.
         is_sibling_killed: Whether the kernel log shows that a process of another control group was
-            killed instead, at the limit of a parent of both.
+            killed instead, at the limit of a common parent.
     """
 
     kills: tuple[OomKill, ...]
@@ -35,18 +35,18 @@ class OomEvidence:
 
     @property
     def is_found(self) -> bool:
-        """Whether the OOM killer ended one of its processes."""
+        """Whether the OOM killer killed a process of the subject."""
         is_found = bool(self.kills or self.events or self.is_flagged or self.is_counted_at_end)
         return is_found and not self.is_sibling_killed
 
     @property
     def may_be_child(self) -> bool:
-        """Whether there was an OOM kill, possibly of a child process and not the main process."""
+        """Whether there was an OOM kill, possibly of a child and not of the main process."""
         return self.is_found or (self.counted > 0 and not self.is_sibling_killed)
 
     @property
     def last_kill_time(self) -> float | None:
-        """The time of the last kill, Unix seconds; None unknown."""
+        """The time of the last OOM kill, in Unix seconds; None if unknown."""
         return max([kill.time for kill in self.kills] or self.events, default=None)
 
 
@@ -55,11 +55,11 @@ def collect_oom_evidence(case: Case) -> OomEvidence:
     evidence = case.evidence
     kills = case.list_own_kills()
     events = tuple(event.time for event in case.list_events("oom"))
-    # The engine sets `OOMKilled` when any process of the container was killed, not only its main one.
+    # The engine sets `OOMKilled` if any process of the container was killed, even a child process.
     flagged = evidence.state is not None and evidence.state.is_oom_killed
     is_witnessed = case.has_die_event or evidence.oom_kills is not None
     if flagged and not events and not kills and evidence.restarts and is_witnessed:
-        flagged = False  # some engines keep the flag of the start before
+        flagged = False  # some engines keep the flag from the previous start
     counted = evidence.sample.oom_kills or 0 if evidence.sample is not None else 0
     is_sibling_killed = not kills and bool(case.list_sibling_kills())
     is_counted_at_end = evidence.subject == "run" and counted > 0
@@ -93,7 +93,7 @@ def _describe_kill(case: Case, kill: OomKill) -> str:
 
 
 def _describe_when(case: Case, time: float) -> str:
-    if case.evidence.is_unobserved:  # a kernel log by itself does not have the end of the process
+    if case.evidence.is_unobserved:  # a kernel log alone does not show when the process ended
         return ""
     before = case.seconds_before_end(time)
     return " while it ran" if before is None else f" {format_duration(before)} before the end"
@@ -108,7 +108,7 @@ def _describe_limit(case: Case, kill: OomKill) -> str:
 
 
 def describe_memory_use(case: Case) -> tuple[str, ...]:
-    """Return the sentences about its memory limit, its usage and its memory pressure."""
+    """Return sentences about the memory limit, the memory usage and the memory pressure."""
     limit, most, sample = case.memory_limit_bytes, case.peak_memory_bytes, case.evidence.sample
     sentences = []
     if limit and most is not None:
@@ -130,7 +130,7 @@ def describe_memory_use(case: Case) -> tuple[str, ...]:
 
 
 def describe_late_kill(case: Case) -> tuple[str, ...]:
-    """Return a sentence where the last kill was too early to be certain to have caused the end."""
+    """Return a sentence if the last OOM kill was too early to be the certain cause of the end."""
     last = collect_oom_evidence(case).last_kill_time
     before = None if last is None else case.seconds_before_end(last)
     if before is None or before <= _PROMPT_SECONDS:
@@ -141,7 +141,7 @@ def describe_late_kill(case: Case) -> tuple[str, ...]:
 
 
 def describe_missing_kernel_line(case: Case) -> tuple[str, ...]:
-    """Return a sentence where the kernel log could be read and has no line about the kill."""
+    """Return a sentence if the kernel log could be read but contains no line about the kill."""
     if case.evidence.oom_kills is None or case.list_own_kills():
         return ()
     return ("The kernel log could be read and has no line about this OOM kill.",)

@@ -60,7 +60,7 @@ def _describe_probes(case: Case) -> tuple[str, ...]:
         return ("The engine reported the event `health_status: unhealthy`.",)
     last, streak = state.probes[-1], state.failing_streak
     output = last.output.strip()[:_MOST_OUTPUT]
-    # Docker records a probe that reached its timeout with exit code -1.
+    # Docker records exit code -1 for a probe that reached its timeout.
     how = "timed out (-1)" if last.exit_code == -1 else f"had exit code {last.exit_code}"
     printed = f" and printed `{output}`" if output else " and printed nothing"
     return (
@@ -150,7 +150,7 @@ def _detect_finished(case: Case) -> Finding | None:
 
 
 def _detect_success(case: Case) -> Finding | None:
-    """Return the finding of a log that ends with the report of a success, where nothing else is known."""
+    """Detect a log that ends with the report of a success, if there is no contrary evidence."""
     evidence = case.evidence
     success = case.success
     if not success or evidence.xids or evidence.oom_kills or evidence.pod:
@@ -252,12 +252,12 @@ def _describe_doubt(case: Case, success: str) -> tuple[str, ...]:
 
 
 def _wants_log(case: Case) -> bool:
-    """Return whether a log belongs to the evidence, which a kernel log alone does not have."""
+    """Return whether a log is expected; it is not if only a kernel log was given."""
     return not (case.evidence.is_unobserved and case.evidence.oom_kills is not None)
 
 
 def _advise_unknown(case: Case) -> list[str]:
-    """Return the steps that collect more evidence the next time."""
+    """Return the steps that collect more evidence for the next diagnosis."""
     evidence, steps = case.evidence, []
     if evidence.is_unobserved:
         steps.append(_advise_more_files(evidence))
@@ -286,7 +286,7 @@ def _advise_unknown(case: Case) -> list[str]:
 
 
 def _advise_more_files(evidence: Evidence) -> str:
-    """Return the step that adds what was not given: the log, how it ended, or the kernel log."""
+    """Return the step that adds missing evidence: the log, how the run ended, or the kernel log."""
     if evidence.log is None and evidence.oom_kills is not None:
         return "Add the log of the run: `trainvitals diagnose LOG --kernel-log FILE`."
     step = "Report how it ended, with `--ended` or `--exit-code N`"
@@ -304,7 +304,8 @@ def _detect_log_lost(case: Case) -> Finding | None:
     settings, log = case.evidence.settings, case.evidence.log
     if log is None or any(line.strip() for line in log) or settings is None:
         return None
-    # At a regular exit Python flushes standard output, so an empty log means that nothing was printed.
+    # Python flushes standard output at a regular exit; an empty log then means that nothing was
+    # printed.
     if case.signal is None or settings.is_unbuffered or settings.has_tty:
         return None
     if not case.has_ended or not _is_python(settings):

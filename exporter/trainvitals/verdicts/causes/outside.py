@@ -44,7 +44,7 @@ def _detect_outside(case: Case) -> Finding | None:
 
 
 def _detect_killed_worker(case: Case) -> Finding | None:
-    """Return the finding of a worker that was killed without evidence of an OOM kill."""
+    """Detect a worker that SIGKILL ended, without evidence of an OOM kill."""
     log_line = find_killed_worker(case)
     oom = collect_oom_evidence(case)
     evidence = case.evidence
@@ -69,7 +69,7 @@ def _detect_killed_worker(case: Case) -> Finding | None:
 
 
 def _conclude_unseen(case: Case, sentence: str) -> Finding:
-    """Return the finding of a report of SIGKILL, where nothing shows who sent it."""
+    """Return the finding of a reported SIGKILL whose sender is unknown."""
     return Finding(
         "kill-outside",
         f"SIGKILL ended {case.subject}; its sender is unknown, most often the OOM killer.",
@@ -81,7 +81,7 @@ def _conclude_unseen(case: Case, sentence: str) -> Finding:
 
 
 def _detect_reported_kill(case: Case) -> Finding | None:
-    """Return the finding of a shell or a scheduler that reports SIGKILL at the end of a log."""
+    """Detect a report of SIGKILL by a shell or a scheduler at the end of a log."""
     line = find_reported_kill(case)
     if line is None or case.exit_code is not None:
         return None

@@ -1,9 +1,9 @@
-"""Packages of Python by the names of their modules."""
+"""The names of Python packages, by module."""
 
 from __future__ import annotations
 
 _PACKAGES = {
-    "apex": "--no-build-isolation git+https://github.com/NVIDIA/apex",  # PyPI's is of others
+    "apex": "--no-build-isolation git+https://github.com/NVIDIA/apex",  # PyPI's `apex` is unrelated
     "cv2": "opencv-python-headless",
     "PIL": "pillow",
     "yaml": "pyyaml",
@@ -31,8 +31,8 @@ _PACKAGES = {
     "tensorboardX": "tensorboardX",
     "segmentation_models_pytorch": "segmentation-models-pytorch",
 }
-# Installed under the name that is imported. Any other name may be a module of the user's project, for
-# which a stranger's package of the same name would be the wrong advice.
+# Packages with the name of their module. Any other name may be a module of the user's project; an
+# unrelated package of the same name would be the wrong advice.
 _SAME_NAME = frozenset(
     [
         "accelerate",
@@ -155,27 +155,27 @@ _SAME_NAME = frozenset(
 
 
 def find_package(module: str) -> str:
-    """Return what `pip install` needs for a module; empty for one that is not known."""
+    """Return the `pip install` argument for a module; an empty string if the module is unknown."""
     top = module.partition(".")[0]
     return _PACKAGES.get(top) or (top.replace("_", "-") if top in _SAME_NAME else "")
 
 
-# Packages of others add modules to these.
+# Other packages add modules to these packages.
 _SHARED = frozenset(
     {"google", "google.protobuf", "habana_frameworks", "megatron", "git", "lightning"}
 )
 _WHOLE = "|".join(sorted({*_PACKAGES, *_SAME_NAME} - _SHARED))
-# Of packages that are known, and of Python itself: a module of the user's project lacks what it lacks.
+# Only known packages and Python itself: a name missing from the user's own module is no mismatch.
 ATTRIBUTE_MISSING = (
     rf"AttributeError: (?:partially initialized )?module '(?P<module>(?:{_WHOLE}|collections|inspect|time|asyncio|ast|math"
     r"|pkgutil|fractions|typing|distutils|ssl|string|importlib)(?:\.[\w.]{1,120})?)' has no attribute '?(?P<attribute>\w{0,120})"
 )
-# A module of the user's project lies in none of the folders of Python.
+# A module of the user's project is in none of Python's directories.
 NAME_MISSING = (
     rf"cannot import name '?(?P<name>\w{{1,120}})'? from '?(?!partially)(?P<package>(?:{_WHOLE})(?!\w)[\w.]{{0,120}}"
     r"|[\w.]{1,120}(?![\w.])(?!'? \((?!\S{0,300}(?:-packages|python[0-9.]{0,5}|\.egg)/)/\S{1,400}\)))"
 )
-# Python 3 names the first part that it does not find, so that the package itself is installed.
+# Python 3 names the first part that it does not find, so the package itself is installed.
 PART_MISSING = (
     rf"No module named '(?P<part>(?:{_WHOLE})\.[\w.]{{1,120}})(?!.{{0,160}}is not a package)"
 )

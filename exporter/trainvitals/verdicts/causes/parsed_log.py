@@ -24,11 +24,11 @@ class ParsedLog:
     """A log with its tracebacks.
 
     Attributes:
-        lines: The lines.
-        tracebacks: All tracebacks.
-        fatal: The traceback that ended the program; None where none did.
-        root_cause: The first failure by torchrun's report; None where there is no such report.
-        reported: For each line, whether it is part of a traceback or of the launcher's report.
+        lines: The lines of the log.
+        tracebacks: All tracebacks in the log.
+        fatal: The traceback that ended the program; None if none did.
+        root_cause: The first failure according to torchrun's report; None without such a report.
+        reported: For each line, whether it belongs to a traceback or to a launcher's report.
     """
 
     lines: tuple[str, ...]
@@ -44,7 +44,7 @@ def parse_log(case: Case) -> ParsedLog:
 
 
 def find_before_fatal(log: ParsedLog) -> Traceback | None:
-    """Return another traceback of the same process that the last one may be a consequence of."""
+    """Return an earlier traceback of the same process that may explain the last one, or None."""
     fatal = log.fatal
     earlier = (
         each
@@ -57,9 +57,10 @@ def find_before_fatal(log: ParsedLog) -> Traceback | None:
 
 
 def find_first_failure(case: Case, at: int) -> Traceback | None:
-    """Return the traceback of a rank before a line, after which no training went on; None for none.
+    """Return the first traceback before a line, if training did not continue in between, or None.
 
-    Those of collective operations and of launchers are consequences of another failure.
+    Tracebacks of collective operations and of launchers are skipped, because they are consequences
+    of another failure.
     """
     log = parse_log(case)
     earlier = (
@@ -74,7 +75,7 @@ def find_first_failure(case: Case, at: int) -> Traceback | None:
 
 
 def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
-    """Return whether a traceback is soon followed by the last one, without training in between."""
+    """Return whether the last traceback follows this one soon, without training in between."""
     fatal = log.fatal
     if fatal is None or traceback.is_aside or fatal.start <= traceback.end:
         return False
@@ -83,7 +84,7 @@ def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
 
 
 def count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
-    """Count the progress lines and all lines between two lines, without tracebacks and reports."""
+    """Count progress lines and all lines between two lines, except tracebacks and reports."""
     inside = slice(end + 1, start)
     rest = [
         line
@@ -93,7 +94,7 @@ def count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
     return sum(map(is_progress, rest)), len(rest)
 
 
-@lru_cache(maxsize=4)  # about fifty causes need the same log one after the other
+@lru_cache(maxsize=4)  # about fifty causes parse the same log in turn
 def _parse_log(lines: tuple[str, ...], has_exception: bool) -> ParsedLog:  # noqa: FBT001 - a key
     root = read_root_cause(lines)
     tracebacks = read_tracebacks(lines[:-1] if has_exception else lines)
@@ -126,11 +127,11 @@ def _is_same(fatal: Traceback, exception: str) -> bool:
 def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Traceback | None:
     """Return the traceback that ended the program.
 
-    For one process it is the last traceback. For several ranks it is the one of the rank that
-    torchrun reports as the first to fail, else the earliest of the ranks' last tracebacks. A
-    traceback that only reports the loss of another rank is chosen only where there is no other.
-    None where no traceback qualifies: a killed rank writes none, and the other ranks' tracebacks
-    only report its loss.
+    For one process, this is the last traceback. For several ranks, it is the traceback of the rank
+    that torchrun reports as the first to fail, or else the earliest of the ranks' last tracebacks.
+    A traceback that only reports the loss of another rank is chosen only if there is no other. The
+    result is None if no traceback qualifies: a killed rank writes no traceback, and the tracebacks
+    of the other ranks only report the loss of that rank.
     """
     real = [traceback for traceback in tracebacks if not traceback.is_aside]
     own = [traceback for traceback in real if not traceback.is_launcher]
@@ -151,7 +152,7 @@ def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Tra
 
 
 def _find_origin(own: Sequence[Traceback], last: Traceback) -> Traceback:
-    """Return the traceback right before one that only reports the loss of a process or a thread."""
+    """Return the traceback before `last` if `last` only reports the loss of a process or thread."""
     if not last.is_consequence:
         return last
     before = (

@@ -11,7 +11,7 @@ from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.parsed_log import parse_log
 
 _OF_ERROR = re.compile(r": '([^'\n]{1,300})'(?: -> '([^'\n]{1,300})')?")
-# TensorFlow writes the path before the words of the errno.
+# TensorFlow writes the path before the error text of the errno.
 _OF_TENSORFLOW = re.compile(r": (/[^;:\n]{1,300}); ")
 _SAVED = re.compile(
     r"(?:[Ss]aving|[Ww]riting|[Ss]ave) (?:[^\n/]{0,40}?[ '\"=:(`])?([\w.-]{0,40}/[\w./=+-]{1,200})"
@@ -28,10 +28,10 @@ class Place:
     """The location of a file that a program used.
 
     Attributes:
-        path: The path as the program named it; empty where it named none.
-        host_path: The path on the host; None where no mount has it, so that the file is in the
-            container's writable layer.
-        disk: Its file system at the time of the death; None unknown.
+        path: The path as the program named it; empty if the program named none.
+        host_path: The path on the host; None if no mount contains the file, so that the file is in
+            the container's writable layer.
+        disk: The state of its file system at the end of the program; None if unknown.
     """
 
     path: str
@@ -40,27 +40,27 @@ class Place:
 
     @property
     def folder(self) -> str:
-        """The folder on the host to examine, which exists also where the file was never created."""
+        """The directory on the host to examine, which exists even if the file was never created."""
         path = self.host_path or _CONTAINERS_OWN
         head, _, name = path.rpartition("/")
         return head if head and "." in name.lstrip(".") else path
 
 
 def find_place(case: Case, text: str, line: int) -> Place:
-    """Return the location of an error's file, from the error or else from the lines before it."""
+    """Return the location of the file that an error, or else a line before the error, names."""
     path = _find_path(text) or _search_back(case, _SAVED, line)
     host_path = find_host_path(case, path) if case.is_container else path or "."
     return Place(path, host_path, _find_disk(case, host_path))
 
 
 def find_loaded(case: Case, text: str, line: int) -> str:
-    """Return the path of the checkpoint that was being read; empty where no line names it."""
+    """Return the path of the checkpoint that was being read; empty string if no line names one."""
     found = _LOADED.search(text)
     return found[1] if found else _search_back(case, _LOADED, line)
 
 
 def find_host_path(case: Case, path: str) -> str | None:
-    """Return the host path of a container's path, by its mounts; None where no mount has it."""
+    """Return the host path of a path in the container; None if no mount contains the path."""
     settings = case.evidence.settings
     mounts = settings.mounts if settings is not None else ()
     holding = [(source, target) for source, target in mounts if _is_in(path, target)]
@@ -82,11 +82,11 @@ def _find_path(text: str) -> str:
 def _search_back(case: Case, pattern: re.Pattern[str], line: int) -> str:
     reported = parse_log(case).reported
     for index in range(line, max(-1, line - _LOOK_BACK_LINES), -1):
-        if reported[index] and index != line:  # source code, whose names are no files
+        if reported[index] and index != line:  # source code, in which names are not files
             continue
         found = pattern.search(case.lines[index])
         if found is not None:
-            return found[1].rstrip(".")  # the end of a sentence
+            return found[1].rstrip(".")  # the full stop of a sentence
     return ""
 
 

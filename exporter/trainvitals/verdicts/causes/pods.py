@@ -1,4 +1,4 @@
-"""Ends of pods, by the text of `kubectl describe pod` and the kubelet's events in a log."""
+"""Ends of pods, according to `kubectl describe pod` and the kubelet's events in a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainvitals.verdicts.causes.log_matches import (
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 
-# In the table of `kubectl get pods`, among other lines of a log.
+# A row of the table of `kubectl get pods`, among other lines of a log.
 _ROW = r"^[\w.-]{1,253} {1,40}(?:[\w.-]{1,253} {1,40})?[0-9]{1,3}/[0-9]{1,3} {1,40}(?:Init:)?"
 _OOM = matches(
     rf"{_ROW}OOMKilled\b",
@@ -33,7 +33,7 @@ _IMAGE = matches(
 _NODE_FULL = matches(
     r"no space left on device|FreeDiskSpaceFailed|NodeHasDiskPressure", ignore_case=True
 )
-# The line that says why, of several.
+# Of several lines, this one states the reason.
 _WHY_NOT_PULLED = matches(r"Failed to pull image .{1,300}: \S|Error response from daemon: ")
 _CONFIG = matches(
     r"\bCreateContainerConfigError\b|(?:secrets?|configmaps?|serviceaccounts?) \"[^\"]{1,200}\" not found"
@@ -79,7 +79,7 @@ _DESCRIBE = (
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """A line of the pod's description or of the kubelet, its confidence and what speaks against it."""
+    """A line of the pod's description or of the kubelet, its confidence, and a doubt about it."""
 
     line: str
     confidence: Confidence
@@ -104,12 +104,12 @@ def _find(case: Case, sign: Sign) -> _Report | None:
 
 
 def _ran(case: Case) -> bool:
-    """Return whether its container was started at least once."""
+    """Return whether the pod's container was started at least once."""
     return case.evidence.pod is not None and case.evidence.state is not None
 
 
 def _runs(case: Case) -> bool:
-    """Return whether its container runs, so that earlier events did it no harm."""
+    """Return whether the pod's container runs, so that earlier events have not ended it."""
     return case.evidence.pod is not None and not case.has_ended
 
 
@@ -118,7 +118,7 @@ def _has(case: Case, sign: Sign) -> bool:
 
 
 def detect_oom(case: Case) -> Finding | None:
-    """Detect a container of a pod that the kernel killed at its memory limit."""
+    """Detect a pod's container that the kernel killed at its memory limit."""
     found = _find(case, _OOM)
     if found is None:
         return None
@@ -204,7 +204,7 @@ def detect_deadline(case: Case) -> Finding | None:
 
 
 def detect_shutdown(case: Case) -> Finding | None:
-    """Detect a pod that ended with its node's shutdown."""
+    """Detect a pod that ended because its node was shut down."""
     found = _find(case, _SHUTDOWN)
     if found is None or _runs(case):
         return None
@@ -309,7 +309,7 @@ def _detect_loop(case: Case) -> Finding | None:
     )
 
 
-# Of a container whose last end is not known.
+# For a container whose last end is unknown.
 LOOP = replace(
     outcomes.LOOP,
     signs=f"{outcomes.LOOP.signs[:-1]}; or `CrashLoopBackOff` of a pod whose last end is not known.",

@@ -1,4 +1,4 @@
-"""Deaths by errors of the program: missing files, wrong arguments, shapes, any exception."""
+"""Deaths caused by errors of the program: missing files, wrong arguments, shapes, any exception."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _MISSING_FILE = contains(
     "Dataset not found or corrupted",
     without=("libcuda",),
 )
-# A run file has the exception without its message.
+# A run file contains the exception without its message.
 _BARE_MISSING_FILE = matches(r"^\s*FileNotFoundError\s*$")
 _ARGUMENTS = contains(
     ": error: unrecognized arguments:",
@@ -142,7 +142,7 @@ _ARGUMENTS_CODE = 2
 
 
 def detect_shape_error(case: Case) -> Finding | None:
-    """Detect tensors with shapes that do not match."""
+    """Detect tensors whose shapes do not match."""
     match = find_match(case, _SHAPES)
     if match is None:
         return None
@@ -225,7 +225,7 @@ def _advise_arguments(case: Case) -> tuple[str, ...]:
 
 
 def _pick(match: LogMatch, sign: Sign) -> str:
-    """Return the line of a message that matches."""
+    """Return the line of a match's text that matches a sign, or else the first line."""
     lines = match.text.split("\n")
     return next((line for line in lines if sign(line)), lines[0])
 
@@ -257,9 +257,10 @@ def detect_exception(case: Case) -> Finding | None:
 
 
 def _find_text(texts: Mapping[str, str], error: Error | None) -> tuple[str, ...]:
-    """Return the text for an exception, by the last part of its name; empty for none.
+    """Return the text for an exception by the last part of its name; an empty tuple if none.
 
-    An error number that no other cause knows says that it is another trouble than the usual one.
+    An exception with an error number (`[Errno `) has no text: if no other cause matched the number,
+    the usual explanation of the exception does not apply.
     """
     name = "" if error is None or "[Errno " in error.text else error.name
     text = texts.get(name.rpartition(".")[2])

@@ -1,4 +1,4 @@
-"""Lines of a log that only quote trouble: generated samples, listings of code, diffs, expected failures."""
+"""Finds log lines that only quote errors: samples, source code, diffs and expected failures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SAMPLE = re.compile(
 _CITED = re.compile(r"^> \S")
 _OPENED = re.compile(r"<\|(?:start_header_id|im_start|begin_of_text)\|>|<start_of_turn>|\[INST\]")
 _CLOSED = re.compile(r"<\|(?:eot_id|im_end|end_of_text)\|>|<end_of_turn>|\[/INST\]")
-# Statements that are the text of no message, and those that may be within a listing.
+# Statements that never occur in a message, and statements that count only within a listing.
 _STATEMENT = re.compile(
     r"^\s{0,40}(?:raise [A-Z][\w.]{0,80}(?:\(.{0,400})?$|except(?: .{1,200})?:$|assert .{1,200}, f?[\"'].{0,200}[\"']$"
     r"|(?:el)?if .{1,200}:$|(?:print|log(?:ger|ging)?\.\w{1,10})\(.{0,400}\)$|trap [\"'].{1,400}$)"
@@ -68,7 +68,7 @@ _EXPECTED = re.compile(r"XFAIL\b| {0,8}\S{1,200} XFAIL\b")
 
 
 def drop_quoted(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines, with those empty that quote trouble or report that of another program."""
+    """Return the lines; those that quote errors or report errors of other programs become empty."""
     for find in _FINDERS:
         quoted = set(find(lines))
         if quoted:
@@ -77,7 +77,7 @@ def drop_quoted(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_diff(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of diffs: their heads, and of each hunk as many as its head says."""
+    """Yield the lines of diffs: headers, and as many lines of each hunk as its header states."""
     old = new = 0
     is_inside = False
     for at, line in enumerate(lines):
@@ -94,7 +94,7 @@ def _find_diff(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_fenced(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines between two fences of Markdown."""
+    """Yield the lines of Markdown code blocks, including the fences."""
     opened, fence = None, ""
     for at, line in enumerate(lines):
         found = _FENCE.match(split_rank(line)[1])
@@ -110,7 +110,7 @@ def _find_fenced(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_ended(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines before a mark of the end of samples, back to what the program wrote itself."""
+    """Yield the lines before an end-of-sample mark, back to the program's own output."""
     for end, line in enumerate(lines):
         if not _ENDED.match(split_rank(line)[1]):
             continue
@@ -123,7 +123,7 @@ def _find_ended(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
-    """Return the first lines of tracebacks right before the label of another sample."""
+    """Return the first lines of tracebacks that directly precede the label of another sample."""
     if not any(_LABEL.match(split_rank(line)[1]) for line in lines):
         return set()
     return {
@@ -134,7 +134,7 @@ def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
 
 
 def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the labelled lines of generated samples, and the lines from one label to the next."""
+    """Yield the labelled lines of generated samples, and the lines between two labels."""
     last: int | None = None
     inside = _list_raised_in_samples(lines)
     for at, line in enumerate(lines):
@@ -148,13 +148,13 @@ def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
             or at - last > _MOST_LINES
         ):
             last = None
-        elif last is not None and is_progress(line):  # the program went on after the sample
+        elif last is not None and is_progress(line):  # the program continued after the sample
             yield from range(last, at)
             last = None
 
 
 def _find_chats(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines between the marks of a chat template, with samples and quotes of one line."""
+    """Yield the lines between the marks of a chat template, and one-line samples and quotes."""
     opened: int | None = None
     for at, line in enumerate(lines):
         if _SAMPLE.match(line) or _CITED.match(line):
@@ -169,7 +169,7 @@ def _find_chats(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_code(lines: Sequence[str]) -> Iterator[int]:
-    """Yield statements of source code outside of tracebacks, and listings with all of their lines."""
+    """Yield source code outside of tracebacks: single statements, and all lines of listings."""
     if not any(map(_STATEMENT.match, lines)):
         return
     code = [at for at, line in enumerate(lines) if _STATEMENT.match(line) or _LISTED.match(line)]
@@ -193,7 +193,7 @@ def _take_listing(lines: Sequence[str], run: Sequence[int]) -> Iterator[int]:
 
 
 def _find_expected(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the failures that a test run expected: of its section, or of a run without others."""
+    """Yield the failures that a test run expected, and the tracebacks of a run without failures."""
     yield from (at for at, line in enumerate(lines) if _EXPECTED.match(line))
     heads = [(at, found[1]) for at, line in enumerate(lines) if (found := _SECTION.match(line))]
     for (at, name), (end, _) in pairwise((*heads, (len(lines), ""))):
@@ -204,7 +204,7 @@ def _find_expected(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_tables(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the rows of drawn tables, with three columns or more, that progress follows."""
+    """Yield the rows of drawn tables with three or more columns that training progress follows."""
     rows = [at for at, line in enumerate(lines) if line[:1] in {"│", "┃", "║"} and _ROW.match(line)]
     if rows:
         last = max(

@@ -1,8 +1,9 @@
 """The rank that wrote a log line, and the rank that failed first.
 
-PyTorch puts `[rank1]: ` before each line of a rank's traceback, torchrun `[default1]:` before all
-output of a rank, Ray `(train pid=71) `, Open MPI `[1,0]<stderr>:`. torchrun's report ends with a
-table of `Failures:` and the `Root Cause (first observed failure):`.
+PyTorch writes `[rank1]: ` before each line of a rank's traceback. torchrun writes `[default1]:`
+before all output of a rank, Ray writes `(train pid=71) `, and Open MPI writes `[1,0]<stderr>:`. The
+report of torchrun ends with the table `Failures:` and the section `Root Cause (first observed
+failure):`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _FIELD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """The first failure by torchrun's report; None for a field that the report lacks.
+    """The first failure according to torchrun's report; None for a field that the report lacks.
 
     Attributes:
         line: The index of the report's line in the log, from 0.
-        rank: The rank.
-        exit_code: Its exit code; negative for a signal.
-        pid: Its process ID within the container.
-        host: The host's or container's name; empty where the report lacks it.
+        rank: The rank that failed.
+        exit_code: The exit code of the rank's process; negative for a signal.
+        pid: The ID of the process within the container.
+        host: The name of the host or container; empty if the report lacks the name.
     """
 
     line: int
@@ -42,7 +43,7 @@ class RootCause:
 
 
 def split_rank(line: str) -> tuple[int | None, str]:
-    """Return the rank that wrote a line, None unknown, and the line without the rank's prefixes."""
+    """Return the rank that wrote a line, or None, and the line without the rank's prefixes."""
     rank = None
     while found := _RANK.match(line) or _PREFIX.match(line):
         rank = int(found[1]) if found[1] is not None else rank
@@ -51,7 +52,7 @@ def split_rank(line: str) -> tuple[int | None, str]:
 
 
 def read_root_cause(lines: Sequence[str]) -> RootCause | None:
-    """Read torchrun's last `Root Cause (first observed failure)`; None where there is none."""
+    """Read torchrun's last `Root Cause (first observed failure)`; None if there is none."""
     for index in range(len(lines) - 1, -1, -1):
         if _ROOT_CAUSE in lines[index]:
             return _read_fields(lines, index)
@@ -75,7 +76,7 @@ def _read_fields(lines: Sequence[str], index: int) -> RootCause:
 
 
 def read_table_rank(line: str) -> int | None:
-    """Return the rank in a line of torchrun's table; None where the line has none."""
+    """Return the rank that a line of torchrun's table names; None if it names none."""
     found = _FIELD.match(line)
     return _integer(found[2]) if found is not None and found[1] == "rank" else None
 
@@ -86,5 +87,5 @@ def _integer(text: str | None) -> int | None:
 
 
 def is_launcher_line(line: str) -> bool:
-    """Return whether torchrun itself logged a line."""
+    """Return whether a line was logged by torchrun itself."""
     return _LAUNCHER_LINE.match(line) is not None

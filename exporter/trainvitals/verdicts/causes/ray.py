@@ -1,4 +1,4 @@
-"""Deaths of tasks and actors of Ray."""
+"""Deaths of Ray tasks and actors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that an installed package does not have, because its caller was written for another release."""
+"""Names missing from an installed package because its caller was written for another release."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _OTHER_PYTHON = (
 
 
 def _find_caller(case: Case, match: LogMatch, top: str) -> str:
-    """Return the package whose frame is the last one before the error; empty for the user's code."""
+    """Return the package of the last frame before the error; an empty string for user code."""
     tracebacks = (
         each for each in parse_log(case).tracebacks if each.start <= match.line <= each.end
     )

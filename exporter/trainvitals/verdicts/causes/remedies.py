@@ -1,4 +1,4 @@
-"""The remedy that an exception carries in its own message."""
+"""The remedy that an exception's message contains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.tracebacks import Traceback, ends_message
 
-# Words by which a message says what to do.
+# Words which show that a message contains a remedy.
 _REMEDY = matches(
     r"\b(?:please|try|install|re-?run|export|upgrade|increase|make sure|instead|documentation|idiom)\b"
     r"|\bset (?:the|your|to|`|')|\byou (?:can|need|must|should|may|might|have)\b|\buse [`'\"(\w]",
@@ -19,7 +19,7 @@ _LONGEST_REMEDY, _MOST_REMEDY_LINES = 1600, 60
 
 
 def quote_remedy(case: Case, fatal: Traceback | None) -> tuple[str, ...]:
-    """Return the whole message of the exception, where it says what to do."""
+    """Return a step with the whole message of the exception, if the message contains a remedy."""
     if fatal is None:
         return ()
     message = " ".join(_read_message(case.lines, fatal))[:_LONGEST_REMEDY].replace("`", "'")
@@ -27,7 +27,7 @@ def quote_remedy(case: Case, fatal: Traceback | None) -> tuple[str, ...]:
 
 
 def _read_message(lines: Sequence[str], fatal: Traceback) -> Iterator[str]:
-    """Yield the lines of an exception's message, with those that go on behind an empty line."""
+    """Yield the lines of an exception's message, including a remedy after an empty line."""
     is_behind, start = False, fatal.errors[-1].line
     for index, line in enumerate(lines[start : start + _MOST_REMEDY_LINES]):
         rank, text = split_rank(line)

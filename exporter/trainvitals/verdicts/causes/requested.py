@@ -1,4 +1,4 @@
-"""Memory and time that a scheduler's job had requested, by its log, and advice to request more."""
+"""Memory and time that a job requested, according to its log, and advice to request more."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _TWICE = 2
 
 
 def advise_more_memory(case: Case, option: str) -> str:
-    """Return the start of a step that requests more memory than the job had.
+    """Return the beginning of a step that requests more memory than the job had.
 
     Args:
-        case: The death.
-        option: The scheduler's option, with `{}` for the size.
+        case: The case to examine.
+        option: The scheduler's option, with `{}` in place of the size.
     """
     had = _find_memory(case)
     if had is None:
@@ -41,7 +41,7 @@ def advise_more_memory(case: Case, option: str) -> str:
 
 
 def advise_more_time(case: Case, option: str) -> str:
-    """Return the start of a step that requests more time than the job had; as above."""
+    """Return the beginning of a step that requests more time; see `advise_more_memory`."""
     had = _find_seconds(case)
     if had is None:
         named = f": `{option.format('TIME')}`" if option else " from the scheduler or the service"
@@ -52,7 +52,7 @@ def advise_more_time(case: Case, option: str) -> str:
 
 
 def _find_memory(case: Case) -> int | None:
-    """Return the bytes that the job had; None where no line names them."""
+    """Return the memory limit of the job in bytes; None if unknown."""
     found = _find(case.lines, _MEMORY)
     if found is not None:
         unit = found[2].upper() or ("K" if "kb exceeded" in found[0] else "")
@@ -72,7 +72,7 @@ def _find_seconds(case: Case) -> int | None:
 
 
 def _count_seconds(parts: re.Match[str]) -> int:
-    """Return the seconds of `minutes`, `minutes:seconds`, `h:m:s`, `d-h`, `d-h:m` or `d-h:m:s`."""
+    """Convert `minutes`, `minutes:seconds`, `h:m:s`, `d-h`, `d-h:m` or `d-h:m:s` to seconds."""
     days, first, second, third = (int(part or 0) for part in parts.groups())
     if parts[1] is not None or parts[4] is not None:
         return ((24 * days + first) * 60 + second) * 60 + third

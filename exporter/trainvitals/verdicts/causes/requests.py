@@ -1,4 +1,4 @@
-"""Ends that were requested: through the engine, by the order of its events, or by Ctrl-C."""
+"""Ends requested through the engine, derived from the order of its events, or by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trainvitals.verdicts.causes.verdict import Cause, Finding
 Kind = Literal["kill", "timeout", "stop", "interrupt"]
 
 _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM = 2, 3, 9, 15
-# Another signal, such as SIGUSR1 for a checkpoint, requests an end only where it is the image's
-# STOPSIGNAL, and then the engine reports `stop` as well.
+# Another signal, such as SIGUSR1 for a checkpoint, requests an end only if it is the image's
+# STOPSIGNAL; the engine then reports `stop` as well.
 _STOP_SIGNALS = frozenset({None, _SIGINT, _SIGQUIT, _SIGTERM})
-# An earlier SIGTERM did not cause the end: no grace period is this long.
+# An earlier SIGTERM did not cause the end, because no grace period is this long.
 _LONGEST_GRACE_SECONDS = 3600.0
 # Docker may report `stop` after `die`.
 _LATE_SECONDS = 2.0
@@ -39,10 +39,10 @@ class Request:
     """A request to the engine to end a container.
 
     Attributes:
-        kind: `kill`: SIGKILL at once; `timeout`: a stop that reached its timeout; `stop`: a stop
-            that succeeded; `interrupt`: SIGINT.
-        requested: The time of the request, Unix seconds.
-        killed: The time of the SIGKILL; None where there was none.
+        kind: `kill`: an immediate SIGKILL; `timeout`: a stop that reached its timeout; `stop`: a
+            stop that succeeded; `interrupt`: SIGINT.
+        requested: The time of the request, in Unix seconds.
+        killed: The time of the SIGKILL, in Unix seconds; None if none was sent.
         is_signal_known: Whether the engine reported the signals.
     """
 
@@ -53,7 +53,7 @@ class Request:
 
 
 def read_request(case: Case) -> Request | None:
-    """Return the request that ended a container; None where there was none or it is unknown."""
+    """Return the request that ended a container; None if there was none or it is unknown."""
     if not case.has_ended:
         return None
     kills = [event for event in case.list_events("kill") if _is_before_end(case, event)]
@@ -192,7 +192,7 @@ def _advise_grace(case: Case, waited: float) -> tuple[str, ...]:
         if service
         else f"`{case.program} run --init`"
     )
-    # The kernel does not deliver to PID 1 a signal for which it has no handler.
+    # The kernel delivers SIGTERM to PID 1 only if PID 1 has a handler for it.
     first = (f"Use {init}: Python as PID 1 ignores SIGTERM unless it sets a handler.",)
     where = (
         f"`stop_grace_period: {longer}s` for the service `{service}`"
@@ -246,7 +246,7 @@ def _detect_interrupt(case: Case) -> Finding | None:
     request = read_request(case)
     by_engine = request is not None and request.kind == "interrupt"
     by_code = case.signal == _SIGINT
-    # OpenBLAS raises SIGINT in its own process where it cannot start a thread.
+    # OpenBLAS raises SIGINT in its own process if it cannot start a thread.
     by_log = case.search(_OF_OPENBLAS) is None and _ends_interrupted(case)
     if not (by_engine or by_code or by_log) or (request is not None and not by_engine):
         return None

@@ -35,7 +35,7 @@ _CPU_ALLOC = contains(
     "[WinError 1455]",
     "paging file is too small",
     "memory allocation of ",
-    # A network's library that may lock no more memory.
+    # Errors of a network library that may not lock more memory.
     without=(
         "CUDA",
         "Resource temporarily",
@@ -69,7 +69,7 @@ _THREADS = contains(
 _AGAIN = contains(
     "Resource temporarily unavailable",
     "[Errno 11]",
-    without=("lock file", "Operation not permitted", "unavailable: '/"),  # of a file, not a process
+    without=("lock file", "Operation not permitted", "unavailable: '/"),  # errors about files
 )
 _REFUSED_FORK = contains("fork rejected by pids controller")
 _OPEN_FILES = contains(
@@ -177,7 +177,7 @@ def detect_pids_limit(case: Case) -> Finding | None:
     limit = sample.processes_limit if sample is not None else None
     limit = limit or (settings.pids_limit if settings is not None else None)
     if logged and match.confidence == "medium" and case.evidence.log is not None and case.has_ended:
-        match = replace(match, confidence="high")  # two independent signs
+        match = replace(match, confidence="high")  # two independent pieces of evidence
     sentences = []
     if refused:
         sentences.append(f"Its control group refused {refused} processes or threads.")

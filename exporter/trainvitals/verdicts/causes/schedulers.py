@@ -1,4 +1,4 @@
-"""Ends by schedulers other than Slurm: PBS, LSF, Grid Engine, HTCondor, Kubernetes and cloud services."""
+"""Ends by schedulers except Slurm: PBS, LSF, Grid Engine, HTCondor, Kubernetes, cloud services."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEMORY = matches(
 
 
 def detect_oom(case: Case) -> Finding | None:
-    """Detect a job or a unit of systemd that was killed at its memory limit."""
+    """Detect a job or a systemd unit that was killed at its memory limit."""
     match = find_notice(case, _MEMORY)
     if match is None or not case.has_ended:
         return None
@@ -39,7 +39,7 @@ def detect_oom(case: Case) -> Finding | None:
 
 
 def _name_memory_option(text: str) -> str:
-    """Return the option of the scheduler that wrote a line, with a place for the size."""
+    """Return the memory option of the scheduler that wrote a line, with `{}` for the size."""
     named = (option for words, option in _MEMORY_OPTIONS if any(word in text for word in words))
     return next(named, "MemoryMax={}")
 
@@ -72,7 +72,7 @@ _TIME = matches(
     r"timeout: sending signal \w{1,8} to command|exceeded the maximum execution time|[Ww]all-?[Tt]ime limit (?:exceeded|reached)",
     r"[Jj]ob (?:has )?exceeded (?:its |the )?wall(?: ?-?clock|time) (?:time )?limit",
     r"has exceeded (?:its|the) (?:time|walltime|runtime) limit|hard[ _](?:cpu|run|wallclock) ?time(?: limit)?\b|DUE TO TIME LIMIT",
-    without=("slurmstepd",),  # a cause of its own
+    without=("slurmstepd",),  # a separate cause
 )
 
 _TIME_LIMIT = notice_cause(

@@ -20,12 +20,12 @@ from trainvitals.verdicts.causes.words import SEGFAULT
 
 _SIGILL, _SIGABRT, _SIGBUS, _SIGFPE, _SIGSEGV = 4, 6, 7, 8, 11
 _KERNEL_WORDS = {
-    # The fault of a program has the address of its instruction, one of the kernel itself has not.
+    # A program's fault includes the address of the instruction; a fault of the kernel does not.
     _SIGSEGV: matches(r"segfault at |general protection(?: fault)?,? ip:"),
     _SIGILL: matches(r"trap invalid opcode"),
     _SIGFPE: matches(r"trap divide error"),
 }
-# torchrun writes 60 and more lines after the line that names the crash.
+# torchrun writes 60 or more lines after the line that names the crash.
 _LAST_LINES = 200
 _LONGEST_QUOTE = 240
 _FAULTHANDLER = (
@@ -33,13 +33,13 @@ _FAULTHANDLER = (
     " crash."
 )
 _USUAL_SHM_BYTES, _GOOD_SHM_BYTES = 64 * 1024**2, 8 * 1024**3
-# Of zsh, for a command and for a job.
+# Messages of zsh about a command and about a job.
 _ZSH = r"(?:\bz?sh:|^\[\d{1,4}\] {1,4}[+-]? {0,4}\d{1,9}) "
 _BASH = r"(?:^|line \d{1,6}:\s{1,8}|:\s{1,8}|\d\s{1,8})"
 
 
 def _by_launcher(number: int, name: str) -> str:
-    """Return the alternatives of a pattern for the words of launchers about a signal."""
+    """Return pattern alternatives for the messages of launchers about a signal."""
     return (
         rf"|return code = -{number}\b|died with <Signals\.{name}: {number}>|exit ?code:? -{number}\b"
         rf"|terminated with signal {name}\b|exited on signal {number} \(|\({name}\) received by PID"
@@ -59,7 +59,7 @@ _ABORT = matches(
     + _ZSH
     + r"abort {2}|"
     + _BASH
-    + r"Aborted\b(?!:)"  # `Aborted:` is a status of TensorFlow
+    + r"Aborted\b(?!:)"  # `Aborted:` is a TensorFlow status
     + _by_launcher(6, "SIGABRT")
 )
 _WHAT = matches(r"^\s*what\(\):")
@@ -103,8 +103,8 @@ class _Crash:
     """The evidence of a crash.
 
     Attributes:
-        is_by_code: Whether the exit code or the signal indicates it.
-        log_line: The log line that indicates it; None where none does.
+        is_by_code: Whether the exit code or the signal indicates the crash.
+        log_line: The log line that indicates the crash; None if there is none.
     """
 
     is_by_code: bool
@@ -133,7 +133,7 @@ def _read_crash(case: Case, number: int, sign: Sign) -> _Crash | None:
         return None
     log_line = _find(case, sign)
     kernel_line = _find_kernel_line(case, number)
-    # Of a container that ended by itself, the kernel's lines at that time are about others.
+    # If a container ended by itself, the kernel's lines at that time are about other processes.
     is_alone = not (
         case.evidence.log
         or case.evidence.xids
@@ -146,7 +146,7 @@ def _read_crash(case: Case, number: int, sign: Sign) -> _Crash | None:
 
 
 def _find_kernel_line(case: Case, number: int) -> str | None:
-    """Return the kernel's last line about such a crash, which names the library; None for none."""
+    """Return the kernel's last line about such a crash, which names the library, or None."""
     words = _KERNEL_WORDS.get(number)
     lines = [line for line in case.evidence.kernel_lines if words is not None and words(line)]
     return lines[-1] if lines else None
@@ -172,7 +172,7 @@ def _describe_code(case: Case, number: int) -> str:
 
 
 def _detect_abort(case: Case) -> Finding | None:
-    if _find(case, PEER_LOST) is not None:  # an abort that the other processes of the job reported
+    if _find(case, PEER_LOST) is not None:  # an abort that other processes of the job reported
         return None
     crash = _read_crash(case, _SIGABRT, _ABORT)
     # The kernel ignores the default action of signals for PID 1 of a PID namespace. abort() then
@@ -242,10 +242,10 @@ def _detect_segfault(case: Case) -> Finding | None:
 
 
 def _detect_bus(case: Case) -> Finding | None:
-    if list_memory_errors(case):  # a cause of its own
+    if list_memory_errors(case):  # a separate cause
         return None
     crash = _read_crash(case, _SIGBUS, _BUS)
-    # A storage cannot be opened either where the process has no file descriptor left for it.
+    # A storage also cannot be opened if the process has no free file descriptor.
     if crash is None or (not crash.is_by_code and _find(case, _NO_FILES) is not None):
         return None
     settings = case.evidence.settings

@@ -1,8 +1,9 @@
 """Signs: patterns in a line that indicate a cause, and a quick test whether a log can contain them.
 
-A long log repeats itself, and nearly none of its lines has any of the several hundred signs. Each
-sign therefore knows literal texts of which every line with the sign contains one, and they are
-looked for in a digest of the log: its distinct lines in lower case, with 1 for each digit.
+A long log is repetitive, and hardly any of its lines matches one of the several hundred signs. For
+each sign, literal texts are therefore derived, of which every matching line contains at least one.
+The texts are searched in a digest of the log: its distinct lines in lower case, with 1 for each
+digit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 _LEAST_LITERAL = 3
 _NEAR_LETTERS = 120
 
-# Exceptions about a value name it in quotes; its words are no trouble of the machine.
+# Exceptions about a value quote the value, whose words do not indicate a cause.
 _ABOUT_VALUE = re.compile(
     r"\b(?:Key|Value|Assertion|Argument|Argument\w{0,20}|Type|Attribute|Name|Lookup|Index|Validation)Error\b|: error: (?:argument|unrecognized|invalid)"
     r"|[Ii]nvalid value|\bUsageError\b"
@@ -41,9 +42,9 @@ class Sign:
     """A sign of a cause in a line of text.
 
     Attributes:
-        pattern: What the line has.
-        without: Texts of which it has none.
-        near: What the line also has, at most 120 letters before or behind that; None for nothing.
+        pattern: The pattern that occurs in the line.
+        without: Texts that do not occur in the line.
+        near: A pattern that also occurs within 120 characters of the match; None if not required.
     """
 
     pattern: re.Pattern[str]
@@ -51,7 +52,7 @@ class Sign:
     near: re.Pattern[str] | None = None
 
     def search(self, line: str) -> re.Match[str] | None:
-        """Return the match in a line; None where the line does not have the sign."""
+        """Return the match in a line; None if the line does not match."""
         found = self.pattern.search(line)
         if found is not None and _ABOUT_VALUE.search(line):
             values = [value.span() for value in _VALUE.finditer(line)]
@@ -63,11 +64,11 @@ class Sign:
         return found if self.near is None or self.near.search(line, *around) else None
 
     def __call__(self, line: str) -> bool:
-        """Return whether a line has the sign."""
+        """Return whether a line matches the sign."""
         return self.search(line) is not None
 
     def may_be_in(self, lines: tuple[str, ...]) -> bool:
-        """Return whether any of these lines may have the sign; False is certain."""
+        """Return whether any of these lines may match the sign; only False is certain."""
         if not lines:
             return False
         literals, digest = find_literals(self.pattern.pattern), read_log(lines).digest
@@ -82,18 +83,18 @@ def _is_within(span: tuple[int, int], values: Sequence[tuple[int, int]]) -> bool
 
 
 def contains(*texts: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:
-    """Return the sign of lines that contain one of the texts and none of `without`."""
+    """Return the sign of lines that contain one of the texts, and none of the texts `without`."""
     return matches(*map(re.escape, texts), without=without, ignore_case=ignore_case)
 
 
 def matches(*patterns: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:
-    """Return the sign of lines in which one of the patterns occurs and none of the texts `without`."""
+    """Return the sign of lines that match one of the patterns and contain no text of `without`."""
     flags = re.IGNORECASE if ignore_case else re.RegexFlag(0)
     return Sign(re.compile("|".join(patterns), flags), tuple(without))
 
 
 def matches_words(*patterns: str) -> Sign:
-    """Return the sign of lines in which one of the patterns begins a word, which is quick to look for."""
+    """Return the sign of lines in which a match begins a word; such a match is quick to find."""
     return matches(rf"(?<![A-Za-z])(?:{'|'.join(patterns)})")
 
 
@@ -103,9 +104,9 @@ class Reading:
 
     Attributes:
         steps: For each line, whether it is training progress.
-        quiet: For each line, whether it is progress without a word of trouble, which has no sign.
-        simple: The lines in lower case, with 1 for each digit but a single 0.
-        digest: The distinct ones of these.
+        quiet: For each line, whether it is progress without a word of trouble; no sign matches it.
+        simple: The lines in lower case, with 1 for each digit except a single 0.
+        digest: The distinct lines of `simple`, joined by newlines.
     """
 
     simple: tuple[str, ...]
@@ -114,7 +115,7 @@ class Reading:
     digest: str
 
 
-@lru_cache(maxsize=8)  # of a case, its log and what the program survived of it
+@lru_cache(maxsize=8)  # a case needs its log with and without survived errors
 def read_log(lines: tuple[str, ...]) -> Reading:
     """Return the results of a quick scan of the lines of a log."""
     simple = simplify("\n".join(lines)).split("\n")
@@ -131,12 +132,12 @@ def read_log(lines: tuple[str, ...]) -> Reading:
 
 @lru_cache(maxsize=1024)
 def find_literals(pattern: str) -> tuple[str, ...]:
-    """Return texts of which every match of a pattern contains one, as in a digest; empty for none."""
+    """Return digest texts of which every match of a pattern contains one; empty if unknown."""
     return _read_alternatives(pattern, 0)[0]
 
 
 def _read_alternatives(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Return the literals of alternatives and the position behind them and their parenthesis."""
+    """Return the literals of alternatives, and the position after their closing parenthesis."""
     found: list[tuple[str, ...]] = []
     while True:
         best, at = _read_sequence(pattern, at)
@@ -149,7 +150,7 @@ def _read_alternatives(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _read_sequence(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Return the best literals of one alternative, and the position of what ends it."""
+    """Return the best literals of one alternative, and the position at which it ends."""
     best: tuple[str, ...] = ()
     run = ""
     while at < len(pattern) and pattern[at] not in "|)":
@@ -175,7 +176,7 @@ def _read_sequence(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _read_literal(atom: str) -> str:
-    """Return the character that an atom of a pattern is; empty where it may be another."""
+    """Return the only character that an atom of a pattern matches; otherwise an empty string."""
     if len(atom) == 1:
         return "" if atom in ".[(0123456789" else simplify(atom)
     is_escaped = atom.startswith("\\") and not atom[1].isalnum()
@@ -183,7 +184,7 @@ def _read_literal(atom: str) -> str:
 
 
 def _choose(best: tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Return the rarer literals."""
+    """Return the rarer of two sets of literals."""
     new = (other,) if isinstance(other, str) else other
     if min(map(len, new), default=0) < _LEAST_LITERAL:
         return best
@@ -191,5 +192,5 @@ def _choose(best: tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, .
 
 
 def _rate(literals: tuple[str, ...]) -> int:
-    """Return how rare literals are: long ones are rarer, and of several each may occur."""
+    """Return the rarity of literals, which rises with their length and falls with their number."""
     return min(map(len, literals)) - len(literals)

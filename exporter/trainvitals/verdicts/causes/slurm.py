@@ -1,8 +1,8 @@
-"""Ends of a job by Slurm, which writes them into the job's output.
+"""Ends of jobs that Slurm reports in the job's output.
 
-`slurmstepd` and `srun` write the lines: `*** JOB 7 ON node CANCELLED AT 2024-05-11T06:30:21 DUE TO
-TIME LIMIT ***`, likewise `STEP 7.0`; without `DUE TO` the job was cancelled, or it is the
-consequence of the line before.
+`slurmstepd` and `srun` write lines such as `*** JOB 7 ON node CANCELLED AT 2024-05-11T06:30:21 DUE
+TO TIME LIMIT ***`, or with `STEP 7.0` instead of `JOB 7`. A line without `DUE TO` reports that the
+job was cancelled, or is the consequence of the preceding line.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _CANCELLED = matches(
 _FAILED = matches(
     r"srun: error: \S{1,80}: tasks? \S{1,80}: (?:Exited|Segmentation|Aborted|Bus|Floating|Illegal)"
 )
-# Of a job that SIGKILL did not end, whatever its reason.
+# Logged if SIGKILL did not end a job, whatever the reason for the signal.
 _STEPD = " STEPD TERMINATED ON "
-# Ends of a job as `seff` and `scontrol show job` write them.
+# The final states of a job as `seff` and `scontrol show job` print them.
 _STATES = {
     "TIME LIMIT": "TIMEOUT|DEADLINE",
     "PREEMPTION": "PREEMPTED",
@@ -47,7 +47,7 @@ _STATES = {
 }
 
 
-# Of submitit, which handles the signals that Slurm sends before.
+# Messages of submitit, which handles the signals that Slurm sends before the end.
 _SUBMITIT = {
     "TIME LIMIT": r"submitit .{0,80}Job has timed out\b|this job is timed-out",
     "PREEMPTION": r"this job is preempted",
@@ -62,12 +62,12 @@ def _due_to(why: str) -> Sign:
 
 
 def find_oom(case: Case) -> LogMatch | None:
-    """Return the line in which Slurm reports a kill at the job's memory limit; None for none."""
+    """Return the line in which Slurm reports a kill at the job's memory limit, or None."""
     return find_notice(case, _OOM, leave_out=OF_SLURM)
 
 
 def detect_oom(case: Case) -> Finding | None:
-    """Detect a job, or one of its tasks, that the kernel killed at the memory that it requested."""
+    """Detect a job, or one of its tasks, that the kernel killed at the memory limit of the job."""
     match = find_oom(case)
     if match is None or not case.has_ended:
         return None
@@ -90,7 +90,7 @@ def _detect_cancelled(case: Case) -> Finding | None:
     if match is None or find_oom(case) is not None or _is_named(case, match):
         return None
     if not _has_job(case) and _has_failed(case, match.line):
-        return None  # `srun` ends the other tasks of a step after the first that failed
+        return None  # `srun` ends the other tasks of a step after one has failed
     return match.cap("medium" if "STEP" in match.text and not _has_job(case) else "high").conclude(
         "slurm-cancelled",
         "The Slurm job was cancelled, as by `scancel`.",
@@ -99,7 +99,7 @@ def _detect_cancelled(case: Case) -> Finding | None:
 
 
 def _is_named(case: Case, match: LogMatch) -> bool:
-    """Return whether a notice before a last report of Slurm has the reason that the report lacks."""
+    """Return whether an earlier notice states the reason that Slurm's last report lacks."""
     if _STEPD not in match.text:
         return False
     return any(find_notice(case, _due_to(why), leave_out=OF_SLURM) is not None for why in _STATES)

@@ -14,8 +14,8 @@ from trainvitals.verdicts.causes.start_error import (
 )
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
-# A shell, and the engine, return 127 for a command that was not found and 126 for one that was found
-# and could not be executed.
+# Shells and the engine return 127 for a command that was not found, and 126 for a command that was
+# found but could not be executed.
 _NO_COMMAND, _NO_PERMISSION = 127, 126
 _OPTION_CODES = frozenset({None, 1, 2, _NO_PERMISSION, _NO_COMMAND})
 _FORMAT_CODES = frozenset({None, 1, _NO_PERMISSION, 255})
@@ -32,9 +32,9 @@ _OF_SHELL = re.compile(
     r"^(?:-?(?:ba|da|z)?sh: |sudo: |slurmstepd: error: execve\(\): |/\S{1,200}: line [0-9]+: "
     r"|\S{1,200}\.sh: line [0-9]+: )"
 )
-# What `make` and others write of a command that failed, behind its own last line.
+# Messages of `make` and others about a failed command, after the command's own last line.
 _STATUS = re.compile(r"^(?:exit status [0-9]{1,3}$|make(?:\[[0-9]{1,2}\])?: \*\*\* )")
-# An entry point such as NVIDIA's runs `exec "$@"`, where options stand in the place of a command.
+# An entry point such as NVIDIA's runs `exec "$@"`, and was given options instead of a command.
 _OPTION = re.compile(r"\bexec: (-\S{0,80}): invalid option$")
 _PERMISSION = re.compile(r'exec:? "?([^":]{0,400})"?: permission denied')
 _DENIED = re.compile(r"(?<![\w./-])([\w./-]{1,400}): (?:Permission denied|cannot execute)")
@@ -71,7 +71,7 @@ def _detect_command(case: Case) -> Finding | None:
 
 
 def _may_be(case: Case, code: int) -> bool:
-    """Return whether a shell ended with an exit code, or ended with such a message if it is unknown."""
+    """Return whether the exit code matches or, if it is unknown, a shell message ends the log."""
     if case.exit_code is not None:
         return case.exit_code == code
     lines = (line for line in reversed(case.lines) if line.strip() and not _STATUS.match(line))

@@ -1,4 +1,4 @@
-"""Deaths by file systems without room: no bytes, no quota or no inodes are left."""
+"""Deaths because a file system had no free bytes, no free inodes or no quota left."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NO_ROOM = contains(
         "NCCL WARN",
         "inotify",
     ),
-    ignore_case=True,  # TensorFlow writes the words of an errno in lower case
+    ignore_case=True,  # TensorFlow writes the error text of an errno in lower case
 )
 _UNEXPECTED_END = matches(r"unexpected pos \d{1,20} vs \d{1,20}")
 _SHARED_MEMORY = (
@@ -64,7 +64,7 @@ _SHARED_MEMORY = (
 
 
 def detect_disk_full(case: Case) -> Finding | None:
-    """Detect a write to a full file system, other than /dev/shm and one without free inodes."""
+    """Detect a write to a full file system that is not /dev/shm and has free inodes."""
     match = _find_no_room(case)
     if match is None:
         return None
@@ -128,7 +128,7 @@ def _advise_inodes(path: str) -> tuple[str, ...]:
 
 
 def _shows_no_inodes(case: Case) -> bool:
-    """Return whether the log has the output of `df -i` with a full file system."""
+    """Return whether the log contains output of `df -i` that shows no free inodes."""
     is_table = False
     for line in case.lines:
         if "IUse%" in line:
@@ -155,7 +155,7 @@ def _find_no_room(case: Case) -> LogMatch | None:
 
 
 def _has_other_origin(fatal: Traceback) -> bool:
-    """Return whether writing broke off because of an exception before, which names the cause."""
+    """Return whether an earlier exception, which names the cause, interrupted the write."""
     return any(error.name in {"MemoryError", "KeyboardInterrupt"} for error in fatal.errors)
 
 

@@ -1,4 +1,4 @@
-"""Words by which a line reports the success of a run."""
+"""Patterns of log lines that report the success of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = (
     r"all (?:[0-9]{1,9} )?(?:instances|items|tasks|samples|tests|evaluations|examples|problems) (?:were |have been )?(?:run|evaluated|processed|completed)\b",
     r"test(?:ing)?[ _-](?:accuracy|acc|top-?1|f1|auc|miou|map|bleu|wer|perplexity|ppl|score)\b ?[@\w]{0,6} ?[:=]? ?[0-9][.%0-9]{0,20}(?:[ ,;|]{1,3}[\w@-]{1,20} ?[=:] ?[0-9][.%0-9]{0,20}){0,6}\W{0,8}$",
 )
-# Of the languages other than English; no word of a loader or a download is among them.
+# Other languages than English; the words of data loaders and downloads are not included.
 _ABROAD = (
     r"训练(?:已)?(?:完成|结束|完毕)|訓練(?:已)?完成|全部完成",
     r"(?:学習|訓練|トレーニング)(?:が|を)?(?:完了|終了)",
@@ -34,12 +34,12 @@ _ABROAD = (
     r"reinamento (?:concluído|finalizado|terminado|completo)",
     r"ddestramento (?:completato|terminato|concluso)",
 )
-# The metric of an evaluation.
+# An evaluation metric.
 RESULT = re.compile(
     r"\"?\b(?:pass@[0-9]{1,4}|accuracy|exact_match|solved|score)\"?\s{0,4}[:=] ?[0-9]",
     re.IGNORECASE,
 )
-# A file as the outcome of the work; what is written of a crash is no such.
+# A file that is the outcome of the work, unlike a file written about a crash.
 _WROTE = re.compile(
     r"\b(?:wrote|saved|written|exported|stored)\b(?:[^/]{0,60} )?[\"'`]?[\w.~-]{0,80}/\S{1,300}$",
     re.IGNORECASE,
@@ -52,7 +52,7 @@ _OF_CRASH = re.compile(
 
 
 def is_written(line: str) -> bool:
-    """Return whether a line ends with the path of a file that was written as the outcome of the work."""
+    """Return whether a line ends with the path of a file that is the outcome of the work."""
     return _WROTE.search(line[-400:]) is not None and _OF_CRASH.search(line) is None
 
 

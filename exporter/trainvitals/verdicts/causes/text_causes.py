@@ -29,20 +29,20 @@ def text_cause(
     confidence: Confidence = "high",
     advise: Callable[[Case], tuple[str, ...]] | None = None,
 ) -> Cause:
-    """Return a cause that a line of the program identifies, weighed by the lines after it.
+    """Return a cause that a log line identifies; the line is weighed by the lines after it.
 
     Args:
-        reason: As those of `Cause`, and so the next four.
-        title: Likewise.
-        signs: Likewise.
-        meaning: Likewise.
-        steps: Likewise.
-        summary: The sentence of its findings.
-        lines: Returns whether a line indicates it; or the line that does, for a case.
-        kernel_lines: Returns whether a line of the kernel log indicates it, alone or beside the log;
-            None for no such.
-        confidence: The highest confidence of its findings.
-        advise: Returns the steps for a case; None where they are the general ones.
+        reason: The reason of the `Cause`.
+        title: The title of the `Cause`.
+        signs: The signs of the `Cause`.
+        meaning: The meaning of the `Cause`.
+        steps: The steps of the `Cause`.
+        summary: The summary of the findings.
+        lines: The sign of lines that indicate the cause, or a function that finds the match.
+        kernel_lines: The sign of kernel log lines that indicate the cause, alone or beside the log;
+            None if no such lines exist.
+        confidence: The maximum confidence of the findings.
+        advise: A function that returns the steps for a case; None if `steps` apply to every case.
     """
 
     def find(case: Case) -> LogMatch | None:
@@ -76,18 +76,18 @@ def notice_cause(
     leave_out: tuple[str, ...] = (),
     advise: Callable[[Case], tuple[str, ...]] | None = None,
 ) -> Cause:
-    """Return a cause that a scheduler or a service reports in the log; as `text_cause`.
+    """Return a cause that a scheduler or a service reports in the log; see `text_cause`.
 
     Args:
-        reason: As those of `Cause`, and so the next four.
-        title: Likewise.
-        signs: Likewise.
-        meaning: Likewise.
-        steps: Likewise.
-        summary: The sentence of its findings.
-        lines: Returns whether a line reports it.
-        leave_out: Starts of lines that are no progress of the training.
-        advise: Returns the steps for a case; None where they are the general ones.
+        reason: The reason of the `Cause`.
+        title: The title of the `Cause`.
+        signs: The signs of the `Cause`.
+        meaning: The meaning of the `Cause`.
+        steps: The steps of the `Cause`.
+        summary: The summary of the findings.
+        lines: The sign of lines that report the cause.
+        leave_out: Prefixes of lines that do not count as training progress.
+        advise: A function that returns the steps for a case; None if `steps` apply to every case.
     """
 
     def find(case: Case) -> LogMatch | None:

@@ -1,11 +1,11 @@
-"""The tracebacks of a log, of one process or of several ranks with interleaved lines.
+"""Reads the tracebacks in a log of one process, or of several ranks with interleaved lines.
 
 Python prints a traceback as `Traceback (most recent call last):`, indented frames, and a line
 `NAME: MESSAGE`; the message may have more lines. Chained exceptions are joined by `During handling
 of the above exception, another exception occurred:` or `The above exception was the direct cause of
-the following exception:`; of an exception before the last there may be only the line `NAME:
-MESSAGE`. Tracebacks in torchrun's table are indented, and the box that the package Rich draws around
-frames counts as indentation.
+the following exception:`. For an exception that is not the last one, the log may contain only the
+line `NAME: MESSAGE`. Tracebacks in torchrun's table are indented, and the box that the package Rich
+draws around frames counts as indentation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_CPP = "C++ Traceback"
 _NAME = re.compile(r"^[A-Za-z_][\w.]{0,200}(?=:|$)")
 _BARE_NAME = re.compile(r"^(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?=: |:?$)")
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line ([0-9]{1,7})(?:, in ([^\s]{1,200}))?')
-# Where Python calls finalizers and exit handlers, whose exceptions it prints and drops.
+# Functions that run finalizers and exit handlers, whose exceptions Python prints and drops.
 _FINALIZERS = frozenset(
     {
         "__del__",
@@ -41,15 +41,15 @@ _FINALIZERS = frozenset(
     }
 )
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
-# The next record of a log, by its time or its level.
+# The next log record, recognized by its time or its level.
 _RECORD = re.compile(
     r"\W{0,2}(?:[A-Z] )?(?:[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}|[0-9]{2}:[0-9]{2}:[0-9]{2})"
-    r"|(?:[0-9]{1,6}: )?\W{0,2}[WEIFC][0-9]{3,4} [0-9]{2}:[0-9]{2}"  # of PyTorch's native code
+    r"|(?:[0-9]{1,6}: )?\W{0,2}[WEIFC][0-9]{3,4} [0-9]{2}:[0-9]{2}"  # PyTorch's native code
     r"|\W{0,2}(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b(?! ?\()"
 )
 _LONGEST_MESSAGE, _LONGEST_HEAD = 14, 200
 _LAUNCHERS = ("ChildFailedError", "CalledProcessError", "ProcessExitedException")
-# A script's own exception about a program that it started.
+# A script's exception about a program that the script started.
 _OF_CHILD = re.compile(
     r"\b(?:exited|returned|failed|finished|terminated|died) with (?:a )?non-?zero (?:exit )?(?:status|code)"
     r"|\b(?:exited|failed|finished) with (?:exit |return )(?:code|status) [1-9]"
@@ -76,7 +76,7 @@ _CONSEQUENCES = (
     "No trials are completed yet",
     "Pin memory thread exited unexpectedly",
 )
-# The report of a program on others that it had started, without their error.
+# A program's report about other programs that it had started, without their error.
 _OF_OTHERS = re.compile(
     r"\b(?:trials?|workers?|tasks?|jobs?|actors?|subprocess(?:es)?|child(?:ren| process(?:es)?)?)\b"
     r"[^:\n]{0,24}\b(?:did not complete|failed|crashed|errored)\b(?! ?:)",
@@ -89,9 +89,9 @@ class Error:
     """One exception with its message.
 
     Attributes:
-        name: Its name with its module, as printed; empty where the line has no such name.
+        name: The name with the module, as printed; empty if the line contains no such name.
         text: The line with the name, and the further lines of the message.
-        line: The index of that line in the log, from 0.
+        line: The index of the line with the name in the log, from 0.
     """
 
     name: str
@@ -100,24 +100,24 @@ class Error:
 
     @property
     def headline(self) -> str:
-        """The line with the name, and the first line of a message that begins below it."""
+        """The line with the name, and the first line of a message that begins on the next line."""
         first, *others = [line for line in self.text.split("\n") if line.strip()] or [""]
         return f"{first.rstrip()} {others[0]}" if others and first.rstrip().endswith(":") else first
 
 
 @dataclass(frozen=True, slots=True)
 class Traceback:
-    """One traceback with the chained ones before it.
+    """One traceback, including the tracebacks of earlier exceptions in its chain.
 
     Attributes:
-        start: The index of its first line in the log, from 0.
-        end: The index of its last line.
-        rank: The rank that wrote it; None unknown.
-        errors: Its exceptions in the order of the log.
-        place: The last frame outside of libraries, else the last frame; empty where it has none.
-        is_aside: Whether it did not end the program: an ignored exception, one of a finalizer, or one
-            in a thread.
-        is_dropped: Whether Python drops the exception: it is ignored, or of a finalizer.
+        start: The index of the first line of the traceback in the log, from 0.
+        end: The index of the last line of the traceback.
+        rank: The rank that wrote the traceback; None if unknown.
+        errors: The exceptions in the order of the log.
+        place: The last frame outside of libraries, or else the last frame; empty if it has none.
+        is_aside: Whether it did not end the program: the exception was ignored, or raised in a
+            finalizer or a thread.
+        is_dropped: Whether Python dropped the exception: it was ignored, or raised in a finalizer.
     """
 
     start: int
@@ -130,13 +130,13 @@ class Traceback:
 
     @property
     def is_launcher(self) -> bool:
-        """Whether the launcher raised it to report that a child failed."""
+        """Whether a launcher raised the exception to report that a child failed."""
         last = self.errors[-1]
         return last.name.endswith(_LAUNCHERS) or _OF_CHILD.search(last.text) is not None
 
     @property
     def is_consequence(self) -> bool:
-        """Whether it only reports the loss of another rank."""
+        """Whether the last exception only reports the loss of another rank or program."""
         text = self.errors[-1].text
         return any(each in text for each in _CONSEQUENCES) or bool(
             _OF_OTHERS.search(self.errors[-1].headline)
@@ -158,7 +158,7 @@ def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
 
 
 def find_script(lines: Sequence[str]) -> str:
-    """Return the program of a traceback, the first file that is run outside of libraries; empty for none."""
+    """Return the first script outside of libraries in a traceback; an empty string if none."""
     frames = [found for line in lines if (found := _FRAME.search(line[:700])) is not None]
     names = (found[1] for found in frames if found[3] == "<module>")
     return next(
@@ -168,7 +168,7 @@ def find_script(lines: Sequence[str]) -> str:
 
 
 def _strip_records(stream: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Yield the lines without what a logger wrote before each line of a traceback."""
+    """Yield the lines without the prefix that a logger wrote before each line of a traceback."""
     prefix = ""
     for index, line in stream:
         at = line.find(_START, 0, _LONGEST_HEAD)
@@ -181,7 +181,7 @@ def _strip_records(stream: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A traceback before it is joined with the ones that it is chained to."""
+    """A traceback that has not been joined with the tracebacks in its chain yet."""
 
     traceback: Traceback
     is_joined: bool
@@ -192,7 +192,7 @@ class _Joint:
     """The exceptions that are chained to the next traceback.
 
     Attributes:
-        errors: Exceptions before it that have no tracebacks.
+        errors: Earlier exceptions of the chain that have no traceback.
         is_behind: Whether the first exception of the chain has a traceback.
     """
 
@@ -200,7 +200,7 @@ class _Joint:
     is_behind: bool = False
 
     def extend(self, bare: Error | None, *, is_behind: bool) -> _Joint:
-        """Return the joint extended by another exception of the chain."""
+        """Return the joint with another exception of the chain."""
         errors = self.errors if bare is None else (*self.errors, bare)
         return _Joint(errors, self.is_behind or is_behind)
 
@@ -259,7 +259,7 @@ class _Reader:
             self._at += 1
 
     def _read_bare(self) -> Error | None:
-        """Read an exception without a traceback, backwards from its joint to the line with its name."""
+        """Read an exception without a traceback, backwards from its end to its name."""
         message: list[str] = []
         for line, text in reversed(self._stream[max(0, self._at - _LONGEST_MESSAGE) : self._at]):
             if text.startswith(_JOINTS):
@@ -294,7 +294,7 @@ class _Reader:
         )
 
     def _skip_frames(self, head: str) -> tuple[str, bool]:
-        """Return the place of the frames that follow, and whether Python called a finalizer in them."""
+        """Skip frames; return their place and whether Python called a finalizer in one of them."""
         indent = _indent(head)
         is_boxed = "╭" in head
         place = own_place = ""
@@ -330,7 +330,7 @@ class _Reader:
 
 
 def ends_message(text: str) -> bool:
-    """Return whether a line after an exception is not part of its message."""
+    """Return whether a line after an exception does not belong to the exception's message."""
     stripped = text.strip()
     return (
         _START in text[:_LONGEST_HEAD]

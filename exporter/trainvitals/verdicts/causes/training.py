@@ -1,4 +1,4 @@
-"""Divergence and stalls of training runs, and the state of a run at its end by its run file."""
+"""Divergence and stalls of training runs, and the state at a run's end from its run file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainvitals.verdicts.causes.signs import contains, matches, matches_words
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 from trainvitals.verdicts.causes.words import NOT_COUNTED
 
-# Above this ratio of non-finite losses a run has diverged; a gradient scaler causes a few.
+# Above this ratio of non-finite losses, a run has diverged; a gradient scaler causes a few of them.
 _DIVERGED_RATIO = 0.05
 _SIGKILL = 9
 _LONG_WAIT_SECONDS, _LONG_WAIT_STEPS = 5.0, 3.0
@@ -61,7 +61,7 @@ _SCALE = re.compile(r"reducing (?:loss scale )?to (\d[\d.e+-]{0,20})")
 _OVERFLOWS = ("Gradient overflow", "OVERFLOW!")
 _OVERFLOW = contains(*_OVERFLOWS)
 _MANY_OVERFLOWS = 12
-# Training in half precision uses loss scales of some thousands; at 1 nothing is scaled up.
+# Half-precision training uses loss scales of several thousand; a scale of 1 has no effect.
 _TINY_SCALE = 1.0
 _LOSS_ALONE = "A NaN or infinite loss alone does not end a process."
 _DIVERGED_STEPS = (
@@ -102,13 +102,13 @@ _DIVERGED_IN: dict[Framework, tuple[str, ...]] = {
 
 
 def _has_diverged(training: Training) -> bool:
-    """Return whether the last loss was NaN or infinite, or more than 5 % of all losses were."""
+    """Return whether the last loss was NaN or infinite, or more than 5% of all losses were."""
     bad, steps = training.nonfinite_losses or 0, training.steps or 0
     return training.is_loss_finite is False or bad > _DIVERGED_RATIO * steps
 
 
 def add_circumstances(case: Case, finding: Finding) -> Finding:
-    """Return a finding on a run's end, with the state of the run by its run file."""
+    """Return a finding on a run's end, with the state of the run according to its run file."""
     training = case.evidence.training
     if training is None or not case.has_ended or finding.reason == "finished":
         return finding
@@ -141,7 +141,7 @@ def _describe(case: Case, training: Training) -> Iterator[str]:
 
 
 def _has_waited_long(training: Training) -> bool:
-    """Return whether its last phase took longer than three of its slowest steps, and 5 s."""
+    """Return whether the last phase lasted at least 5 s and three times the slowest step."""
     seconds, slowest = training.phase_seconds, training.slowest_step_seconds
     longest = max(_LONG_WAIT_SECONDS, _LONG_WAIT_STEPS * (slowest or 0.0))
     return seconds is not None and seconds >= longest
@@ -169,7 +169,7 @@ def _advise(training: Training) -> Iterator[str]:
 
 
 def _detect_stalled(case: Case) -> Finding | None:
-    """Detect a run whose process lives and makes no progress."""
+    """Detect a run whose process is alive but makes no progress."""
     training = case.evidence.training
     if training is None or training.stall is None or case.has_ended:
         return None
@@ -248,7 +248,7 @@ def _find_nan_line(case: Case) -> LogMatch | None:
 
 
 def _describe_overflows(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a sentence on gradient overflows, where there are more than a scaler's first search."""
+    """Return a sentence on gradient overflows that a scaler's initial search does not explain."""
     if not _OVERFLOW.may_be_in(lines):
         return ()
     overflows = [line for line in lines if _OVERFLOW(line)]

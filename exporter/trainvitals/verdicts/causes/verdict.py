@@ -16,12 +16,12 @@ class Finding:
     """One cause that the evidence supports.
 
     Attributes:
-        reason: The cause's ID.
-        summary: What happened in one sentence, with the figures of this case.
-        confidence: How certain it is.
-        speaks_for: The evidence for it, one sentence each.
-        speaks_against: The evidence against it, and evidence that is missing.
-        steps: What to do, the most useful first; each names a command or a setting.
+        reason: The ID of the cause.
+        summary: One sentence about the cause, with the figures of this case.
+        confidence: How certain the cause is.
+        speaks_for: The evidence for the cause, one sentence each.
+        speaks_against: The evidence against the cause, and missing evidence.
+        steps: The steps to take, the most useful first; each names a command or a setting.
     """
 
     reason: str
@@ -37,7 +37,7 @@ class Verdict:
     """The most likely cause of a death, and the contributing causes.
 
     Attributes:
-        finding: The cause that takes precedence; its reason is `unknown` where none matches.
+        finding: The cause that takes precedence; its reason is `unknown` if no cause matches.
         contributing: Other causes that the evidence supports, in the order of the table.
     """
 
@@ -46,7 +46,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """The cause's ID, one of a closed set."""
+        """The ID of the cause, one of a closed set."""
         return self.finding.reason
 
     @property
@@ -56,7 +56,7 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The cause in a sentence."""
+        """The cause in one sentence."""
         return self.finding.summary
 
 
@@ -67,11 +67,11 @@ class Cause:
     Attributes:
         reason: The ID: lower case, words joined by hyphens; the value of the label `reason`.
         title: The cause in a few words.
-        signs: The evidence that identifies it, for the documentation.
+        signs: The evidence that identifies the cause, for the documentation.
         meaning: The likely explanation, one or two sentences.
-        steps: What to do in general, the most useful first; each names a command or a setting.
-        confidence: How certain it is with these signs alone.
-        detect: Returns a finding about a case, or None where the cause does not match.
+        steps: The general steps to take, the most useful first; each names a command or a setting.
+        confidence: How certain the cause is with these signs alone.
+        detect: A function that returns a finding about a case, or None if the cause does not match.
     """
 
     reason: str

@@ -1,13 +1,13 @@
-"""Words by which a line looks like training progress, or like trouble."""
+"""Words that make a log line look like training progress or like trouble."""
 
 from __future__ import annotations
 
 import re
 
-# A measure such as `val_error` is no error; `ray::Actor.step` names a process.
+# A measure such as `val_error` is not an error; `ray::Actor.step` names a process.
 _ERROR_WORD = re.compile(r"(?<!_)error(?!s?[\"']?[ :=]{1,3}(?:0|none|null)\b)|ray::")
 _SOURCE_FILE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.py\b[: ]{0,2}[0-9]{0,6}")
-# Of a command line that is quoted.
+# An option of a quoted command line.
 _OPTION = re.compile(r"(?<!\S)--[a-z][\w.-]{0,60}(?:[= ][^\s-]\S{0,200})?")
 _PROGRESS = (
     "step",
@@ -21,7 +21,7 @@ _PROGRESS = (
     "finished with value",
     "schritt",
 )
-# The same in languages that have other letters.
+# The same words in languages with other letters.
 _PROGRESS_ABROAD = (
     "步数",
     "步骤",
@@ -41,13 +41,13 @@ _PROGRESS_ABROAD = (
     "époque",
     "época",
 )
-# A bar of tqdm with the time that it took and the time that is left, other than one of bytes.
+# A tqdm bar with the elapsed and the remaining time, except a bar that counts bytes.
 _BAR = re.compile(r"[0-9]%\|[^|]{0,200}\| *[0-9]{1,9}/[0-9]{1,9} \[[0-9:]{4,10}<")
-# The access log of a server, with the status of a request.
+# A line of a server's access log, with the status of a request.
 _ACCESS = re.compile(
     r"\"(?:GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS) [^\"]{1,400}\" ([1-5][0-9]{2})\b"
 )
-# A tracker repeats the last values at the end of a run, whatever ended it.
+# A tracker repeats the last values at the end of a run, whatever ended the run.
 _SUMMARIES = ("wandb: ",)
 
 
@@ -73,14 +73,14 @@ def is_progress(line: str) -> bool:
 
 
 def find_status(line: str) -> int | None:
-    """Return the status of a request in a line of an access log; None for any other line."""
+    """Return the request status in an access log line; None for any other line."""
     found = _ACCESS.search(line[:900]) if '" ' in line else None
     return None if found is None else int(found[1])
 
 
-# What is counted is no value, as in `number of nan iterations: 0`.
+# A counted noun is not a value, as in `number of nan iterations: 0`.
 NOT_COUNTED = r"(?! (?:iterations?|counts?|steps?|batches)\b)"
-# A shell speaks the language of its user.
+# A shell prints this word in the user's language.
 KILLED = (
     "Killed",
     "已杀死",
@@ -105,7 +105,7 @@ SEGFAULT = (
     "Violación de segmento",
     "Falla de segmentación",
 )
-# Each pattern of the causes has one of these words, in lower case.
+# Each pattern of the causes contains one of these words, in lower case.
 _TROUBLE = (
     *(word.lower() for word in (*KILLED, *SEGFAULT)),
     "err",
@@ -213,6 +213,6 @@ _TROUBLE = (
 
 
 def may_be_trouble(line: str) -> bool:
-    """Return whether a line has a word of trouble, a cheap look before patterns are searched."""
+    """Return whether a line contains a word of trouble: a quick check before pattern searches."""
     lower = line.lower()
     return any(word in lower for word in _TROUBLE)

@@ -25,7 +25,7 @@ _WORKER_KILLED = matches(
     r"|exited on signal 9 \(Killed\)|workers are \{?\[?SIGKILL\(-9\)|exit ?code:? -9\b"
     r"|process \d{1,9} (?:was )?killed by signal 9\b"
 )
-# A launcher reports its whole program, of which the OOM killer is not the likeliest end.
+# A launcher reports on its whole program, for which an OOM kill is not the most likely cause.
 _PROGRAM_KILLED = matches(r"died with <Signals\.SIGKILL: 9>|exited on signal 9 \(Killed\)")
 _WORKER_GONE = matches(
     r"DataLoader worker .{1,200}exited unexpectedly|terminated abruptly while the future was running"
@@ -35,13 +35,13 @@ _SHELL_KILLED = matches(r"^(?:[\w./-]{1,200}: line \d+:\s+\d+ )?Killed\b\s*(?:$|
 
 
 def find_killed_worker(case: Case) -> str | None:
-    """Return the text in the log about a worker that SIGKILL ended; None where there is none."""
+    """Return the text in the log about a worker that SIGKILL ended; None if there is none."""
     match = case.search(_WORKER_KILLED)
     return match[0] if match is not None else None
 
 
 def is_of_program(text: str) -> bool:
-    """Return whether the text of a killed worker is a launcher's about its whole program."""
+    """Return whether a text about a killed worker is a launcher's report on its whole program."""
     return _PROGRAM_KILLED(text)
 
 
@@ -115,7 +115,7 @@ def _detect_alive(case: Case) -> Finding | None:
         return None
     is_sure = bool(oom.kills or oom.events or oom.counted)
     if not is_sure and case.evidence.restarts:
-        return None  # `OOMKilled` may be left from an earlier start
+        return None  # `OOMKilled` may originate from an earlier start
     return Finding(
         "oom-worker-alive",
         f"The OOM killer killed a child process; {case.subject} continues without it.",
