@@ -33,6 +33,7 @@ CONFINED = {
 # Amounts and times that `units` does not format, by module and function, and why.
 _OLD = "users' scripts and readers of logs already had this form"
 OTHER_FORMATS = {
+    ("sources/containers/pod_listing.py", "_write_time"): "the format of kubectl describe",
     ("http/http1.py", "format_date"): "the format of HTTP",
     ("logs.py", "log_time"): _OLD,
     ("metrics/collector_state.py", "give_up"): "the value of a label",

@@ -365,11 +365,12 @@ def _advances(lines: Sequence[str], start: int, end: int) -> bool:
 
     A server that answered requests after the traceback continued, unless the traceback reports that
     its engine failed. Any other program continued if a counter rose, or if more than two steps or a
-    success followed.
+    success followed. The steps of another rank do not show that the rank of the traceback continued.
     """
-    steps = read_log(tuple(lines)).steps
+    steps, rank = read_log(tuple(lines)).steps, split_rank(lines[start])[0]
     rest = zip(lines[end + 1 :], steps[end + 1 :], strict=True)
     after = [line for line, is_step in rest if is_step and not _SAVED.search(line)]
+    after = [line for line in after if rank is None or split_rank(line)[0] in {None, rank}]
     if any(find_status(line) is not None for line in lines[end + 1 :]):
         return not any(map(_ENGINE_DEAD.search, lines[start : end + 1]))
     if any(FINISHED(line) for line in lines[end + 1 :]) or len(after) > _FEW_STEPS:

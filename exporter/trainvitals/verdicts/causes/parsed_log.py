@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from trainvitals.verdicts.causes.case import Case
@@ -15,6 +15,11 @@ from trainvitals.verdicts.causes.words import is_progress
 _OF_COLLECTIVE = re.compile(
     r"NCCL|RCCL|HCCL|hccl|\bnccl|DistBackendError|DistNetworkError|DistStoreError|ProcessGroup|TCPStore|[Gg]loo\b|\bcollective\b|\bbarrier\b|[Tt]imed out|KeyboardInterrupt|SystemExit"
 )
+# The watchdog of a rank that waited for another aborts its process.
+_WATCHDOG = re.compile(
+    r"taking the entire process down|terminated by NCCL watchdog|watchdog thread"
+)
+_SIGABRT = 6
 SOON_LINES = 60
 FEW_STEPS = 2
 
@@ -98,7 +103,10 @@ def count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
 def _parse_log(lines: tuple[str, ...], has_exception: bool) -> ParsedLog:  # noqa: FBT001 - a key
     root = read_root_cause(lines)
     tracebacks = read_tracebacks(lines[:-1] if has_exception else lines)
-    fatal = choose_fatal(tracebacks, root)
+    if root is not None and root.exit_code == -_SIGABRT and any(map(_WATCHDOG.search, lines)):
+        fatal = choose_fatal(tracebacks, replace(root, rank=None, exit_code=None))
+    else:
+        fatal = choose_fatal(tracebacks, root)
     if has_exception and (fatal is None or not _is_same(fatal, lines[-1])):
         last = len(lines) - 1
         error = Error(lines[last].split(":", 1)[0].strip(), lines[last], last)

@@ -8,6 +8,7 @@ from typing import Literal
 from trainvitals.sources.containers.evidence import EngineEvent
 from trainvitals.units import format_duration
 from trainvitals.verdicts.causes.case import Case
+from trainvitals.verdicts.causes.schedulers import is_at_limit
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
@@ -250,7 +251,7 @@ def _detect_interrupt(case: Case) -> Finding | None:
     by_log = case.search(_OF_OPENBLAS) is None and _ends_interrupted(case)
     if not (by_engine or by_code or by_log) or (request is not None and not by_engine):
         return None
-    if case.signal not in {None, _SIGINT}:
+    if case.signal not in {None, _SIGINT} or (not by_engine and is_at_limit(case)):
         return None
     sentences = []
     if request is not None:

@@ -93,6 +93,11 @@ _TIME_LIMIT = notice_cause(
 )
 
 
+def is_at_limit(case: Case) -> bool:
+    """Return whether a scheduler reports that it ended the job at a limit of memory or time."""
+    return case.search(_MEMORY) is not None or case.search(_TIME) is not None
+
+
 def _detect_time_limit(case: Case) -> Finding | None:
     return detect_deadline(case) or _TIME_LIMIT.detect(case)
 

@@ -69,3 +69,23 @@ def test_running_needs_a_sign_of_it(action, reason):
     """A container that was created may never have been started."""
     events = (EngineEvent(1.7e9, action),)
     assert judge(Evidence("container", "c", events=events)).reason == reason
+
+
+def test_torchrun_may_name_the_rank_that_its_watchdog_aborted():
+    """The rank that waited goes on for a while, and its SIGABRT is seen before the other's end."""
+    raised = ("Traceback (most recent call last):", '  File "/w/fit.py", line 4, in <module>')
+    log = [f"[rank0] it {step} loss 1.{step}" for step in range(100, 109)]
+    log += [f"[rank5]: {line}" for line in (*raised, "KeyError: 'news'")]
+    log += ["[rank0] it 109 loss 1.1", *(f"[rank0]:{line}" for line in WAITED)]
+    log += [
+        (
+            "[rank0]:[E903 04:05:07 ProcessGroupNCCL.cpp:684] [Rank 0] To avoid data inconsistency, we are"
+            " taking the entire process down."
+        ),
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  rank      : 0 (local_rank: 0)",
+        "  exitcode  : -6 (pid: 133)",
+    ]
+    assert judge(Evidence("run", "r", log=tuple(log), exit_code=1)).reason == "exception"

@@ -94,3 +94,16 @@ def test_an_engine_that_was_restarted_is_named():
     """A SIGKILL shortly before the engine's start points at a restart without live-restore."""
     text = tell(judge(death(137, engine_started=DIED + 3)).finding)
     assert "The engine was started 3s after the end" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "oom-cgroup"),
+        ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "time-limit"),
+    ],
+)
+def test_a_scheduler_that_interrupts_at_a_limit_is_no_person(line, reason):
+    """LSF sends SIGINT first, so that the exit code is 130."""
+    log = ("step 1 loss 2.1", "step 2 loss 2.0", line, "Exited with exit code 130.")
+    assert judge(Evidence("process", "fit", log=log, exit_code=130)).reason == reason
