@@ -34,7 +34,7 @@ _WORDS = frozenset(
 )
 _LEAST_NAME = 4
 # A line of the kernel that a monitor printed into the log names processes of others.
-_OF_KERNEL = re.compile(r"oom-kill:|: Killed process [0-9]|NVRM: Xid")
+_OF_KERNEL = re.compile(r"oom-kill:|invoked oom-killer|: Killed process [0-9]|NVRM: Xid")
 _STAMP = re.compile(
     r"[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -66,6 +66,8 @@ _BEFORE_SECONDS, _AFTER_SECONDS = 60.0, 3600.0
 # The container and the host may use different time zones, which differ by multiples of 30 min.
 _ZONE_STEP_SECONDS, _MOST_ZONE_SECONDS = 1800.0, 14 * 3600.0
 _AT_END_SECONDS = 120.0
+# Ranks that wait for a killed one write for that long: the timeouts of collective operations.
+_LAST_WORDS_SECONDS = 1000.0
 # PIDs in a container's own PID namespace are small, and a child's PID is close to its parent's.
 _LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
 
@@ -128,14 +130,19 @@ class LogOwner:
     def may_own_kill(self, kill: OomKill) -> bool:
         """Return whether the log may be from a killed process.
 
-        The log contains the PID or the container's ID, or both the time and the process name match.
+        The log contains the PID or the container's ID, or both the time and the process name match, and
+        the log does not go on for long after the kill.
         """
         if self.text is None:
             return True
         id_ = identify(kill.task_memcg)
         if kill.pid in self.pids or (id_ is not None and id_[:12] in self.text):
             return True
-        return self.may_be_at(kill.time) and self._may_name(kill.task)
+        return (
+            self.may_be_at(kill.time)
+            and not self._goes_on_after(kill.time)
+            and self._may_name(kill.task)
+        )
 
     def may_own_process(self, task: str, pid: int) -> bool:
         """Return whether the log may be from a process, according to the PID or the name."""
@@ -188,6 +195,13 @@ class LogOwner:
             unit.rpartition("/")[2]
         )
         return not (_names_victim(text) and is_other)
+
+    def _goes_on_after(self, time: float) -> bool:
+        """Return whether the log began before a time and goes on for long after it."""
+        if self.times is None:
+            return False
+        first, last = self.times
+        return first <= time < last - _LAST_WORDS_SECONDS
 
     def may_be_at(self, time: float) -> bool:
         """Return whether a time is near the log's times, or near their end in another time zone."""

@@ -29,7 +29,8 @@ _UNREACHED = matches(
     r"|Failed to connect to (?:GCS|Redis|the Ray cluster)|Unable to connect to (?:GCS|the proxy|the server)"
     r"|TimeoutError: \[Errno 110\]|failed to connect to all addresses|Connection was closed before we received a valid response|ConnectionClosedError\b"
     r"|Connection to \S{1,200} timed out|ClientConnectorError|All connection attempts failed"
-    r"|kex_exchange_identification|ConnectionRefusedError: |Errno 111\] Connection refused|Errno 101\]|Errno 113\]"
+    r"|kex_exchange_identification|ConnectionRefusedError: |Errno 111\] Connection refused|Errno 101\]|Errno 113\]",
+    without=("coordination service", "coordination_service"),  # of JAX: another task ended
 )
 
 _NO_CREDENTIALS = matches(

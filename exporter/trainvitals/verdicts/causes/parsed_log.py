@@ -13,7 +13,7 @@ from trainvitals.verdicts.causes.tracebacks import Error, Traceback, read_traceb
 from trainvitals.verdicts.causes.words import is_progress
 
 _OF_COLLECTIVE = re.compile(
-    r"NCCL|RCCL|HCCL|hccl|\bnccl|DistBackendError|DistNetworkError|DistStoreError|ProcessGroup|TCPStore|[Gg]loo\b|\bcollective\b|\bbarrier\b|[Tt]imed out|KeyboardInterrupt|SystemExit"
+    r"NCCL|RCCL|HCCL|hccl|\bnccl|DistBackendError|DistNetworkError|DistStoreError|ProcessGroup|TCPStore|[Gg]loo\b|\bcollective (?:operation|call|mismatch|timed)|\bbarrier\b|[Tt]imed out|KeyboardInterrupt|SystemExit"
 )
 # The watchdog of a rank that waited for another aborts its process.
 _WATCHDOG = re.compile(

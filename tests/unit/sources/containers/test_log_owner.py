@@ -192,3 +192,12 @@ def test_a_kill_of_another_is_told_and_not_taken(tmp_path):
     assert evidence.kernel_lines[-1].startswith(
         f"OOM killer: java (pid 31001) in container {ID[:12]}"
     )
+
+
+def test_a_log_that_goes_on_long_after_a_kill_is_not_of_what_was_killed():
+    """Ranks that wait for the killed one write until their collective operation times out."""
+    log = [f"2025-03-04 {hour:02d}:00:00 step {hour} loss 1.2" for hour in range(9, 15)]
+    owner = read_owner(log)
+    _first, last = owner.times
+    assert not owner.may_own_kill(kill(time=last - 3600))
+    assert owner.may_own_kill(kill(time=last - 600))

@@ -89,3 +89,32 @@ def test_torchrun_may_name_the_rank_that_its_watchdog_aborted():
         "  exitcode  : -6 (pid: 133)",
     ]
     assert judge(Evidence("run", "r", log=tuple(log), exit_code=1)).reason == "exception"
+
+
+def test_an_assertion_may_speak_of_a_collective_operation():
+    """Megatron checks gradients before it reduces them."""
+    error = "AssertionError: Rank 3: found NaN in local grad norm before data-parallel communication collective"
+    raised = (
+        "Traceback (most recent call last):",
+        '  File "/w/fit.py", line 4, in <module>',
+        error,
+    )
+    log = [f"iteration {step}/ 900 | lm loss: 2.{step}" for step in range(100, 109)]
+    log += [f"[rank3]: {line}" for line in raised] + [f"[rank0]:{line}" for line in WAITED]
+    assert judge(Evidence("run", "r", log=tuple(log), exit_code=1)).reason == "nan-loss"
+
+
+def test_a_coordination_service_that_is_gone_is_no_network():
+    """JAX ends the other tasks when one of them no longer answers."""
+    log = [f"step {step} loss 2.{step}" for step in range(9)]
+    log += [
+        (
+            "E0714 21:34:10.5 1409 coordination_service.cc:11] UNAVAILABLE: Task /job:w/task:5 heartbeat"
+            " timeout. This indicates that the remote task has failed"
+        ),
+        (
+            "E0714 21:34:10.6 1409 agent.cc:2] Failed to disconnect from coordination service with status:"
+            " UNAVAILABLE: failed to connect to all addresses; last error: UNKNOWN"
+        ),
+    ]
+    assert judge(Evidence("run", "r", log=tuple(log), exit_code=134)).reason == "torchrun-child"
