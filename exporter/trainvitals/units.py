@@ -225,7 +225,7 @@ def format_minute(when: datetime) -> str:
 
 
 def format_iso(time: float | None, *, timespec: str = "milliseconds") -> str | None:
-    """Return a Unix time in UTC for programs: `2026-11-21T02:12:07.250Z`; None if it is unknown.
+    """Return a Unix time in ISO 8601, such as `2026-11-21T02:12:07.250Z`; None if unknown.
 
     Args:
         time: Seconds since 1970.

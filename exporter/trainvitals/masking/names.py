@@ -1,8 +1,8 @@
 """Names whose values are secrets, such as `password`, `HF_TOKEN` or `client-key-data`.
 
 The name is not sufficient if training logs use the same word with another meaning, as in
-`max_tokens=512`, `eos_token: </s>` or `key: model.layers.0`. If a name only contains a word related
-to secrets or the name of a service, the value must also look random.
+`max_tokens=512`, `eos_token: </s>` or `key: model.layers.0`. If a name merely contains a word related
+to secrets or the name of a service, its value is masked only if the value also looks random.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The parts of a report before they become text, Markdown or HTML, and recurring phrases.
 
-This module cleans names that come from outside, and each format escapes them. Backticks mark code
+This module removes unsafe characters from names that the exporter does not control; each output
+format then applies its own escaping. Backticks mark code
 in every format, so apostrophes replace backticks in names.
 """
 

@@ -210,8 +210,8 @@ def prefix_command(
 ) -> tuple[str, ...]:
     """Return the command prefix with which Alertmanager finds its template.
 
-    The template of an unpacked Alertmanager is not in `/usr/share`, so this Alertmanager runs in a
-    mount namespace in which the template is there.
+    An unpacked Alertmanager does not have its template in `/usr/share`, so it runs in a mount
+    namespace that provides the template at that path.
 
     Args:
         program: The path of Alertmanager.

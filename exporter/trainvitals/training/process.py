@@ -189,6 +189,6 @@ class InterpreterHooks:
 
 
 def _find_uncaught() -> BaseException | None:
-    """Return the uncaught exception; None at a prompt, where the interpreter continues."""
+    """Return the uncaught exception; None in an interactive session, which continues after it."""
     error: BaseException | None = getattr(sys, "last_value", None)
     return None if hasattr(sys, "ps1") else error

@@ -96,7 +96,7 @@ class ValueRecorder:
 
     @guard
     def _set_word(self, at: int, value: object) -> None:
-        """Record a value that may not be a float, or may not be available yet from a device."""
+        """Record a value that might not be a float, or that a device might not have computed yet."""
         number = value if type(value) is float else self._readers[at].read(value)
         if number is None:
             if not hasattr(value, "is_cpu"):

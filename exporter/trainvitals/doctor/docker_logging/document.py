@@ -51,7 +51,7 @@ class Document:
         return not self.text.strip()
 
     def change(self, changes: Mapping[str, object], *, drops: frozenset[str] = frozenset()) -> str:
-        """Return the text with changed members, in the file's order and indentation.
+        """Return the text with the given changes; member order and indentation are preserved.
 
         Args:
             changes: The members to set; an object is merged into the existing object.

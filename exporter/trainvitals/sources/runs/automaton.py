@@ -220,7 +220,7 @@ def _choose(*parts: _Part) -> _Part:
 
 
 def _list_characters(tree: _Tree) -> Iterator[str]:
-    """Yield characters that an expression may distinguish."""
+    """Yield the characters that an expression may treat differently from other characters."""
     if isinstance(tree, int):
         near = (code for code in range(tree - 1, tree + 2) if 0 <= code <= sys.maxunicode)
         yield from (each for code in near for each in (chr(code), chr(code).swapcase()[0]))

@@ -1,7 +1,7 @@
 """Determine whether the writer of a run file is alive, and how it ended according to the kernel.
 
-The writer of a run file holds a POSIX record lock on the file's first byte as long as it is alive,
-so the kernel reports immediately, and across PID namespaces, whether it is. The lock is not visible
+The writer of a run file holds a POSIX record lock on the file's first byte until the writer exits,
+so testing the lock shows at once, even across PID namespaces, whether the writer is alive. The lock is not visible
 if another kernel is involved (gVisor, Kata, another machine's file system). In that case, the
 writer's PID and start time are checked if the writer is in our PID namespace; otherwise the age of
 its record is.

@@ -1,4 +1,4 @@
-"""The table of a run's ranks: a row for each start, at most twelve."""
+"""A table of a run's ranks, with one row for each start of a rank and at most twelve rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of the machine state, and the tone of each of its parts, for every view."""
+"""The summary of the machine state for every view, with a severity or colour for each part."""
 
 from __future__ import annotations
 
