@@ -1,8 +1,8 @@
 """The parts of a report before they become text, Markdown or HTML, and recurring phrases.
 
 This module removes unsafe characters from names that the exporter does not control; each output
-format then applies its own escaping. Backticks mark code
-in every format, so apostrophes replace backticks in names.
+format then applies its own escaping. Backticks mark code in every format, so apostrophes replace
+backticks in names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Peak FLOP/s of accelerators and model FLOPs, for model FLOPs utilisation (MFU).
 
-Each value is the vendor's dense peak of one PyTorch device, in FLOP/s. If a data sheet contains only values for 2:4 sparsity, they are halved. Sources:
+Each value is the vendor's dense peak of one PyTorch device, in FLOP/s. If a data sheet contains
+only values for 2:4 sparsity, they are halved. Sources:
 
 - NVIDIA data sheets: V100, T4, A10, A30, A40, A100, L4, L40, L40S, H100 (SXM, PCIe, NVL), H200,
   HGX B100/B200 and GB200 NVL72, RTX A6000, RTX 6000 Ada.
