@@ -202,7 +202,7 @@ class Passwords:
             self._check_next()
 
     def _check_next(self) -> None:
-        """Give the thread the next check for which a request is still waiting."""
+        """Pass the next check for which a request is still waiting to the thread."""
         while not self._is_checking and (check := self._turns.take()):
             if check.fingerprint in self._waiting:
                 self._is_checking = True

@@ -170,7 +170,7 @@ def _hand_over(state_dir: Path, programs: tuple[Program, ...], account: Account)
 
 
 def _share(path: Path, account: Account, mode: int) -> None:
-    """Give the account's group the access in `mode` to a path that root owns."""
+    """Grant the account's group the access in `mode` to a path; skip paths that root does not own."""
     if path.stat().st_uid == 0:
         os.chown(path, 0, account.gid)
         path.chmod(path.stat().st_mode & 0o777 & ~0o077 | mode)

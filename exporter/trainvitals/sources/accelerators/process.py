@@ -1,7 +1,7 @@
 """A vendor's reader in a child process.
 
 The child process can hang, crash or leak memory without affecting the exporter, can be killed, and
-loads the vendor's library anew. Its interpreter requires about 9 MiB of memory.
+loads the vendor's library again. Its interpreter requires about 9 MiB of memory.
 """
 
 from __future__ import annotations
