@@ -34,7 +34,10 @@ _WORDS = frozenset(
 )
 _LEAST_NAME = 4
 # A line of the kernel that a monitor printed into the log names processes of others.
-_OF_KERNEL = re.compile(r"oom-kill:|invoked oom-killer|: Killed process [0-9]|NVRM: Xid")
+_OF_KERNEL = re.compile(
+    r"oom-kill:|invoked oom-killer|: Killed process [0-9]|oom_reaper: |NVRM: Xid"
+    r"|^\[ {0,8}[0-9]{1,9}\.[0-9]{6}\] | kernel: "
+)
 _STAMP = re.compile(
     r"[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"

@@ -133,6 +133,9 @@ _SKELETON_LENGTH = 24
 _MOST_STEPS_OF_GRACE = 10
 
 
+# Connections that parts of a program lose while it shuts down, and what is logged then.
+_LOST_CONNECTIONS = ("StreamClosedError", "CommClosedError", "ConnectionResetError", "EOFError")
+_CLOSING = re.compile(r"\b(?:clos(?:ed|ing)|shut(?:ting)? ?down|stopp(?:ed|ing))\b", re.IGNORECASE)
 # A server whose engine has failed answers its last requests and then exits.
 _ENGINE_DEAD = re.compile(
     r"EngineDeadError|EngineCore|EngineGenerationError|[Ee]ngine (?:process )?(?:is )?(?:dead|failed|died)"
@@ -188,6 +191,8 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
             after.append(traceback.end)
         if marked.intersection(before) or marked.intersection(after):
             dropped.update(inside)
+        elif _is_of_shutdown(lines, traceback):
+            dropped.update(before, inside)
     return tuple("" if index in dropped else line for index, line in enumerate(lines))
 
 
@@ -199,6 +204,22 @@ def _find_items(lines: Sequence[str]) -> set[int]:
         for at, line in enumerate(lines[:last])
         if _ITEM.search(line) and not _ERROR_NAME.match(line)
     }
+
+
+def _is_of_shutdown(lines: Sequence[str], traceback: Traceback) -> bool:
+    """Return whether a connection was lost while the program shut down after it saved its outcome.
+
+    The outcome is reported shortly before, and nothing but the shutdown follows.
+    """
+    if not traceback.errors[-1].name.endswith(_LOST_CONNECTIONS):
+        return False
+    rest = [line for line in lines[traceback.end + 1 :] if line.strip()]
+    before = lines[max(0, traceback.start - _SOON) : traceback.start]
+    return (
+        bool(rest)
+        and all(map(_CLOSING.search, rest))
+        and any(_SAVED.search(line) or is_written(line) for line in before)
+    )
 
 
 def _goes_on_in_message(lines: Sequence[str], traceback: Traceback) -> bool:

@@ -13,6 +13,7 @@ from trainvitals.verdicts.causes.collectives import has_waited_for_failed
 from trainvitals.verdicts.causes.crashes import weigh_crash
 from trainvitals.verdicts.causes.distributed import PEER_LOST
 from trainvitals.verdicts.causes.hardware import list_memory_errors
+from trainvitals.verdicts.causes.parsed_log import parse_log
 from trainvitals.verdicts.causes.requests import read_request
 from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
@@ -64,7 +65,7 @@ _ABORT = matches(
 )
 _WHAT = matches(r"^\s*what\(\):")
 _SEGFAULT = matches(
-    rf"{'|'.join(SEGFAULT)}|{_ZSH}segmentation fault {{2}}|exit status: -11\b|exitcode\s{0, 4}: -11\b"
+    rf"{'|'.join(SEGFAULT)}|{_ZSH}segmentation fault {{2}}|exit status: -11\b|exitcode\s{{0,4}}: -11\b"
     r"|\*\*\* Process received signal .{0,40}SIGSEGV|Signal: Segmentation fault"
     + _by_launcher(11, "SIGSEGV")
 )
@@ -105,14 +106,16 @@ class _Crash:
     Attributes:
         is_by_code: Whether the exit code or the signal indicates the crash.
         log_line: The log line that indicates the crash; None if there is none.
+        is_of_process: Whether the line is known to be about this process.
     """
 
     is_by_code: bool
     log_line: str | None
+    is_of_process: bool = True
 
     @property
     def confidence(self) -> Confidence:
-        return "high" if self.log_line is not None else "medium"
+        return "high" if self.log_line is not None and self.is_of_process else "medium"
 
 
 def _find(case: Case, sign: Sign) -> str | None:
@@ -140,8 +143,13 @@ def _read_crash(case: Case, number: int, sign: Sign) -> _Crash | None:
         or case.evidence.oom_kills
         or (case.is_container and case.exit_code is not None)
     )
-    if log_line is None and kernel_line is not None and (is_by_code or is_alone):
-        log_line = kernel_line
+    fatal = parse_log(case).fatal
+    has_lost_process = fatal is not None and fatal.is_of_lost_process
+    if log_line is None and kernel_line is not None:
+        if is_by_code or is_alone:
+            log_line = kernel_line
+        elif has_lost_process:
+            return _Crash(is_by_code=False, log_line=kernel_line, is_of_process=False)
     return _Crash(is_by_code, log_line) if is_by_code or log_line is not None else None
 
 

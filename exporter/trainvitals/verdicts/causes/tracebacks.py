@@ -76,6 +76,9 @@ _CONSEQUENCES = (
     "No trials are completed yet",
     "Pin memory thread exited unexpectedly",
 )
+# What the other end of a pipe raises after a process of the same program died.
+_PIPE = "multiprocessing/connection.py:"
+_PIPE_ERRORS = ("EOFError", "BrokenPipeError", "ConnectionResetError")
 # A program's report about other programs that it had started, without their error.
 _OF_OTHERS = re.compile(
     r"\b(?:trials?|workers?|tasks?|jobs?|actors?|subprocess(?:es)?|child(?:ren| process(?:es)?)?)\b"
@@ -115,6 +118,7 @@ class Traceback:
         rank: The rank that wrote the traceback; None if unknown.
         errors: The exceptions in the order of the log.
         place: The last frame outside of libraries, or else the last frame; empty if it has none.
+        last_place: The last frame; empty if it has none.
         is_aside: Whether it did not end the program: the exception was ignored, or raised in a
             finalizer or a thread.
         is_dropped: Whether Python dropped the exception: it was ignored, or raised in a finalizer.
@@ -125,6 +129,7 @@ class Traceback:
     rank: int | None
     errors: tuple[Error, ...]
     place: str = ""
+    last_place: str = ""
     is_aside: bool = False
     is_dropped: bool = False
 
@@ -138,9 +143,16 @@ class Traceback:
     def is_consequence(self) -> bool:
         """Whether the last exception only reports the loss of another rank or program."""
         text = self.errors[-1].text
-        return any(each in text for each in _CONSEQUENCES) or bool(
-            _OF_OTHERS.search(self.errors[-1].headline)
+        return (
+            any(each in text for each in _CONSEQUENCES)
+            or _OF_OTHERS.search(self.errors[-1].headline) is not None
+            or self.is_of_lost_process
         )
+
+    @property
+    def is_of_lost_process(self) -> bool:
+        """Whether the last exception only reports that a process at the other end of a pipe died."""
+        return _PIPE in self.last_place and self.errors[-1].name.endswith(_PIPE_ERRORS)
 
 
 def read_tracebacks(lines: Sequence[str]) -> tuple[Traceback, ...]:
@@ -217,6 +229,7 @@ def _join(parts: Iterator[_Part]) -> list[Traceback]:
                     rank=before.rank,
                     errors=before.errors + part.traceback.errors,
                     place=part.traceback.place or before.place,
+                    last_place=part.traceback.last_place or before.last_place,
                     is_aside=before.is_aside,
                     is_dropped=before.is_dropped,
                 )
@@ -275,7 +288,7 @@ class _Reader:
     ) -> _Part | None:
         start, head = self._stream[self._at]
         self._at += 1
-        place, is_finalizer = self._skip_frames(head)
+        place, last_place, is_finalizer = self._skip_frames(head)
         if self._at >= len(self._stream):
             return None
         error = self._read_error()
@@ -287,14 +300,15 @@ class _Reader:
                 rank=rank,
                 errors=(*joint.errors, error),
                 place=place,
+                last_place=last_place,
                 is_aside=is_dropped or before.startswith(_ASIDE),
                 is_dropped=is_dropped,
             ),
             is_joined=is_nested or joint.is_behind,
         )
 
-    def _skip_frames(self, head: str) -> tuple[str, bool]:
-        """Skip frames; return their place and whether Python called a finalizer in one of them."""
+    def _skip_frames(self, head: str) -> tuple[str, str, bool]:
+        """Skip frames; return their place, the last one, and whether one is of a finalizer."""
         indent = _indent(head)
         is_boxed = "╭" in head
         place = own_place = ""
@@ -310,7 +324,7 @@ class _Reader:
                 own_place = own_place if any(part in place for part in _LIBRARIES) else place
                 is_finalizer = is_finalizer or frame[3] in _FINALIZERS
             self._at += 1
-        return own_place or place, is_finalizer
+        return own_place or place, place, is_finalizer
 
     def _read_error(self) -> Error:
         line, text = self._stream[self._at]

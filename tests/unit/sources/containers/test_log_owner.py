@@ -78,6 +78,9 @@ def test_a_log_that_names_the_container_or_the_language_is_tied_to_the_kill(line
         ("the node was drained, the server answers", "node"),
         ("waiting for the server", "server"),
         ("dmesg: oom-kill:constraint=CONSTRAINT_MEMCG,task=solver,pid=31001,uid=7", "solver"),
+        ("[812290.300990] oom_reaper: reaped process 31001 (solver), now anon-rss:0kB", "solver"),
+        ("[ 1093.104210] solver[31001]: segfault at 0 ip 00007f3a sp 00007ffc error 4", "solver"),
+        ("Jul 04 01:30:11 gpu07 kernel: traps: solver[31001] trap int3 ip:55d0", "solver"),
     ],
 )
 def test_a_word_or_a_printed_line_of_the_kernel_ties_no_kill_to_a_log(line, task):

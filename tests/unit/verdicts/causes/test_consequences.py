@@ -80,3 +80,21 @@ def test_the_line_of_a_message_that_names_the_cause_is_shown():
     )
     finding = judge_log(*STEPS, *lines, exit_code=1).finding
     assert "Its message contains `CUDA out of memory`." in finding.speaks_for
+
+
+@pytest.mark.parametrize("name", ["EOFError", "BrokenPipeError: [Errno 32] Broken pipe"])
+def test_a_lost_process_is_the_one_that_the_kernel_names(name):
+    """A pipe that ends says that the process at its other end died, not of what."""
+    pipe = (
+        *_HEAD,
+        '  File "/usr/lib/python3.11/multiprocessing/connection.py", line 383, in _recv',
+    )
+    kernel = "python3[31244]: segfault at 18 ip 00007f3d sp 00007ffd error 4 in libsim.so[7f+8f]"
+    lines = (*STEPS, *pipe, "    raise EOFError", name)
+    verdict = judge_log(*lines, exit_code=1, kernel_lines=(kernel,))
+    assert (verdict.reason, verdict.confidence) == ("segfault", "medium")
+    alone = judge_log(*lines, exit_code=1)
+    assert alone.reason == "exception"
+    assert "The process at the other end of a pipe had ended." in alone.finding.speaks_for
+    other = judge_log(*STEPS, *fail(name), exit_code=1, kernel_lines=(kernel,))
+    assert other.reason == "exception"

@@ -15,6 +15,13 @@ OOM = (
     "    loss.backward()",
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
 )
+LOST = (
+    "12:21:40,551 - distributed.worker - ERROR - Failed to communicate with scheduler during heartbeat.",
+    "Traceback (most recent call last):",
+    '  File "/opt/conda/lib/python3.11/site-packages/distributed/comm/tcp.py", line 225, in read',
+    "    frames_nosplit_nbytes_bin = await stream.read_bytes(fmt_size)",
+    "tornado.iostream.StreamClosedError: Stream is closed",
+)
 SURVIVED = {
     "a skipped batch": (*STEPS, "WARNING: CUDA out of memory in batch 7, skipping it"),
     "a retried batch": (*STEPS, "WARNING batch failed, retrying with half of it", *OOM),
@@ -32,6 +39,12 @@ SURVIVED = {
     ),
     "a batch skipped in Spanish": (*STEPS, "CUDA out of memory, se omite el lote 3"),
     "a batch skipped in French": (*STEPS, "CUDA out of memory, lot ignoré"),
+    "a connection that is lost in the shutdown": (
+        *STEPS,
+        "best iteration 391, model.ubj saved",
+        *LOST,
+        "2026-01-28 12:21:41,002 - distributed.nanny - INFO - Worker closed",
+    ),
     "another port": ("Address already in use (errno: 98), trying port 29501", "server is up"),
     "a complaint at exit": (
         *STEPS,
@@ -102,6 +115,12 @@ def test_what_the_program_survived_only_contributes(lines):
 def test_what_a_log_ends_with_is_the_cause(lines):
     """A redrawn bar is no step, and an earlier retry is no success."""
     assert (judge_log(lines).reason, judge_log(lines).confidence) == ("cuda-oom", "high")
+
+
+def test_a_connection_that_is_lost_without_an_outcome_is_an_error():
+    """The other program may have died."""
+    verdict = judge_log((*STEPS, *LOST, "distributed.nanny - INFO - Worker closed"))
+    assert (verdict.reason, verdict.confidence) == ("exception", "medium")
 
 
 REPORT = (

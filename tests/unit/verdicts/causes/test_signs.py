@@ -97,6 +97,12 @@ def _sample_class(items) -> str:
     return "x"  # the complement of a class
 
 
+def test_no_pattern_has_a_count_that_an_f_string_took_for_a_tuple():
+    """`{0, 4}` in an f-string is `(0, 4)` in the pattern."""
+    mistaken = re.compile(r"(?<!\\)\([0-9]+, ?[0-9]+\)")
+    assert [name for name, each in PATTERNS.items() if mistaken.search(each.pattern)] == []
+
+
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_reads_64_kib_of_near_matches_in_50_ms(name):
     """The text begins each alternative again and again, so that a pattern that looks far is slow."""
