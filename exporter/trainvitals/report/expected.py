@@ -64,7 +64,7 @@ def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float |
     """
     gains, seconds = defaultdict[float, float](float), defaultdict[float, float](float)
     for (before, first), (after, last) in pairwise(_cut_standstill(points)):
-        if after - before > longest or last < first:
+        if not 0 < after - before <= longest or last < first:
             continue  # a gap in the data, or the run restarted
         end = begin + HOUR * math.ceil((after - begin) / HOUR)
         gains[end] += last - first

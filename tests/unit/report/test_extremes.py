@@ -72,6 +72,7 @@ def make_prometheus(seed: int) -> Prometheus:
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from(["daily", "weekly"]))
 @example(7, "html")
+@example(98653158, "daily")  # two values at one moment
 def test_no_number_of_prometheus_costs_the_report(seed: int, kind: str):
     """It is written in every format, and comes back from JSON."""
     draws = kind == "html"  # charts take a second
