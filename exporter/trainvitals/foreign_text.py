@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 # Matching takes linear time: each alternative consumes at least one character, ESC or CSI.
 _ESCAPE_CODES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-9;?]*[@-~]"  # CSI: colours and cursor moves
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b(?:[0-9;?]*[@-~])?"  # CSI: colours and cursor moves
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles and links, ended at the latest by a line
     r"|\x1b[@-Z\\-_=>78]?"  # other codes, and a lone ESC
 )

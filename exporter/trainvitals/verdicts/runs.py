@@ -22,7 +22,7 @@ from trainvitals.verdicts.run_states import (
     name_code,
 )
 from trainvitals.verdicts.thresholds import Thresholds
-from trainvitals.verdicts.trouble import OUT_OF_HOST_MEMORY, Severity, Trouble
+from trainvitals.verdicts.trouble import IS_HUNG, OUT_OF_HOST_MEMORY, Severity, Trouble
 
 _VALIDATION, _DEVICE_OOM = STATE["validation_loss"], STATE["last_oom_time"]
 _LOST_REASONS = ("signal", "oom", "unknown")
@@ -159,7 +159,8 @@ def _judge_living(
     stalled = [rank for rank in living if rank.stall is not None and rank.stall.cause is not None]
     if stalled:
         summary = _describe_stall(stalled, now)
-        yield _blame(run, "TrainingStalled", "is stalled", summary, "critical")
+        name = "is stopped" if _is_stopped(stalled) else IS_HUNG
+        yield _blame(run, "TrainingStalled", name, summary, "critical")
     if not has_finite_loss(living) or not all(
         math.isfinite(rank.record.state[_VALIDATION]) for rank in living
     ):
@@ -185,12 +186,16 @@ def _judge_stragglers(run: str, living: Sequence[RankReading]) -> Iterator[Troub
             )
 
 
+def _is_stopped(stalled: Sequence[RankReading]) -> bool:
+    return any(rank.stall is not None and rank.stall.cause == "stopped" for rank in stalled)
+
+
 def _describe_stall(stalled: Sequence[RankReading], now: float) -> str:
     ranks = ", ".join(rank.rank for rank in stalled)
     moved = [rank.stall.progress_timestamp_seconds for rank in stalled if rank.stall is not None]
     since = min((time for time in moved if time is not None), default=None)
     last = "" if since is None else f"; the last progress was {_age(since, now)}"
-    if any(rank.stall is not None and rank.stall.cause == "stopped" for rank in stalled):
+    if _is_stopped(stalled):
         return f"a process of rank {ranks} is stopped (SIGSTOP or a debugger){last}"
     phases = {find_phase(rank.record) for rank in stalled}
     phase = phases.pop() if len(phases) == 1 else None

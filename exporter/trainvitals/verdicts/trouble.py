@@ -12,6 +12,7 @@ SubjectKind = Literal[
 ]
 
 OUT_OF_HOST_MEMORY = "OOM-killed"
+IS_HUNG = "is stalled"
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 PLURALS: Mapping[SubjectKind, str] = {
     "accelerator": "accelerators",
@@ -27,7 +28,7 @@ PLURALS: Mapping[SubjectKind, str] = {
 _DEVICE_FAULTS = ("AcceleratorLost", "AcceleratorXidCritical", "AcceleratorRecoveryActionNeeded")
 _HOT = ("GPUHighTemperature", "HPUHighTemperature")
 _LOW_USE = ("GPULowUtilization", "HPULowUtilization")
-_HUNG = ("TrainingStalled", "TrainingStragglerRank", "DataLoaderBottleneck")
+_SLOW = ("TrainingStragglerRank", "DataLoaderBottleneck")
 _ENDED = ("TrainingRunLost", "TrainingRunFailed", "TrainingRunTerminated", "TrainingOutOfMemory")
 
 
@@ -138,7 +139,14 @@ _INHIBITIONS = (
     _Inhibition(
         (*_DEVICE_FAULTS, "AcceleratorMissing"), (*_LOW_USE, "AcceleratorHeldIdle"), is_wide=True
     ),
-    _Inhibition((*_DEVICE_FAULTS, "AcceleratorMissing"), _HUNG, is_of_run=True),
+    _Inhibition((*_DEVICE_FAULTS, "AcceleratorMissing"), _SLOW, is_of_run=True),
+    # A lost accelerator hangs a run, but stops no process.
+    _Inhibition(
+        (*_DEVICE_FAULTS, "AcceleratorMissing"),
+        ("TrainingStalled",),
+        is_of_run=True,
+        target_name=IS_HUNG,
+    ),
     _Inhibition(
         _HOT,
         (
@@ -150,7 +158,7 @@ _INHIBITIONS = (
     ),
     _Inhibition(("AcceleratorTemperatureOverLimit",), ("AcceleratorTemperatureNearLimit",)),
     _Inhibition(("TrainingRunLost", "TrainingOutOfMemory"), ("TrainingStalled",)),
-    _Inhibition(("TrainingStalled", *_ENDED), ("TrainingStragglerRank", "DataLoaderBottleneck")),
+    _Inhibition(("TrainingStalled", *_ENDED), _SLOW),
     _Inhibition(("TrainingStalled", *_ENDED), (*_LOW_USE, "AcceleratorHeldIdle"), is_wide=True),
     _Inhibition(("TrainingRunLost", "TrainingOutOfMemory"), ("TrainingRunFailed",)),
     _Inhibition(("TrainingRunLost", "TrainingRunFailed"), ("TrainingRunTerminated",)),

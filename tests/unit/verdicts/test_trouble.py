@@ -62,3 +62,10 @@ def test_a_lost_card_explains_the_stall_of_a_run_that_may_hold_it(held, is_expla
     stalled = Trouble("run", "bert", "is stalled", "critical", "", "TrainingStalled")
     expected = (lost,) if is_explained else (lost, stalled)
     assert drop_explained((lost, stalled), held) == expected
+
+
+def test_a_lost_card_explains_no_process_that_is_stopped():
+    """A driver hangs a process; SIGSTOP or a debugger stops it."""
+    lost = Trouble("accelerator", "gpu0", "lost", "critical", "", "AcceleratorLost")
+    stopped = Trouble("run", "bert", "is stopped", "critical", "", "TrainingStalled")
+    assert drop_explained((lost, stopped), {"bert": frozenset({"gpu0"})}) == (lost, stopped)
