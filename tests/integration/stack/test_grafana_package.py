@@ -1,17 +1,21 @@
 """Grafana from a repository like its own, on this machine and with a key of the test's own."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.package_repository import FileServer, SigningKey, build_package, write_index
+from tests.support.privileges import NOBODY
+from tests.support.trainers import as_nobody
 from tests.unit.stack.conftest import STAND_IN_GRAFANA
 from trainvitals.errors import ConfigurationError, StackError
 from trainvitals.sources.http_client import fetch_page
@@ -136,6 +140,48 @@ def test_newest_fitting_version_is_fetched_once(stage):
     before = len(stage.server.requests)
     assert stage.find() == program
     assert len(stage.server.requests) == before
+
+
+FIND = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from trainvitals.stack.debian import find_program
+from trainvitals.stack.packages import GRAFANA, Repository
+url, fingerprint, keys, nowhere = sys.argv[1:]
+repository = Repository(url, fingerprint, Path(keys))
+packages = (replace(GRAFANA, repository=repository),)
+print(find_program("grafana", packages=packages, root=Path(nowhere)))
+"""
+
+
+@pytest.mark.skipif(shutil.which("grafana") is not None, reason="Grafana is installed here")
+def test_it_is_unpacked_without_root(pool, key):
+    """Whoever starts the stack gets it into the own cache, and owns what was unpacked."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        place.chmod(0o755)
+        shutil.copytree(pool.parent, place / "repository")
+        write_index(place / "repository", key)
+        key.export(place / "keys")
+        (place / "home").mkdir()
+        if os.geteuid() == 0:
+            os.chown(place / "home", NOBODY, NOBODY)
+        with FileServer(place / "repository") as server:
+            given = (server.url, key.fingerprint, place / "keys", place / "nothing")
+            found = subprocess.run(
+                (*as_nobody(), sys.executable, "-c", FIND, *map(str, given)),
+                env={"PATH": os.environ["PATH"], "HOME": str(place / "home")},
+                cwd=place,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        program = Path(found.stdout.strip())
+        assert program == place / "home/.cache/trainvitals/debian/grafana" / BINARY
+        assert program.stat().st_uid == (place / "home").stat().st_uid != 0
+        said = subprocess.run((program, "-v"), capture_output=True, text=True, check=True).stdout
+        assert said == "grafana version 12.4.10\n"
 
 
 def test_each_tenth_is_reported(stage):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.verdicts.causes.test_kernel_alone import NEW_LIMIT, OLD_HOST
+from tests.unit.verdicts.causes.test_kernel_alone import ID, NEW_LIMIT, OLD_HOST
 from tests.unit.verdicts.causes.test_pods import OOM as OOM_KILLED
 from tests.unit.verdicts.causes.test_pods import write_pod
 from trainvitals.cli import main
@@ -68,6 +68,16 @@ def test_a_kernel_log_may_be_alone_or_beside_a_log(diagnose):
     assert both[:2] == (1, "oom-cgroup")
     assert both[2]["origin"] == "a.log and standard input"
     assert diagnose("-", "--kernel-log", "-")[0] == 2
+
+
+def test_a_container_without_its_engine_is_explained_by_the_kernel(diagnose):
+    """The command runs with --engine=none: by the ID, and by the kernel log alone, it is dead."""
+    kernel = NEW_LIMIT.replace("/slurm/job_7", f"/docker/{ID}")
+    for asked in ((ID[:12],), ()):
+        code, reason, document = diagnose(*asked, "--kernel-log", "k.txt", k_txt=kernel)
+        assert (code, reason, document["confidence"]) == (1, "oom-cgroup", "medium")
+        assert not document["is_running"]
+        assert not document["contributing"]
 
 
 def test_an_exit_code_may_have_its_signal_in_another_way(diagnose, capsys):

@@ -1,5 +1,7 @@
 """The boards keep the rules of the house."""
 
+import re
+
 import pytest
 
 from tests.support.rulebook import read_names
@@ -38,3 +40,23 @@ def test_a_board_that_opens_asks_little(view, uid):
     """Variables, annotations and the panels of open rows are 40 queries at most, and some."""
     (board,) = [board for board in view.boards if board.uid == uid]
     assert 10 < count_queries(board) <= 40
+
+
+def test_what_a_panel_calls_dashed_is_drawn_dashed(view):
+    """A limit or an expectation, of a series that a query returns: also those of the baselines."""
+    found = []
+    for panel in (panel for board in view.boards for panel in board.panels):
+        patterns = [
+            re.compile(override["matcher"]["options"].strip("/"))
+            for override in panel.overrides
+            for prop in override["properties"]
+            if prop["id"] == "custom.lineStyle" and prop["value"]["fill"] == "dash"
+        ]
+        legends = [target.get("legendFormat") or "" for target in panel.targets]
+        hits = {legend for each in patterns for legend in legends if each.search(legend)}
+        defaults = panel.json.get("fieldConfig", {}).get("defaults", {})
+        style = defaults.get("custom", {}).get("thresholdsStyle", {}).get("mode")
+        if "dashed" in panel.json.get("description", "").lower():
+            assert hits or style == "dashed", panel.json["title"]
+            found += sorted(hits)
+    assert found.count("expected") == 2  # the pace of epochs, and the memory

@@ -1,6 +1,7 @@
 """The Makefile."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -42,3 +43,18 @@ def test_help_is_the_default_and_lists_every_target():
         "clean",
     }
     assert all(len(line) > 2 for line in lines)
+
+
+def test_the_status_of_a_stopped_stack_is_no_error_of_make(tmp_path):
+    """What is wrong is said by the command, without `make: *** [monitor-status] Error 1` below it."""
+    said = subprocess.run(
+        (
+            *("make", "-C", ROOT, "monitor-status", "INSTALLED="),
+            *(f"BIN={Path(sys.executable).parent}", f"STATE={tmp_path}"),
+        ),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "nothing is running: start the stack with" in said.stdout
+    assert "***" not in said.stderr

@@ -224,6 +224,7 @@ ELSEWHERE: dict[tuple[str, float], str] = {
     ("verdicts/causes/case.py", 120): "how far an event of the engine may be from a death",
     ("verdicts/causes/gpu.py", 120): "how far an Xid may be from a death",
     ("verdicts/causes/gpu_fabric.py", 120): "an Xid",
+    ("verdicts/causes/gpu_fabric.py", 143): "an Xid",
     ("verdicts/causes/gpu_memory.py", 0.05): "the share of a card that others hold",
     ("verdicts/causes/outcomes.py", 600): "how far apart the deaths of a loop may be",
     ("verdicts/causes/requests.py", 130): "the exit code of a shell for SIGINT",

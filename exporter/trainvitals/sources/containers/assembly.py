@@ -48,6 +48,7 @@ class Pieces:
         xids: The GPU errors.
         kernel_lines: The relevant lines of the kernel log.
         is_kernel_dated: Whether the kernel log's lines have dates, not only the time since boot.
+        kernel_zone: The time zone of the kernel log's dates, such as `+0100`; empty if they have none.
         engine_lines: The lines of the engine's log.
         sample: A sample of the container's control group.
         host: The machine's state.
@@ -66,6 +67,7 @@ class Pieces:
     xids: tuple[XidError, ...] | None = None
     kernel_lines: tuple[DatedLine, ...] = ()
     is_kernel_dated: bool = True
+    kernel_zone: str = ""
     engine_lines: tuple[DatedLine, ...] = ()
     sample: Sample | None = None
     host: Host | None = None
@@ -241,7 +243,8 @@ def _find_owner(evidence: Evidence, pieces: Pieces) -> LogOwner:
     The log is ignored if the evidence contains the subject's ID, control group, start or end.
     """
     is_known = evidence.id or evidence.cgroup or evidence.started or evidence.ended
-    return read_owner(None if is_known else pieces.log, is_dated=pieces.is_kernel_dated)
+    log = None if is_known else pieces.log
+    return read_owner(log, is_dated=pieces.is_kernel_dated, zone=pieces.kernel_zone)
 
 
 def _describe_kernel(evidence: Evidence, pieces: Pieces, owner: LogOwner) -> Iterable[str]:

@@ -61,7 +61,7 @@ from trainvitals.sources.containers.evidence_kinds import Texts, read_texts
 from trainvitals.sources.containers.inspection import Inspection, parse_inspection
 from trainvitals.sources.containers.journal import to_record
 from trainvitals.sources.containers.judgement import Judgement
-from trainvitals.sources.containers.log_owner import find_times
+from trainvitals.sources.containers.log_owner import find_times, find_zone
 from trainvitals.sources.containers.pod import parse_pod
 from trainvitals.sources.host.engine_log import parse_engine_log
 from trainvitals.sources.host.kernel_lines import DatedLine
@@ -250,7 +250,8 @@ def add_kernel(
     if text is None:
         return pieces
     is_dated = boot_time is not None or not counts_from_boot(text)
-    times = find_times(pieces.log or ()) if is_dated else None
+    zone = find_zone(text)
+    times = find_times(pieces.log or (), zone=zone) if is_dated else None
     if times is not None:  # a date without a year is assumed to be near the log
         now = min(now, times[1] + _HALF_YEAR_SECONDS)
     elif pieces.log is not None and pieces.inspection is None:
@@ -264,6 +265,7 @@ def add_kernel(
         xids=news.xids,
         kernel_lines=news.lines,
         is_kernel_dated=is_dated,
+        kernel_zone=zone,
     )
 
 

@@ -42,6 +42,18 @@ _STAMP = re.compile(
     r"[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
+# As written by `journalctl -o short-iso` and by rsyslog.
+_DATED = re.compile(
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2}) ",
+    re.MULTILINE,
+)
+_LATER_STAMP = re.compile(
+    r"(?<![0-9])([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})"
+)
+# What a shell, a sandbox or an engine writes about a program that was killed.
+_KILL_REPORT = re.compile(
+    r"\bKilled\b|\bOOMKilled\b|\bSIGKILL\b|[Ee]xit(?:ed)?(?: with)?(?: code)?[ :=]{1,3}(?:137|-9)\b|Getötet|Processus arrêté|已杀死|Убито"
+)
 _PID = re.compile(r"\bpid\W{1,3}([0-9]{2,10})\b", re.IGNORECASE)
 _BUS = re.compile(r"\b0([0-9a-f]{3,7}):([0-9a-f]{2}):([0-9a-f]{2})\b", re.IGNORECASE)
 _ABOUT_GPU = re.compile(r"gpu|cuda|nvidia|nvrm", re.IGNORECASE)
@@ -59,46 +71,72 @@ _VICTIM = re.compile(
 )
 _KILLED_UNIT = ": systemd-oomd killed"
 # Units that run one desktop program or one service, and names of units that run users' jobs.
-_UNIT = re.compile(r"(?:^|/)(?:app-\S{1,200}\.(?:scope|service)|[\w.\\-]{1,100}\.service)$")
+_UNIT = re.compile(r"(?:^|/)(?:app-[^\s/]{1,200}\.(?:scope|service)|[\w.\\-]{1,100}\.service)$")
 _HOLDS_JOBS = re.compile(
-    r"term|konsole|tilix|kitty|alacritty|tmux|screen|code|pycharm|jupyter|python|torch|train|run-|docker"
+    r"term|vte-spawn|konsole|tilix|kitty|alacritty|tmux|screen|code|pycharm|jupyter|python|torch|train|run-|docker"
     r"|containerd|slurm|ssh|cron",
     re.IGNORECASE,
 )
 _BEFORE_SECONDS, _AFTER_SECONDS = 60.0, 3600.0
-# The container and the host may use different time zones, which differ by multiples of 30 min.
-_ZONE_STEP_SECONDS, _MOST_ZONE_SECONDS = 1800.0, 14 * 3600.0
+# The container may use UTC and the host its time zone, or the other way round: hours from UTC.
+_ZONES = (*range(1, 15), 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75)
 _AT_END_SECONDS = 120.0
 # Ranks that wait for a killed one write for that long: the timeouts of collective operations.
 _LAST_WORDS_SECONDS = 1000.0
 # PIDs in a container's own PID namespace are small, and a child's PID is close to its parent's.
 _LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
+# Workers that are started again and again have larger PIDs, up to the kernel's default limit.
+_MOST_LATER = 65_536
+# A log that goes on for as many lines after a report of a kill is not that of the killed program.
+_MANY_LINES = 40
 
 
-def find_times(lines: Iterable[DatedLine | str]) -> tuple[float, float] | None:
-    """Return a log's first and last time in Unix seconds; None if it contains no timestamps."""
-    times = [time for line in lines if (time := _read_time(line)) is not None]
+def find_times(lines: Iterable[DatedLine | str], *, zone: str = "") -> tuple[float, float] | None:
+    """Return a log's first and last time in Unix seconds; None if it contains no timestamps.
+
+    Args:
+        lines: The lines of the log.
+        zone: The time zone of timestamps without one, such as `+0100`; empty for this machine's.
+    """
+    lines = list(lines)
+    times = [time for line in lines if (time := _read_time(line, zone)) is not None]
+    times = times or [time for line in lines if (time := _read_later(line)) is not None]
     return (min(times[0], times[-1]), max(times[0], times[-1])) if times else None
 
 
-def _read_time(line: DatedLine | str) -> float | None:
+def find_zone(text: str) -> str:
+    """Return the time zone of a kernel log, such as `+0100`; empty if its dates have none."""
+    found = _DATED.search(text)
+    return found[1] if found is not None else ""
+
+
+def _read_time(line: DatedLine | str, zone: str) -> float | None:
     """Return the time at which a line was written: the collector's, or else the program's."""
     if not isinstance(line, str) and line.time is not None:
         return line.time
-    return read_stamp(line if isinstance(line, str) else line.text)
+    return read_stamp(line if isinstance(line, str) else line.text, zone=zone)
 
 
-def read_stamp(text: str) -> float | None:
+def _read_later(line: DatedLine | str) -> float | None:
+    """Return the time with a time zone anywhere in a line."""
+    found = _LATER_STAMP.search(line if isinstance(line, str) else line.text)
+    return None if found is None else _parse(found)
+
+
+def read_stamp(text: str, *, zone: str = "") -> float | None:
     """Return the timestamp near the beginning of a text, in Unix seconds; None if there is none.
 
-    A timestamp without a time zone is interpreted in this machine's time zone.
+    Args:
+        text: The text.
+        zone: The time zone of a timestamp without one; empty for this machine's.
     """
     found = _STAMP.match(text)
-    if found is None:
-        return None
-    year, month, day, clock, zone = found.groups()
-    if zone is not None:
-        zone = zone if zone == "Z" or ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    return None if found is None else _parse(found, zone)
+
+
+def _parse(found: re.Match[str], other_zone: str = "") -> float | None:
+    year, month, day, clock, own_zone = found.groups()
+    if zone := own_zone or other_zone:
         return parse_time(f"{year}-{month}-{day}T{clock}{zone}")
     try:
         parsed = clocks.strptime(f"{year}-{month}-{day} {clock}", "%Y-%m-%d %H:%M:%S")
@@ -118,12 +156,14 @@ class LogOwner:
         pids: The PIDs named in the log.
         buses: The PCI addresses of the GPUs named in the log; empty if the log is from one of
             several ranks, because each rank has its own GPU.
+        survived_kill: Whether the log reports that a program was killed, and goes on for long.
     """
 
     text: str | None
     times: tuple[float, float] | None = None
     pids: frozenset[int] = frozenset()
     buses: frozenset[str] = frozenset()
+    survived_kill: bool = False
 
     @property
     def has_log(self) -> bool:
@@ -133,18 +173,23 @@ class LogOwner:
     def may_own_kill(self, kill: OomKill) -> bool:
         """Return whether the log may be from a killed process.
 
-        The log contains the PID or the container's ID, or both the time and the process name match, and
+        The log contains the PID or the container's ID, or time, process name and PID are possible, and
         the log does not go on for long after the kill.
         """
         if self.text is None:
             return True
+        if kill.pid in self.pids:
+            return True
+        if self.survived_kill and self.times is None:
+            return False
         id_ = identify(kill.task_memcg)
-        if kill.pid in self.pids or (id_ is not None and id_[:12] in self.text):
+        if id_ is not None and id_[:12] in self.text:
             return True
         return (
             self.may_be_at(kill.time)
             and not self._goes_on_after(kill.time)
             and self._may_name(kill.task)
+            and not self._is_foreign_pid(kill.pid, _MOST_LATER)
         )
 
     def may_own_process(self, task: str, pid: int) -> bool:
@@ -166,14 +211,14 @@ class LogOwner:
 
     def _may_be_on(self, xid: XidError) -> bool:
         is_named = not self.buses or _shorten_bus(xid.bus_id) in self.buses
-        return is_named and self.may_be_at(xid.time)
+        return is_named and self.may_be_at(xid.time) and not self._goes_on_after(xid.time)
 
     def _may_own_xid(self, xid: XidError) -> bool:
         if xid.code not in _OF_PROGRAMS or xid.pid in self.pids:
             return True
         name = _NAME.search(xid.text)
         is_named = name is None or self._may_name(name[1].strip("'"))
-        return is_named and not self._is_foreign_pid(xid.pid)
+        return is_named and not self._is_foreign_pid(xid.pid, _MOST_CHILDREN)
 
     def select(self, lines: Sequence[DatedLine]) -> tuple[DatedLine, ...]:
         """Return the host's lines that may concern the log's program."""
@@ -204,7 +249,7 @@ class LogOwner:
         if self.times is None:
             return False
         first, last = self.times
-        return first <= time < last - _LAST_WORDS_SECONDS
+        return first <= time < last - _LAST_WORDS_SECONDS and not _is_shifted(last - time)
 
     def may_be_at(self, time: float) -> bool:
         """Return whether a time is near the log's times, or near their end in another time zone."""
@@ -213,9 +258,7 @@ class LogOwner:
         first, last = self.times
         if first - _BEFORE_SECONDS <= time <= last + _AFTER_SECONDS:
             return True
-        apart = time - last
-        shift = round(apart / _ZONE_STEP_SECONDS) * _ZONE_STEP_SECONDS
-        return abs(shift) <= _MOST_ZONE_SECONDS and abs(apart - shift) <= _AT_END_SECONDS
+        return _is_shifted(time - last)
 
     def _may_name(self, task: str) -> bool:
         if _TRAINER.match(task):
@@ -225,22 +268,30 @@ class LogOwner:
         name = _OF_INTERPRETERS.get(task, rf"\b{re.escape(task)}\b")
         return re.search(name, self.text or "", re.IGNORECASE) is not None
 
-    def _is_foreign_pid(self, pid: int | None) -> bool:
+    def _is_foreign_pid(self, pid: int | None, most: int) -> bool:
         if pid is None or not self.pids or min(self.pids) < _LEAST_HOST_PID:
             return False
-        return not any(0 <= pid - own <= _MOST_CHILDREN for own in self.pids)
+        return not any(0 <= pid - own <= most for own in self.pids)
+
+
+def _is_shifted(seconds: float) -> bool:
+    """Return whether two times that are so far apart may be one in UTC and in another time zone."""
+    return any(abs(abs(seconds) - hours * 3600) <= _AT_END_SECONDS for hours in _ZONES)
 
 
 def _names_victim(text: str) -> bool:
     return _KILLED_UNIT in text or _VICTIM.search(text) is not None
 
 
-def read_owner(log: Sequence[DatedLine | str] | None, *, is_dated: bool = True) -> LogOwner:
+def read_owner(
+    log: Sequence[DatedLine | str] | None, *, is_dated: bool = True, zone: str = ""
+) -> LogOwner:
     """Return the owner of a log.
 
     Args:
         log: The log's lines; None if there is no log.
         is_dated: Whether the kernel log has dates that can be compared with the log's dates.
+        zone: The time zone of the kernel log; empty for this machine's.
     """
     if log is None:
         return LogOwner(None)
@@ -255,9 +306,10 @@ def read_owner(log: Sequence[DatedLine | str] | None, *, is_dated: bool = True) 
     }
     return LogOwner(
         text=text,
-        times=find_times(log) if is_dated else None,
+        times=find_times(log, zone=zone) if is_dated else None,
         pids=frozenset(int(found[1]) for found in _PID.finditer(text)),
         buses=frozenset() if _SEVERAL.search(text) else frozenset(buses),
+        survived_kill=any(map(_KILL_REPORT.search, texts[:-_MANY_LINES])),
     )
 
 

@@ -43,7 +43,7 @@ PEER_LOST = matches(
     r"|ORTE has lost communication|mpirun detected that one or more processes exited with non-zero status"
     r"|Horovod has been shut ?down\b.{0,40}(?:caused by|due to)|HorovodInternalError\b.{0,120}shut ?down"
 )
-_PORT_IN_USE = contains(*_TAKEN, "[Errno 98]")
+_PORT_IN_USE = contains(*_TAKEN, "[Errno 98]", ": Binding port ", "] Binding port ")
 
 
 def detect_torchrun_child(case: Case) -> Finding | None:

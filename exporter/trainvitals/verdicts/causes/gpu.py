@@ -19,9 +19,9 @@ from trainvitals.verdicts.causes.log_matches import (
 from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
-_XID_ECC = frozenset({48, 63, 64, 94, 95, 140, 171, 172})
+_XID_ECC = frozenset({48, 63, 64, 94, 95, 140, 156, 171, 172})
 _XID_LOST = frozenset({79})
-_XID_PROGRAM = frozenset({13, 31, 32, 43, 69})
+_XID_PROGRAM = frozenset({13, 31, 32, 43, 68, 69})
 # The kernel log counts seconds since boot, the engine uses the wall clock, and either may be late.
 _XID_LATE_SECONDS = 5.0
 _XID_NEAR_SECONDS = 120.0
@@ -184,7 +184,7 @@ def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
 def detect_gpu_ecc(case: Case) -> Finding | None:
     """Detect uncorrectable GPU memory errors.
 
-    The evidence is Xid 48, 63, 64, 94, 95, 140, 171 or 172, or CUDA's error message.
+    The evidence is Xid 48, 63, 64, 94, 95, 140, 156, 171 or 172, or CUDA's error message.
     """
     xids = list_xids(case, _XID_ECC)
     match = find_match(case, _ECC)
@@ -375,7 +375,7 @@ CAUSES: tuple[Cause, ...] = (
         title="A CUDA kernel accessed invalid memory",
         signs="The log contains `an illegal memory access was encountered`, `misaligned address` or"
         " `unspecified launch failure`, or `Memory access fault by GPU node` on ROCm; or the kernel logged"
-        " Xid 13, 31 or 32.",
+        " Xid 13, 31, 32, 43, 68 or 69.",
         meaning="A defect in a kernel, usually of an extension; rarely the hardware.",
         steps=(
             "Find the kernel with `compute-sanitizer` or `CUDA_LAUNCH_BLOCKING=1`.",

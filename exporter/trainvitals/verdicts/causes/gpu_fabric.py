@@ -16,9 +16,9 @@ from trainvitals.verdicts.causes.signs import matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
-_FIRMWARE = frozenset({61, 62, 119, 120, 122, 123})
-_NVLINK = frozenset({74, *range(144, 151)})
-_HUNG = frozenset({8, 109})
+_FIRMWARE = frozenset({61, 62, 119, 120, 122, 123, 143})
+_NVLINK = frozenset({74, 136, *range(144, 151), 155})
+_HUNG = frozenset({8, 46, 109, 158})
 _RESET = matches(
     r"amdgpu.{0,80}(?:GPU reset(?:\([0-9]{1,6}\))? (?:begin|succeeded|failed)|VRAM is lost)|MODE[0-9] reset",
     r"amdgpu.{0,80}ring \S{1,40} timeout|ring [a-z0-9_.]{1,40} timeout, signaled seq|VRAM is lost due to GPU reset",
@@ -145,7 +145,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "gpu-firmware",
         "A GPU's firmware hangs",
-        "The kernel logged Xid 61, 62, 119, 120, 122 or 123, such as `Timeout waiting for RPC from GSP`.",
+        "The kernel logged Xid 61, 62, 119, 120, 122, 123 or 143, such as `Timeout waiting for RPC from GSP`.",
         "The GPU's own processor (GSP, PMU) no longer answers: a defect of driver or firmware, or the"
         " card's.",
         (
@@ -158,8 +158,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "gpu-reset",
         "A GPU hung and was reset",
-        "The kernel logged `amdgpu: GPU reset begin!`, `ring … timeout`, or Xid 8 or 109; or `GPU Hang` in"
-        " the log.",
+        "The kernel logged `amdgpu: GPU reset begin!`, `ring … timeout`, or Xid 8, 46, 109 or 158; or"
+        " `GPU Hang` in the log.",
         "A kernel of a program, or the driver or firmware, kept the card busy until the driver's time limit.",
         (
             "Start again from the last checkpoint; `dmesg -T | grep -iE 'amdgpu|NVRM'` names the process.",
@@ -171,7 +171,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "gpu-nvlink",
         "An error of the NVLinks",
-        "The kernel logged Xid 74 or 144 to 150.",
+        "The kernel logged Xid 74, 136, 144 to 150 or 155.",
         "A link between GPUs, or to an NVSwitch, failed; Xid 45 of other GPUs is its consequence.",
         (
             "Read the links' errors: `nvidia-smi nvlink -e`.",

@@ -95,7 +95,7 @@ _NO_TROUBLE = re.compile(
 _REPORT = re.compile(
     r"death signal|closing signal|\b(?:kubelet|default-scheduler|job-controller)\b|is going down|instructions, but these|assertion `"
     r"|\b(?:job)?state ?[:=] ?(?:out_of_memory|node_fail|boot_fail|preempted|cancelled|timeout|deadline)|double free|\bexit status: -[1-9]"
-    r"|terminating training|\bterm_(?:owner|preempt|memlimit|runlimit)|cancelled at|error response from daemon|nodes are available: "
+    r"|detected keyboardinterrupt|terminating training|\bterm_(?:owner|preempt|memlimit|runlimit)|cancelled at|error response from daemon|nodes are available: "
 )
 # A launcher's report about a failed rank, which shows that an earlier traceback was not handled.
 _FAILED = re.compile(
@@ -133,8 +133,9 @@ _SKELETON_LENGTH = 24
 _MOST_STEPS_OF_GRACE = 10
 
 
-# Connections that parts of a program lose while it shuts down, and what is logged then.
+# Connections that parts of a program lose while it shuts down, and what is logged before and then.
 _LOST_CONNECTIONS = ("StreamClosedError", "CommClosedError", "ConnectionResetError", "EOFError")
+_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN)\b")
 _CLOSING = re.compile(r"\b(?:clos(?:ed|ing)|shut(?:ting)? ?down|stopp(?:ed|ing))\b", re.IGNORECASE)
 # A server whose engine has failed answers its last requests and then exits.
 _ENGINE_DEAD = re.compile(
@@ -209,17 +210,25 @@ def _find_items(lines: Sequence[str]) -> set[int]:
 def _is_of_shutdown(lines: Sequence[str], traceback: Traceback) -> bool:
     """Return whether a connection was lost while the program shut down after it saved its outcome.
 
-    The outcome is reported shortly before, and nothing but the shutdown follows.
+    The exception is logged, the outcome is reported before it and no progress in between, and
+    nothing but such exceptions and the shutdown follows.
     """
     if not traceback.errors[-1].name.endswith(_LOST_CONNECTIONS):
         return False
-    rest = [line for line in lines[traceback.end + 1 :] if line.strip()]
-    before = lines[max(0, traceback.start - _SOON) : traceback.start]
-    return (
-        bool(rest)
-        and all(map(_CLOSING.search, rest))
-        and any(_SAVED.search(line) or is_written(line) for line in before)
-    )
+    if not any(map(_LOGGED.search, lines[max(0, traceback.start - 1) : traceback.start])):
+        return False
+    own = {at for each in read_tracebacks(tuple(lines)) for at in range(each.start, each.end + 1)}
+    rest = [line for at, line in enumerate(lines) if at > traceback.end and at not in own]
+    if not all(_CLOSING.search(line) or _LOGGED.search(line) for line in rest if line.strip()):
+        return False
+    for at in range(traceback.start - 1, -1, -1):
+        if at in own:
+            continue
+        if _SAVED.search(lines[at]) or is_written(lines[at]):
+            return True
+        if is_progress(lines[at]):
+            return False
+    return False
 
 
 def _goes_on_in_message(lines: Sequence[str], traceback: Traceback) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from trainvitals.sources.accelerators.xids import explain_xid
 from trainvitals.sources.containers.evidence import Evidence, Settings
 from trainvitals.sources.containers.pod import find_failing_sidecar
 from trainvitals.sources.signals import name_signal
@@ -201,7 +202,8 @@ def _detect_unknown(case: Case) -> Finding | None:
     gaps = case.evidence.gaps
     why = f"the evidence does not show why {case.subject} ended{_describe_code(case)}"
     if case.evidence.is_unobserved:
-        why = f"the evidence does not show a fault, nor whether {case.subject} has ended"
+        shown = "no more than errors of a GPU" if case.evidence.xids else "no fault"
+        why = f"the evidence shows {shown}, and not whether {case.subject} has ended"
     return Finding(
         "unknown",
         f"Unknown: {why}.",
@@ -209,6 +211,16 @@ def _detect_unknown(case: Case) -> Finding | None:
         _describe_last(case),
         tuple(f"Could not be read: {gap.what} ({gap.why})." for gap in gaps),
         tuple(dict.fromkeys([*(gap.remedy for gap in gaps if gap.remedy), *_advise_unknown(case)])),
+    )
+
+
+def _describe_xids(evidence: Evidence) -> tuple[str, ...]:
+    """Return what the GPU errors mean that are no cause by themselves; at most three of them."""
+    codes = {xid.code: xid for xid in evidence.xids or ()}
+    return tuple(
+        f"The kernel logged Xid {code} of GPU {xid.bus_id}, {explain_xid(code).meaning}: the GPU needs"
+        f" {explain_xid(code).action}."
+        for code, xid in list(codes.items())[-_MOST_LINES:]
     )
 
 
@@ -224,6 +236,11 @@ def _describe_last(case: Case) -> tuple[str, ...]:
         return (_SIGNALS[case.signal],)
     if case.success:
         return _describe_doubt(case, case.success)
+    return (*_describe_xids(case.evidence), *_describe_log(case))
+
+
+def _describe_log(case: Case) -> tuple[str, ...]:
+    """Return what in the log may be about the end: its most suspicious lines, or the last ones."""
     lines = open_case(case.evidence).lines
     suspicious = find_suspicious(lines)
     if suspicious:

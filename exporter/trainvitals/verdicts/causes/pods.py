@@ -71,6 +71,7 @@ _SHUTDOWN = matches(
 _DEADLINE = matches(
     r"^\s*Reason: +DeadlineExceeded\b|\bDeadlineExceeded\b.{0,120}\b(?:job-controller|kubelet|active)\b|longer than (?:the )?specified deadline"
 )
+_SUCCEEDED = matches(r"^Status: +Succeeded$")
 _PLACED = matches(r"Successfully assigned|^Node: +(?!<none>)\S")
 _DESCRIBE = (
     "Read its events: `kubectl describe pod POD`, `kubectl get events --sort-by=.lastTimestamp`."
@@ -92,7 +93,10 @@ class _Report:
 
 
 def _find(case: Case, sign: Sign) -> _Report | None:
+    """Return the line that the sign matches; None also if the pod succeeded in the end."""
     pod = case.evidence.pod
+    if _has(case, _SUCCEEDED):
+        return None
     if pod is not None:
         line = next((line for line in reversed(pod) if sign.search(line)), None)
         if line is not None:

@@ -15,7 +15,7 @@ _WORDS = (
     rf"{_DONE}.{{0,20}}\b(?=[tsf])(?:training|successfully|fit(?:ting)?)\b",
     r"successfully (?:completed?|finished|trained)\b|finished, ",
     r"early[ -]stopp(?:ing|ed)|max_(?:epochs|steps)=[0-9]{1,12}`? reached|exit(?:ed)? (?:with )?(?:code|status) 0\b",
-    r"exit(?:ing|ed) (?:cleanly|gracefully|normally)\b|returned 0$|train_runtime\b",
+    r"exit(?:ing|ed) (?:cleanly|gracefully|normally)\b|returned 0$|train_runtime\b|exit status: {1,20}0$",
     r"Trial status: [0-9]{1,9} TERMINATED$|[0-9]{1,9} epochs? completed in\b|Study statistics\b|Best trial ?(?:[:=]|is\b)",
     r"(?:results?|report|metrics|predictions|summary) (?:(?:were |was |is |are )?(?:saved|written|dumped)|stored) (?:to|in|at|as)\b",
     r"(?:saved|wrote|written|dumped) (?:the |all |final )?(?:results?|report|predictions|summary) (?:to|in|at|as)\b",
@@ -33,6 +33,7 @@ _ABROAD = (
     r"ntrenamiento (?:completado|finalizado|terminado|completo)",
     r"reinamento (?:concluído|finalizado|terminado|completo)",
     r"ddestramento (?:completato|terminato|concluso)",
+    r"^(?:fertig|terminé|terminado|concluído|finito|готово|完成|完了|완료)\b.{0,40}$",
 )
 # An evaluation metric.
 RESULT = re.compile(

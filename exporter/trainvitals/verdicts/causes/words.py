@@ -49,12 +49,16 @@ _ACCESS = re.compile(
 )
 # A tracker repeats the last values at the end of a run, whatever ended the run.
 _SUMMARIES = ("wandb: ",)
+# A row of the metrics that Transformers prints at the end: `  train_runtime = 1:18:10.12`.
+_METRIC = re.compile(r" {2}[a-z_]{2,60} +=  *[0-9][0-9a-z.:+-]*$")
 
 
 def is_progress(line: str) -> bool:
     """Return whether a line looks like training progress: a step, an epoch, a rate or a loss."""
     lower = line[:400].lower()
-    if lower.startswith(_SUMMARIES):
+    if lower.startswith(_SUMMARIES) or "op_name=" in lower:  # an operation of XLA's graph
+        return False
+    if lower.startswith("  ") and _METRIC.match(lower):
         return False
     if ".py" in lower:
         lower = _SOURCE_FILE.sub("", lower)

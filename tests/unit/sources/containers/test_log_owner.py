@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from trainvitals.sources.containers.evidence_files import read_files
-from trainvitals.sources.containers.log_owner import find_times, read_owner
+from trainvitals.sources.containers.log_owner import find_times, find_zone, read_owner
 from trainvitals.sources.host.kernel_lines import DatedLine, OomKill, XidError
 
 ID = "9c1e" * 16
@@ -197,10 +197,62 @@ def test_a_kill_of_another_is_told_and_not_taken(tmp_path):
     )
 
 
-def test_a_log_that_goes_on_long_after_a_kill_is_not_of_what_was_killed():
+def test_a_log_that_goes_on_long_after_an_event_is_not_of_it():
     """Ranks that wait for the killed one write until their collective operation times out."""
-    log = [f"2025-03-04 {hour:02d}:00:00 step {hour} loss 1.2" for hour in range(9, 15)]
+    log = [f"2025-03-04 {hour:02d}:07:00 step {hour} loss 1.2" for hour in range(9, 15)]
     owner = read_owner(log)
     _first, last = owner.times
-    assert not owner.may_own_kill(kill(time=last - 3600))
+    assert not owner.may_own_kill(kill(time=last - 4000))
     assert owner.may_own_kill(kill(time=last - 600))
+    assert owner.may_own_kill(kill(time=last - 3600))  # perhaps now, in another time zone
+    lost = ", GPU has fallen off the bus."
+    assert owner.select_xids([xid(79, lost, time=last - 4000)]) == ()
+    assert len(owner.select_xids([xid(79, lost, time=last - 600)])) == 1
+
+
+def test_a_kill_without_a_time_is_the_one_that_the_log_reports_and_goes_on_after():
+    """A sandbox, or an earlier attempt in the same file, was killed; this program was not."""
+    steps = [f"step {at} loss 1.2" for at in range(90)]
+    log = [*steps, "[sandbox] case 9: exit 137, Killed", *steps]
+    assert not read_owner(log, is_dated=False).may_own_kill(kill())
+    assert read_owner(log[:91], is_dated=False).may_own_kill(kill())
+    assert read_owner(["pid 31001", *log], is_dated=False).may_own_kill(kill())
+
+
+@pytest.mark.parametrize(
+    ("pid", "is_own"), [(21990, True), (21934 + 60_000, True), (3_310_411, False), (4_000, False)]
+)
+def test_a_kill_has_a_pid_that_a_child_of_the_log_may_have(pid, is_own):
+    """PIDs grow: those of a program's children are larger than its own, and not by millions."""
+    assert read_owner(write_log()).may_own_kill(kill(pid=pid)) is is_own
+
+
+def test_a_time_within_a_line_counts_where_no_line_begins_with_one():
+    """With a time zone, so that it is one: not a name, and not a number."""
+    log = ("[entry] host 9c1f2a  2025-03-04T12:00:00Z", "[entry] 137 at 2025-03-04T12:10:00+00:00")
+    assert find_times(log) == (NOON, NOON + 600)
+    assert find_times(("build 137 of 2025-03-04T12:00:00",)) is None
+    assert not read_owner(log).may_own_kill(kill(time=NOON - 7.4 * HOUR))
+
+
+def test_times_without_a_zone_are_those_of_the_kernel_log():
+    """`journalctl -o short-iso` names the zone of the machine, which wrote both."""
+    kernel = "2025-03-04T13:10:00+0100 gs4 kernel: usb 1-7: USB disconnect\n"
+    assert find_zone(kernel) == "+0100"
+    assert find_zone("[ 12.1] usb 1-7: USB disconnect") == ""
+    log = ("2025-03-04 13:00:00 step 1", "2025-03-04 13:10:00 step 2")
+    assert find_times(log, zone=find_zone(kernel)) == (NOON, NOON + 600)
+
+
+@pytest.mark.parametrize(
+    ("unit", "is_own"),
+    [
+        ("app-org.gnome.Terminal.slice/vte-spawn-8a4f2c5e.scope", True),
+        ("app-org.gnome.Terminal.slice/app-firefox-7712.scope", False),
+    ],
+)
+def test_what_a_terminal_started_may_be_the_job(unit, is_own):
+    """Programs of a desktop have scopes of their own, with their names."""
+    line = f"lab3 systemd-oomd[811]: Killed /user.slice/app.slice/{unit} due to memory pressure"
+    selected = read_owner(write_log()).select([DatedLine(NOON + 600, line)])
+    assert bool(selected) is is_own

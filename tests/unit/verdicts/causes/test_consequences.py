@@ -82,6 +82,27 @@ def test_the_line_of_a_message_that_names_the_cause_is_shown():
     assert "Its message contains `CUDA out of memory`." in finding.speaks_for
 
 
+def accelerate(end):
+    """Return what Accelerate's launcher writes when its program fails."""
+    return (
+        "Traceback (most recent call last):",
+        '  File "/opt/venv/bin/accelerate", line 8, in <module>',
+        "    sys.exit(main())",
+        '  File "/opt/venv/lib/python3.11/site-packages/accelerate/commands/launch.py", line 763, in simple_launcher',
+        "    raise subprocess.CalledProcessError(returncode=process.returncode, cmd=cmd)",
+        f"subprocess.CalledProcessError: Command '['/opt/venv/bin/python', 'fit.py']' {end}.",
+    )
+
+
+def test_the_launcher_of_accelerate_reports_the_end_of_its_program():
+    """Its traceback is that of the launcher; a program that was killed wrote none."""
+    exited, killed = "returned non-zero exit status 1", "died with <Signals.SIGKILL: 9>"
+    reason, message = _DEFINITE[0]
+    verdict = judge_log(*STEPS, *fail(message), *accelerate(exited), exit_code=1)
+    assert (verdict.reason, verdict.confidence) == (reason, "high")
+    assert judge_log(*STEPS, *accelerate(killed), exit_code=1).reason == "kill-outside"
+
+
 @pytest.mark.parametrize("name", ["EOFError", "BrokenPipeError: [Errno 32] Broken pipe"])
 def test_a_lost_process_is_the_one_that_the_kernel_names(name):
     """A pipe that ends says that the process at its other end died, not of what."""

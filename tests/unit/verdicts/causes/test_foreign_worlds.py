@@ -387,6 +387,19 @@ def test_a_removed_disk_is_not_checked_for_errors(tmp_path):
     assert "fsck" not in steps_of(verdict)
 
 
+def test_a_missing_ldconfig_is_the_hooks():
+    """NVIDIA's driver may be in order: Ubuntu alone has an `ldconfig.real`."""
+    verdict = judge_log(
+        "docker: Error response from daemon: OCI runtime create failed: error running hook: stderr:"
+        " nvidia-container-cli: ldcache error: open failed: /sbin/ldconfig.real:"
+        " no such file or directory: unknown."
+    )
+    assert verdict.reason == "start-nvidia-hook"
+    assert 'ldconfig = "@/sbin/ldconfig"' in steps_of(verdict)
+    alone = judge_log("nvidia-container-cli: /sbin/ldconfig.real: no such file or directory")
+    assert alone.reason == "start-nvidia-hook"
+
+
 def test_drivers_in_the_image_are_removed_from_it():
     """The toolkit cannot create what is there."""
     verdict = judge_log(

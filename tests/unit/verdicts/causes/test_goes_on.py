@@ -38,6 +38,34 @@ def test_an_interrupt_is_the_end_after_a_warning_about_an_item(line):
     assert judge_log(*log).reason == "interrupted"
 
 
+def test_an_interrupt_in_the_line_of_a_bar_is_the_end():
+    """A bar has no line end, and what is written at last says no more of it."""
+    bar = "Epoch 60:  41%|████      | 90/218 [00:28<00:39,  3.21it/s, train_loss=0.073]"
+    warning = (
+        "^C/venv/lib/trainer/call.py:54: Detected KeyboardInterrupt, attempting graceful shutdown"
+    )
+    log = (*STEPS, bar + warning, "best model: /out/checkpoints/epoch=52.ckpt")
+    assert judge_log(*log).reason == "interrupted"
+
+
+@pytest.mark.parametrize("last", ["Fertig nach 46 min.", "   Exit Status:        0"])
+def test_words_of_a_success(last):
+    """In another language, or of PBS."""
+    assert judge_log(*STEPS, last).reason == "finished"
+
+
+def test_figures_of_a_summary_are_no_progress():
+    """Transformers prints a table of metrics, and XLA one of operations, after all is over."""
+    table = ("  epoch     =  2.0", "  train_loss  =  0.77", "  train_steps_per_second =  0.24")
+    assert judge_log(*STEPS, "{'train_runtime': 4690.1}", *table).reason == "finished"
+    hbm = "XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.37G"
+    operator = '     Operator: op_name="jit(train_step)/jvp(mlp)/epoch" source_line=179'
+    assert (
+        judge_log(*STEPS, *RAISED, f"jaxlib.xla_extension.{hbm}", *[operator] * 5).reason
+        == "tpu-oom"
+    )
+
+
 def test_an_interrupt_outranks_an_untraced_error():
     """The user stopped the program after it."""
     log = (*STEPS, "No such file or directory: '/v/x.bin'", "Detected KeyboardInterrupt, stopping")

@@ -45,6 +45,12 @@ SURVIVED = {
         *LOST,
         "2026-01-28 12:21:41,002 - distributed.nanny - INFO - Worker closed",
     ),
+    "connections that are lost after the outcome, and nothing more": (
+        *STEPS,
+        "[INFO] booster saved to /out/model.ubj",
+        *LOST,
+        *LOST,
+    ),
     "another port": ("Address already in use (errno: 98), trying port 29501", "server is up"),
     "a complaint at exit": (
         *STEPS,

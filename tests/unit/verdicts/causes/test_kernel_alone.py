@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.unit.verdicts.causes.evidences import death
+from trainvitals.sources.accelerators.xids import XIDS, explain_xid
 from trainvitals.sources.containers.evidence import Evidence, Gap, OomKill, Training
 from trainvitals.sources.containers.evidence_document import to_json
 from trainvitals.sources.containers.evidence_folder import read_folder
@@ -26,6 +27,7 @@ NEW_LIMIT = (
     "[ 100.1] Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB, anon-rss:8kB\n"
 )
 PARENT = NEW_LIMIT.replace("task_memcg=/slurm/job_7", "task_memcg=/slurm/job_7/step_0")
+HARDWARE = ("gpu-lost", "gpu-ecc", "gpu-nvlink", "gpu-firmware", "gpu-reset")
 STEPS = "step 10 loss 2.1\nstep 11 loss 2.0\n"
 
 
@@ -124,6 +126,26 @@ def test_a_crash_has_the_library_that_the_kernel_names(tmp_path):
     xid = "[ 84110.0] NVRM: Xid (PCI:0000:41:00): 79, pid=187, GPU has fallen off the bus.\n"
     (tmp_path / "log.txt").unlink()
     assert judge(read(tmp_path, kernel_txt=f"{xid}[ 84110.112011] {line}\n")).reason == "gpu-lost"
+
+
+# Errors that end no program by themselves, or that no cause describes.
+NO_CAUSE = frozenset({45, 54, 92, 110, 151, 154})
+
+
+@pytest.mark.parametrize("code", [*(xid.code for xid in XIDS), 999])
+def test_an_xid_of_any_class_counts_from_the_kernel_log_alone(tmp_path, code):
+    """It is a cause, or it is named with its meaning and what the GPU needs."""
+    line = f"[ 84110.0] NVRM: Xid (PCI:0000:41:00): {code}, pid=187, name=python, Ch 00000010\n"
+    verdict = judge(read(tmp_path, kernel_txt=line))
+    said = " ".join(verdict.finding.speaks_for)
+    assert f"The kernel logged Xid {code} of GPU 0000:41:00" in said
+    if code in NO_CAUSE or code == 999:
+        assert verdict.reason == "unknown"
+        assert f", {explain_xid(code).meaning}: the GPU needs {explain_xid(code).action}." in said
+    else:
+        assert verdict.reason in {"cuda-illegal", *HARDWARE}
+        assert (verdict.reason == "cuda-illegal") == (explain_xid(code).severity == "app")
+        assert verdict.confidence == "medium"
 
 
 def test_guards_of_the_host_are_read_from_syslog(tmp_path):

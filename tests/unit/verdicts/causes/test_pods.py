@@ -188,3 +188,11 @@ def test_the_last_state_counts_until_a_restart_is_over(ready, events):
     old = STARTED.format(age="4d2h (x2 over 5d)")
     ready_now = RUNS_AGAIN.format(reason="OOMKilled", code=137, ready="True")
     assert judge(parse_pod(write_pod(ready_now, old))).reason == "running"
+
+
+@pytest.mark.parametrize("events", ["", PROBE, MOUNT, SECRET])
+def test_a_pod_that_succeeded_died_of_nothing(events):
+    """Its first attempt may have been killed, and its events tell of what was over in time."""
+    last = OOM.partition("    Last State:")[2]
+    pod = write_pod(f"{DONE}    Last State:{last}", events, status="Succeeded", restarts=1)
+    assert judge(parse_pod(pod)).reason == "finished"

@@ -65,6 +65,7 @@ PRINTED = (
     ("pids-limit", "./run.sh: fork: retry: Resource temporarily unavailable"),
     ("disk-full", "docker: write /var/lib/docker/tmp/GetImageBlob1: no space left on device."),
     ("port-in-use", "Port 6006 is in use by another program."),
+    ("port-in-use", "lightgbm.basic.LightGBMError: Binding port 12400 failed"),
     ("gpu-ecc", "NVRM: Xid (PCI:0000:03:00): 94, pid=1, name=python, Contained: SM (0x1)"),
     (
         "rendezvous-timeout",
