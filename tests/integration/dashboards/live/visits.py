@@ -83,10 +83,14 @@ class Visits:
                 yield f"{panel.place} on {view.name}: {says}"
 
     def find_empties(self, view: View) -> Iterator[str]:
-        """Name the panels of the first screen that are empty, with what they say."""
-        for found in group_by_panel(self.visit(view)):
-            if not (found.panel.is_closed or found.has_data):
-                yield f"{found.panel.title}: {found.panel.defaults.get('noValue')}"
+        """Name the panels of the first screen that are empty, with what they say.
+
+        A panel with a value a minute may have none in the recorded minute, and has some if hurried.
+        """
+        visits = [group_by_panel(self.visit(view, over=over)) for over in ("minute", "hurried")]
+        for minute, hurried in zip(*visits, strict=True):
+            if not (minute.panel.is_closed or minute.has_data or hurried.has_data):
+                yield f"{minute.panel.title}: {minute.panel.defaults.get('noValue')}"
 
     def find_silent(self, uid: str) -> Iterator[str]:
         """Name the queries that no view gets an answer to, by row, panel and letter."""
