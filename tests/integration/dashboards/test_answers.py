@@ -91,13 +91,17 @@ ACCESS = {"without an engine": None, "by control groups alone": 0, "by an engine
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A panel and what it answers: values by labels, of each of its queries or of one, at a minute."""
+    """A panel and what it answers: values by labels, of each of its queries or of one, at a minute.
+
+    One machine is looked at, or every one.
+    """
 
     panel: str
     given: Mapping[str, str]
     says: Mapping[str, float]
     at: int = END
     letter: str = ""
+    everywhere: bool = False
 
 
 def _exporter(title: str, says: Mapping[str, float], letter: str = "A") -> Case:
@@ -210,6 +214,16 @@ CASES = {
             ("no NVLink", (16, 16), 1),
         )
     },
+    "run files of the run's machines, and not of another": Case(
+        "Vitals / Training run > The client and its files > Run files that cannot be read",
+        {
+            f"training_run_info{{{RUN}}}": "1x60",
+            f"training_client_incompatible_files{{{HOST}}}": "1x60",
+            'training_client_incompatible_files{job="trainvitals",instance="n2"}': "5x60",
+        },
+        {f"{{{HOST}}}": 1},
+        everywhere=True,
+    ),
     "scrape": _exporter("Time of a scrape", {f"{{{HOST}}}": 1}),
     "samples": _exporter("Series", {f"{{{HOST}}}": 1}),
     "cpu": _exporter("Cost of the exporter", {f"{{{HOST}}}": 1}),
@@ -424,7 +438,8 @@ def write_test(name: str, case: Case) -> Mapping[str, object]:
     Versions of Prometheus differ in the last digit of a rate, and promtool compares all digits: so
     values are rounded to a fraction that has an exact binary form.
     """
-    look = Look(end=END, seconds=END, choices=_CHOICES, scrape_seconds=60)
+    choices = _CHOICES | ({"instance": _EVERY} if case.everywhere else {})
+    look = Look(end=END, seconds=END, choices=choices, scrape_seconds=60)
     targets = [one for one in PANELS[case.panel].targets if case.letter in ("", one["refId"])]
     asked = [write_query(one["expr"], look, 60, END) for one in targets]
     # The other columns of a table are not what is asked about.

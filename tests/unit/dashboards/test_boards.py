@@ -1,5 +1,6 @@
 """The boards keep the rules of the house."""
 
+import json
 import re
 
 import pytest
@@ -60,3 +61,14 @@ def test_what_a_panel_calls_dashed_is_drawn_dashed(view):
             assert hits or style == "dashed", panel.json["title"]
             found += sorted(hits)
     assert found.count("expected") == 2  # the pace of epochs, and the memory
+
+
+def test_requests_are_counted_in_requests(view):
+    """`cps` is drawn as "c/s", which nobody reads as requests; a lint rule takes both for a rate."""
+    drawn = {
+        panel.json["title"]: json.dumps(panel.json)
+        for board in view.boards
+        for panel in board.panels
+    }
+    assert [title for title, text in drawn.items() if '"cps"' in text] == []
+    assert [title for title, text in drawn.items() if '"reqps"' in text]
