@@ -39,7 +39,7 @@ _OF_KERNEL = re.compile(
     r"|^\[ {0,8}[0-9]{1,9}\.[0-9]{6}\] | kernel: "
 )
 _STAMP = re.compile(
-    r"[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:\([^()\n]{1,80}\)|\[[^\[\]\n]{1,40}\]:)?[^0-9]{0,40}([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,][0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 # As written by `journalctl -o short-iso` and by rsyslog.
@@ -77,10 +77,11 @@ _HOLDS_JOBS = re.compile(
     r"|containerd|slurm|ssh|cron",
     re.IGNORECASE,
 )
-_BEFORE_SECONDS, _AFTER_SECONDS = 60.0, 3600.0
+_BEFORE_SECONDS, _AFTER_SECONDS, _DAY_SECONDS = 60.0, 3600.0, 86_400.0
 # The container may use UTC and the host its time zone, or the other way round: hours from UTC.
 _ZONES = (*range(1, 15), 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75)
-_AT_END_SECONDS = 120.0
+# How far an event may be from the last line of the log of what it ended.
+_EARLIER_SECONDS, _LATER_SECONDS = 30.0, 60.0
 # Ranks that wait for a killed one write for that long: the timeouts of collective operations.
 _LAST_WORDS_SECONDS = 1000.0
 # PIDs in a container's own PID namespace are small, and a child's PID is close to its parent's.
@@ -157,6 +158,8 @@ class LogOwner:
         buses: The PCI addresses of the GPUs named in the log; empty if the log is from one of
             several ranks, because each rank has its own GPU.
         survived_kill: Whether the log reports that a program was killed, and goes on for long.
+        is_end_dated: Whether one of the last lines has a timestamp, so that the log's last time is
+            that of its end.
     """
 
     text: str | None
@@ -164,6 +167,7 @@ class LogOwner:
     pids: frozenset[int] = frozenset()
     buses: frozenset[str] = frozenset()
     survived_kill: bool = False
+    is_end_dated: bool = True
 
     @property
     def has_log(self) -> bool:
@@ -249,14 +253,15 @@ class LogOwner:
         if self.times is None:
             return False
         first, last = self.times
-        return first <= time < last - _LAST_WORDS_SECONDS and not _is_shifted(last - time)
+        return first <= time < last - _LAST_WORDS_SECONDS and not _is_shifted(time - last)
 
     def may_be_at(self, time: float) -> bool:
         """Return whether a time is near the log's times, or near their end in another time zone."""
         if self.times is None:
             return True
         first, last = self.times
-        if first - _BEFORE_SECONDS <= time <= last + _AFTER_SECONDS:
+        after = _AFTER_SECONDS if self.is_end_dated else _DAY_SECONDS
+        if first - _BEFORE_SECONDS <= time <= last + after:
             return True
         return _is_shifted(time - last)
 
@@ -275,8 +280,13 @@ class LogOwner:
 
 
 def _is_shifted(seconds: float) -> bool:
-    """Return whether two times that are so far apart may be one in UTC and in another time zone."""
-    return any(abs(abs(seconds) - hours * 3600) <= _AT_END_SECONDS for hours in _ZONES)
+    """Return whether an event may be at the end of a log that is written in another time zone.
+
+    Args:
+        seconds: How long after the last line of the log the event seems to be.
+    """
+    shifts = (sign * hours * 3600 for hours in _ZONES for sign in (1, -1))
+    return any(-_EARLIER_SECONDS <= seconds - shift <= _LATER_SECONDS for shift in shifts)
 
 
 def _names_victim(text: str) -> bool:
@@ -310,6 +320,7 @@ def read_owner(
         pids=frozenset(int(found[1]) for found in _PID.finditer(text)),
         buses=frozenset() if _SEVERAL.search(text) else frozenset(buses),
         survived_kill=any(map(_KILL_REPORT.search, texts[:-_MANY_LINES])),
+        is_end_dated=find_times(log[-_MANY_LINES:], zone=zone) is not None,
     )
 
 

@@ -34,6 +34,7 @@ _ENDED = re.compile(
 )
 _LABEL = re.compile(
     r"\s{0,8}(?:={2,20}|-{2,20}|\*{2,20}|#{2,20}|[\[(<]) ?(?:generated )?(?:sample|generation|example|completion|output)s? ?#?[0-9]{1,9}\b"
+    r"|\s{0,8}(?:={2,20}|-{2,20}|\*{2,20}|#{2,20}) ?(?:(?:generated|final|last) )?(?:samples?|generations?|outputs?|examples?|completions?)(?: (?:at|after|of|from|for) (?:step|epoch|iter|checkpoint)| ?[=*#-]{2,20}$)"
     r"|<\|(?:user|assistant|system|prompter|human|bot|tool)\|>"
     r"| {0,8}(?:[#*]{1,4} ?)?(?:prompt|output|completion|generat(?:ed|ion)(?: text)?|sample|answer|question"
     r"|instruction)(?: ?#?[0-9]{1,9})?\*{0,2}:(?:\*{0,2} |$)",
@@ -42,7 +43,7 @@ _LABEL = re.compile(
 _SAMPLE = re.compile(
     r"^\s{0,8}\{.{0,400}?\"(?:prompt|completion|instruction|messages|generation|question)\" ?:"
 )
-_CITED = re.compile(r"^> \S")
+_CITED = re.compile(r"^>{1,3} \S")
 _OPENED = re.compile(r"<\|(?:start_header_id|im_start|begin_of_text)\|>|<start_of_turn>|\[INST\]")
 _CLOSED = re.compile(r"<\|(?:eot_id|im_end|end_of_text)\|>|<end_of_turn>|\[/INST\]")
 # Statements that never occur in a message, and statements that count only within a listing.

@@ -40,6 +40,8 @@ _FINALIZERS = frozenset(
         "_remove_temp_dir",
     }
 )
+# The function that runs a thread; the line before the traceback may be another thread's.
+_OF_THREAD = "_bootstrap_inner"
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
 # The next log record, recognized by its time or its level.
 _RECORD = re.compile(
@@ -288,11 +290,14 @@ class _Reader:
     ) -> _Part | None:
         start, head = self._stream[self._at]
         self._at += 1
-        place, last_place, is_finalizer = self._skip_frames(head)
-        if self._at >= len(self._stream):
+        place, last_place, functions = self._skip_frames(head)
+        # Two threads may write their tracebacks at once, line by line: the second one has both.
+        if self._at >= len(self._stream) or _START in self._stream[self._at][1][:_LONGEST_HEAD]:
             return None
         error = self._read_error()
+        is_finalizer = not _FINALIZERS.isdisjoint(functions)
         is_dropped = is_finalizer or before.startswith((_IGNORED, "Error in atexit"))
+        is_of_thread = _OF_THREAD in functions or before.startswith(_ASIDE)
         return _Part(
             Traceback(
                 start=min([start, *(bare.line for bare in joint.errors)]),
@@ -301,18 +306,18 @@ class _Reader:
                 errors=(*joint.errors, error),
                 place=place,
                 last_place=last_place,
-                is_aside=is_dropped or before.startswith(_ASIDE),
+                is_aside=is_dropped or is_of_thread,
                 is_dropped=is_dropped,
             ),
             is_joined=is_nested or joint.is_behind,
         )
 
-    def _skip_frames(self, head: str) -> tuple[str, str, bool]:
-        """Skip frames; return their place, the last one, and whether one is of a finalizer."""
+    def _skip_frames(self, head: str) -> tuple[str, str, set[str]]:
+        """Skip frames; return their place, the last place, and the names of their functions."""
         indent = _indent(head)
         is_boxed = "╭" in head
         place = own_place = ""
-        is_finalizer = False
+        functions: set[str] = set()
         while self._at < len(self._stream):
             text = self._stream[self._at][1]
             is_inside = text.startswith(("│", "╰")) if is_boxed else _indent(text) > indent
@@ -322,9 +327,9 @@ class _Reader:
             if frame is not None:
                 place = f"{frame[1]}:{frame[2]}" + (f" in {frame[3]}" if frame[3] else "")
                 own_place = own_place if any(part in place for part in _LIBRARIES) else place
-                is_finalizer = is_finalizer or frame[3] in _FINALIZERS
+                functions.add(frame[3])
             self._at += 1
-        return own_place or place, place, is_finalizer
+        return own_place or place, place, functions
 
     def _read_error(self) -> Error:
         line, text = self._stream[self._at]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from trainvitals.units import format_duration
 from trainvitals.verdicts.causes.advice import advise_higher_limit, advise_less_memory
 from trainvitals.verdicts.causes.case import Case
 from trainvitals.verdicts.causes.oom_evidence import (
+    OomEvidence,
     collect_oom_evidence,
     describe_memory_use,
     describe_missing_kernel_line,
@@ -31,6 +34,7 @@ _WORKER_GONE = matches(
     r"DataLoader worker .{1,200}exited unexpectedly|terminated abruptly while the future was running"
     r"|A process in the process pool was terminated abruptly|TerminatedWorkerError: |worker process managed by the executor was unexpectedly"
 )
+_NUMBER = re.compile(r"(?<![0-9.])[0-9]{2,10}(?![0-9.])")
 _SHELL_KILLED = matches(r"^(?:[\w./-]{1,200}: line \d+:\s+\d+ )?Killed\b\s*(?:$|\S)")
 
 
@@ -139,6 +143,8 @@ def _detect_hidden(case: Case) -> Finding | None:
     if not case.has_ended or case.exit_code != 0 or not oom.may_be_child:
         return None
     shell = case.search(_SHELL_KILLED)
+    if not _names_killed(case, oom):
+        return None
     sentences = (f"The log contains `{shell[0]}`.",) if shell is not None else ()
     return Finding(
         "oom-hidden-exit0",
@@ -159,6 +165,23 @@ def _detect_hidden(case: Case) -> Finding | None:
             advise_higher_limit(case),
         ),
     )
+
+
+def _names_killed(case: Case, oom: OomEvidence) -> bool:
+    """Return whether the log names a killed process, if nothing but the log is known of the end.
+
+    Otherwise the kernel log of a host may well be about another program.
+    """
+    evidence = case.evidence
+    if evidence.state is not None or evidence.events or evidence.subject == "run":
+        return True
+    if evidence.log is None or not oom.kills:
+        return True
+    numbers = {str(kill.pid) for kill in oom.kills}
+    if any(numbers & set(_NUMBER.findall(line)) for line in case.lines):
+        return True
+    shell = case.search(_SHELL_KILLED)
+    return shell is not None and not _NUMBER.search(shell[0])
 
 
 CAUSES: tuple[Cause, ...] = (

@@ -235,6 +235,23 @@ def test_a_time_within_a_line_counts_where_no_line_begins_with_one():
     assert not read_owner(log).may_own_kill(kill(time=NOON - 7.4 * HOUR))
 
 
+def test_the_end_of_a_log_may_have_no_time():
+    """Its first lines have one, and those of the steps have none."""
+    log = (*write_log(), *[f"step {at} loss 1.2" for at in range(90)])
+    assert read_owner(log).may_be_at(NOON + 5 * HOUR)
+    assert not read_owner(write_log()).may_be_at(NOON + 5 * HOUR)
+    assert not read_owner(log).may_be_at(NOON + 2 * DAY)
+
+
+def test_a_line_of_ray_or_of_a_rank_begins_with_its_process():
+    """The time stands behind it."""
+    log = (
+        "(Actor pid=50310) [2025-03-04T12:00:00Z] [INFO] init",
+        "[rank3]: 2025-03-04T12:10:00Z x",
+    )
+    assert find_times(log) == (NOON, NOON + 600)
+
+
 def test_times_without_a_zone_are_those_of_the_kernel_log():
     """`journalctl -o short-iso` names the zone of the machine, which wrote both."""
     kernel = "2025-03-04T13:10:00+0100 gs4 kernel: usb 1-7: USB disconnect\n"

@@ -72,6 +72,14 @@ def test_an_interrupt_outranks_an_untraced_error():
     assert judge_log(*log).reason == "interrupted"
 
 
+@pytest.mark.parametrize("rest", [(), STEPS])
+@pytest.mark.parametrize("head", ["===== samples at step 1140 =====", "--- final sample ---"])
+def test_text_after_a_prompt_in_samples_is_not_the_end(head, rest):
+    """A question is generated text as well, whatever it quotes."""
+    asked = '>>> My job ended with "Segmentation fault (core dumped)". Why?'
+    assert judge_log(*STEPS, head, asked, "A crash in native code.", *rest).reason in WELL
+
+
 @pytest.mark.parametrize(
     "quoted",
     [

@@ -212,6 +212,23 @@ def test_the_count_of_its_group_is_a_sign_of_a_killed_worker():
     assert judge(death(137, sample=counted)).reason == "kill-outside"
 
 
+@pytest.mark.parametrize(
+    ("line", "is_named"),
+    [
+        ("./run.sh: line 9: 4242 Killed    python3 worker.py", True),
+        ("Killed", True),
+        ("./run.sh: Zeile 22: 44120 Getötet    tensorboard --logdir runs", False),
+        ("all done", False),
+    ],
+)
+def test_a_kill_behind_exit_code_0_is_named_by_the_log_alone(line, is_named):
+    """The kernel log of the host is about every program, and this one ended well."""
+    kill = OomKill(100.0, "CONSTRAINT_NONE", None, "/user.slice", "python3", 4242)
+    log = ("step 1 loss 2.1", line)
+    verdict = judge(Evidence("process", "a", log=log, exit_code=0, oom_kills=(kill,)))
+    assert verdict.reason == ("oom-hidden-exit0" if is_named else "finished")
+
+
 def test_unreclaimable_memory_and_pressure_are_evidence():
     """The figures of the last sample are part of the evidence."""
     seen = Sample(

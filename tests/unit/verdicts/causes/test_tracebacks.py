@@ -156,6 +156,24 @@ def test_what_did_not_end_the_program_is_aside():
     assert names(fatal) == ["RuntimeError"]
 
 
+def test_threads_that_write_at_once_are_aside():
+    """Their frames are those of `threading`, whatever line stands before them."""
+    frame = '  File "/usr/lib/python3.8/threading.py", line 932, in _bootstrap_inner'
+    first, second = "Traceback (most recent call last):", "BrokenPipeError: [Errno 32] Broken pipe"
+    lines = (
+        "Exception in thread Exception in thread NetStat:",
+        ":",
+        first,
+        first,
+        frame,
+        frame,
+        second,
+    )
+    (traceback,) = read_tracebacks(lines)
+    assert traceback.is_aside
+    assert traceback.errors[-1].name == "BrokenPipeError"
+
+
 def test_a_box_of_rich_is_read():
     """The package Rich draws a box around the frames and sets the exception below it."""
     lines = (
