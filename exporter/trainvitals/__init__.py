@@ -1,7 +1,7 @@
 """Vital signs for machines that train models.
 
-Importing this package loads only a small part of the standard library; each of the names below is
-loaded on first use.
+Importing this package loads only a small part of the standard library; each public name of the
+package is loaded on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The command-line interface `trainvitals`.
+"""The command-line interface of the command `trainvitals`.
 
-Exit codes: 0 for success, 1 if a problem was found, 2 for incorrect usage or if the command cannot
-run.
+The exit code is 0 for success, 1 if a problem was found, and 2 if the usage is incorrect or the
+command cannot run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # `main` does not handle Ctrl-C during earlier imports
+TYPE_CHECKING = False  # `main` does not handle Ctrl-C during the imports of this module
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[:1] == ["serve"]:
             from trainvitals.commands.serve_signals import ignore_hangup  # noqa: PLC0415
 
-            ignore_hangup()  # before any slow operation
+            ignore_hangup()  # this call precedes any slow operation
         return _run(words)
     except KeyboardInterrupt:
         return 2
@@ -85,8 +85,8 @@ def _run(arguments: Sequence[str]) -> int:
 def _open_closed_streams() -> None:
     """Open the null device for each standard stream that the shell closed (`<&-`, `>&-` or `2>&-`).
 
-    Otherwise the next opened file gets that stream's descriptor, and printed text is written to
-    that file.
+    Otherwise the next file that is opened would get the closed stream's descriptor, and printed
+    text would be written to this file.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
@@ -98,11 +98,12 @@ def _open_closed_streams() -> None:
 
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
-    """Return the command-line parser.
+    """Return the command-line parser of trainvitals.
 
     Args:
-        chosen: The command to declare with its arguments. For an unknown name, every command is
-            declared by its name and summary only; for None, every command with its arguments.
+        chosen: The name of the command to declare with its arguments. If the name is unknown, every
+            command is declared by its name and summary only; if it is None, every command is
+            declared with its arguments.
     """
     from argparse import RawDescriptionHelpFormatter  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Opening and reading files that another user of the machine may have created.
+"""Opens and reads files that another user of the machine may have created.
 
 The path of such a file can lead to a symbolic link to a file that only root may read, a pipe
 without a writer, a device that never ends or that acts when opened, or a file of a terabyte.
@@ -33,16 +33,16 @@ def open_regular(path: str, *, folder: int | None = None, follows: bool = True) 
 
     Args:
         path: The path of the file.
-        folder: The descriptor of the directory that a relative path starts from; None for the
+        folder: The descriptor of the directory to which a relative path refers; None for the
             working directory.
         follows: Whether symbolic links are followed, except other users' links to files that those
             users may not read. If False, the last component must not be a symbolic link.
 
     Raises:
-        OSError: The file cannot be opened; EINVAL if it is not a regular file, ELOOP if it is
-            behind a symbolic link that is not followed.
+        OSError: The file cannot be opened; the error is EINVAL if the file is not a regular file,
+            and ELOOP if the path contains a symbolic link that is not followed.
     """
-    if not hasattr(os, "O_PATH"):  # not Linux
+    if not hasattr(os, "O_PATH"):  # the system is not Linux
         no_link = 0 if follows else _NO_LINK
         return _require_regular(os.open(path, _READING | no_link, dir_fd=folder))
     if follows:
@@ -59,12 +59,12 @@ def open_regular(path: str, *, folder: int | None = None, follows: bool = True) 
 def read_regular(
     path: Path, most_bytes: int, *, follows: bool = True, from_end: bool = False
 ) -> bytes:
-    """Read a regular file, which is opened by `open_regular`.
+    """Read at most `most_bytes` bytes of a regular file, which is opened by `open_regular`.
 
     Args:
         path: The path of the file.
         most_bytes: The maximum number of bytes to read.
-        follows: As for `open_regular`.
+        follows: Whether symbolic links are followed, with the exceptions of `open_regular`.
         from_end: Whether the last bytes of a larger file are read instead of the first.
 
     Raises:
@@ -85,12 +85,12 @@ def read_regular(
 
 
 def read_whole(path: Path, most_bytes: int, *, follows: bool = True) -> bytes:
-    """Read a complete regular file.
+    """Read a complete regular file, which is opened by `open_regular`.
 
     Args:
-        path: The file.
-        most_bytes: The maximum size of the file.
-        follows: As for `open_regular`.
+        path: The path of the file.
+        most_bytes: The maximum size of the file, in bytes.
+        follows: Whether symbolic links are followed, with the exceptions of `open_regular`.
 
     Raises:
         OSError: The file cannot be opened or read; EFBIG if the file is larger than `most_bytes`.
@@ -105,12 +105,13 @@ def _require_whole(data: bytes, most_bytes: int) -> bytes:
 
 
 def open_named(path: Path) -> BufferedReader:
-    """Open a file that a command's user specified.
+    """Open a file that the user of a command specified.
 
-    The file must be a regular file, unless the shell opened it: `<(COMMAND)` becomes `/dev/fd/63`.
+    The file must be a regular file, unless the shell opened the file: the shell replaces
+    `<(COMMAND)` by a path such as `/dev/fd/63`.
 
     Raises:
-        OSError: The file cannot be opened; EINVAL and ELOOP as for `open_regular`.
+        OSError: The file cannot be opened; `open_regular` describes the errors EINVAL and ELOOP.
     """
     if path.parent == _OPEN_FILES:
         return path.open("rb")
@@ -121,7 +122,7 @@ def read_named(path: Path, most_bytes: int) -> bytes:
     """Read a file that a command's user specified; the file is opened by `open_named`.
 
     Args:
-        path: The file.
+        path: The path of the file.
         most_bytes: The maximum size of the file.
 
     Raises:
@@ -147,7 +148,8 @@ def _walk(path: str, folder: int | None) -> int:
     """Resolve a path component by component, and return an O_PATH descriptor of its target.
 
     Raises:
-        OSError: A component cannot be opened; ELOOP as for `open_regular`.
+        OSError: A component cannot be opened; the error is ELOOP for a symbolic link that is not
+            followed.
     """
     flags = os.O_PATH | os.O_CLOEXEC | _NO_LINK
     place = os.open("/" if path.startswith("/") else ".", flags, dir_fd=folder)
@@ -192,7 +194,7 @@ def _may_read(user: int, passed: Sequence[os.stat_result]) -> bool:
 
 
 def _follow(link: int, step: str, place: int, steps: list[str]) -> int:
-    """Add a symbolic link's target to `steps`; return a descriptor of the path to continue from."""
+    """Add a symbolic link's target to `steps`; return a descriptor of the path to resume from."""
     try:
         if not os.fstat(link).st_size:
             # The target of a kernel link such as `/proc/PID/root` cannot be opened by its name.

@@ -1,8 +1,8 @@
 """Range checks for numbers from run files, logs, event files, documents and HTTP responses.
 
-Such a number can have any value: NaN, an infinity, 1e308, which makes a sum overflow, or an integer
-of a thousand digits. Every number passes through one of these functions when it is parsed, so that
-all values derived from it can be displayed.
+A number from such a source can have any value: NaN, an infinity, 1e308 (which makes a sum
+overflow), or an integer of a thousand digits. Every number passes through one of these functions
+when it is parsed, so that all values derived from the number can be displayed.
 
 =========== ================== ==================================================================
 kind        bounds             a number outside the bounds
@@ -36,7 +36,7 @@ LATEST_TIME = 4e9
 
 
 def bound_value(value: float) -> float:
-    """Return a measured value within the bounds; infinite if too large, 0 if too small."""
+    """Return a measured value; a magnitude beyond the bounds becomes infinite or 0."""
     if -MOST_VALUE <= value <= MOST_VALUE:
         return float(value) if abs(value) >= _LEAST_VALUE else 0.0
     return math.nan if value != value else math.inf if value > 0 else -math.inf  # noqa: PLR0124
@@ -63,9 +63,10 @@ def read_time(time: float | None) -> float | None:
 
 
 def read_digits(text: str, most: int) -> int | None:
-    """Parse an integer of ASCII digits; return None for any other text or above the maximum `most`.
+    """Parse an integer of ASCII digits; return None for other text or a number above `most`.
 
-    `int` also accepts digits of other scripts, and raises ValueError for thousands of digits.
+    By contrast, `int` accepts digits of other scripts, and raises ValueError for thousands of
+    digits.
     """
     digits = text.lstrip("0") or text[-1:]
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(most)):

@@ -1,4 +1,4 @@
-"""Sanitizing of untrusted text, such as names, log lines, labels and error messages.
+"""Sanitizes untrusted text, such as names, log lines, labels and error messages.
 
 A run name or a log line can contain escape codes that move the cursor, change colours, ring the
 bell or set a window's title, and characters that reverse the writing direction. Every view passes
@@ -39,11 +39,11 @@ def clean_text(text: str, *, most: int | None = None) -> str:
     mark.
 
     Args:
-        text: Any text.
+        text: The text, which may contain any characters.
         most: The maximum number of characters; a longer text is cut and ends with `…`.
     """
     if most is not None and len(text) > 8 * most:
-        text = text[: 8 * most]  # the rest cannot be displayed
+        text = text[: 8 * most]  # the rest of the text is never displayed
     if not (text.isascii() and text.isprintable()):
         text = "".join(_keep_printable(strip_escape_codes(text).translate(_SPACES)))
     return text if most is None else cut(text, most)
@@ -62,11 +62,11 @@ def clean_lines(text: str, *, most: int | None = None) -> str:
 def clean_label(text: str, *, forbidden: str = "", replacement: str = "_") -> str:
     """Return a text with each non-printable character replaced.
 
-    Lone surrogates are replaced too, so the result can always be encoded.
+    Lone surrogates are also replaced, so that the result can always be encoded.
 
     Args:
-        text: Any text.
-        forbidden: Further characters to replace.
+        text: The text, which may contain any characters.
+        forbidden: Printable characters that are also replaced.
         replacement: The text that replaces each of these characters.
     """
     if text.isprintable() and not forbidden:
@@ -86,12 +86,12 @@ def join_names(names: Sequence[str], *, most: int) -> str:
 
 
 def name_rest(left: int, hint: str = "") -> str:
-    """Return the number of omitted names as `and 3 more` with a hint appended; empty if it is 0."""
+    """Return a number of omitted names as `and 3 more` followed by a hint; "" if it is 0."""
     return f"and {left:,} more{hint}" if left > 0 else ""
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text as one line that Markdown renders literally; code in backticks stays code.
+    """Return a text as one line that Markdown renders literally; code in backticks remains code.
 
     The rendered text contains no link, image, HTML, heading or mention.
     """

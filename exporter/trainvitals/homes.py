@@ -1,4 +1,4 @@
-"""Expansion of paths that begin with `~`."""
+"""Expands paths that begin with `~`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def expand_home(path: Path, name: str) -> Path:
         name: The name of the flag or environment variable, for the error message.
 
     Raises:
-        ConfigurationError: The home directory is unknown.
+        ConfigurationError: The home directory of the user is unknown.
     """
     try:
         return path.expanduser()

@@ -8,15 +8,15 @@ The Trainer calls its callbacks on every rank, in the training thread, but passe
 loss of a step nor the start and end of the forward and backward passes. Two hooks on the model read
 these values:
 
-- The forward phase lasts from the model's call to its return, and the backward phase from then to
-  the optimizer step, including gradient clipping. A forward pass without gradients (generation, a
-  reference model) is not a separate phase.
+- The forward phase lasts from the model's call to its return, and the backward phase lasts from
+  this return to the optimizer step, including gradient clipping. A forward pass without gradients
+  (generation, a reference model) is not a separate phase.
 - The loss is the value that the model returns, before the Trainer's NaN filter. The losses of a
   step's micro-batches are summed or averaged as in the Trainer. If the Trainer itself computes the
   loss (label smoothing, `compute_loss_func`), the loss is known only when the Trainer logs it.
 - The number of samples is the number of rows in the first input of each micro-batch; the number of
-  tokens is the number of elements of `input_ids`, including padding. Both are read from the shapes,
-  without waiting for a device.
+  tokens is the number of elements of `input_ids`, including padding. Both numbers are read from the
+  shapes of the inputs, without waiting for a device.
 
 In code compiled by `torch.compile` and in the replicas of `DataParallel`, the hooks do nothing. The
 number of samples is then derived from the batch size and the loss is read from the Trainer's log;
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("trainvitals")
 
-# These keys describe the training and not the model, so they are not metrics.
+# The values of these keys describe the training and not the model, so they are not metrics.
 _OWN_KEYS = frozenset(
     ("epoch", "step", "loss", "grad_norm", "learning_rate", "total_flos", "num_input_tokens_seen")
 )
@@ -62,17 +62,17 @@ class TrainvitalsCallback(TrainerCallback):
     """A callback that reports a Trainer's run to the exporter.
 
     Args:
-        run: The run name. If None, the name is chosen as for `TrainingMonitor`.
-        monitor: An existing monitor, which the caller finishes. If None, each call of `train()`
-            creates a monitor and finishes it.
+        run: The run name. If None, `TrainingMonitor` derives the name from the environment.
+        monitor: An existing monitor of the run, which the caller finishes. If None, each call of
+            `train()` creates a monitor and finishes it.
         flops_per_token: The model's floating-point operations per token, forward and backward, for
-            model FLOPs utilisation. Ignored if `monitor` is passed.
+            model FLOPs utilisation. This argument is ignored if `monitor` is passed.
         count_tokens: Whether the elements of `input_ids` are tokens.
 
     Attributes:
-        monitor: The monitor in use; None before training, and None after training unless a monitor
-            was passed in.
-        errors: The error counter; internal errors are logged once and never raised in the
+        monitor: The monitor of the current run. Unless a monitor was passed in, the value is None
+            before and after training.
+        errors: The counter of internal errors, which are logged once and never raised in the
             Trainer.
     """
 
@@ -106,7 +106,7 @@ class TrainvitalsCallback(TrainerCallback):
             return
         self._release()
         if self._is_own and self.monitor is not None:
-            self.monitor.fail()  # the previous run was interrupted, as in a notebook
+            self.monitor.fail()  # the previous run was interrupted, for example in a notebook
             self.monitor = None
         if self.monitor is None:
             self.monitor = TrainingMonitor(
@@ -149,27 +149,27 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_step_begin(self, /, *_: object, **__: object) -> None:
-        """End the wait: all micro-batches of this step have been loaded."""
+        """End the wait for data, because all micro-batches of this step have been loaded."""
         if self.monitor is not None and self._forwards is not None:
             self._forwards.start_step()
             self.monitor.mark("other")
 
     @guard
     def on_substep_end(self, /, *_: object, **__: object) -> None:
-        """End a micro-batch that is not the last of its step."""
+        """End a micro-batch that is not the last micro-batch of a step."""
         if self.monitor is not None and self._forwards is not None:
             self._forwards.end_micro_batch()
             self.monitor.mark("other")
 
     @guard
     def on_pre_optimizer_step(self, /, *_: object, **__: object) -> None:
-        """Begin the optimizer step."""
+        """Record that the optimizer step begins."""
         if self.monitor is not None:
             self.monitor.mark("optimizer")
 
     @guard
     def on_optimizer_step(self, /, *_: object, **__: object) -> None:
-        """End the optimizer step."""
+        """Record that the optimizer step has ended."""
         if self.monitor is not None:
             self.monitor.mark("other")
 
@@ -203,7 +203,7 @@ class TrainvitalsCallback(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        """End an epoch, and begin the evaluation or checkpoint that follows, if any."""
+        """End an epoch, and begin a subsequent evaluation or checkpoint."""
         self._mark_what_follows(control)
 
     @guard
@@ -223,7 +223,7 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_prediction_step(self, /, *_: object, **__: object) -> None:
-        """Mark the validation phase during an evaluation."""
+        """Mark the validation phase when an evaluation processes a batch."""
         if self.monitor is not None and self._forwards is not None:
             self._forwards.mark_validation()
 
@@ -238,7 +238,7 @@ class TrainvitalsCallback(TrainerCallback):
         metrics: Mapping[str, object] | None = None,
         **_: object,
     ) -> None:
-        """End an evaluation, and record the metrics without the prefix `eval_`."""
+        """End an evaluation, and record its metrics under names without the prefix `eval_`."""
         if self.monitor is None or self._forwards is None:
             return
         values = {
@@ -250,7 +250,7 @@ class TrainvitalsCallback(TrainerCallback):
         self.monitor.log_validation(**values)
         self._mark_what_follows(control, is_evaluated=True)
         if args.save_strategy == "best" and not control.should_save:
-            self.monitor.mark("other")  # whether a checkpoint follows is decided later
+            self.monitor.mark("other")  # the Trainer decides later whether a checkpoint follows
 
     @guard
     def on_save(self, /, *_: object, **__: object) -> None:
@@ -261,7 +261,7 @@ class TrainvitalsCallback(TrainerCallback):
 
     @guard
     def on_train_end(self, /, *_: object, **__: object) -> None:
-        """End the run; a later evaluation is not part of the run."""
+        """End the run; an evaluation after the training is not part of the run."""
         self._release()
         if self.monitor is None:
             return

@@ -5,18 +5,18 @@
     model.fit(x, y, batch_size=32, callbacks=[TrainvitalsCallback(batch_size=32)])
 
 Keras reports the end of a batch on another thread, late and in any order, and does not pass the
-batch to callbacks. Therefore:
+batch to callbacks. This has the following effects:
 
-- A step lasts from the start of one batch to the start of the next, including the wait for data.
-  Data wait, forward, backward and optimizer phases cannot be distinguished and count as phase
+- A step lasts from the start of one batch to the start of the next batch, including the wait for
+  data. Data wait, forward, backward and optimizer phases cannot be distinguished and count as phase
   `other`.
 - With `steps_per_execution=N`, Keras reports every N-th batch. The callback then records N batches
   as one step, with the samples of all N batches, while the global step counts batches.
 - The number of samples is known only if `batch_size` is passed to the callback. The last batch of
   an epoch is counted as a full batch, although it may be smaller.
-- The loss and metrics of a batch are means since the epoch began. They are shown as means, and are
-  not checked for spikes. A single NaN makes the mean NaN for the rest of the epoch; each reported
-  NaN mean counts as a non-finite loss.
+- The loss and metrics of a batch are means since the epoch began. These values are shown as means,
+  and are not checked for spikes. A single NaN makes the mean NaN for the rest of the epoch; each
+  reported NaN mean counts as a non-finite loss.
 
 Source: keras 3.15, `CallbackList` and the backends' `Trainer.fit`.
 """
@@ -46,18 +46,19 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
     """A callback that reports a call of `fit` to the exporter.
 
     Args:
-        run: The run name. If None, the name is chosen as for `TrainingMonitor`.
-        monitor: An existing monitor, which the caller finishes; this monitor treats the means as
-            the losses of steps. If None, each call of `fit` creates a monitor and finishes it.
+        run: The run name. If None, `TrainingMonitor` derives the name from the environment.
+        monitor: An existing monitor of the run, which the caller finishes; this monitor treats the
+            mean losses as the losses of steps. If None, each call of `fit` creates a monitor and
+            finishes it.
         batch_size: The number of samples in a batch, as passed to `fit` or to the data set. If
             None, the number of samples is unknown.
         flops_per_sample: The model's floating-point operations per sample, forward and backward,
-            for model FLOPs utilisation. Ignored if `monitor` is passed.
+            for model FLOPs utilisation. This argument is ignored if `monitor` is passed.
 
     Attributes:
-        monitor: The monitor in use; None before training, and None after training unless a monitor
-            was passed in.
-        errors: The error counter; internal errors are logged once and never raised in Keras.
+        monitor: The monitor of the current run. Unless a monitor was passed in, the value is None
+            before and after training.
+        errors: The counter of internal errors, which are logged once and never raised in Keras.
     """
 
     # Otherwise Keras would wait for the device after each batch to convert the batch's values.
@@ -85,18 +86,18 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
         self._is_off = False
         self._is_fitting = False
         self._is_first_epoch = True
-        self._steps_done = 0  # before this epoch
+        self._steps_done = 0  # the number of batches before this epoch
         self._epoch_batches = 0
         self._begun: int | None = None  # the first batch of the current step
         self._received = _BatchValues()
 
     @guard
     def on_train_begin(self, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """Begin the run, and record its totals."""
+        """Begin the run, and record the totals of the run."""
         if self._is_off:
             return
         if self._is_own and self.monitor is not None:
-            self.monitor.fail()  # the previous fit was interrupted, as in a notebook
+            self.monitor.fail()  # the previous fit was interrupted, for example in a notebook
             self.monitor = None
         if self.monitor is None:
             self.monitor = _MeansMonitor(
@@ -117,13 +118,13 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_epoch_begin(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """Begin an epoch; in the first epoch of a `fit`, detect whether the run resumes."""
+        """Begin an epoch; in the first epoch of a `fit`, detect whether a run is resumed."""
         monitor = self.monitor
         if monitor is None:
             return
         if self._is_first_epoch:
-            # Not read earlier, because Keras' BackupAndRestore restores the optimizer when training
-            # begins.
+            # The number is read here because Keras' BackupAndRestore restores the optimizer when
+            # training begins.
             self._is_first_epoch = False
             self._steps_done = _count_batches_done(self.model)
             if self._steps_done:
@@ -137,7 +138,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_train_batch_begin(self, batch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """End the previous step and begin a new one; this runs on the training thread."""
+        """End the previous step and begin a new step; called on the training thread."""
         if self.monitor is not None:
             self._end_step(batch)
             self._begun = batch
@@ -145,7 +146,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_train_batch_end(self, batch: int, logs: Values | None = None) -> None:
-        """Keep the values of a batch; called late, in any order, outside the training thread."""
+        """Store the values of a batch; called late, in any order, outside the training thread."""
         self._received.put(batch, logs or {})
 
     @guard
@@ -163,7 +164,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
 
     @guard
     def on_epoch_end(self, epoch: int, logs: Values | None = None) -> None:  # noqa: ARG002 - Keras passes it
-        """End an epoch, and record its means and validation values."""
+        """End an epoch, and record the epoch's means and validation values."""
         monitor = self.monitor
         if monitor is None:
             return
@@ -190,7 +191,7 @@ class TrainvitalsCallback(keras.callbacks.Callback):  # type: ignore[misc] # ker
             self.monitor.mark("idle")
 
     def _end_step(self, end: int) -> None:
-        """End the current step, whose last batch is the one before batch `end`."""
+        """End the current step, whose last batch is the batch before `end`."""
         begun = self._begun
         if self.monitor is None or begun is None or end <= begun:
             return
@@ -240,20 +241,20 @@ class _BatchValues:
         self._lock = Lock()
 
     def clear(self) -> None:
-        """Discard the values of the previous epoch."""
+        """Discard the batch values of the previous epoch."""
         with self._lock:
             self.batches = 0
             self._values = {}
 
     def put(self, batch: int, values: Values) -> None:
-        """Keep the values of a batch, unless those of a later batch arrived first."""
+        """Store the values of a batch, unless the values of a later batch arrived first."""
         with self._lock:
             if batch >= self.batches:
                 self.batches = batch + 1
                 self._values = values
 
     def take(self) -> Values:
-        """Return the values that have arrived since the last call."""
+        """Return the batch values that have arrived since the last call."""
         with self._lock:
             values, self._values = self._values, {}
             return values
@@ -262,7 +263,7 @@ class _BatchValues:
 def _count_batches_done(model: object) -> int:
     """Return the number of batches on which a model has already been trained.
 
-    The call waits for the device, so it is made only once.
+    This call waits for the device; for this reason it is made only once per fit.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:

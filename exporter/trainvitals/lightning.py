@@ -7,18 +7,18 @@
 The callback works with both distributions, `lightning` and `pytorch-lightning`.
 
 - Phases follow the order of Lightning's hooks. The data wait lasts from the end of a batch to the
-  start of the next, and includes the copy to the device; the forward phase ends when the backward
-  phase begins; the optimizer phase lasts from just before the optimizer step to the end of the
-  batch. For a GPU, these are times on the host, which launches the work. On ranks other than 0, a
-  checkpoint ends with the next batch, because Lightning notifies only rank 0 when the file has been
-  written.
+  start of the next batch, and includes the copy to the device; the forward phase ends when the
+  backward phase begins; the optimizer phase lasts from just before the optimizer step to the end of
+  the batch. For a GPU, these durations are measured on the host, which launches the work. On ranks
+  other than 0, a checkpoint ends with the next batch, because Lightning notifies only rank 0 when
+  the file has been written.
 - A step is an optimizer step. The samples and tokens of the accumulated batches are summed, and the
   loss of the step is the mean of the batches' losses; Lightning divides each loss by the number of
   batches.
-- Named values are received through a logger of the callback, after Lightning has reduced them over
-  the ranks. Reading `trainer.callback_metrics` instead can hang a run with several ranks. If the
-  Trainer has no other logger, Lightning copies the logged values from the device every
-  `log_every_n_steps` steps, as for any logger.
+- Named values are received through a logger of the callback, after Lightning has reduced the values
+  over the ranks. Reading `trainer.callback_metrics` instead can hang a run with several ranks. If
+  the Trainer has no other logger, Lightning copies the logged values from the device every
+  `log_every_n_steps` steps, as it does for any logger.
 - Apart from these values, nothing is copied from the device, and no rank waits for another. An
   internal error does not end the fit: the error is logged, and after ten errors the callback
   disables itself.
@@ -80,12 +80,12 @@ _TRAINING_NAMES = {
 class ResourceMonitorCallback(ResourceMonitor, Callback):
     """A callback that reports a fit to the exporter and monitors its resources.
 
-    The arguments are those of `ResourceMonitor`.
+    The arguments are the same as those of `ResourceMonitor`.
 
     Attributes:
-        monitor: The monitor in use; None before a fit, and None after the fit unless a monitor
-            was passed in.
-        errors: The error counter; internal errors are logged once and never raised in the
+        monitor: The monitor of the current fit. Unless a monitor was passed in, the value is None
+            before and after a fit.
+        errors: The counter of internal errors, which are logged once and never raised in the
             Trainer.
     """
 
@@ -104,7 +104,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Begin a fit. Separate validation, testing and prediction are not recorded."""
+        """Begin a fit; validation, testing and prediction outside a fit are not recorded."""
         if stage != "fit":
             return
         self._begin(rank=trainer.global_rank)
@@ -137,7 +137,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin an epoch and the wait for its first batch."""
+        """Begin an epoch and the wait for the epoch's first batch."""
         self._end_saving()
         self.current_epoch = trainer.current_epoch
         self._batch = None
@@ -156,7 +156,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """End the wait for the batch, and begin the forward phase."""
+        """End the wait for a batch, and begin the forward phase."""
         if self._is_saving:
             self._end_saving()
         self._pace.begin_batch()
@@ -170,12 +170,12 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         pl_module: LightningModule,
         loss: Tensor,
     ) -> None:
-        """End the forward phase, and begin the backward phase."""
+        """Record that the forward phase ends and the backward phase begins."""
         self._watched().mark("backward")
 
     @guard
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End the backward phase."""
+        """Record that the backward phase ends."""
         self._watched().mark("other")
 
     @guard
@@ -199,7 +199,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """Count the batch, end the step if this batch is its last one, and sample the resources."""
+        """Count a batch, end the step after its last batch, and sample the resources."""
         samples = count_samples(batch) or 0
         is_automatic = pl_module.automatic_optimization
         tokens = count_tokens(batch) if self._has_tokens else None
@@ -223,7 +223,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End the epoch."""
+        """End an epoch of the fit."""
         self._end_saving()
         self._watched().mark("other")
         self._pace.pause()
@@ -256,7 +256,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
         pl_module: LightningModule,
         checkpoint: dict[str, object],
     ) -> None:
-        """Begin saving a checkpoint."""
+        """Record that Lightning begins to save a checkpoint."""
         if self.monitor is not None and self._logger is not None:
             self._end_saving()
             self._is_saving = True
@@ -265,7 +265,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """End training."""
+        """End the training of a fit."""
         self._end_saving()
         self._watched().mark("idle")
 
@@ -284,14 +284,14 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
     @guard
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """End the fit."""
+        """End the fit and its monitoring."""
         self._end_saving()
         monitor = self._leave(trainer)
         if monitor is not None and self._is_own:
             monitor.finish()
 
     def _watched(self) -> TrainingMonitor:
-        """Return the monitor of the fit.
+        """Return the monitor of the current fit.
 
         Raises:
             RuntimeError: `setup` was not called.
@@ -341,7 +341,7 @@ class ResourceMonitorCallback(ResourceMonitor, Callback):
 
 
 def _known(number: float | None) -> int | None:
-    """Return a positive number from Lightning; None for -1 and infinity, which mean unlimited."""
+    """Return a limit set in Lightning; None for -1 and infinity, which mean unlimited."""
     return int(number) if number is not None and 0 < number < math.inf else None
 
 
@@ -351,7 +351,7 @@ def _count_epoch_steps(trainer: Trainer) -> int | None:
 
 
 def _choose_gpus(trainer: Trainer) -> list[int] | None:
-    """Return the numbers of the GPUs to sample; None to sample all, if the Trainer uses no GPU."""
+    """Return the numbers of the GPUs to sample; None for all GPUs if the Trainer uses no GPU."""
     device = trainer.strategy.root_device
     if device.type != "cuda":
         return None

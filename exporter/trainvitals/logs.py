@@ -30,14 +30,14 @@ _KNOWN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "asctime",
     "taskName",
 }
-_CONSOLE = "trainvitals.console"  # the name of a logger's handler for standard output
+_CONSOLE = "trainvitals.console"  # the name of the handler that writes to standard output
 
 
 class StructuredFormatter(logging.Formatter):
     """A formatter that writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as JSON; values that JSON does not support are converted to strings."""
+        """Return a record as JSON; values that JSON does not support are converted to strings."""
         import json  # noqa: PLC0415 - only where JSON is chosen
 
         entry: dict[str, object] = {
@@ -54,7 +54,7 @@ class StructuredFormatter(logging.Formatter):
         extra = {key: value for key, value in vars(record).items() if key not in _KNOWN}
         try:
             return json.dumps(entry | extra | entry, default=str, allow_nan=False)
-        except (ValueError, TypeError):  # NaN, a circular reference, or keys that are not text
+        except (ValueError, TypeError):  # for NaN, circular references, or keys that are not text
             texts = {
                 key: value if type(value) is int else str(value) for key, value in extra.items()
             }
@@ -65,7 +65,7 @@ class TextFormatter(logging.Formatter):
     """A formatter that writes a record as time, level, message and, if present, traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text."""
+        """Return a record as text."""
         message = record.getMessage().replace("\n", "\\n")
         line = f"{format_iso(record.created)} {record.levelname.lower()} {message}"
         if record.exc_info and record.exc_info[0] is not None:
@@ -74,11 +74,11 @@ class TextFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str, format_: str, *, stream: TextIO | None = None) -> None:
-    """Configure the `trainvitals` logger.
+    """Configure the level, format and output of the `trainvitals` logger.
 
     Args:
-        level: One of `LEVELS`.
-        format_: One of `FORMATS`.
+        level: The minimum level that is logged, one of `LEVELS`.
+        format_: The format of the log lines, one of `FORMATS`.
         stream: The stream to log to; None for standard error.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
@@ -101,9 +101,9 @@ def setup_logger(
     line is written twice.
 
     Args:
-        name: The name of the logger, as for `logging.getLogger`.
+        name: The name of the logger, which is passed to `logging.getLogger`.
         log_file: The file to which lines are appended, in UTF-8; missing directories are created.
-            None for no file.
+            If None, no file is written.
         level: The minimum level that is logged, as a number or a level name of `logging`.
 
     Raises:
@@ -126,7 +126,7 @@ def setup_logger(
 def _add_console(logger: logging.Logger, formatter: logging.Formatter) -> None:
     for handler in logger.handlers:
         if isinstance(handler, logging.StreamHandler) and handler.get_name() == _CONSOLE:
-            handler.setStream(sys.stdout)  # it may have been replaced
+            handler.setStream(sys.stdout)  # `sys.stdout` may have been replaced
             return
     console = logging.StreamHandler(sys.stdout)
     console.set_name(_CONSOLE)

@@ -1,4 +1,4 @@
-"""The exporter's metrics for programs that already run a prometheus_client server.
+"""A collector of the exporter's metrics for programs that run a prometheus_client server.
 
     from prometheus_client import REGISTRY
     from trainvitals.prometheus import MachineCollector
@@ -27,7 +27,8 @@ class MachineCollector(Collector):
 
     Args:
         machine: The machine to read; by default, this machine without the collector `process`.
-        deadline_seconds: The timeout of one collection; values that arrive later are missing.
+        deadline_seconds: The timeout of one collection; values that arrive after this timeout are
+            missing.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class MachineCollector(Collector):
         self._deadline_seconds = deadline_seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Read the machine and return the metrics."""
+        """Read the machine and return its metrics."""
         for block in self._machine.runner.snapshot(seconds=self._deadline_seconds).blocks:
             yield from convert_block(block)
 

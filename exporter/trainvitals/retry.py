@@ -7,11 +7,11 @@
     breaker.call(download_model, "bert-base-uncased")
 
 The package tenacity repeats the calls, and the package circuitbreaker counts the failures. A
-circuit breaker has these states:
+circuit breaker has the following states:
 
 closed      Every call is made.
 open        After `failure_threshold` consecutive failures, no call is made for `timeout` seconds.
-half_open   After that, one call is made: its success closes the circuit, its failure reopens it.
+half_open   After this time, one call is made; success closes the circuit, failure reopens it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def retry_with_backoff(
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that retries a function or coroutine function when it raises an exception.
 
-    Each failure that is followed by a retry is printed, with the delay before the retry.
+    Each failure that is followed by a retry is printed to standard output, with the delay before
+    the retry.
 
     Args:
         max_retries: The maximum number of calls, including the first; if 0, the function is not
@@ -112,15 +113,15 @@ class CircuitState(Enum):
 
 
 class CircuitBreaker:
-    """A circuit breaker for one service.
+    """A circuit breaker that protects calls of one service.
 
     Args:
         failure_threshold: The number of consecutive failures that open the circuit.
         timeout: The time for which the circuit stays open, in seconds.
 
     Attributes:
-        failure_threshold: The argument `failure_threshold`.
-        timeout: The argument `timeout`.
+        failure_threshold: The number of consecutive failures that open the circuit, as passed.
+        timeout: The time for which the circuit stays open, in seconds, as passed.
         last_failure_time: The time of the last failure, in seconds since 1970; None before the
             first failure.
     """
@@ -147,12 +148,12 @@ class CircuitBreaker:
 
     @property
     def failure_count(self) -> int:
-        """The number of consecutive failures, under the name that is usual for circuit breakers."""
+        """The number of consecutive failures; this name is usual for circuit breakers."""
         return self.failures
 
     @property
     def wait_seconds(self) -> float:
-        """The time until a call is allowed, in seconds, rounded up; 0 if a call is allowed now."""
+        """The seconds until a call is allowed, rounded up; 0 if a call is allowed now."""
         is_open = self.state is CircuitState.OPEN
         return max(0.0, self._counter.open_remaining) if is_open else 0.0
 

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent
 
 
 def find_shipped(name: str, package: Path = PACKAGE) -> Path:
-    """Return the path of a shipped file or directory, in the package or else in the checkout.
+    """Return the path of a shipped file or directory, in the package or otherwise in the checkout.
 
     Args:
         name: The path relative to the root of the repository, such as `prometheus` or
@@ -22,7 +22,7 @@ def find_shipped(name: str, package: Path = PACKAGE) -> Path:
         package: The directory of the package `trainvitals`.
 
     Raises:
-        StackError: The file or directory is in neither place.
+        StackError: The file or directory is neither in the package nor in the checkout.
     """
     places = (package / "stack/files" / name, package.parents[1] / name)
     for place in places:

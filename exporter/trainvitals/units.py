@@ -1,4 +1,4 @@
-"""Formatting of amounts, shares, durations and times, with one format for each in all output.
+"""Formats amounts, shares, durations and times; each quantity has one format in all output.
 
 ============== ============================ ========================================================
 quantity       format                       rule
@@ -38,7 +38,7 @@ UNKNOWN = "-"
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
-_LARGEST_GIB = 10 * 1024  # memory is compared in GiB: 2015 GiB, not 2.0 TiB
+_LARGEST_GIB = 10 * 1024  # memory sizes are compared in GiB: 2015 GiB, not 2.0 TiB
 _ONE_DECIMAL_BELOW = 99.95
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SHORTEST_SECONDS = 0.0005
@@ -58,8 +58,8 @@ def format_bytes(size_bytes: float | None) -> str:
 def format_bytes_of(used_bytes: float | None, total_bytes: float | None) -> str:
     """Return a used and a total amount, in the unit of the total: `66.0 / 79.6 GiB`.
 
-    If the used amount is unknown, the result is `- / 79.6 GiB`; if the total is unknown, only the
-    used amount.
+    If the used amount is unknown, the result is `- / 79.6 GiB`; if the total is unknown, the result
+    contains only the used amount.
     """
     if not _is_finite(total_bytes) or total_bytes <= 0:
         return format_bytes(used_bytes)
@@ -70,7 +70,7 @@ def format_bytes_of(used_bytes: float | None, total_bytes: float | None) -> str:
 
 
 def format_byte_rate(bytes_per_second: float | None) -> str:
-    """Return bytes per second as text: `1.3 GB/s`."""
+    """Return a number of bytes per second as text: `1.3 GB/s`."""
     if not _is_finite(bytes_per_second):
         return UNKNOWN
     scale, at = 1.0, 0
@@ -82,7 +82,7 @@ def format_byte_rate(bytes_per_second: float | None) -> str:
 
 
 def format_percent(ratio: float | None) -> str:
-    """Return a ratio (0 to 1) as a percentage: `97%`; `0.4%` below 1 %."""
+    """Return a ratio (0 to 1) as a percentage: `97%`; below 1 % with one decimal: `0.4%`."""
     if not _is_finite(ratio):
         return UNKNOWN
     percent = 100 * ratio
@@ -176,7 +176,7 @@ def format_rate(per_second: float | None) -> str:
 
 
 def format_value(value: float | None) -> str:
-    """Return a loss or another metric with four significant digits; or `NaN`, `inf`, `-inf`."""
+    """Return a metric such as a loss with four significant digits, or `NaN`, `inf`, `-inf`."""
     if value is None:
         return UNKNOWN
     if math.isnan(value):
@@ -198,7 +198,7 @@ def format_time(time: float | None, zone: tzinfo | None = None) -> str:
 def format_clock(
     time: float | None, near: float | None, zone: tzinfo | None = None, *, is_exact: bool = False
 ) -> str:
-    """Return a time of day, `03:12:07`; or `11-20 03:12` if the date is not that of `near`.
+    """Return a time of day, `03:12:07`, or `11-20 03:12` if the date differs from that of `near`.
 
     Args:
         time: Seconds since 1970.
@@ -225,11 +225,11 @@ def format_minute(when: datetime) -> str:
 
 
 def format_iso(time: float | None, *, timespec: str = "milliseconds") -> str | None:
-    """Return a Unix time in ISO 8601, such as `2026-11-21T02:12:07.250Z`; None if unknown.
+    """Return a Unix time in ISO 8601: `2026-11-21T02:12:07.250Z`; None if the time is unknown.
 
     Args:
         time: Seconds since 1970.
-        timespec: The precision, as in `datetime.isoformat`.
+        timespec: The precision, as the argument of `datetime.isoformat`.
     """
     when = read_time(time, timezone.utc)
     return None if when is None else when.isoformat(timespec=timespec).replace("+00:00", "Z")

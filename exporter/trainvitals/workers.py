@@ -1,15 +1,15 @@
 """A pool of worker threads for tasks that may hang.
 
-A driver call, or a `statvfs` on an unresponsive mount, cannot be cancelled. Therefore such tasks
-are run by a pool of threads, which are reused. A thread whose task hangs is unavailable until the
-task returns; meanwhile, the same task is not started a second time.
+A driver call, or a `statvfs` on an unresponsive mount, cannot be cancelled. Therefore a pool of
+reusable threads runs such tasks. A thread whose task hangs is unavailable until the task returns;
+meanwhile, the same task is not started a second time.
 
-Fast tasks are run by few workers: the first worker runs one task after another. If this takes
-longer than `HELP_AFTER_SECONDS`, another worker is woken, and then twice as many each time, up to
-one worker per task. Therefore a slow task delays the tasks behind it only briefly, and fast tasks
-cause neither thread switches nor additional threads. To avoid thread switches, outcomes are also
-collected: the waiting thread is woken when a worker runs out of tasks, and checks periodically
-while workers still have tasks.
+Fast tasks are run by few workers: the first worker runs one task after another. If the tasks take
+longer than `HELP_AFTER_SECONDS`, another worker is woken; the number of woken workers then doubles
+each time, up to one worker per task. Therefore a slow task delays the tasks behind it only briefly,
+and fast tasks cause neither thread switches nor additional threads. To avoid thread switches,
+outcomes are also collected: the waiting thread is woken when a worker runs out of tasks, and checks
+periodically while workers still have tasks.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Outcome(Generic[Result]):
         late: Whether the task had not finished by the timeout; a late task continues in the
             background.
         seconds: The duration of the task; for a late task, the time for which the caller waited.
-        ended_at: The time of `time.monotonic` at which the task ended or, for a late task, the
-            wait.
+        ended_at: The time of `time.monotonic` at which the task ended or, for a late task, the wait
+            for the task ended.
     """
 
     __slots__ = ("ended_at", "error", "key", "late", "seconds", "value")
@@ -136,7 +136,7 @@ class WorkerPool:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a task is waiting for a worker."""
+        """Whether a task in the backlog is waiting for a worker."""
         return bool(self._backlog)
 
     def is_running(self, key: str) -> bool:
@@ -171,14 +171,14 @@ class WorkerPool:
         *,
         turn: float | None = None,
     ) -> dict[str, Outcome[Result]]:
-        """Run all tasks and return their outcomes after at most `patience` seconds.
+        """Run tasks and return their outcomes after at most `patience` seconds.
 
         Args:
-            tasks: The tasks by key.
+            tasks: The tasks to run, by key.
             patience: The maximum time to wait for all tasks together, in seconds.
-            turn: For tasks that slow each other down when run at once: the number of seconds for
-                which a task runs before the next one is started. If None, more workers are woken as
-                needed.
+            turn: The number of seconds for which a task runs before the next task is started; use
+                this argument for tasks that slow each other down when run at once. If None, more
+                workers are woken as needed.
 
         Returns:
             An outcome for each key. `late` is set for a task that has not finished in time, and for
@@ -199,7 +199,7 @@ class WorkerPool:
         return outcomes
 
     def close(self) -> None:
-        """End the idle workers; workers whose tasks hang end with the process."""
+        """End the idle worker threads; threads whose tasks hang end with the process."""
         with self._lock:
             for _ in range(self._threads):
                 self._wakeups.put(item=False)
@@ -236,7 +236,7 @@ class WorkerPool:
         )
         try:
             thread.start()
-        except RuntimeError:  # no further thread can be started; existing ones continue
+        except RuntimeError:  # no further thread can be started; the existing threads continue
             return False
         self._threads += 1
         return True
@@ -251,7 +251,7 @@ class WorkerPool:
                 self._do(job)
 
     def _has_more(self) -> bool:
-        """Return whether a task is left; if not, count this worker as idle."""
+        """Return whether a task is left in the backlog; if not, count this worker as idle."""
         with self._lock:
             if not self._backlog:
                 self._idle += 1
@@ -279,7 +279,7 @@ class _OutcomeQueue:
             self._wakeups.put(None)
 
     def take(self, timeout: float) -> list[Outcome[Any]]:
-        """Wait at most `timeout` seconds for an outcome, and return all that have arrived."""
+        """Wait at most `timeout` seconds for an outcome, and return all arrived outcomes."""
         with suppress(Empty):
             self._wakeups.get(timeout=max(0.0, timeout))
         return [self._outcomes.popleft() for _ in range(len(self._outcomes))]

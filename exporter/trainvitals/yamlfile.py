@@ -1,4 +1,4 @@
-"""Strict parsing of YAML files: unknown keys, duplicate keys and wrong types are errors."""
+"""Parses YAML files strictly: unknown keys, duplicate keys and wrong types are errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 20
 
 
 class Mapping(dict[object, object]):
-    """A mapping in a YAML file.
+    """A mapping that was read from a YAML file.
 
     Attributes:
         line: The number of the line on which the mapping begins, starting from 1.
@@ -61,10 +61,11 @@ def load_yaml(path: Path, *, flag: str) -> object:
 
 
 def parse_yaml(text: str) -> object:
-    """Parse a YAML text of other programs that contains one document.
+    """Parse a YAML text of another program; the text must contain a single document.
 
     Raises:
-        ValueError: The text is not YAML, nested too deeply, or has a key twice.
+        ValueError: The text is not YAML, is nested too deeply, or contains a key twice in one
+            mapping.
     """
     import yaml  # noqa: PLC0415 - as above
 
@@ -103,7 +104,7 @@ def _make_loader() -> type[yaml.SafeLoader]:
             seen: set[object] = set()
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    continue  # rejected by the base class
+                    continue  # the base class rejects this key
                 if key.value in seen:
                     mark = key.start_mark
                     raise yaml.MarkedYAMLError(
@@ -114,7 +115,7 @@ def _make_loader() -> type[yaml.SafeLoader]:
 
     def construct(loader: Loader, node: yaml.MappingNode) -> Iterator[Mapping]:
         mapping = Mapping(node.start_mark.line + 1)
-        yield mapping  # before its content, which may refer to the mapping
+        yield mapping  # the mapping is yielded before its content, which may refer to it
         mapping.update(loader.construct_mapping(node))
 
     Loader.add_constructor("tag:yaml.org,2002:map", construct)
@@ -122,7 +123,7 @@ def _make_loader() -> type[yaml.SafeLoader]:
 
 
 class Section:
-    """A mapping in a file, from which known keys are taken one by one; the other keys are unknown.
+    """A mapping in a YAML file, from which known keys are taken; all other keys are unknown.
 
     Args:
         where: The path of the file and the parent keys, for error messages.
@@ -143,30 +144,30 @@ class Section:
 
     @property
     def empty(self) -> bool:
-        """Whether all keys have been taken."""
+        """Whether all keys of the mapping have been taken."""
         return not self._left
 
     def take(self, key: str, kind: type[Kind], wanted: str) -> Kind | None:
-        """Take and return a value of one type; None if the key is missing or has no value."""
+        """Take and return a key's value of one type; None if the key is missing or has no value."""
         value = self._left.pop(key, None)
         if value is not None and not isinstance(value, kind):
             raise self.refuse(key, f"this is not {wanted}; correct it")
         return value
 
     def take_section(self, key: str) -> Section | None:
-        """Take and return a mapping; None if the key is missing or has no value."""
+        """Take and return a key's mapping; None if the key is missing or has no value."""
         content = self._left.pop(key, None)
         return None if content is None else Section(f"{self.where}: {key}", content)
 
     def take_choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        """Take and return one of the strings `choices`; None if the key is missing or empty."""
+        """Take and return a key's value, one of `choices`; None if the key is missing or empty."""
         value = self.take(key, str, "a string")
         if value not in (None, "", *choices):
             raise self.refuse(key, f"{value} is not one of {', '.join(choices)}")
         return value or None
 
     def take_strings(self, key: str) -> tuple[str, ...] | None:
-        """Take and return a list of strings; None if the key is missing or has no value."""
+        """Take and return a key's list of strings; None if the key is missing or has no value."""
         values = self.take(key, list, "a list of strings")
         if values is None:
             return None
@@ -185,12 +186,12 @@ class Section:
         return strings
 
     def finish(self) -> None:
-        """Raise ConfigurationError if a key has not been taken."""
+        """Raise ConfigurationError if the mapping contains a key that has not been taken."""
         for key in self._left:
             raise self.refuse(key, "this key is not known here; correct or remove it")
 
     def refuse(self, key: object, reason: str) -> ConfigurationError:
-        """Return an error about a key; `reason` contains the fault and the remedy."""
+        """Return an error about a mapping's key; `reason` contains the fault and the remedy."""
         return ConfigurationError(f"{self.where}.{_in_one_line(str(key))}: {_in_one_line(reason)}")
 
 

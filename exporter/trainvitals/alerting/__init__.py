@@ -1,1 +1,1 @@
-"""Notification channels, Alertmanager's configuration, and the notifier in a training run."""
+"""Notification channels, Alertmanager's configuration, and the notifier for a training run."""

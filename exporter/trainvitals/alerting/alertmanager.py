@@ -1,4 +1,4 @@
-"""Calls amtool, and a running Alertmanager through the HTTP API."""
+"""Calls amtool, and queries a running Alertmanager through the HTTP API."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from trainvitals.sources.external_program import Version, parse_version
 from trainvitals.sources.http_client import TooLargeError, build_opener, read_bounded
 from trainvitals.units import format_bytes
 
-# The suffix of a file that is incomplete or has not been checked by amtool yet; the name begins
-# with a dot.
+# The suffix of a file that is incomplete or has not been checked by amtool yet; the file's name
+# begins with a dot.
 PARTIAL = ".partial"
 _PROGRAM_SECONDS = 30.0
 _MOST_BYTES = 32 << 20
@@ -53,13 +53,13 @@ def check_configuration(path: Path, *, amtool: Path) -> None:
         reason = found[1].strip() if found else " ".join(words.split())
         # amtool's message names the temporary file; replace it with the final name.
         shown = path.with_name(path.name.removeprefix(".").removesuffix(PARTIAL))
-        # The path in a webhook URL is secret.
+        # The path in a webhook URL is a secret.
         reason = _URL.sub(r"\1…", reason)
         raise ConfigurationError(f"amtool rejects {shown}: {reason}")
 
 
 class ShownAlert(TypedDict):
-    """The used fields of an alert in Alertmanager's API."""
+    """The fields of an alert in Alertmanager's API that this package uses."""
 
     labels: dict[str, str]
     receivers: list[dict[str, str]]
@@ -73,14 +73,14 @@ class _Status(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Alertmanager's notification counters by integration (`slack`, `email`, …)."""
+    """Alertmanager's notification counters by integration, such as `slack` and `email`."""
 
     tried: Counter[str]
     failed: Counter[str]
 
 
 class Alertmanager:
-    """A running Alertmanager.
+    """A client of a running Alertmanager.
 
     Args:
         url: Alertmanager's URL, such as `http://127.0.0.1:9093`.
@@ -111,7 +111,7 @@ class Alertmanager:
         self._request("POST", "/api/v2/alerts", json.dumps(alerts))
 
     def find_alerts(self, **labels: str) -> tuple[ShownAlert, ...]:
-        """Return Alertmanager's active alerts that have these labels."""
+        """Return Alertmanager's active alerts that have the specified labels."""
         query = "&".join(
             f"filter={quote(f'{name}={json.dumps(value)}')}" for name, value in labels.items()
         )
@@ -119,7 +119,7 @@ class Alertmanager:
         return tuple(cast("list[ShownAlert]", self._decode(page)))
 
     def list_integrations(self) -> dict[str, tuple[str, ...]]:
-        """Return each receiver's integrations, such as `slack`, with one entry per address."""
+        """Return each receiver's integrations, such as `slack`, once for each address."""
         try:
             config = yaml.safe_load(self._read_status()["config"]["original"])
             return {
@@ -135,7 +135,7 @@ class Alertmanager:
             raise self._refuse("responds with a configuration that cannot be read") from error
 
     def read_counts(self) -> Counts:
-        """Return the notification counters since Alertmanager was started."""
+        """Return Alertmanager's notification counters since Alertmanager was started."""
         counts = Counts(Counter(), Counter())
         for line in self._request("GET", "/metrics").decode().splitlines():
             if (found := _COUNTER.match(line)) and (named := _INTEGRATION.search(found[2])):

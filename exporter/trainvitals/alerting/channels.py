@@ -1,10 +1,10 @@
 """Notification channels: one class per channel, and a list of the classes.
 
 Each class completely defines a channel: the variables in `.env`, which of these variables are
-secret, which Alertmanager versions support the channel, the names in Alertmanager's configuration,
-and for a `DirectChannel` how a message is sent without Alertmanager. To add a channel, write a
-class, add the class to `CHANNELS`, and document the variables in `.env.example` and
-docs/alerting.md.
+secret, which Alertmanager versions support the channel, and the names in Alertmanager's
+configuration. A `DirectChannel` also defines how a message is sent without Alertmanager. To add a
+channel, write a class, add the class to `CHANNELS`, and document the variables in `.env.example`
+and docs/alerting.md.
 
 A variable is a field of the class, as described in `variables`: a field that is excluded from the
 `repr` is secret, and a field without a default is required. If no channel is configured, the error
@@ -64,9 +64,9 @@ class Channel(ABC):
     """A service to which notifications are sent.
 
     Attributes:
-        title: The channel's display name.
-        integrations: The channel's integration names in Alertmanager, each with the first version
-            that supports the name.
+        title: The display name of the channel.
+        integrations: The channel's integration names in Alertmanager, each with the first
+            Alertmanager version that supports the name.
         takes_warnings: Whether the channel receives warnings as well as critical alerts.
     """
 
@@ -85,7 +85,7 @@ class DirectChannel(Channel):
 
     @abstractmethod
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Make one attempt to send a message.
+        """Make one attempt to send a message to the channel.
 
         Raises:
             DeliveryError: The service did not accept the message.
@@ -108,7 +108,7 @@ class Slack(DirectChannel):
     )
 
     def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
-        """Return the channel's configuration within an Alertmanager receiver."""
+        """Return the Slack configuration for an Alertmanager receiver."""
         return {
             "api_url": self.url,
             "send_resolved": True,
@@ -120,7 +120,7 @@ class Slack(DirectChannel):
         } | ({"channel": self.channel} if self.channel else {})
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Make one attempt to send a message."""
+        """Make one attempt to send a message to the Slack channel."""
         payload = make_slack_payload(message, self.channel)
         post_json(self.url, payload, timeout_seconds=timeout_seconds)
 
@@ -134,7 +134,7 @@ class Discord(DirectChannel):
     url: str = field(repr=False, metadata=from_variable("DISCORD_WEBHOOK_URL", parse_url))
 
     def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
-        """Return the channel's configuration within an Alertmanager receiver."""
+        """Return the Discord configuration for an Alertmanager receiver."""
         return {
             "webhook_url": self.url,
             "send_resolved": True,
@@ -143,7 +143,7 @@ class Discord(DirectChannel):
         }
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Make one attempt to send a message."""
+        """Make one attempt to send a message to the Discord channel."""
         post_json(self.url, make_discord_payload(message), timeout_seconds=timeout_seconds)
 
 
@@ -156,7 +156,7 @@ class Teams(Channel):
     url: str = field(repr=False, metadata=from_variable("TEAMS_WEBHOOK_URL", parse_url))
 
     def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
-        """Return the channel's configuration within an Alertmanager receiver."""
+        """Return the Teams configuration for an Alertmanager receiver."""
         return {
             "webhook_url": self.url,
             "send_resolved": True,
@@ -167,7 +167,7 @@ class Teams(Channel):
 
 @dataclass(frozen=True, slots=True)
 class PagerDuty(Channel):
-    """A PagerDuty service; `url` is None for the public Events API."""
+    """A PagerDuty service; the field `url` is None for the public Events API."""
 
     title = "PagerDuty"
     integrations = (("pagerduty", (0, 0)),)
@@ -185,9 +185,9 @@ class PagerDuty(Channel):
     url: str | None = field(default=None, metadata=from_variable("PAGERDUTY_URL", parse_url))
 
     def make_block(self, version: Version) -> Block:
-        """Return the channel's configuration within an Alertmanager receiver."""
+        """Return the PagerDuty configuration for an Alertmanager receiver."""
         # Since 0.30, Alertmanager parses a detail as YAML if possible, and expands the values in
-        # it. A leading tab is invalid YAML, so the text is kept unchanged.
+        # the detail. A leading tab is invalid YAML, so the text is kept unchanged.
         guard = '{{ "\\t" }}' if version >= (0, 30) else ""
         resolved = guard + '{{ template "trainvitals.plain.resolved" . }}'
         block: Block = {
@@ -217,7 +217,7 @@ class PagerDuty(Channel):
 
 @dataclass(frozen=True, slots=True)
 class Telegram(Channel):
-    """A Telegram chat; `api_url` is None for the public Bot API."""
+    """A Telegram chat; the field `api_url` is None for the public Bot API."""
 
     title = "Telegram"
     integrations = (("telegram", (0, 24)),)
@@ -236,7 +236,7 @@ class Telegram(Channel):
     api_url: str | None = field(default=None, metadata=from_variable("TELEGRAM_API_URL", parse_url))
 
     def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
-        """Return the channel's configuration within an Alertmanager receiver."""
+        """Return the Telegram configuration for an Alertmanager receiver."""
         return {
             "bot_token": self.bot_token,
             "chat_id": self.chat_id,
@@ -248,7 +248,7 @@ class Telegram(Channel):
 
 @dataclass(frozen=True, slots=True)
 class Email(DirectChannel):
-    """E-mail to one or more addresses; no authentication is used if no user name is set."""
+    """E-mail to one or more addresses; if no user name is set, no authentication is used."""
 
     title = "e-mail"
     integrations = (("email", (0, 0)),)
@@ -266,7 +266,7 @@ class Email(DirectChannel):
     )
 
     def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
-        """Return the channel's configuration within an Alertmanager receiver."""
+        """Return the e-mail configuration for an Alertmanager receiver."""
         block: Block = {
             "smarthost": self.smarthost,
             "from": self.sender,
@@ -282,7 +282,7 @@ class Email(DirectChannel):
         return block
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Make one attempt to send a message."""
+        """Make one attempt to send a message to the e-mail addresses."""
         send_mail(
             message,
             self.smarthost,
@@ -304,14 +304,14 @@ class Webhook(DirectChannel):
     token: str | None = field(default=None, repr=False, metadata=from_variable("WEBHOOK_TOKEN"))
 
     def make_block(self, version: Version) -> Block:  # noqa: ARG002 - the same for all versions
-        """Return the channel's configuration within an Alertmanager receiver."""
+        """Return the webhook configuration for an Alertmanager receiver."""
         block: Block = {"url": self.url, "send_resolved": True}
         if self.token:
             block["http_config"] = {"authorization": {"credentials": self.token}}
         return block
 
     def send(self, message: Message, timeout_seconds: float) -> None:
-        """Make one attempt to send a message."""
+        """Make one attempt to send a message to the webhook."""
         payload = make_webhook_payload(message)
         post_json(self.url, payload, token=self.token, timeout_seconds=timeout_seconds)
 
@@ -331,23 +331,23 @@ Kind = TypeVar("Kind", bound=Channel)
 
 
 def advise_variables(kinds: Iterable[type[Channel]] = CHANNELS) -> str:
-    """Return a hint such as `set one of SLACK_WEBHOOK_URL, …`."""
+    """Return a hint that names each channel's variable: `set one of SLACK_WEBHOOK_URL, …`."""
     return f"set one of {', '.join(list_variables(kind)[0].name for kind in kinds)}"
 
 
 def read_channels(
     variables: Mapping[str, str], kinds: Sequence[type[Kind]], *, prefix: str = ""
 ) -> tuple[Kind, ...]:
-    """Return the channels whose variables are set; empty if no variables are set.
+    """Return the channels whose variables are set; an empty tuple if no variables are set.
 
     Args:
         variables: The environment, or the variables in `.env`; an empty value counts as not set.
-        kinds: The classes of the channels to look for.
+        kinds: The channel classes whose variables are read.
         prefix: The prefix of each variable, such as `TEAM_VISION_`; empty for the default channels.
 
     Raises:
-        ConfigurationError: A required variable is missing, or a value is invalid. The message
-            names the variable and not its value.
+        ConfigurationError: A required variable is missing, or a value is invalid. The error message
+            names the variable but does not contain the value.
     """
     found = (read_fields(kind, variables, prefix=prefix) for kind in kinds)
     return tuple(each for each in found if each is not None)

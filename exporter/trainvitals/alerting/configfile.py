@@ -1,7 +1,7 @@
-"""Writes Alertmanager's configuration files, generated from `.env`.
+"""Writes Alertmanager's configuration files, which are generated from `.env`.
 
-The first line of a file contains the SHA-256 checksum of the following lines. A file with no or
-another checksum was edited manually and is not overwritten.
+The first line of a file contains the SHA-256 checksum of the following lines. A file without a
+checksum, or with a checksum that does not match, was edited manually and is not overwritten.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _PRIVATE_DIRECTORY, _SHARED_DIRECTORY, _PRIVATE_FILE = 0o700, 0o750, 0o600
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The result of writing the configuration.
+    """The result of writing Alertmanager's configuration.
 
     Attributes:
         path: The path of Alertmanager's configuration file.
-        destinations: The alert destinations.
+        destinations: The destinations of alerts according to the configuration.
     """
 
     path: Path
@@ -58,17 +58,17 @@ def write_configuration(
     report: Report = lambda _: None,
     check: Callable[[Path], None] = lambda _: None,
 ) -> Rendered:
-    """Write the configuration and the templates: either all of the files, or none.
+    """Write Alertmanager's configuration and templates: either all of the files, or none.
 
-    A manually edited file is not overwritten. If ALERTMANAGER_CONFIG is set, the file that it
-    names is used and nothing is written.
+    A manually edited file is not overwritten. If ALERTMANAGER_CONFIG is set, the file at this path
+    is used and nothing is written.
 
     Args:
         variables: The variables in the environment and in `.env`.
         directory: The directory of the files, which only its owner can access.
-        shipped: The shipped directory `alertmanager`.
-        links: The links that apply if GRAFANA_URL and RUNBOOK_URL are not set; None for links with
-            the default ports.
+        shipped: The path of the shipped directory `alertmanager`.
+        links: The links in notifications that apply if GRAFANA_URL and RUNBOOK_URL are not set;
+            None for links with the default ports.
         version: The version of Alertmanager that will read the file; None for the oldest supported
             version.
         report: Called with each warning as one line.
@@ -122,14 +122,14 @@ def _make_private(directory: Path) -> None:
     for each in (*reversed(directory.parents), directory):
         if not each.is_dir():
             each.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
-    # Where root writes it, Alertmanager may be in the group that reads it.
+    # If root writes the files, Alertmanager may be a member of the group that reads the directory.
     allowed = _SHARED_DIRECTORY if os.geteuid() == 0 else _PRIVATE_DIRECTORY
     if (mode := directory.stat().st_mode & 0o777) & ~allowed:
         directory.chmod(mode & allowed)
 
 
 def _write(path: Path, body: str, check: Callable[[Path], None] = lambda _: None) -> bool:
-    """Write a file unless it is up to date; return False if a manually edited file was kept."""
+    """Write a file unless it is up to date; return False if it was edited manually and is kept."""
     line = f"{_MARK} (sha256 {_digest(body)})"
     text = (f"{{{{/* {line} */}}}}\n" if path.suffix == ".tmpl" else f"# {line}\n") + body
     old = _read(path)
@@ -167,7 +167,7 @@ def _read(path: Path) -> str | None:
 
 
 def _find_owner(path: Path) -> tuple[int, int] | None:
-    """Return the old file's owner if root replaces the file: Alertmanager runs as another user."""
+    """Return the old file's owner if root replaces it; Alertmanager may run as another user."""
     with contextlib.suppress(FileNotFoundError):
         status = path.stat()
         return (status.st_uid, status.st_gid) if os.geteuid() == 0 else None

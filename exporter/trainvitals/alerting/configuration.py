@@ -16,7 +16,7 @@ from trainvitals.errors import ConfigurationError
 from trainvitals.sources.external_program import Version
 
 _DEADMAN = "deadman"
-# The placeholder URLs in the rules' annotations, which are identical on all machines.
+# The placeholder URLs in the rules' annotations; the annotations are identical on all machines.
 GRAFANA_URL = "http://localhost:3000"
 RUNBOOK_URL = "http://localhost:9200/runbooks"
 _PLACEHOLDER = "{alert}"
@@ -24,7 +24,7 @@ _LINKS_HEAD = """\
 {{/* The targets of links in messages; `trainvitals notify` writes this from GRAFANA_URL and
      RUNBOOK_URL. A link that a run's name makes longer than 200 characters is left out. */}}
 """
-# The link syntax of each channel; URL is replaced with the link's target.
+# The link syntax of each channel; `URL` is replaced by the link's target.
 _LINK_FORMS = {
     "slack": " · <URL|{name}>",
     "markdown": " · [{name}](URL)",
@@ -55,12 +55,14 @@ def render(receivers: Receivers, *, base: Path, version: Version | None = None) 
 
     Args:
         receivers: The default channels and the teams' channels.
-        base: The path of the shipped alertmanager.yml, whose receivers are empty.
+        base: The path of the shipped `alertmanager.yml`, in which the receivers have no
+            integrations.
         version: The version of the Alertmanager that reads the configuration; None for the oldest
             supported version.
 
     Raises:
-        ConfigurationError: The shipped file cannot be read or lacks a route or a receiver.
+        ConfigurationError: The shipped file cannot be read, or a route or a receiver is missing in
+            it.
     """
     version = version or ASSUMED_VERSION
     try:
@@ -86,7 +88,7 @@ def render(receivers: Receivers, *, base: Path, version: Version | None = None) 
 
 
 def _make_blocks(channels: Sequence[Channel], version: Version, receiver: str) -> Block:
-    """Return a receiver's integrations, such as `slack_configs`."""
+    """Return the configuration of a receiver's integrations, such as `slack_configs`."""
     return {
         f"{_choose_integration(channel, version)}_configs": [channel.make_block(version)]
         for channel in choose_channels(channels, version, receiver)
@@ -115,9 +117,9 @@ class Links:
     """The base URLs of the links in notifications.
 
     Attributes:
-        grafana_url: The Grafana URL; None for no links to dashboards.
-        runbook_url: The URL of the runbooks' folder, or a URL template that contains `{alert}` in
-            place of the alert's name.
+        grafana_url: The Grafana URL; None if notifications contain no links to dashboards.
+        runbook_url: The URL of the directory of the runbooks, or a URL template in which `{alert}`
+            stands for the alert's name.
     """
 
     grafana_url: str | None = GRAFANA_URL
@@ -125,19 +127,19 @@ class Links:
 
 
 def read_links(variables: Mapping[str, str], default: Links | None = None) -> Links:
-    """Read the links from GRAFANA_URL and RUNBOOK_URL.
+    """Read the links in notifications from GRAFANA_URL and RUNBOOK_URL.
 
     Args:
         variables: The variables in the environment and in `.env`.
-        default: The links to use if these variables are not set; None for links with the default
+        default: The links to use if the variables are not set; None for links with the default
             ports.
 
     Raises:
-        ConfigurationError: A link is not a URL.
+        ConfigurationError: The value of a variable is not a URL.
     """
     default = default or Links()
     runbook = variables.get("RUNBOOK_URL", "").strip().rstrip("/")
-    # The placeholder's braces are not valid in a URL.
+    # The braces of `{alert}` are not valid in a URL.
     read_variable({"RUNBOOK_URL": runbook.replace(_PLACEHOLDER, "alert")}, "RUNBOOK_URL", parse_url)
     grafana = read_variable(variables, "GRAFANA_URL", parse_url)
     return Links(

@@ -1,10 +1,11 @@
-"""A notification, and its payloads for the channels.
+"""A notification, and the payloads in which each channel expects a notification.
 
 - Slack: `text` in Slack's mark-up, in which only `&`, `<` and `>` have a special meaning; at most
   40000 characters.
-- Discord: one embed with a title of at most 256 characters, a description of at most 4096, and at
-  most 25 fields with names of at most 256 and values of at most 1024; at most 6000 characters in
-  total. `allowed_mentions` prevents names in the text from notifying users.
+- Discord: one embed with a title of at most 256 characters, a description of at most 4096
+  characters, and at most 25 fields whose names have at most 256 characters and whose values have at
+  most 1024; at most 6000 characters in total. `allowed_mentions` prevents names in the text from
+  notifying users.
 - Webhook: version 4 of Alertmanager's JSON with one alert, because services at WEBHOOK_URL expect
   this format.
 - E-mail: plain text, and also HTML if the message contains HTML.
@@ -28,7 +29,7 @@ Severity = Literal["critical", "warning", "info"]
 _SIGNS = {"critical": "🔴", "warning": "🟠", "info": "🔵"}
 _COLORS = {"critical": 0xD92D20, "warning": 0xF79009, "info": 0x2E90FA}
 _OVER_SIGN, _OVER_COLOR = "🟢", 0x12B76A
-_SLACK_TEXT = 12_000  # Sufficient for readers, and below the length at which Slack truncates.
+_SLACK_TEXT = 12_000  # enough for readers, and below the length at which Slack truncates a text
 _DISCORD_TITLE, _DISCORD_TEXT, _DISCORD_FIELDS = 256, 4096, 10
 _DISCORD_NAME, _DISCORD_VALUE = 40, 100
 _MAIL_SUBJECT = 200
@@ -37,16 +38,16 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A notification.
+    """A notification about an event, such as an alert.
 
     Attributes:
-        title: The subject, one line.
-        text: The body, in plain text; may be empty.
+        title: The subject of the message, one line.
+        text: The body of the message in plain text, which may be empty.
         severity: The severity of the reported event.
-        key: Messages with the same key are deduplicated.
-        html: The body as HTML, for e-mail; None for plain text only.
+        key: The key for deduplication; repeated messages with the same key are merged.
+        html: The body of the message as HTML, for e-mail; None if only plain text is sent.
         fields: Additional pairs of names and values, such as the run and the host.
-        is_over: Whether the message resolves the previous message with this key.
+        is_over: Whether the message resolves the previous message with the same key.
         time: The time of the event in Unix seconds; None for the time at which the message is sent.
     """
 
@@ -65,13 +66,14 @@ def write_line(text: str, most: int | None = None) -> str:
 
     Args:
         text: The text, which may contain any characters.
-        most: The maximum length in characters; a longer text ends with `…`.
+        most: The maximum length in characters; a longer text is cut and ends with `…`. None for no
+            limit.
     """
     return clean_text(" ".join(clean_text(text).split()), most=most)
 
 
 def make_slack_payload(message: Message, channel: str | None) -> Mapping[str, object]:
-    """Return the payload for a Slack incoming webhook."""
+    """Return a message's payload for a Slack incoming webhook."""
     title, body = _escape(_write_title(message)), _escape(_write_body(message))
     text = cut(f"{_choose_sign(message)} *{title}*\n{body}".rstrip(), _SLACK_TEXT)
     payload = {"text": text, "unfurl_links": False, "unfurl_media": False}
@@ -79,7 +81,7 @@ def make_slack_payload(message: Message, channel: str | None) -> Mapping[str, ob
 
 
 def make_discord_payload(message: Message) -> Mapping[str, object]:
-    """Return the payload for a Discord webhook."""
+    """Return a message's payload for a Discord webhook."""
     fields = [
         {
             "name": write_line(name, _DISCORD_NAME) or "-",
@@ -100,7 +102,7 @@ def make_discord_payload(message: Message) -> Mapping[str, object]:
 def make_webhook_payload(
     message: Message, *, clock: Callable[[], float] = time.time
 ) -> Mapping[str, object]:
-    """Return the payload that Alertmanager would send about one alert."""
+    """Return a message's payload in the format that Alertmanager sends about one alert."""
     # `units.format_iso` is not used because it may return None, and Alertmanager's format requires
     # a time.
     seconds = clock() if message.time is None else message.time
@@ -136,7 +138,7 @@ def make_webhook_payload(
 
 
 def make_mail(message: Message, sender: str, to: str) -> EmailMessage:
-    """Return a message as an e-mail.
+    """Return a notification as an e-mail.
 
     Raises:
         ValueError: An address is malformed.

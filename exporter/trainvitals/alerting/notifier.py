@@ -1,4 +1,4 @@
-"""Notifications without an Alertmanager: Slack, Discord, e-mail and webhooks.
+"""Sends notifications without an Alertmanager: through Slack, Discord, e-mail and webhooks.
 
     Notifier                for a process that must not block: one queue and thread per channel,
                             with retries, a circuit breaker and a rate limit
@@ -43,18 +43,18 @@ _NEEDED_LATER = ("tenacity", "encodings.idna", "ssl")
 class Notifier:
     """Sends messages to all channels in the background, with one thread per channel.
 
-    The notifier retries with exponential backoff, pauses a channel after repeated failures,
-    deduplicates messages and limits their rate; see `ratelimit`. A forked child process sends no
-    messages. When the interpreter exits, queued messages are tried once more, for at most
-    `flush_seconds`.
+    The notifier retries failed messages with exponential backoff, pauses a channel after repeated
+    failures, deduplicates messages and limits the message rate; see `ratelimit`. A forked child
+    process sends no messages. When the interpreter exits, the notifier tries to send queued
+    messages once more, for at most `flush_seconds`.
 
     Args:
         channels: The channels that receive messages.
-        retries: The retry policy; None for the default.
-        limit: The rate limit; None for the default.
+        retries: The limits of retries; None for the default limits.
+        limit: The rate limit of each channel; None for the default rate limit.
         failure_threshold: The number of consecutive failures that pause a channel.
-        breaker_seconds: The duration of the pause.
-        flush_seconds: The maximum delay of the interpreter's exit.
+        breaker_seconds: The duration of a channel's pause in seconds.
+        flush_seconds: The maximum delay of the interpreter's exit, in seconds.
         report: Called on another thread with one line without secrets when a channel begins to fail
             or recovers; None to log the line.
 
@@ -100,13 +100,13 @@ class Notifier:
             each.put(message)
 
     def close(self, wait_seconds: float = 0.0) -> bool:
-        """Stop accepting messages, and try the queued messages once more in the background.
+        """Stop accepting messages, and try to send the queued messages once more in the background.
 
         Args:
-            wait_seconds: The maximum wait for the queued messages to be sent.
+            wait_seconds: The maximum wait for the queued messages to be sent, in seconds.
 
         Returns:
-            Whether all queues are empty.
+            Whether the queues of all channels are empty.
         """
         if os.getpid() != self._pid:
             return True
@@ -116,7 +116,7 @@ class Notifier:
                 each.close()
         deadline = time.monotonic() + wait_seconds
         for each in self._queues:
-            if wait_seconds:  # Event.wait takes a lock, so it is not called without need.
+            if wait_seconds:  # Event.wait takes a lock, so it is called only if necessary.
                 each.is_done.wait(max(0.0, deadline - time.monotonic()))
         is_done = all(each.is_done.is_set() for each in self._queues)
         if is_done:
@@ -131,7 +131,7 @@ class _ChannelQueue:
     """A channel's queue and the thread that sends the queued messages.
 
     Attributes:
-        is_done: Set when the queue has been closed and is empty.
+        is_done: The event that is set when the queue has been closed and is empty.
     """
 
     def __init__(
@@ -158,18 +158,18 @@ class _ChannelQueue:
         self._thread = Thread(target=self._run, name="trainvitals-notifier", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, or raise RuntimeError if the thread cannot be started."""
+        """Start the channel's thread, or raise RuntimeError if no thread can be started."""
         self._thread.start()
 
     def put(self, message: Message) -> None:
-        """Queue a message; if the queue is full, drop the message and count it in the next one."""
+        """Queue a message; a full queue drops the message, and the next message counts the loss."""
         if self._queue.qsize() < _MOST_QUEUED:
             self._queue.put(message)
         else:
             self._dropped += 1
 
     def close(self) -> None:
-        """Stop accepting messages; queued messages are tried once more before the thread ends."""
+        """Stop accepting messages; the thread tries to send queued messages once and then ends."""
         self._is_closing = True
         self._wake.put(None)
         self._queue.put(None)
@@ -187,7 +187,7 @@ class _ChannelQueue:
             self.is_done.set()
 
     def _receive(self, wait_seconds: float | None) -> None:
-        """Wait for a message, without a time limit if None, and receive all queued messages."""
+        """Wait for a message and receive all queued ones; None means a wait without a limit."""
         try:
             message = self._queue.get(timeout=wait_seconds)
             while True:
@@ -200,7 +200,7 @@ class _ChannelQueue:
             self._dropped_counted = dropped
 
     def _find_wait(self) -> float | None:
-        """Return the maximum wait for a new message, in seconds; None for no limit."""
+        """Return the maximum wait for a new message, in seconds; None for an unlimited wait."""
         wait = self._limiter.wait_seconds
         return None if wait is None else max(wait, self._breaker.wait_seconds)
 
@@ -252,8 +252,8 @@ class Outcome:
 
     Attributes:
         channel: The channel's title, such as `Slack`.
-        reason: The reason why the message was not delivered, with the remedy if known and without
-            secrets; None if the message was delivered.
+        reason: The reason why the message was not delivered, without secrets and followed by the
+            remedy if a remedy is known; None if the message was delivered.
     """
 
     channel: str
@@ -261,7 +261,7 @@ class Outcome:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the channel accepted the message."""
+        """Whether the channel has accepted the message."""
         return self.reason is None
 
 
@@ -277,8 +277,8 @@ def deliver(
     Args:
         message: The message to send.
         channels: The channels that receive messages.
-        retries: The retry policy; None for the default.
-        timeout_seconds: The deadline for all channels.
+        retries: The limits of retries; None for the default limits.
+        timeout_seconds: The timeout for all channels together, in seconds.
 
     Returns:
         The outcome for each channel, in the order of the channels.

@@ -1,11 +1,13 @@
-"""Deduplication and rate limiting of messages.
+"""Deduplicates messages and limits their rate.
 
 - **Deduplication.** After a message is sent, other messages with the same key wait for
-  `repeat_seconds`; then only the last waiting message is sent, with the number of waiting messages.
-  A message with a higher severity, and a message that resolves the previous one, are sent at once.
-- **Rate limit.** A bucket holds at most `burst` tokens and gains one every `refill_seconds`; each
-  sent message takes one token. With the last token, all waiting messages are sent as one.
-- No message is dropped silently: the next message states how many were lost.
+  `repeat_seconds`; then only the last waiting message is sent, together with the number of waiting
+  messages. A message with a higher severity, and a message that resolves the previous one, are sent
+  at once.
+- **Rate limit.** A token bucket contains at most `burst` tokens, and one token is added every
+  `refill_seconds`; each sent message takes one token. With the last token, all waiting messages are
+  sent as a single message.
+- No message is dropped silently: the next message states how many messages were lost.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ _LATE_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A channel's limits.
+    """The limits for the messages to a channel.
 
     Attributes:
-        repeat_seconds: The minimum time between two messages with the same key.
-        burst: The number of messages that may be sent at once.
-        refill_seconds: The average time between two messages after a burst.
+        repeat_seconds: The minimum time between two messages with the same key, in seconds.
+        burst: The number of messages that may be sent in immediate succession.
+        refill_seconds: The average time between two messages after a burst, in seconds.
     """
 
     repeat_seconds: float = 600.0
@@ -39,12 +41,12 @@ class RateLimit:
 
 
 class TokenBucket:
-    """A token bucket: allows a burst, then one operation per interval.
+    """A token bucket, which allows a burst of operations and then one operation per interval.
 
     Args:
-        burst: The bucket's capacity.
-        refill_seconds: The interval at which a token is added.
-        now: The current time; the bucket starts full.
+        burst: The maximum number of tokens in the bucket.
+        refill_seconds: The interval in seconds at which a token is added.
+        now: The current time in seconds; the bucket is full at the start.
     """
 
     def __init__(self, burst: int, refill_seconds: float, now: float) -> None:
@@ -52,14 +54,14 @@ class TokenBucket:
         self._tokens, self._at = float(burst), now
 
     def take(self, now: float) -> bool:
-        """Take a token; return whether a token was available."""
+        """Take a token from the bucket; return whether a token was available."""
         if self.wait_seconds(now) > 0:
             return False
         self._tokens -= 1.0
         return True
 
     def wait_seconds(self, now: float) -> float:
-        """Return the time until a token is available, in seconds."""
+        """Return the time until the bucket contains a token, in seconds."""
         gained = max(0.0, now - self._at) / self._refill_seconds
         self._tokens = min(float(self._burst), self._tokens + gained)
         self._at = now
@@ -68,13 +70,13 @@ class TokenBucket:
 
     @property
     def is_low(self) -> bool:
-        """Whether less than one token is left."""
+        """Whether the bucket contains less than one token."""
         return self._tokens < 1.0 - 1e-6
 
 
 @dataclass(slots=True)
 class _Known:
-    """A key's last sent message, the time until which others wait, and the waiting messages."""
+    """The last sent message with a key, the end of the wait, and the waiting messages."""
 
     sent: Message
     until: float
@@ -88,11 +90,11 @@ class _Known:
 
 
 class RateLimiter:
-    """Decides which messages are sent now, later, or merged into one.
+    """Decides which messages are sent now, are sent later, or are merged into one message.
 
     Args:
-        limit: The channel's limits.
-        clock: Returns monotonic seconds.
+        limit: The limits of the channel.
+        clock: Returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(self, limit: RateLimit, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,7 +106,7 @@ class RateLimiter:
         self._lost = 0
 
     def put(self, message: Message) -> None:
-        """Add a message to the waiting ones."""
+        """Add a message to the waiting messages."""
         now = self._clock()
         self._release_due(now)
         known = self._known.get(message.key)
@@ -121,11 +123,11 @@ class RateLimiter:
             known.last = message
 
     def count_lost(self, number: int) -> None:
-        """Count messages that the caller has dropped."""
+        """Count messages that the caller has dropped, so that the next message can report them."""
         self._lost += number
 
     def put_back(self, message: Message) -> None:
-        """Put a message that could not be sent back at the front of the queue."""
+        """Put a message whose delivery failed back at the front of the queue."""
         self._ready.appendleft((self._clock(), message))
         self._drop_excess()
 
@@ -138,7 +140,7 @@ class RateLimiter:
         return self._next(now, everything=self._bucket.is_low)
 
     def take_rest(self) -> Message | None:
-        """Return all waiting messages as one, regardless of the limit; None if no messages wait."""
+        """Return all waiting messages as one, regardless of the limit; None if no message waits."""
         now = self._clock()
         for known in self._known.values():
             self._release(known, now)
@@ -146,7 +148,7 @@ class RateLimiter:
 
     @property
     def wait_seconds(self) -> float | None:
-        """Return the time until `take` may return a message; None if no message waits."""
+        """Return the seconds until `take` may return a message; None if no message waits."""
         now = self._clock()
         if self._ready:
             return self._bucket.wait_seconds(now)
@@ -195,7 +197,7 @@ class RateLimiter:
 
 
 def _gather(messages: list[Message]) -> Message:
-    """Merge several messages into one."""
+    """Merge several messages into one message."""
     counts: dict[str, int] = {}
     for each in messages:
         title = ("over: " if each.is_over else "") + each.title

@@ -1,4 +1,4 @@
-"""Reads the alert receivers from the variables in `.env`: the default ones and those of teams.
+"""Reads the alert receivers, the default ones and those of teams, from the variables in `.env`.
 
 The channels' variables are defined in `channels`. `TEAM_VISION_SLACK_WEBHOOK_URL` sets the Slack
 channel of the team whose alerts have the label `team="vision"`; the other variables accept the same
@@ -31,19 +31,20 @@ SEVERITIES = {"critical": PAGE, "warning": CHAT, "info": INFO}
 
 _NAMES = tuple(each.name for kind in CHANNELS for each in list_variables(kind))
 _FIRST_WORDS = sorted({name.split("_")[0] for name in _NAMES} | {"DEADMAN"})
-# The environment may contain unrelated names that begin with TEAM_, so only these suffixes count.
+# The environment may contain unrelated names that begin with TEAM_, so only these suffixes are
+# used.
 _TEAM = re.compile(rf"TEAM_([A-Z0-9]+(?:_[A-Z0-9]+)*?)_({'|'.join(_NAMES)})")
 
 
 @dataclass(frozen=True, slots=True)
 class Receivers:
-    """The default channels and the teams' channels.
+    """The receivers of alerts: the default channels and the teams' channels.
 
     Attributes:
         channels: The channels for alerts without a team and for alerts of teams without channels.
         teams: Each team's channels, by the team's name in lower case.
         takes_info: Whether alerts with severity info are sent.
-        deadman_url: The URL that is pinged every minute; None for no dead man's switch.
+        deadman_url: The URL that is pinged every minute; None if no dead man's switch is set.
         remarks: Warnings about variables that have no effect, one line each.
     """
 
@@ -60,14 +61,14 @@ class Receivers:
 
 
 def read_receivers(variables: Mapping[str, str]) -> Receivers:
-    """Return the receivers whose variables are set.
+    """Return the alert receivers whose variables are set.
 
     Args:
         variables: The variables in the environment and in `.env`; an empty value counts as not set.
 
     Raises:
-        ConfigurationError: A required variable is missing, or a value is invalid. The message
-            names the variable and not its value.
+        ConfigurationError: A required variable is missing, or a value is invalid. The error message
+            names the variable but does not contain the value.
     """
     names = {match[1] for name in variables if (match := _TEAM.fullmatch(name))}
     teams = {name.lower(): _read_team(name, variables) for name in sorted(names)}
@@ -88,7 +89,7 @@ def read_receivers(variables: Mapping[str, str]) -> Receivers:
 def _is_almost_team(name: str) -> bool:
     """Return whether a name resembles a team variable but has a wrong ending or wrong case."""
     rest = name.removeprefix("TEAM_")
-    inner = rest[1:-1]  # at least one letter before and after
+    inner = rest[1:-1]  # at least one letter must precede and follow the match
     return rest != name and any(f"_{word}_" in inner for word in _FIRST_WORDS)
 
 
@@ -107,7 +108,7 @@ def _read_team(team: str, variables: Mapping[str, str]) -> tuple[Channel, ...]:
 def choose_channels(
     channels: Sequence[Channel], version: Version, receiver: str
 ) -> tuple[Channel, ...]:
-    """Return the channels of the receiver `page`, `chat` or `info` that a version supports."""
+    """Return the supported channels of a receiver, whose name is `page`, `chat` or `info`."""
     return tuple(
         channel
         for channel in channels
@@ -116,7 +117,7 @@ def choose_channels(
 
 
 def find_unsupported(receivers: Receivers, version: Version | None) -> tuple[str, ...]:
-    """Return a warning for each channel that the Alertmanager version does not support."""
+    """Return a warning for each channel that an Alertmanager version does not support."""
     version = version or ASSUMED_VERSION
     channels = [*receivers.channels, *(each for team in receivers.teams.values() for each in team)]
     needs = {channel.title: channel.integrations[0][1] for channel in channels}
@@ -134,12 +135,13 @@ def _show(version: Version) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The channels for alerts with one severity.
+    """The channels of a team, or the default channels, for alerts with one severity.
 
     Attributes:
-        severity: `critical`, `warning` or `info`.
-        team: The team; None for the default channels.
-        channels: The titles of the channels, such as `Slack`; may be empty.
+        severity: The severity of the alerts: `critical`, `warning` or `info`.
+        team: The name of the team; None for the default channels.
+        channels: The titles of the channels, such as `Slack`; empty if no channel receives the
+            alerts.
     """
 
     severity: str
@@ -147,16 +149,17 @@ class Destination:
     channels: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the severity and the team: `critical`, or `critical of team vision`."""
+        """Return the severity and any team as text: `critical`, or `critical of team vision`."""
         return self.severity if self.team is None else f"{self.severity} of team {self.team}"
 
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """The channels for all alerts.
+    """The channels to which alerts of each severity and team are sent.
 
     Attributes:
-        by_severity: The default channels first, then those of each team.
+        by_severity: The destinations for each severity: the default channels first, then each
+            team's channels.
         has_deadman: Whether a dead man's switch is set.
         written_by_hand: The path of the manually edited configuration file that defines the
             channels instead; None if the channels are defined in `.env`.
@@ -194,7 +197,7 @@ class Destinations:
 
 
 def find_destinations(receivers: Receivers, version: Version | None) -> Destinations:
-    """Return the destinations that these receivers have with an Alertmanager version."""
+    """Return the destinations of alerts, for these receivers and an Alertmanager version."""
     found = []
     for team, channels in ((None, receivers.channels), *receivers.teams.items()):
         for severity, name in SEVERITIES.items():

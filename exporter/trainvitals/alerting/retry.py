@@ -1,6 +1,7 @@
 """Retries deliveries with exponential backoff.
 
-The wait doubles with each retry, has random jitter, and is at least as long as `Retry-After`.
+The wait before a retry doubles with each retry, has random jitter, and is at least as long as the
+response's header `Retry-After` requests.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The limits of retries.
+    """The limits for retries of a delivery.
 
     Attributes:
-        attempts: The maximum number of attempts.
-        first_seconds: The wait before the second attempt, which doubles with each further attempt;
-            random jitter adds at most this time to each wait.
-        longest_seconds: The maximum wait.
-        longest_retry_after_seconds: The maximum wait that `Retry-After` can request.
-        timeout_seconds: The timeout of an attempt.
+        attempts: The maximum number of attempts for a message.
+        first_seconds: The wait before the second attempt, in seconds; the wait doubles with each
+            further attempt, and random jitter adds at most `first_seconds` to each wait.
+        longest_seconds: The maximum wait before an attempt, in seconds.
+        longest_retry_after_seconds: The maximum wait that the header `Retry-After` can request, in
+            seconds.
+        timeout_seconds: The timeout of an attempt in seconds.
     """
 
     attempts: int = 4
@@ -45,10 +47,10 @@ def call_with_retries(
     """Call a function until it succeeds, fails permanently, or no attempts are left.
 
     Args:
-        call: The function; raises DeliveryError on failure.
-        policy: The limits of retries.
+        call: The function to call, which raises DeliveryError on failure.
+        policy: The limits of the retries.
         sleep: Sleeps for a number of seconds, and may return early.
-        must_stop: Returns whether retrying must stop.
+        must_stop: Returns whether no further attempt may be made.
 
     Raises:
         DeliveryError: The last attempt failed.

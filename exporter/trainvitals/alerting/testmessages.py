@@ -38,11 +38,11 @@ class Delivery:
     """The result of a test message to one channel.
 
     Attributes:
-        severity: `critical` or `warning`.
+        severity: The severity of the test alert: `critical` or `warning`.
         team: The team to which the channel belongs; None for the default channels.
         channel: The channel's title, such as `Slack`.
         is_delivered: Whether the service accepted the message.
-        reason: The reason why the message was not delivered; None if it was delivered.
+        reason: The reason why the message was not delivered; None if the message was delivered.
     """
 
     severity: str
@@ -52,7 +52,7 @@ class Delivery:
     reason: str | None = None
 
     def describe(self) -> str:
-        """Return the result as one line for the terminal."""
+        """Return the result of the test message as one line for the terminal."""
         outcome = "delivered" if self.is_delivered else f"failed: {self.reason}"
         return f"{Destination(self.severity, self.team, ())} to {self.channel}: {outcome}"
 
@@ -71,11 +71,12 @@ def send_test_messages(
 
     Args:
         alertmanager: The running Alertmanager.
-        destinations: The channels. With a manually edited configuration, whose groups may wait for
-            minutes between two notifications, only critical alerts are tested.
-        log: The path of Alertmanager's log, which contains the reasons for failures; None if
-            unknown.
-        timeout_seconds: The timeout for each severity.
+        destinations: The channels for all alerts. If the configuration was edited manually, only
+            critical alerts are tested, because the groups of such a configuration may wait for
+            minutes between two notifications.
+        log: The path of Alertmanager's log, which contains the reasons for failures; None if the
+            path is unknown.
+        timeout_seconds: The timeout for each severity, in seconds.
         report: Called with each result as soon as it is known.
 
     Raises:
@@ -93,7 +94,7 @@ def send_test_messages(
 
 
 class _Trial:
-    """A test message to one destination."""
+    """A test message to the channels of one destination."""
 
     def __init__(
         self, alertmanager: Alertmanager, destination: Destination, log: Path | None
@@ -165,7 +166,7 @@ class _Trial:
         return alert
 
     def _find_receivers(self, deadline: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the receivers to which the alert is routed, and the silences that apply to it."""
+        """Return the receivers of the test alert, and the silences that apply to this alert."""
         found = _poll(lambda: self._alertmanager.find_alerts(test=self._id), bool, deadline)
         if not found:
             return (), ()
@@ -208,7 +209,7 @@ class _Trial:
         return None if reasons else _SEE_LOG
 
     def _wait_for_reasons(self, log: Path, integration: str) -> list[tuple[str, str]]:
-        """Wait for the failures in the log, which Alertmanager writes after all attempts."""
+        """Wait for the failures in Alertmanager's log, which are written after all attempts."""
 
         def read() -> list[tuple[str, str]]:
             failures = _read_failures(log, self._log_start)
@@ -226,7 +227,7 @@ def _name(integration: str) -> str:
 
 
 def _poll(read: Callable[[], Value], is_done: Callable[[Value], bool], deadline: float) -> Value:
-    """Poll a value until it is final or the deadline has passed; return the last value."""
+    """Poll a value until the value is final or the deadline has passed; return the last value."""
     while True:
         value = read()
         if is_done(value) or time.monotonic() > deadline:
@@ -257,5 +258,5 @@ def _read_failures(log: Path, start: int) -> Iterator[tuple[str, str, str]]:
 
 
 def _shorten(reason: str) -> str:
-    # The path in a webhook URL is secret, so only the host is shown.
+    # The path in a webhook URL is a secret, so only the host is shown.
     return _URL.sub(r"\1/…", " ".join(_PREFACE.sub("", reason).split()))

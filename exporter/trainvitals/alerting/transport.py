@@ -52,8 +52,8 @@ class DeliveryError(TrainvitalsError):
 
     Attributes:
         is_temporary: Whether a retry may succeed.
-        retry_after_seconds: The wait that the channel requested; None if the channel requested
-            none.
+        retry_after_seconds: The wait that the channel requested, in seconds; None if the channel
+            requested no wait.
     """
 
     def __init__(
@@ -71,16 +71,17 @@ def post_json(
     token: str | None = None,
     timeout_seconds: float = 10.0,
 ) -> None:
-    """Post JSON, through a proxy if the environment defines one.
+    """Post JSON to a URL, through a proxy if the environment defines a proxy.
 
     Args:
-        url: The URL, which is secret.
-        payload: The body to encode as JSON.
-        token: The bearer token; None for no token.
-        timeout_seconds: The timeout of each socket operation.
+        url: The URL, which is treated as a secret.
+        payload: The request body, which is encoded as JSON.
+        token: The bearer token; None if the request contains no token.
+        timeout_seconds: The timeout of each socket operation, in seconds.
 
     Raises:
-        DeliveryError: The server did not accept the message. The error's text names only the host.
+        DeliveryError: The server did not accept the message. The error's text contains only the
+            host of the URL.
     """
     host = _find_host(url)
     headers = {"Content-Type": "application/json", "User-Agent": "trainvitals"}
@@ -105,7 +106,7 @@ def parse_retry_after(text: str | None, *, clock: Callable[[], float] = time.tim
     """Parse a `Retry-After` header, which contains seconds or a date.
 
     Returns:
-        The seconds from now, at least 0; None if the header is missing or invalid.
+        The number of seconds from now, at least 0; None if the header is missing or invalid.
     """
     if text is None:
         return None
@@ -129,16 +130,16 @@ def send_mail(
     requires_tls: bool = True,
     timeout_seconds: float = 10.0,
 ) -> None:
-    """Send an e-mail.
+    """Make one attempt to send an e-mail over SMTP.
 
     Args:
-        message: The e-mail.
+        message: The e-mail to send.
         smarthost: The address of the mail server, `HOST:PORT`.
-        sender: The sender's address.
+        sender: The e-mail address of the sender.
         to: One or more recipient addresses, separated by commas.
-        login: The user name and the password; None for no authentication.
+        login: The user name and the password; None if no authentication is used.
         requires_tls: Whether to refuse a server without STARTTLS.
-        timeout_seconds: The timeout of each socket operation.
+        timeout_seconds: The timeout of each socket operation, in seconds.
 
     Raises:
         DeliveryError: The server refused the message for some or all recipients.
@@ -163,7 +164,7 @@ def send_mail(
     except smtplib.SMTPNotSupportedError as error:
         words = f"{host}: {_hide(str(error), secrets)}; see SMTP_REQUIRE_TLS"
         raise DeliveryError(words, is_temporary=False) from None
-    except OSError as error:  # SMTPException is a subclass
+    except OSError as error:  # SMTPException is a subclass of OSError
         raise _describe_unreachable(host, error, secrets) from None
     except (ValueError, MessageError) as error:
         words = f"cannot compose the e-mail: {_hide(str(error), secrets)}"

@@ -35,14 +35,15 @@ _KEY = "variable"
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """The environment variable that sets a field.
+    """An environment variable that sets a field of a dataclass.
 
     Attributes:
-        name: The variable's name without the prefix.
+        name: The name of the variable without the prefix.
         parse: Returns the field's value, or raises ValueError with the reason.
         is_address: Whether a team that sets only this variable of a group shares the default
             channel's other variables.
-        needs: The name of an optional variable that must also be set; None for no such variable.
+        needs: The name of an optional variable that must also be set; None if no other variable is
+            necessary.
     """
 
     name: str
@@ -58,12 +59,12 @@ def from_variable(
     is_address: bool = False,
     needs: str | None = None,
 ) -> dict[str, Variable]:
-    """Return the metadata for a field that is read from a variable."""
+    """Return the metadata for a dataclass field that is read from an environment variable."""
     return {_KEY: Variable(name, parse, is_address, needs)}
 
 
 def list_variables(kind: type[DataclassInstance]) -> tuple[Variable, ...]:
-    """Return a group's variables, in the order of the fields."""
+    """Return a group's variables, in the order of the dataclass fields."""
     return tuple(each.metadata[_KEY] for each in fields(kind))
 
 
@@ -73,7 +74,7 @@ def read_fields(
     """Return a group of variables as an object; None if no variable of the group is set.
 
     Args:
-        kind: The group's dataclass.
+        kind: The dataclass that defines the group.
         variables: The environment, or the variables in `.env`; an empty value counts as not set.
         prefix: The prefix of each variable's name.
 
@@ -112,15 +113,15 @@ def _is_set(kind: type[DataclassInstance], variables: Mapping[str, str], prefix:
 def read_variable(
     variables: Mapping[str, str], name: str, parse: Callable[[str], Value]
 ) -> Value | None:
-    """Return the value of a variable; None if it is not set or empty.
+    """Return the parsed value of a variable; None if the variable is not set or is empty.
 
     Args:
         variables: The environment, or the variables in `.env`.
-        name: The variable's name.
+        name: The name of the variable.
         parse: Returns the parsed value, or raises ValueError with the reason.
 
     Raises:
-        ConfigurationError: The value is invalid.
+        ConfigurationError: The value of the variable is invalid.
     """
     text = variables.get(name, "").strip()
     if not text:
@@ -170,7 +171,7 @@ def parse_switch(text: str) -> bool:
 
 
 def parse_match(pattern: str, wrong: str) -> Callable[[str], str]:
-    """Return a parser that accepts texts of this form, and otherwise raises ValueError(wrong)."""
+    """Return a parser that accepts texts matching a pattern, or raises ValueError(wrong)."""
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):

@@ -1,1 +1,1 @@
-"""The subcommands of `trainvitals`, with one module for each."""
+"""The subcommands of `trainvitals`; each module contains one or several related subcommands."""

@@ -1,4 +1,4 @@
-"""Implements the command `trainvitals diagnose`."""
+"""Implements the command `trainvitals diagnose`, which explains why a run or container ended."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ or that of a file shows neither a fault nor an end.
 """
 _DEFAULT_SINCE = "24h"
 _DEFAULT_LINES = 50
-_LEAST_OF_PBS = 256  # PBS adds the signal to 256, and signal 0 terminates no process
+_LEAST_OF_PBS = 256  # PBS adds 256 to the signal, and signal 0 terminates no process
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _WEEK = _UNITS["w"]
@@ -123,7 +123,7 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_exit_code(text: str) -> int:
-    """Parse an exit code as a shell, PBS or Python's `subprocess` reports it.
+    """Parse an exit code in the form that a shell, PBS or Python's `subprocess` reports.
 
     Raises:
         ArgumentTypeError: The text is not an exit code.
@@ -181,7 +181,7 @@ def _diagnose(options: argparse.Namespace) -> int:
 
 
 def _read_evidence(options: argparse.Namespace) -> Evidence | None:
-    """Return the evidence in a folder or in files; None if this machine should be examined."""
+    """Return the evidence in the specified directory or files; None to examine this machine."""
     if options.evidence is not None:
         from trainvitals.sources.containers.evidence_folder import read_folder  # noqa: PLC0415
 
@@ -205,7 +205,7 @@ def _read_evidence(options: argparse.Namespace) -> Evidence | None:
 
 
 def _is_file(name: str) -> bool:
-    """Return whether a name denotes a file; a plain word denotes a container or a run."""
+    """Return whether an argument denotes a file; a plain word denotes a container or a run."""
     return name == "-" or "/" in name or ("." in name and Path(name).is_file())
 
 
@@ -263,7 +263,7 @@ def _find_named(survey: Survey, options: argparse.Namespace, since_seconds: floa
 
 
 def _suggest_files(name: str) -> str:
-    """Return a list of similarly named files in the working directory, as text for a message."""
+    """Return the similarly named files in the working directory as text for a message."""
     here = sorted(each.name for each in Path().iterdir() if each.is_file())
     near = difflib.get_close_matches(name, here, _MOST_FILES, _SIMILAR)
     return f"; files here: {join_names(near, most=_MOST_FILES)}" if near else ""
@@ -313,7 +313,7 @@ def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float
 
 
 def _read_runs(directory: Path) -> tuple[Run, ...]:
-    """Return the runs in the run directory; empty if the run directory cannot be read."""
+    """Return the runs in the run directory; an empty tuple if the directory cannot be read."""
     from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
     from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
 
@@ -382,7 +382,7 @@ def _write(diagnosis: Diagnosis, options: argparse.Namespace) -> int:
 
 
 def _describe_missing(survey: Survey, *, needs_kernel: bool = False) -> str:
-    """Return why the engine or the kernel log could not be read; empty if nothing is missing."""
+    """Return why the engine or the kernel log could not be read; "" if both could be read."""
     if survey.client is not None and not (needs_kernel and survey.kernel is None):
         return ""
     from trainvitals.views.death.report import describe_step  # noqa: PLC0415

@@ -158,7 +158,7 @@ def _read_options(options: argparse.Namespace) -> Options:
         if not 0 < port < 1 << 16:
             raise ConfigurationError(f"--port={port}: write a port from 1 to 65535")
     for name in options.need:
-        if not _NAME.fullmatch(name):  # the text may be secret
+        if not _NAME.fullmatch(name):  # the text may be a secret
             raise ConfigurationError(
                 "--need: not the name of a variable; write it without its value, as HF_TOKEN"
             )

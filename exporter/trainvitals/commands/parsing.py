@@ -1,4 +1,4 @@
-"""The flags, output functions and exit codes that commands share."""
+"""The flags, output functions and exit codes that several commands share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Parser = argparse._ActionsContainer  # noqa: SLF001 - parsers and groups have no
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that reports an error if the help or the version cannot be written."""
+    """An argument parser that reports an error if the help text or version cannot be written."""
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is sys.stdout:
@@ -34,7 +34,7 @@ def add_engine(parser: Parser, default: str = "$DOCKER_HOST, or the socket that 
 
     Args:
         parser: The command's parser.
-        default: The engine that is used without the flag, for the help text.
+        default: The description of the engine that is used without the flag, for the help text.
     """
     _add_with_alias(
         parser,
@@ -85,7 +85,7 @@ def add_roots(parser: Parser, *, has_defaults: bool = True) -> None:
 
     Args:
         parser: The command's parser.
-        has_defaults: Whether the default is the usual path instead of None.
+        has_defaults: Whether the default of each flag is the usual path instead of None.
     """
     for name, words in (("procfs", "/proc"), ("sysfs", "/sys"), ("rootfs", "/")):
         parser.add_argument(
@@ -103,7 +103,7 @@ def add_run_dir(parser: Parser, *, has_default: bool = True) -> None:
 
     Args:
         parser: The command's parser.
-        has_default: Whether the default is the usual directory instead of None.
+        has_default: Whether the default of the flag is the usual directory instead of None.
     """
     usual = Path(os.environ.get("TRAINVITALS_RUN_DIR") or "/dev/shm/trainvitals")  # noqa: S108 - the documented default
     parser.add_argument(
@@ -127,19 +127,19 @@ def add_state_dir(parser: Parser) -> None:
 
 
 def choose_report(options: argparse.Namespace) -> Callable[[str], None]:
-    """Return a function that prints progress; with `--json`, it prints nothing."""
+    """Return a function that prints progress lines, or prints nothing if `--json` is set."""
     return (lambda _: None) if options.json else say
 
 
 def warn(text: str) -> None:
-    """Print a line to standard error without control characters, which quoted files may contain."""
+    """Print a line to standard error, without control characters from files quoted in the line."""
     from trainvitals.foreign_text import clean_lines  # noqa: PLC0415 - not needed for the help
 
     print(f"trainvitals: {clean_lines(text)}", file=sys.stderr)
 
 
 def say(text: str) -> None:
-    """Print a text to standard output; unencodable characters and a closed pipe are not errors.
+    """Print a text to standard output; unencodable characters or a closed pipe are not errors.
 
     Raises:
         TrainvitalsError: The text cannot be written.

@@ -111,7 +111,7 @@ def _record(options: argparse.Namespace) -> int:
     from trainvitals.sources.host.engine_log import find_engine_log  # noqa: PLC0415
 
     use_one_arena()
-    set_up_logging("error", "text")  # the snapshots contain failures and container exits
+    set_up_logging("error", "text")  # the snapshots already contain failures and container exits
     _check(options)
     how = RecordOptions(
         interval_seconds=options.interval, count=1 if options.once else options.count

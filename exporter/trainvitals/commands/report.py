@@ -178,7 +178,7 @@ def _choose_format(options: argparse.Namespace) -> str:
 
 
 def _read(options: argparse.Namespace) -> Report:
-    """Read a stored report; reject flags that select a report's data."""
+    """Read a stored report; reject flags that select the data of a new report."""
     from trainvitals.report import read_document  # noqa: PLC0415
 
     fixed = {
@@ -225,7 +225,7 @@ def _make(options: argparse.Namespace) -> Report:
 
 
 def _find_url() -> str:
-    """Return the Prometheus URL in the environment or `.env`; by default, that of the stack."""
+    """Return the Prometheus URL in the environment or `.env`, otherwise the stack's URL."""
     from trainvitals.sources.prometheus_address import URL_VARIABLE  # noqa: PLC0415
     from trainvitals.stack import read_settings  # noqa: PLC0415
 
@@ -270,7 +270,7 @@ def _format(report: Report, form: str) -> str:
 
 
 def _read_variables() -> Mapping[str, str]:
-    """Return the variables in the environment and in `.env`, as for alerts."""
+    """Return the variables in the environment and in `.env`, which also configure alerts."""
     from trainvitals.stack import read_settings  # noqa: PLC0415
 
     return read_settings(os.environ).variables

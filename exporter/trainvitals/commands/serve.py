@@ -232,7 +232,7 @@ def _add_collectors(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT, and complete the requests in flight."""
+    """Serve HTTP until SIGTERM or SIGINT, and then complete the requests in progress."""
     import logging  # noqa: PLC0415
     import sys  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
@@ -279,10 +279,10 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _observe(roots: Roots, thresholds: Path | None) -> Observer:
-    """Return the observer of scrapes; this function is called after the first response.
+    """Return the observer of scrapes; the exporter calls this function after the first response.
 
-    By then, all modules for a scrape are loaded and no client waits, so the function collects
-    garbage and trims the heap.
+    At this time, all modules for a scrape are loaded and no client waits, so that the function can
+    collect garbage and trim the heap.
     """
     import gc  # noqa: PLC0415
 
@@ -332,10 +332,10 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
 
 
 def parse_expected(texts: Sequence[str]) -> dict[Kind, int]:
-    """Parse the value of `--accelerators.expected`.
+    """Parse the values of `--accelerators.expected` and return the number for each kind.
 
     Raises:
-        ConfigurationError: An item does not have the form KIND=N.
+        ConfigurationError: A value does not have the form KIND=N.
     """
     expected: dict[Kind, int] = {}
     for text in texts:

@@ -1,7 +1,7 @@
 """Handles the signals of `trainvitals serve`.
 
-A signal handler may interrupt any statement in the main thread, so handlers only set flags, and the
-server's loop does the remaining work.
+A signal handler may interrupt any statement in the main thread, so the handlers only set flags, and
+the server's loop does the remaining work.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _LOG = logging.getLogger(__name__)
 
 
 def ignore_hangup() -> None:
-    """Ignore SIGHUP until `handle_signals` is called, because all files are about to be read."""
+    """Ignore SIGHUP until `handle_signals` is called, because all files are read later anyway."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def handle_signals(server: Server, machine: Machine, web_config: WebConfigFile | None) -> None:
     """Install the exporter's signal handlers.
 
-    SIGTERM and SIGINT terminate the exporter, SIGHUP makes it reload its files, and SIGUSR1 makes
-    it release the accelerator drivers for one minute, or reopen released drivers.
+    On SIGTERM and SIGINT, the exporter exits. On SIGHUP, the exporter reloads its files. On
+    SIGUSR1, the exporter releases the accelerator drivers for one minute, or reopens released
+    drivers.
     """
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     signal.signal(signal.SIGINT, lambda *_: server.stop())

@@ -64,7 +64,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_stack_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags for the stack's directory, ports and way of running."""
+    """Declare the flags for the stack's state directory, ports and way of running."""
     add_state_dir(parser)
     parser.add_argument("--exporter-port", metavar="PORT", type=int, help="default 9200")
     parser.add_argument("--prometheus-port", metavar="PORT", type=int, help="default 9090")
@@ -104,7 +104,7 @@ def warn_of_open_dotenv() -> None:
 
 
 def interrupt_on_signals() -> None:
-    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, so that started programs are stopped."""
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, so that the started programs are stopped."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
 

@@ -249,7 +249,7 @@ def _make_options(options: argparse.Namespace) -> MachineOptions:
 
 
 def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
-    """Return the printed output as text."""
+    """Return the output of `trainvitals top` as text."""
     from trainvitals.views.machine.document import write_document  # noqa: PLC0415
     from trainvitals.views.terminal.frame import Source, write_all  # noqa: PLC0415
     from trainvitals.views.terminal.origin import LocalOrigin  # noqa: PLC0415
@@ -277,7 +277,7 @@ def _write(origin: Origin, view: View, options: argparse.Namespace) -> str:
 
 
 def _choose_width() -> int | None:
-    """Return the width from $COLUMNS or the terminal; None for no limit."""
+    """Return the output width from $COLUMNS or the terminal; None for unlimited lines."""
     columns = shutil.get_terminal_size((0, 0)).columns
     return max(_NARROWEST_COLUMNS, columns) if columns else None
 
@@ -287,7 +287,7 @@ def _watch(origin: Origin, view: View, options: argparse.Namespace) -> None:
     from trainvitals.views.terminal.screen import Look, Screen  # noqa: PLC0415
     from trainvitals.views.terminal.terminal import Terminal, choose_colors, is_ascii  # noqa: PLC0415
 
-    # Failures are shown on the screen, and log lines would overwrite the screen.
+    # Failures are shown in the view; log lines would overwrite the screen.
     logging.getLogger("trainvitals").handlers[:] = [logging.NullHandler()]
     look = Look(choose_colors(options.color, sys.stdout, os.environ), options.interval)
     terminal = Terminal(

@@ -1,4 +1,4 @@
-"""Checks whether the accelerators respond and are free."""
+"""Checks whether the machine's accelerators respond and are free."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _describe_lost(lost: list[AcceleratorReading], count: int) -> Finding:
 
 
 def _list_visible(facts: Facts) -> list[AcceleratorReading]:
-    """Return the readings of the GPUs that are visible to a run."""
+    """Return the readings of the GPUs that a run started from this environment can see."""
     chosen = facts.machine.environ.get("CUDA_VISIBLE_DEVICES")
     read = facts.list_accelerators("gpu")
     if chosen is None:
@@ -150,7 +150,7 @@ def _find_owner(pid: int, facts: Facts) -> int | None:
 def _make_room(
     held: list[AcceleratorReading], read: list[AcceleratorReading], facts: Facts
 ) -> tuple[str, str]:
-    """Return a command that selects or frees accelerators, and further advice."""
+    """Return a shell command that selects or frees accelerators, and further advice."""
     free = [each for each in read if each not in held and each.identity.kind == "gpu"]
     pids = [holder.pid for each in held for holder in each.processes]
     own = " ".join(str(pid) for pid in pids if _find_owner(pid, facts) == facts.machine.user)

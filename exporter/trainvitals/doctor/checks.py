@@ -1,4 +1,4 @@
-"""Lists all checks, and runs checks in parallel with a deadline.
+"""Lists all checks of `trainvitals doctor`, and runs checks in parallel with a deadline.
 
 To add a check, write a function and a `Check` in the subject's module; `make docs` adds the check
 to docs/doctor.md.
@@ -56,12 +56,12 @@ _WORST_FIRST: tuple[Status, ...] = ("problem", "warning", "ok", "not applicable"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A check's finding and duration.
+    """The finding and the duration of a check that was run.
 
     Attributes:
-        check: The check that was run.
-        finding: The check's finding.
-        seconds: The duration of the check.
+        check: The check to which the finding belongs.
+        finding: The finding that the check returned.
+        seconds: The duration of the check in seconds.
     """
 
     check: Check
@@ -74,9 +74,9 @@ class CheckRun:
     """The results of all checks.
 
     Attributes:
-        results: The results, the worst first; results with the same status are in the order of
-            `CHECKS`.
-        seconds: The duration of all checks together.
+        results: The results of the checks, the worst first; results with the same status are in the
+            order of `CHECKS`.
+        seconds: The duration of all checks together, in seconds.
     """
 
     results: tuple[Result, ...]
@@ -84,20 +84,20 @@ class CheckRun:
 
     @property
     def status(self) -> Status:
-        """The worst status of all checks."""
+        """The worst status among the results of all checks."""
         found = {result.finding.status for result in self.results}
         return next((status for status in _WORST_FIRST if status in found), "ok")
 
     def count(self, status: Status) -> int:
-        """Return the number of checks with this status."""
+        """Return the number of checks whose finding has a status."""
         return sum(result.finding.status == status for result in self.results)
 
 
 def choose_checks(names: Sequence[str], *, is_quick: bool = False) -> tuple[Check, ...]:
-    """Return checks by names and subjects; without names, return all or the quick checks.
+    """Return checks by names and subjects; without names, return all checks or the quick ones.
 
     Raises:
-        ConfigurationError: A name is neither a check nor a subject.
+        ConfigurationError: A name denotes neither a check nor a subject.
     """
     if not names:
         return tuple(check for check in CHECKS if check.is_quick or not is_quick)
@@ -117,13 +117,13 @@ def run_checks(
     machine: Machine | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> CheckRun:
-    """Run checks in parallel.
+    """Run checks in parallel and return their results.
 
     Args:
-        options: The user's options.
+        options: The user's options for the checks.
         checks: The checks to run.
-        machine: The machine to check; None for this one.
-        timeout_seconds: The time after which unfinished checks are abandoned.
+        machine: The machine to check; None for this machine.
+        timeout_seconds: The time in seconds after which unfinished checks are abandoned.
     """
     started = time.monotonic()
     facts = gather(options, machine or Machine(), started + timeout_seconds)

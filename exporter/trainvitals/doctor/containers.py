@@ -1,4 +1,4 @@
-"""Checks containers: their states, their access to accelerators, and Docker's log settings."""
+"""Checks the states of containers, their access to accelerators, and Docker's log settings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _list_running(listed: Sequence[Document]) -> Iterator[str]:
 
 
 def _describe_port(port: Document) -> str:
-    """Return a port as `docker ps` shows it: `0.0.0.0:80->80/tcp`, or `80/tcp` if unpublished."""
+    """Return a port as `docker ps` does: `0.0.0.0:80->80/tcp`, or `80/tcp` if not published."""
     inside = f"{get_number(port, 'PrivatePort')}/{get_text(port, 'Type')}"
     outside = get_number(port, "PublicPort")
     if outside is None:

@@ -1,7 +1,7 @@
 """Checks API keys and tokens by sending them to their issuers.
 
 A token is sent only to its issuer, redirects are not followed, and tokens are never printed.
-Requests that fail temporarily (because of a busy server or a lost connection) are retried with
+Requests that fail temporarily, because of a busy server or a lost connection, are retried with
 backoff.
 """
 
@@ -41,17 +41,18 @@ class Issuer:
     """A service that issues tokens.
 
     Attributes:
-        name: The issuer's name.
+        name: The name of the issuer.
         variables: The environment variables that may contain the token, in order of precedence.
-        base: The base URL.
+        base: The base URL of the issuer's API.
         base_variable: The environment variable that overrides the base URL, for example for a
             mirror.
-        path: The path that returns the owner of a token.
+        path: The path of the API that returns the owner of a token.
         has_password: Whether the token is sent as the password for the user `api` instead of as a
             bearer token.
-        body: The body of the request; if empty, the request is a GET.
-        find_name: Returns the token's owner from the response; empty if the token is not accepted.
-        login: The command that creates a new token.
+        body: The body of the POST request; if the body is empty, a GET request is sent.
+        find_name: Returns the token's owner from the response; an empty string if the token is not
+            accepted.
+        login: The shell command that creates a new token.
         offline: The environment variables that disable the use of the service.
     """
 
@@ -119,11 +120,11 @@ GITHUB = Issuer(
 
 
 class _TemporaryError(Exception):
-    """A request failed temporarily."""
+    """A request to an issuer failed temporarily."""
 
 
 class _RefusedError(Exception):
-    """The issuer does not accept the token."""
+    """An issuer does not accept the token."""
 
 
 def _examine(issuer: Issuer, facts: Facts) -> Finding:
@@ -153,7 +154,7 @@ def _examine(issuer: Issuer, facts: Facts) -> Finding:
 
 
 def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
-    """Return the source and the token that the issuer's libraries would use, or two empty strings."""
+    """Return the source and value of the token that the issuer's libraries use; "" if missing."""
     environ = facts.machine.environ
     for variable in issuer.variables:
         if token := environ.get(variable, "").strip("\r\n"):
@@ -173,7 +174,7 @@ def _find_token(issuer: Issuer, facts: Facts) -> tuple[str, str]:
 def _find_home(environ: Mapping[str, str]) -> Path:
     try:
         return Path(environ.get("HOME") or "~").expanduser()
-    except RuntimeError:  # the user has no entry
+    except RuntimeError:  # the user has no passwd entry
         return Path(os.devnull)
 
 
@@ -209,7 +210,7 @@ def _ask(issuer: Issuer, base: str, token: str, facts: Facts) -> str:
     ):
         with attempt:
             return _ask_once(issuer, base, token, min(_TIMEOUT_SECONDS, budget))
-    raise AssertionError  # unreachable: the last error is raised
+    raise AssertionError  # this line is never reached, because the last error is raised
 
 
 def _ask_once(issuer: Issuer, base: str, token: str, timeout_seconds: float) -> str:

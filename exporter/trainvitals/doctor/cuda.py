@@ -17,11 +17,11 @@ from trainvitals.doctor.requirements import find_unmet, list_unmet
 from trainvitals.doctor.torchwheel import can_run
 from trainvitals.foreign_numbers import read_digits
 
-# The oldest driver for each major version of CUDA.
+# The oldest driver version for each major version of CUDA.
 OLDEST_DRIVERS = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
 _OLDEST_TORCH = (2, 6)
-# The last driver branch that supports GPUs older than Turing; it is new enough for every CUDA
-# version above.
+# The last driver branch that supports GPUs older than Turing; this branch is new enough for every
+# CUDA version above.
 _NEWER_DRIVER = "sudo apt-get install -y nvidia-driver-580-server && sudo reboot"
 _NVCC = re.compile(r"release (\d{1,9})\.(\d{1,9})")
 _NO_TORCH = "this Python has no PyTorch"
@@ -33,7 +33,7 @@ def _parse(text: str) -> tuple[int, ...]:
 
 
 def _name_index(facts: Facts) -> str:
-    """Return the name of the PyTorch wheel index that fits this driver."""
+    """Return the name of the PyTorch wheel index that fits this machine's driver."""
     driver = _parse(_find_driver(facts))
     if driver >= OLDEST_DRIVERS[13]:
         return "cu130"
@@ -93,7 +93,7 @@ def _check_driver(facts: Facts) -> Finding:
 
 
 def _runs_programs_of(cuda: tuple[int, ...], driver: str, facts: Facts) -> bool | None:
-    """Return whether a driver runs programs built with this CUDA version; None if unknown."""
+    """Return whether a driver runs programs built with a CUDA version; None if this is unknown."""
     known, oldest = facts.settings().cuda, OLDEST_DRIVERS.get(cuda[0])
     if oldest is not None:
         return _parse(driver) >= oldest
@@ -165,7 +165,7 @@ def _is_of_nvidia(requirement: str) -> bool:
 
 
 def _find_foreign_cudnn(facts: Facts) -> str:
-    """Return a line about another cuDNN version that would be loaded instead of PyTorch's."""
+    """Return a line about another cuDNN version that would be loaded instead of PyTorch's own."""
     own = next(
         (each for name, each in facts.distributions().items() if name.startswith("nvidia-cudnn-")),
         None,
@@ -186,7 +186,7 @@ def _check_toolkit(facts: Facts) -> Finding:
 
 
 def _find_toolkit(facts: Facts) -> tuple[int, int] | None:
-    """Return the version of the CUDA toolkit; None if it is not installed."""
+    """Return the version of the CUDA toolkit; None if the toolkit is not installed."""
     printed = facts.run("nvcc", "--version")
     home = facts.machine.environ.get("CUDA_HOME") or "/usr/local/cuda"
     if printed is None and (facts.machine.roots.rootfs / home.lstrip("/") / "bin/nvcc").exists():
@@ -198,7 +198,7 @@ def _find_toolkit(facts: Facts) -> tuple[int, int] | None:
 
 
 def _compare_with_driver(toolkit: tuple[int, int], facts: Facts) -> Finding | None:
-    """Return a finding if the toolkit is newer than the driver allows; otherwise None."""
+    """Return a finding if the CUDA toolkit is newer than the driver allows; otherwise None."""
     driver, known = _find_driver(facts), facts.settings().cuda
     if not driver:
         return None

@@ -18,7 +18,7 @@ from trainvitals.verdicts.host import judge_filesystem, judge_inodes, judge_spac
 from trainvitals.verdicts.trouble import drop_explained, sort_troubles
 
 _GIB = 1 << 30
-_LEAST_BYTES = 2 * _GIB  # free space for checkpoints of unknown size
+_LEAST_BYTES = 2 * _GIB  # the free space that checkpoints of unknown size need
 _KEPT = 2  # The checkpoint that is being written and the previous one.
 _TRIAL_BYTES = 4096
 

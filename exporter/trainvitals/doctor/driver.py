@@ -1,4 +1,4 @@
-"""Checks the NVIDIA driver: the kernel module, NVML, the device files, the fabric manager."""
+"""Checks the NVIDIA driver: the kernel module, NVML, the device files and the fabric manager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READ_WRITE = 6
 
 
 def read_module_version(facts: Facts) -> str | None:
-    """Return the version of the loaded kernel module; None if no module is loaded."""
+    """Return the version of the loaded NVIDIA kernel module; None if no module is loaded."""
     text = read_small(facts.machine.roots.procfs / "driver/nvidia/version")
     found = _VERSION.search(text or "")
     return found[1] if found else None
@@ -44,7 +44,7 @@ def _check_module(facts: Facts) -> Finding:
     if version is not None:
         return ok(f"kernel module {version} is loaded")
     settings = facts.settings()
-    if settings.driver:  # under WSL, there is a driver without a kernel module
+    if settings.driver:  # under WSL, the driver has no kernel module
         return ok(f"driver {settings.driver} responds")
     if not gpus:
         return skip("NVML reports an error" if settings.trouble else _NO_GPU)

@@ -1,4 +1,4 @@
-"""The facts that checks use; each fact is read lazily and only once."""
+"""The facts about a machine that checks use; each fact is read lazily and only once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from trainvitals.verdicts.thresholds import Thresholds, find_thresholds, read_th
 from trainvitals.verdicts.trouble import Trouble
 from trainvitals.workers import Outcome, attempt
 
-# The time that a check needs after a reading.
+# The time in seconds that a check needs after a reading.
 _MARGIN_SECONDS = 0.3
 _PYTHON_SECONDS = 2.5
 _ENGINE_SECONDS = 1.0
@@ -52,10 +52,11 @@ Fact = TypeVar("Fact")
 
 
 class Once(Generic[Fact]):
-    """A thread-safe lazy value, which the first call reads while other callers wait.
+    """A thread-safe lazy value, which the first call reads while concurrent callers wait.
 
     Args:
-        read: Returns the value; if it raises an exception, every call raises this exception.
+        read: Returns the value; if this function raises an exception, every call raises the
+            exception.
     """
 
     def __init__(self, read: Callable[[], Fact]) -> None:
@@ -64,7 +65,7 @@ class Once(Generic[Fact]):
         self._outcome: Outcome[Fact] | None = None
 
     def __call__(self) -> Fact:
-        """Return the value, and read it first if necessary."""
+        """Return the value; the first call reads the value."""
         with self._lock:
             if self._outcome is None:
                 self._outcome = attempt("", self._read)
@@ -78,7 +79,7 @@ class Facts:
     """The facts that checks use.
 
     Attributes:
-        options: The user's options.
+        options: The user's options for the checks.
         machine: The machine that is checked.
         deadline: The time at which all checks must have finished, as `time.monotonic` returns it.
         pci: The accelerators on the PCI bus.
@@ -87,15 +88,17 @@ class Facts:
             accelerators were busy.
         settings: The NVIDIA GPU settings.
         filesystems: The file systems that contain data.
-        memory: The machine's memory.
-        kernel: The state of the machine's clock.
+        memory: The state of the machine's memory.
+        kernel: The kernel's state of the machine's clock.
         last_run: The training run that was last seen; None if no run was seen.
         interpreter: The run's Python interpreter.
-        distributions: The packages of that interpreter.
-        torch: The PyTorch of that interpreter; None if PyTorch is not installed.
+        distributions: The packages that are installed for the run's interpreter, by normalized
+            name.
+        torch: The PyTorch that the run's interpreter would import; None if PyTorch is not
+            installed.
         engine: The container engine; None if no engine was found.
-        engine_info: The engine's response to `/info`; None without an engine.
-        thresholds: The alert thresholds.
+        engine_info: The container engine's response to `/info`; None if no engine was found.
+        thresholds: The thresholds of the alert rules.
     """
 
     options: Options
@@ -118,7 +121,7 @@ class Facts:
 
     @property
     def seconds_left(self) -> float:
-        """The time until the deadline, in seconds."""
+        """The time until the deadline of the checks, in seconds."""
         return max(self.deadline - time.monotonic() - _MARGIN_SECONDS, 0.1)
 
     @property
@@ -160,16 +163,16 @@ class Facts:
         return [each for each in self.accelerators().devices if each.identity.kind == kind]
 
     def find_troubles(self, alerts: Sequence[str]) -> tuple[Trouble, ...]:
-        """Return the accelerator troubles that these alerts report, the worst first."""
+        """Return the accelerator troubles that the specified alerts report, the worst first."""
         return tuple(each for each in self.device_troubles() if each.alert in alerts)
 
     def run(self, *command: str) -> tuple[int, str] | None:
-        """Run a read-only program in the remaining time; None if it does not start or finish."""
+        """Run a read-only program until the deadline; None if it does not start or finish."""
         return self.machine.run(command, self.seconds_left, self.machine.environ)
 
 
 def gather(options: Options, machine: Machine, deadline: float) -> Facts:
-    """Return the facts without reading any of them."""
+    """Return the facts about a machine without reading any fact."""
     last_run = Once(partial(find_last_run, machine))
     interpreter = Once(partial(_inspect_python, options, machine, last_run))
     engine = Once(partial(_find_engine, options, machine))
@@ -201,7 +204,7 @@ def gather(options: Options, machine: Machine, deadline: float) -> Facts:
 def judge_devices(
     reading: AcceleratorsReading, thresholds: Thresholds, *, now: float
 ) -> tuple[Trouble, ...]:
-    """Return the accelerators' troubles, the worst first, as if all accelerators were busy.
+    """Return the accelerators' troubles, the worst first, evaluated as if all were busy.
 
     Before a run, accelerators are idle, but they must have all their PCIe lanes during the run.
     """

@@ -1,4 +1,4 @@
-"""A check and a check's finding."""
+"""A check of the machine, and the finding that a check returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trainvitals.verdicts.trouble import SEVERITIES, Severity, Trouble
 
-if TYPE_CHECKING:  # the module of facts imports no checks
+if TYPE_CHECKING:  # the module `facts` does not import this module
     from trainvitals.doctor.facts import Facts
 
 Status = Literal["ok", "warning", "problem", "not applicable"]
@@ -19,7 +19,7 @@ STATUSES: Mapping[Severity, Status] = {"critical": "problem", "warning": "warnin
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check.
+    """The result of a check of the machine.
 
     Attributes:
         status: `ok`; `warning` (a run works, but is slower than possible or may fail later);
@@ -27,7 +27,7 @@ class Finding:
         what: The observed state, with names and numbers.
         command: A shell command that fixes the problem or shows more details; may be empty.
         advice: A remedy in addition to the command or instead of it.
-        details: A line for each examined item.
+        details: One line for each item that the check examined.
     """
 
     status: Status
@@ -39,18 +39,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of the machine before a run.
+    """A check of the machine that is made before a run.
 
     Attributes:
-        name: The check's name, as in `--checks`.
+        name: The check's name, which `--checks` accepts.
         subject: The group to which the check belongs.
-        reports: The check's description, for the list of checks.
+        reports: The check's description, which the list of checks contains.
         why: The reason why the check matters.
         alerts: The alerts whose conditions the check evaluates. All other findings, including those
             of checks without alerts, concern a run that is about to start and correspond to no
             alert.
         run: Performs the check and returns the finding.
-        is_quick: Whether the check is part of `--quick`.
+        is_quick: Whether the check is run with `--quick`.
         on_timeout: The check's status if it does not finish in time.
     """
 
@@ -70,17 +70,17 @@ def ok(what: str) -> Finding:
 
 
 def warn(what: str, command: str = "", *, advice: str = "") -> Finding:
-    """Return a warning: a run works, but is slower than possible or may fail later."""
+    """Return a finding with the status `warning`: a run works, but is slow or may fail later."""
     return Finding("warning", what, command, advice)
 
 
 def fail(what: str, command: str = "", *, advice: str = "") -> Finding:
-    """Return a problem: a run fails, or may fail at any time."""
+    """Return a finding with the status `problem`: a run fails, or may fail at any time."""
     return Finding("problem", what, command, advice)
 
 
 def report(what: str, troubles: Sequence[Trouble], command: str = "", advice: str = "") -> Finding:
-    """Return a finding about troubles, with the status of the worst one; `ok` without troubles."""
+    """Return a finding with the status of the worst trouble; `ok` if no trouble was found."""
     found = {trouble.severity for trouble in troubles}
     worst: Severity = next((each for each in SEVERITIES if each in found), "info")
     status = STATUSES[worst]
@@ -88,5 +88,5 @@ def report(what: str, troubles: Sequence[Trouble], command: str = "", advice: st
 
 
 def skip(why: str) -> Finding:
-    """Return a finding with the status `not applicable`, with the reason."""
+    """Return a finding with the status `not applicable`, which contains the reason."""
     return Finding("not applicable", why)

@@ -65,8 +65,8 @@ def _check_ecc(facts: Facts) -> Finding:
     if broken:
         counts_text = ", ".join(f"GPU {index} {count}" for index, count in broken.items())
         index = next(iter(broken))
-        # The age of the errors is unknown; the alert AcceleratorUncorrectedEcc reports those in the
-        # last hour.
+        # The age of the errors is unknown; the alert AcceleratorUncorrectedEcc reports errors in
+        # the last hour.
         return warn(
             f"uncorrected memory errors: {counts_text}",
             f"sudo nvidia-smi --gpu-reset -i {index}",

@@ -20,7 +20,7 @@ _GIB = 1 << 30
 _MOST_NUMBER = (1 << 64) - 1  # the kernel's maximum
 _SHARED = "dev/shm"
 _LEAST_SHARED_BYTES, _GOOD_SHARED_BYTES = _GIB, 4 * _GIB
-_ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # minimum for no problem, and for no warning
+_ENOUGH_FILES = _ENOUGH_PROCESSES = (1024, 4096)  # minimum without a problem, without a warning
 _LEAST_BYTES = 2 * _GIB
 _UNLIMITED = resource.RLIM_INFINITY
 _SWAPPED_RATIO, _FULL_RATIO = 0.25, 0.9
@@ -71,7 +71,7 @@ def _is_below(limit: int, bound: int) -> bool:
 
 
 def _raise(flag: str, name: str, wanted: int | str, hard: int, bound: int) -> tuple[str, str]:
-    """Return a command that raises a limit (in this shell if the hard limit allows), and advice."""
+    """Return a command that raises a limit, in this shell if the hard limit allows, and advice."""
     lasting = (
         f'echo "$USER - {name} {wanted}" | sudo tee -a /etc/security/limits.d/90-training.conf'
     )
@@ -85,7 +85,7 @@ def _raise(flag: str, name: str, wanted: int | str, hard: int, bound: int) -> tu
 
 
 def _judge_limit(what: str, soft: int, enough: tuple[int, int], remedy: tuple[str, str]) -> Finding:
-    """Return a problem below the first limit, and a warning below the second."""
+    """Return a finding about a limit: a problem below `enough[0]`, a warning below `enough[1]`."""
     command, advice = remedy
     if _is_below(soft, enough[0]):
         return fail(what, command, advice=advice)
@@ -141,7 +141,7 @@ def _check_processes(facts: Facts) -> Finding:
 
 
 def _find_pids_left(facts: Facts) -> int | None:
-    """Return how many more processes this process's control groups allow; None for no limit."""
+    """Return the number of further processes that control groups allow; None if unlimited."""
     base = facts.machine.roots.sysfs / "fs/cgroup"
     left = []
     for line in (read_small(facts.machine.roots.procfs / "self/cgroup") or "").splitlines():

@@ -1,4 +1,4 @@
-"""Reads the run's Python interpreter and its packages without importing any package."""
+"""Examines the run's Python interpreter and the installed packages, without importing them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROGRAM = (
 _METADATA = (("*.dist-info", "METADATA"), ("*.egg-info", "PKG-INFO"))
 _LONGEST_REASON = 160
 _MOST_BYTES = 1 << 20
-_LEFTOVERS = ("~", "-")  # left behind by an interrupted pip uninstall
+_LEFTOVERS = ("~", "-")  # prefixes of directories that an interrupted `pip uninstall` leaves behind
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
@@ -35,8 +35,8 @@ class Interpreter:
     """A Python interpreter that a run would use.
 
     Attributes:
-        executable: The path of the program.
-        version: The version, such as 3, 11 and 4.
+        executable: The path of the interpreter.
+        version: The interpreter's version as numbers, such as 3, 11 and 4.
         has_64_bits: Whether the interpreter is a 64-bit program.
         paths: The interpreter's `sys.path`.
         implementation: The name in `sys.implementation`, such as `cpython`.
@@ -52,18 +52,18 @@ class Interpreter:
 
     @property
     def version_text(self) -> str:
-        """The version as text, such as `3.11.4`."""
+        """The interpreter's version as text, such as `3.11.4`."""
         return ".".join(map(str, self.version))
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """An installed package.
+    """A Python package that is installed for an interpreter.
 
     Attributes:
-        name: The package's name, not normalized.
-        version: The package's version.
-        requires: The package's requirements, as in `Requires-Dist`.
+        name: The name of the package, which is not normalized.
+        version: The version of the package.
+        requires: The package's requirements, as written in `Requires-Dist`.
     """
 
     name: str
@@ -80,10 +80,10 @@ def choose_python(
     environment may have been activated only for this command.
 
     Args:
-        wanted: The interpreter in `--python`; None for the first available of these: the
-            interpreter of the activated environment, that of the run that was last seen, and the
-            one that runs this command.
-        environ: The environment, of which `VIRTUAL_ENV` and `CONDA_PREFIX` are used.
+        wanted: The interpreter in `--python`. If None, the first available interpreter is used:
+            that of the activated environment, that of the run that was last seen, or that of this
+            command.
+        environ: The environment variables; only `VIRTUAL_ENV` and `CONDA_PREFIX` are used.
         find_run: Returns the run that was last seen.
     """
     if wanted is not None:
@@ -107,13 +107,13 @@ def inspect_python(
     *,
     origin: str = "",
 ) -> Interpreter:
-    """Run a Python interpreter and return its version and paths.
+    """Run a Python interpreter and return the interpreter's version and paths.
 
     Args:
         executable: The path of the interpreter.
         run: Runs a read-only program.
         environ: The environment in which the interpreter is run.
-        timeout_seconds: The maximum time that the interpreter may take.
+        timeout_seconds: The maximum time that the interpreter may take, in seconds.
         origin: The reason why this interpreter is examined.
 
     Raises:
@@ -134,7 +134,7 @@ def inspect_python(
 
 
 def list_distributions(paths: tuple[Path, ...]) -> dict[str, Distribution]:
-    """Return the installed packages by normalized name; of duplicates, the one that is imported."""
+    """Return the installed packages by normalized name; among duplicates, the first on the path."""
     found: dict[str, Distribution] = {}
     for path in paths:
         for distribution in _list_folder(path):
@@ -155,7 +155,7 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
             try:
                 file = folder / name if folder.is_dir() else folder
                 text = read_regular(file, _MOST_BYTES).decode(errors="replace")
-            except OSError:  # the file is being removed, or this user may not read it
+            except OSError:  # the file is being removed, or is not readable for this user
                 continue
             distribution = parse_metadata(text)
             if distribution is not None:
@@ -163,7 +163,7 @@ def _list_folder(path: Path) -> Iterator[Distribution]:
 
 
 def parse_metadata(text: str) -> Distribution | None:
-    """Parse a `METADATA` or `PKG-INFO` file's head; None without a name or a version."""
+    """Parse the head of a `METADATA` or `PKG-INFO` file; None if it lacks a name or a version."""
     head, _, _ = text.partition("\n\n")
     values: dict[str, list[str]] = {}
     for line in head.splitlines():

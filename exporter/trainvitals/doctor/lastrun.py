@@ -1,6 +1,6 @@
 """Finds the training run that was last seen on this machine, and the run's interpreter.
 
-A run file contains no path, so the interpreter is known only while the run is alive.
+A run file contains no path, so that the run's interpreter is known only while the run is alive.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The training run that was last seen.
+    """The training run that was last seen on the machine.
 
     Attributes:
-        name: The run's name.
+        name: The name of the run.
         time: The time at which the run was last seen, in Unix seconds.
-        is_alive: Whether the run is alive.
-        framework: The framework that the run's client reported, such as `torch`; `python` without a
+        is_alive: Whether the run's process is still alive.
+        framework: The framework that the run's client reported, such as `torch`; `python` if the
+            client reported no framework.
+        framework_version: The version of the framework, or of Python if the client reported no
             framework.
-        framework_version: The version of the framework, or of Python without a framework.
-        python: The interpreter of the run's process; None if it is unknown or must not be run.
-        reason: The reason why `python` is None.
+        python: The interpreter of the run's process; None if the interpreter is unknown or must not
+            be run.
+        reason: The reason why `python` is None; empty if `python` is known.
     """
 
     name: str
@@ -45,7 +47,7 @@ class LastRun:
 
 
 def find_last_run(machine: Machine) -> LastRun | None:
-    """Return the run that was last seen on this machine; None without a readable run file."""
+    """Return the run that was last seen on this machine; None if no run file is readable."""
     try:
         history = read_run_history(
             machine.run_directory,
@@ -76,7 +78,7 @@ def _find_time(start: Start, history: RunHistory) -> float:
 
 
 def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
-    """Return a process's interpreter, or None and the reason.
+    """Return the interpreter of a run's process, or None and the reason.
 
     Another user's interpreter is not run, because it could be any program.
     """
@@ -98,7 +100,7 @@ def _find_python(start: Start, machine: Machine) -> tuple[Path | None, str]:
 
 
 def _list_names(folder: Path) -> Iterator[Path]:
-    """Yield the paths of the interpreter with which a process may have been started.
+    """Yield the interpreter paths with which a process may have been started.
 
     The interpreter's path determines which packages are available: `bin/python` in a virtual
     environment is a link to the interpreter with which the environment was created.

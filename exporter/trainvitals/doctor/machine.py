@@ -1,4 +1,4 @@
-"""The machine to check, and the user's options."""
+"""The machine to check, and the user's options for the checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[[Sequence[str], float, Mapping[str, str]], "tuple[int, str] | Non
 def run_program(
     command: Sequence[str], timeout_seconds: float, environ: Mapping[str, str]
 ) -> tuple[int, str] | None:
-    """Run a read-only program.
+    """Run a read-only program and capture its output.
 
     Returns:
         The exit code and the output, with standard error last; None if the program cannot be
@@ -52,22 +52,22 @@ def name_user(user: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine that is checked, and the functions with which checks examine it.
+    """The machine that is checked, and the functions with which checks examine the machine.
 
     Attributes:
         roots: The root directories of the machine's file systems.
         environ: The environment that a run would inherit.
         vendors: The vendors whose accelerators are read.
         run: Runs a read-only program, as `run_program` does.
-        connect: Connects to a host and a port.
-        resolve: Returns the addresses of a host.
+        connect: Connects to a TCP port of a host.
+        resolve: Returns the IP addresses of a host name.
         fetch_page: Fetches a page from a program on this machine, as `http_client.fetch_page` does.
         find_holder: Returns the process that listens on a port of this machine.
-        get_limit: Returns a resource's soft and hard limits; -1 for no limit.
+        get_limit: Returns a resource's soft limit and hard limit; -1 means that no limit is set.
         statvfs: Returns the state of a file system.
         clock: Returns the current time in Unix seconds.
-        adjtimex: Returns the kernel's clock state; None for the system call.
-        hostname: The host name.
+        adjtimex: Returns the kernel's clock state; None to make the system call.
+        hostname: The host name of the machine.
         user: The user ID with which a run would be started.
     """
 
@@ -97,15 +97,15 @@ class Options:
     """The user's options, which describe the requirements of the run.
 
     Attributes:
-        python: The run's Python interpreter; None to detect it.
+        python: The run's Python interpreter; None to detect the interpreter.
         requirements: The requirements files that the interpreter's packages must satisfy.
         checkpoints: The checkpoint directory, which need not exist.
-        checkpoint_bytes: The size of a checkpoint in bytes; None if unknown.
+        checkpoint_bytes: The size of a checkpoint in bytes; None if the size is unknown.
         ports: The ports that must be free, besides the stack's ports.
-        reach: The addresses that must accept connections.
+        reach: The addresses (host and port) that must accept connections.
         needed: The environment variables that must be set.
-        engine: The address of the container engine; `none` for no engine; None for the first engine
-            that is found.
+        engine: The address of the container engine; `none` if no engine is to be queried; None for
+            the first engine that is found.
     """
 
     python: Path | None = None

@@ -22,19 +22,19 @@ _GRACE_SECONDS = 0.2
 _UNKNOWN = "the name cannot be resolved"
 _PAGE_SECONDS = 0.5
 _LISTENING = "0A"
-_LOCAL, _STATE, _USER = 1, 3, 7  # columns of /proc/net/tcp
+_LOCAL, _STATE, _USER = 1, 3, 7  # the columns of /proc/net/tcp
 _LAST_PORT = 65535
 _ANYWHERE, _ANYWHERE_6 = "0" * 8, "0" * 32
-_COLUMNS = 10  # in ipv6_route; the last is the interface
+_COLUMNS = 10  # the number of columns in ipv6_route; the last column is the interface
 
 
 class _Program(NamedTuple):
     """A program of the monitoring stack.
 
     Attributes:
-        name: The program's name in messages.
+        name: The name of the program in messages.
         path: The path of the page that identifies the program.
-        words: The text that the page contains.
+        words: A text that the page contains.
         variable: The variable that sets another port for the program.
     """
 
@@ -53,7 +53,7 @@ _STACK = {
 
 
 def _find_route(procfs: Path) -> str:
-    """Return the interface of a default route; empty without a default route."""
+    """Return the interface of a default route; "" if the machine has no default route."""
     for line in (read_small(procfs / "net/route") or "").splitlines()[1:]:
         name, destination, *_ = (*line.split(), "", "")
         if destination == _ANYWHERE:
@@ -138,7 +138,7 @@ def _connect(address: Address, facts: Facts) -> None:
 
 
 def _gather(tasks: Mapping[str, Callable[[], object]], facts: Facts) -> dict[str, Outcome[object]]:
-    """Run tasks in parallel, so that a task without a response does not delay the others."""
+    """Run tasks in parallel, so that a task without a response does not delay other tasks."""
     pool = WorkerPool(name="network", limit=len(tasks))
     try:
         return pool.gather(tasks, min(_TIMEOUT_SECONDS + _GRACE_SECONDS, facts.seconds_left))
@@ -164,7 +164,7 @@ def _advise(reason: str) -> str:
 
 
 def list_listening(procfs: Path) -> dict[int, int]:
-    """Return the TCP ports on which a socket listens, each with the socket owner's user ID."""
+    """Return the TCP ports on which a socket listens, and the user ID of each socket's owner."""
     found: dict[int, int] = {}
     for name in ("tcp", "tcp6"):
         try:

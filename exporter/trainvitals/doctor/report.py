@@ -1,4 +1,4 @@
-"""Formats check results as text or JSON."""
+"""Formats the results of `trainvitals doctor` as text or JSON."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def format_report(
     is_plain: bool = False,
     has_all: bool = False,
 ) -> str:
-    """Return the results as text, the worst first.
+    """Return the results of checks as text, the worst first.
 
     Args:
         run: The results of the checks.
         width: The number of columns in the terminal.
         has_colour: Whether to use colours in addition to words.
-        is_plain: Whether to use only ASCII.
+        is_plain: Whether to use only ASCII characters.
         has_all: Whether to show why checks do not apply; otherwise only the names of these checks
             are shown.
     """
@@ -104,7 +104,7 @@ def _summarise(run: CheckRun) -> str:
 
 
 def format_json(run: CheckRun) -> str:
-    """Return the results as JSON; docs/doctor.md describes the keys."""
+    """Return the results of checks as JSON; docs/doctor.md describes the keys."""
     document = {
         "status": run.status,
         "seconds": round(run.seconds, 3),
@@ -129,7 +129,7 @@ def format_json(run: CheckRun) -> str:
 
 
 def format_list(checks: Sequence[Check]) -> str:
-    """Return the checks by subject, with their descriptions."""
+    """Return a list of checks by subject, with the description of each check, as text."""
     column = max(len(check.name) for check in checks) + 4
     lines: list[str] = []
     subject = ""

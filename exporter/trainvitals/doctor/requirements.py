@@ -1,8 +1,8 @@
-"""Checks the run's Python interpreter and its packages.
+"""Checks the run's Python interpreter and the installed packages.
 
 A requirements file is parsed as pip does: comments, continued lines, `-r` and `-c`, and markers are
-supported. A requirement with a URL (`git+https://…`) contains no version, so any installed version
-satisfies it; `-e .` is skipped.
+supported. A requirement with a URL (`git+https://…`) contains no version, so that any installed
+version satisfies such a requirement; `-e .` is skipped.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from trainvitals.foreign_files import read_whole
 from trainvitals.foreign_text import join_names
 from trainvitals.units import format_age
 
-PYTHON = "python"  # the check that reports an unusable interpreter
+PYTHON = "python"  # the name of the check that reports an unusable interpreter
 _OLDEST_PYTHON = (3, 10)
 _COMMENT = re.compile(r"(^|\s)#.*")
 _MORE = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]?(.+)")
 _HASHES = re.compile(r"\s--hash[= ]\S+")
 _MOST_SHOWN = 4
 _MOST_BYTES = 1 << 20
-_RELEASE = re.compile(r"\d+(?:\.\d+)*")  # in a version such as 2.6.0+cu124 or 3.13.0rc1
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")  # the numbers in a version such as 2.6.0+cu124 or 3.13.0rc1
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A requirement that is not satisfied.
+    """A package requirement that is not satisfied.
 
     Attributes:
         requirement: The requirement in pip's syntax.
-        words: A text about the installed version.
+        words: A description of the installed version.
     """
 
     requirement: str
@@ -53,7 +53,7 @@ class Unmet:
 def find_unmet(
     requirements: Iterable[str], installed: Mapping[str, Distribution], python: Interpreter
 ) -> tuple[Unmet, ...]:
-    """Return unmet requirements; invalid requirements and those for other machines are skipped."""
+    """Return the unmet requirements; invalid ones and those for other machines are skipped."""
     found = []
     for text in requirements:
         try:
@@ -98,10 +98,10 @@ def _compare(requirement: Requirement, installed: Mapping[str, Distribution]) ->
 
 
 def read_requirements(path: Path) -> Iterator[str]:
-    """Yield the requirements in a file and in included files; each file is read once.
+    """Yield the requirements in a requirements file and in included files; each file is read once.
 
     Raises:
-        SourceError: A file cannot be read, or includes itself.
+        SourceError: A file cannot be read, or a file includes itself.
     """
     yield from _read(path, (), set())
 
@@ -143,7 +143,7 @@ def _check_python(facts: Facts) -> Finding:
 
 
 def _compare_run(what: str, facts: Facts) -> Finding:
-    """Return a warning if the last run's framework differs from this Python's framework."""
+    """Return a warning if the last run's framework differs from this interpreter's framework."""
     run, python = facts.last_run(), facts.interpreter()
     if facts.options.python is not None or run is None or run.python == python.executable:
         return ok(what)
@@ -159,7 +159,7 @@ def _compare_run(what: str, facts: Facts) -> Finding:
 
 
 def _find_difference(run: LastRun, facts: Facts) -> str:
-    """Return how a run's framework differs from the installed one; empty if they are equal."""
+    """Return how a run's framework differs from the installed framework; "" if it does not."""
     if run.framework == PYTHON:
         installed = [facts.interpreter().version_text]
     else:

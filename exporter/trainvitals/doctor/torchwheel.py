@@ -27,15 +27,16 @@ _BEFORE_BYTES, _BEHIND_BYTES = 64, 1024
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """An installed PyTorch.
+    """An installation of PyTorch.
 
     Attributes:
-        folder: The directory of the package.
+        folder: The directory of the package `torch`.
         version: The PyTorch version, such as `2.6.0+cu124`.
-        cuda: The CUDA version with which PyTorch was built, such as `12.4`; None without CUDA.
-        hip: The HIP version with which PyTorch was built; None without HIP.
-        architectures: The architectures for which PyTorch contains kernels, such as `sm_90`; empty
-            if unknown.
+        cuda: The CUDA version with which PyTorch was built, such as `12.4`; None for a build
+            without CUDA.
+        hip: The HIP version with which PyTorch was built; None for a build without HIP.
+        architectures: The GPU architectures for which PyTorch contains kernels, such as `sm_90`;
+            empty if the architectures are unknown.
     """
 
     folder: Path
@@ -87,11 +88,12 @@ def _search(data: mmap.mmap) -> tuple[str, ...]:
 
 
 def can_run(architectures: tuple[str, ...], capability: tuple[int, int]) -> bool:
-    """Return whether a GPU with this compute capability can run one of these kernels.
+    """Return whether a GPU with a compute capability can run kernels for one of the architectures.
 
-    A kernel for 8.0 runs on 8.6 but not on 9.0. PTX (`compute_90`) is compiled at load time and
-    therefore runs on every newer GPU. A kernel whose name ends in `a` runs only on that
-    architecture, and a kernel whose name ends in `f` only on that architecture's family.
+    A kernel for compute capability 8.0 runs on 8.6 but not on 9.0. PTX (`compute_90`) is compiled
+    at load time and therefore runs on every newer GPU. A kernel whose architecture name ends in `a`
+    runs only on that architecture, and a kernel whose architecture name ends in `f` runs only on
+    that architecture's family.
     """
     return any(_fits(architecture, capability) for architecture in architectures)
 

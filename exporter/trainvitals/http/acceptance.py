@@ -1,4 +1,4 @@
-"""Opens a server's listening sockets and accepts connections."""
+"""The listening sockets of a server, and the acceptance of connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainvitals.units import format_duration
 
 _LOG = logging.getLogger(__name__)
 _OUT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# A place becomes free within the duration of a response, without any event.
+# A place becomes free within the duration of a response, but no event reports this.
 _FULL_PAUSE_SECONDS = 0.05
 
 
@@ -26,8 +26,8 @@ class Accepted(NamedTuple):
     """An accepted connection.
 
     Attributes:
-        socket: The socket, in non-blocking mode.
-        client: The client at the other end.
+        socket: The socket of the connection, in non-blocking mode.
+        client: The client at the other end of the connection.
         is_loopback: Whether the connection was made to a loopback address.
     """
 
@@ -37,16 +37,19 @@ class Accepted(NamedTuple):
 
 
 class Acceptance:
-    """Accepts connections while places are free.
+    """A server's acceptor, which accepts connections while places are free.
 
     Args:
-        loop: The server's loop.
-        welcome: Called with each accepted connection.
-        has_room: Returns whether a place is free or can be freed.
-        give_up: Closes a connection, if any may be closed, when the process has no file descriptor
-            left; returns whether a connection was closed.
-        pause_seconds: The pause after file descriptors have run out, in seconds.
-        most_per_turn: The maximum number of connections that are accepted before others are served.
+        loop: The loop of the server.
+        welcome: A function that is called with each accepted connection.
+        has_room: A function that returns whether a place is free or can be freed.
+        give_up: A function that is called when the process has no file descriptor left; the
+            function closes a connection, if any may be closed, and returns whether a connection was
+            closed.
+        pause_seconds: The time for which no connection is accepted after file descriptors have run
+            out, in seconds.
+        most_per_turn: The maximum number of connections that are accepted before other connections
+            are served.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class Acceptance:
         return bool(self._listeners)
 
     def open(self, addresses: Sequence[Address], *, backlog: int) -> tuple[Address, ...]:
-        """Listen on addresses, and return the bound addresses, in which a port 0 is replaced.
+        """Listen on addresses, and return the bound addresses, in which port 0 has been replaced.
 
         Raises:
             ConfigurationError: The server cannot listen on one of the addresses.

@@ -1,10 +1,11 @@
 """Basic authentication for the users in the web configuration file.
 
 A bcrypt check intentionally takes a tenth of a second. A single thread does all checks, one at a
-time, so that the server's loop never waits and guessing uses at most one core. Client networks take
-turns (see `turns`), and the number of waiting checks per connection is limited, so that a correct
-password is checked soon even while other clients guess passwords. Correct and wrong passwords are cached
-separately, so that many guesses cannot evict a scraper's password from the cache.
+time, so that the server's loop never waits and password guesses use at most one core. Client
+networks take turns (see `turns`), and the number of waiting checks per connection is limited, so
+that a correct password is checked soon even while other clients guess passwords. Correct and wrong
+passwords are cached separately, so that many guesses cannot evict a scraper's password from the
+cache.
 
 This module imports `hashlib`, which loads OpenSSL, so it is imported only if there is a web
 configuration file.
@@ -40,12 +41,13 @@ _BCRYPT_BYTES = 72
 
 
 class Authentication:
-    """Admits authenticated requests, or all requests if the file defines no users.
+    """Basic authentication, which admits all requests if the configuration defines no users.
 
     Args:
         web_config: The web configuration file that defines the users.
-        call_soon: Schedules a call in the server's loop; called from another thread.
-        call_later: Calls an action after a number of seconds, in the loop.
+        call_soon: A function that schedules a call in the server's loop; called from another
+            thread.
+        call_later: A function that schedules a call in the server's loop after a number of seconds.
     """
 
     def __init__(
@@ -64,10 +66,10 @@ class Authentication:
         """Check a request's password, at once or later.
 
         Args:
-            request: The request.
+            request: The request whose password is checked.
             client: The client that sent the request.
-            then: Called in the server's loop: with None if the request may be answered, otherwise
-                with a response with status code 401 or 503.
+            then: A function that is called in the server's loop; the argument is None if the
+                request may be answered, and otherwise a response with status code 401 or 503.
         """
         self._web_config.refresh()
         users = self._web_config.config.users
@@ -79,7 +81,7 @@ class Authentication:
         self._passwords.check(authorization, users, decide, client)
 
     def forget(self, client: Client) -> None:
-        """Drop the checks of a closed connection."""
+        """Drop the waiting password checks of a closed connection."""
         self._passwords.forget(client)
 
     def _decide(
@@ -118,11 +120,12 @@ class _Check:
 
 
 class Passwords:
-    """Checks passwords against bcrypt hashes.
+    """A queue of passwords that are checked against bcrypt hashes.
 
     Args:
-        call_soon: Schedules a call in the server's loop; called from the checking thread.
-        compare: Returns whether a password matches a hash, which is slow; None for
+        call_soon: A function that schedules a call in the server's loop; called from the thread
+            that checks passwords.
+        compare: A slow function that returns whether a password matches a hash; None for
             `bcrypt.checkpw`.
     """
 
@@ -150,13 +153,13 @@ class Passwords:
         then: Callable[[Verdict], None],
         client: Client = Client(),  # noqa: B008 - immutable
     ) -> None:
-        """Check a request's password, at once or later; must be called in the server's loop.
+        """Check the password in a request, at once or later; must be called in the server's loop.
 
         Args:
             authorization: The request's `Authorization` header; None if the request has no such
                 header.
-            users: The bcrypt hash of each user's password; not empty.
-            then: Called in the loop with the result.
+            users: The bcrypt hash of each user's password; at least one user must be defined.
+            then: A function that is called in the server's loop with the result.
             client: The client that sent the request.
         """
         credentials = parse_credentials(authorization)
@@ -165,8 +168,8 @@ class Passwords:
             return
         name, password = credentials
         hashed = users.get(name)
-        # An unknown name takes the same time as a known one: the password is compared with another
-        # user's hash.
+        # Checking an unknown name takes the same time as checking a known name: the password is
+        # compared with another user's hash.
         some_hash = next(iter(users.values())) if hashed is None else hashed
         check = _Check(
             self._fingerprint(name, hashed or "", password),
@@ -178,7 +181,7 @@ class Passwords:
         self._find_out(check, then)
 
     def forget(self, client: Client) -> None:
-        """Drop a connection's waiting checks; must be called in the server's loop."""
+        """Drop a connection's waiting password checks; must be called in the server's loop."""
         self._pending.pop(client, None)
         for fingerprint, waiting in list(self._waiting.items()):
             waiting[:] = [(each, then) for each, then in waiting if each != client]
@@ -202,7 +205,7 @@ class Passwords:
             self._check_next()
 
     def _check_next(self) -> None:
-        """Pass the next check for which a request is still waiting to the thread."""
+        """Pass the next password check for which a request is still waiting to the thread."""
         while not self._is_checking and (check := self._turns.take()):
             if check.fingerprint in self._waiting:
                 self._is_checking = True
@@ -211,8 +214,8 @@ class Passwords:
 
     def _fingerprint(self, name: str, hashed: str, password: bytes) -> bytes:
         # The hash is keyed with a secret of this process, so no client can guess a fingerprint byte
-        # by byte. Therefore a lookup needs no constant-time comparison, and no password stays in
-        # memory.
+        # by byte. For this reason, a lookup needs no constant-time comparison, and no password
+        # stays in memory.
         digest = hashlib.blake2b(key=self._secret, digest_size=32)
         for part in (name.encode(), hashed.encode(), password):
             digest.update(len(part).to_bytes(4, "big") + part)
@@ -255,7 +258,7 @@ def parse_credentials(authorization: str | None) -> tuple[str, bytes] | None:
         decoded = binascii.a2b_base64(encoded.strip().encode("ascii"))
         name, colon, password = decoded.partition(b":")
         return (name.decode(), password) if colon else None
-    except ValueError:  # not ASCII, base64 or UTF-8
+    except ValueError:  # the text is not ASCII, base64 or UTF-8
         return None
 
 
@@ -263,8 +266,8 @@ def _compare(password: bytes, hashed: bytes) -> bool:
     import bcrypt  # noqa: PLC0415 - only the first check needs it
 
     try:
-        # bcrypt uses 72 bytes; some versions of the package reject longer passwords, others
-        # truncate.
+        # bcrypt uses 72 bytes of a password; some versions of the package reject longer passwords,
+        # others truncate these passwords.
         return bcrypt.checkpw(password, hashed)
     except ValueError:  # the password contains a zero byte, which no hash matches
         return False

@@ -1,4 +1,4 @@
-"""A client's connection: its phase, and the bytes that still have to be sent."""
+"""A client's connection, with its phase and the bytes that remain to be sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOPBACK = "127.0.0.0/8"
 
 
 class Transport(Protocol):
-    """Transfers a connection's bytes, in plain text or with TLS; no method blocks.
+    """A transport for a connection's bytes, in plain text or with TLS, whose methods do not block.
 
     Attributes:
         blocked_on: The event to wait for after a method returned None: `EVENT_READ` or
@@ -26,7 +26,9 @@ class Transport(Protocol):
     blocked_on: int
 
     def receive(self, size: int) -> bytes | None:
-        """Return received bytes; empty at the end of the stream, None if no bytes are available.
+        """Return the bytes that the client has sent.
+
+        The result is empty at the end of the stream, and None if no bytes are available.
 
         Raises:
             OSError: The connection is broken, or the TLS handshake failed.
@@ -34,7 +36,7 @@ class Transport(Protocol):
         ...
 
     def send(self, parts: list[memoryview]) -> int | None:
-        """Send some of the bytes and return the number of sent bytes; None if sending would block.
+        """Send some bytes and return the number of sent bytes; None if sending would block.
 
         Raises:
             OSError: The connection is broken.
@@ -42,7 +44,7 @@ class Transport(Protocol):
         ...
 
     def finish(self) -> None:
-        """Shut down the sending side; the client's bytes can still be received.
+        """Shut down the sending side; bytes from the client can still be received.
 
         Raises:
             OSError: The connection is broken.
@@ -92,8 +94,8 @@ class Client(NamedTuple):
     """The client of a connection.
 
     Attributes:
-        host: The client's IP address.
-        port: The client's port, which distinguishes connections from the same address.
+        host: The IP address of the client.
+        port: The port of the client, which distinguishes connections from the same address.
         network: The part of the address that identifies a client, as `find_network` returns it.
     """
 
@@ -102,16 +104,16 @@ class Client(NamedTuple):
     network: str = ""
 
     def __str__(self) -> str:
-        """Return the address and the port as in a URL."""
+        """Return the client's address and port in the form that URLs use."""
         return str(Address(self.host, self.port))
 
 
 def find_network(host: str) -> str:
-    """Return the part of an address that identifies a client.
+    """Return the part of an IP address that identifies a client.
 
-    The part is the whole of an IPv4 address, also of one inside an IPv6 address, and the first 64
-    bits of any other IPv6 address. All loopback addresses count as one, because every process on
-    this machine can use any of them.
+    For an IPv4 address, or an IPv4 address inside an IPv6 address, the part is the whole IPv4
+    address; for any other IPv6 address, the part is the first 64 bits. All loopback addresses count
+    as one address, because every process on this machine can use any loopback address.
     """
     if is_loopback_name(host):
         return _LOOPBACK
@@ -124,7 +126,7 @@ def find_network(host: str) -> str:
 
 
 class Phase(Enum):
-    """A connection's phase."""
+    """The phase of a connection."""
 
     READING = "waiting for a request, or for the rest of one"
     ANSWERING = "waiting for the response to its request"
@@ -137,25 +139,27 @@ class Connection:
     """A client's connection.
 
     Args:
-        transport: Transfers the connection's bytes.
+        transport: The transport of the connection's bytes.
         descriptor: The file descriptor that is watched for events.
-        client: The client at the other end.
+        client: The client at the other end of the connection.
         is_loopback: Whether the connection was made to a loopback address.
-        reader: Splits the received bytes into requests.
+        reader: The parser that splits the received bytes into requests.
 
     Attributes:
-        phase: The connection's phase.
-        head: The request in flight; None before the first request, or if the request could not be
-            parsed.
+        phase: The phase of the connection.
+        head: The head of the request in flight; None before the first request, or if the request
+            could not be parsed.
         ticket: The number of the request in flight; responses to earlier requests are dropped.
-        is_admitted: Whether the password in the request in flight is correct, or no password is
+        is_admitted: Whether the password in the request in flight is correct or no password is
             needed.
-        closing: Whether the connection closes after the response in flight.
+        closing: Whether the connection will be closed after the response in flight.
         ended: Whether the client has shut down its sending side.
-        lingering: Whether the client's remaining bytes are read before closing. The kernel resets a
-            connection that is closed while bytes are unread, and the response may then be lost.
-        drained_bytes: The number of bytes read while lingering.
-        watched: The events for which the connection is registered; 0 for none.
+        lingering: Whether the client's remaining bytes are read before the connection is closed.
+            The kernel resets a connection that is closed while bytes are unread, and the response
+            may then be lost.
+        drained_bytes: The number of bytes that have been read while lingering.
+        watched: The events for which the connection is registered in the loop; 0 if the connection
+            is not registered.
     """
 
     __slots__ = (
@@ -207,11 +211,14 @@ class Connection:
         return self.phase is Phase.ANSWERING or self.phase is Phase.WRITING
 
     def receive(self) -> bytes | None:
-        """Return received bytes; empty at the end of the stream, None if no bytes are available."""
+        """Return the bytes that the client has sent.
+
+        The result is empty at the end of the stream, and None if no bytes are available.
+        """
         return self.transport.receive(_RECEIVE_BYTES)
 
     def begin(self, head: Head) -> None:
-        """Mark a request as the one in flight."""
+        """Record that the connection has a new request in flight."""
         self.phase = Phase.ANSWERING
         self.head = head
         self.ticket += 1

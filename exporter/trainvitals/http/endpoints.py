@@ -1,7 +1,8 @@
-"""The endpoints of the exporter, one method for each path.
+"""The HTTP endpoints of the exporter, one method for each path.
 
-`/metrics` accepts `collect[]=NAME` (only these collectors) or `exclude[]=NAME` (all but these), and
-the header `X-Prometheus-Scrape-Timeout-Seconds`, which determines the scrape's deadline.
+`/metrics` accepts the parameter `collect[]=NAME`, which selects a collector, or `exclude[]=NAME`,
+which excludes a collector. The header `X-Prometheus-Scrape-Timeout-Seconds` determines the scrape's
+deadline.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.reading import describe_record
 from trainvitals.workers import attempt
 
-# Modules that /metrics does not need are imported where they are used, so that the start is fast.
+# Modules that /metrics does not need are imported where they are used, so that the exporter starts
+# quickly.
 if TYPE_CHECKING:
     from trainvitals.http.health import Verdict
     from trainvitals.http.runbooks import Handbook
@@ -49,29 +51,30 @@ _ASSET_TYPES = {"live.css": "text/css; charset=utf-8", "live.js": "text/javascri
 
 
 class Readable(Protocol):
-    """A real or simulated machine."""
+    """A real or simulated machine that the endpoints describe."""
 
     @property
     def runner(self) -> Runner:
-        """The runner that calls the collectors."""
+        """The runner that calls the machine's collectors."""
         ...
 
     @property
     def expected(self) -> Mapping[Kind, int]:
-        """The expected number of accelerators of each kind."""
+        """The number of accelerators of each kind that the machine is expected to have."""
         ...
 
 
 class Endpoints:
-    """Answers HTTP requests about a machine.
+    """The endpoints, which answer HTTP requests about a machine.
 
     Args:
-        machine: The real or simulated machine.
-        handbook: The runbooks; None for the runbooks in this package.
-        observe: Creates the observer that keeps the history of readings for viewers; called after
-            the first response. None for `observe_machine`.
-        alerts: The source of Prometheus' alerts; None if no Prometheus is configured.
-        clock: Returns the current time in Unix seconds.
+        machine: The real or simulated machine that the responses describe.
+        handbook: The runbooks; None for the runbooks that are part of this package.
+        observe: A function that creates the observer, which keeps the history of readings for
+            viewers; the function is called after the first response. None for `observe_machine`.
+        alerts: The source of the alerts that Prometheus reports; None if no Prometheus is
+            configured.
+        clock: A function that returns the current time in Unix seconds.
     """
 
     def __init__(
@@ -155,7 +158,7 @@ class Endpoints:
             judged = self._find_observer().judge(snapshot, now, self._find_alerts())
             return judge_health(snapshot, expected, judged, now=now)
 
-        self._find_alerts()  # starts a query of Prometheus, without waiting
+        self._find_alerts()  # starts a query of Prometheus without waiting
         self._judge(reply, judge)
 
     def _find_alerts(self) -> Alerts:
@@ -218,7 +221,10 @@ class Endpoints:
     def _deliver(
         self, reply: Reply, write: Callable[[Snapshot], Response], snapshot: Snapshot
     ) -> None:
-        """Reply with the page; if rendering raises, reply with an error, and then log it."""
+        """Reply with a rendered page.
+
+        If rendering fails, the reply is an error page, and the exception is raised afterwards.
+        """
         page = attempt("page", partial(write, snapshot))
         reply(page.value or FAILED)
         self._find_observer().note(snapshot, self._clock())
@@ -234,7 +240,7 @@ def observe_machine(
 
     Args:
         roots: The root directories of the file systems to read.
-        thresholds: The thresholds file; None for the file in force.
+        thresholds: The path of the thresholds file; None for the file in force.
     """
     # These imports take milliseconds and are not needed for the first scrape.
     from trainvitals.verdicts.thresholds import ThresholdsFile  # noqa: PLC0415
@@ -244,12 +250,12 @@ def observe_machine(
 
 
 def choose_deadline(scrape_timeout: str | None) -> float:
-    """Return the time limit for a scrape, in seconds.
+    """Return the time within which a scrape must finish, in seconds.
 
     Args:
-        scrape_timeout: Prometheus' scrape timeout, from the header of the request; a tenth of the
-            timeout, at most half a second, is reserved for the transfer. None if the header is
-            missing.
+        scrape_timeout: The scrape timeout that Prometheus sends in the request's header; a tenth of
+            the timeout, at most half a second, is reserved for the transfer. None if the request
+            has no such header.
     """
     try:
         timeout = float(scrape_timeout) if scrape_timeout else 0.0
@@ -262,9 +268,9 @@ def choose_deadline(scrape_timeout: str | None) -> float:
 
 
 def describe_readings(snapshot: Snapshot) -> dict[str, object]:
-    """Return all readings and outcomes by collector, ready for encoding as JSON.
+    """Return the readings and outcomes of all collectors as a document to encode as JSON.
 
-    Infinities and NaN become null, because JSON cannot represent them.
+    Infinite values and NaN become null, because JSON cannot represent these values.
     """
     collectors: dict[str, object] = {}
     for report in snapshot.reports:

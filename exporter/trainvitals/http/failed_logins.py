@@ -1,4 +1,4 @@
-"""Logs failed logins with a limited number of lines."""
+"""A log of failed logins with a limited number of lines."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _UNKNOWN = "an unknown user"
 
 
 class FailedLogins:
-    """Logs the first failed login at once, and those of the next minute afterwards, in one line.
+    """A log of failed logins, which combines the failed logins of a minute into one line.
+
+    The first failed login is logged at once; the failed logins of the next minute are logged
+    together after that minute.
 
     The name of an unknown user is not logged, because users may have entered a password as the name
     by mistake.
 
     Args:
-        call_later: Calls an action after a number of seconds, in the server's loop.
+        call_later: A function that schedules a call in the server's loop after a number of seconds.
     """
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], None]) -> None:
@@ -34,7 +37,7 @@ class FailedLogins:
         """Record a failed login.
 
         Args:
-            host: The client's address.
+            host: The IP address of the client.
             user: The name of a configured user; None for an unknown user.
         """
         who = f"{host} as {user or _UNKNOWN}"

@@ -1,9 +1,9 @@
-"""Builds the responses of `/health` and `/ready`.
+"""The responses of `/health` and `/ready`.
 
 `/health` returns `status`, `timestamp` and `checks`. The values of `status` are
 
     healthy     no problem was found
-    degraded    there is a trouble, or a collector's reading is incomplete
+    degraded    a problem was found, or a collector's reading is incomplete
     unhealthy   expected accelerators do not respond, the root file system is full, or all tasks
                 wait for memory, each according to the machine's own readings; the status code is
                 then 503
@@ -11,7 +11,7 @@
 and `checks` contains
 
     hpu_available, hpu_count, gpu_available, gpu_count
-    memory_usage, disk_space  percentage of memory and root file system in use; null if unknown
+    memory_usage, disk_space  used percentage of memory and root file system; null if it is unknown
     problems                  one line for each cause of `unhealthy`
     collectors                `ok` for each collector, or the reason for a failure
     troubles, unknowns        as in `/api/v1/overview`, with the alerts that Prometheus has returned
@@ -24,7 +24,7 @@ and `checks` contains
     accelerators              the expected number of accelerators respond
 
 The following checks describe the machine's training runs and Gaudi cards; a check is null if the
-machine has none:
+machine has no such run or card:
 
     model_loaded              every run that is still alive has left the phase `init`
     data_available            every run that is still alive has received a batch
@@ -53,11 +53,11 @@ _KINDS: tuple[Kind, ...] = ("gpu", "hpu")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The response to a request for `/health` or `/ready`.
+    """The result of a request for `/health` or `/ready`.
 
     Attributes:
-        good: Whether the status code is 200 instead of 503.
-        document: The body, ready for encoding as JSON.
+        good: Whether the response's status code is 200 instead of 503.
+        document: The body of the response, which is to be encoded as JSON.
     """
 
     good: bool
@@ -76,8 +76,8 @@ def judge_health(
     Args:
         snapshot: A snapshot of all collectors.
         expected: The expected number of accelerators of each kind.
-        judgement: The machine's troubles and unknowns.
-        now: The timestamp in Unix seconds; None for the current time.
+        judgement: The problems of the machine and its missing sources.
+        now: The timestamp of the response in Unix seconds; None for the current time.
     """
     counts = _count_devices(snapshot)
     problems = [*_find_missing(counts, expected), *_list_limits(judgement.troubles)]
@@ -105,7 +105,7 @@ def judge_health(
 
 
 def judge_readiness(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict:
-    """Return the response of `/ready`; the arguments are those of `judge_health`."""
+    """Return the response of `/ready`, for the same arguments as those of `judge_health`."""
     checks = {
         "collectors": all(report.answered for report in snapshot.reports),
         "accelerators": not _find_missing(_count_devices(snapshot), expected),
@@ -122,7 +122,7 @@ def judge_readiness(snapshot: Snapshot, expected: Mapping[Kind, int]) -> Verdict
 
 
 def _has_initialized_hpu(snapshot: Snapshot, expected: Mapping[Kind, int]) -> bool | None:
-    """Return whether a Gaudi card responds; None if no card is present and none is expected."""
+    """Return whether a Gaudi card responds; None if no Gaudi card is present or expected."""
     reading = take(snapshot.readings, "accelerator", AcceleratorsReading)
     states = [
         device.state
@@ -148,7 +148,7 @@ def _find_missing(counts: Mapping[Kind, int], expected: Mapping[Kind, int]) -> l
 
 
 def _list_limits(troubles: tuple[Trouble, ...]) -> Iterator[str]:
-    """Yield a line for each trouble that makes the machine unhealthy."""
+    """Yield a line for each problem that makes the machine unhealthy."""
     for trouble in troubles:
         # An alert stays active for minutes after its condition has ended, and must not cause a
         # restart.

@@ -1,4 +1,4 @@
-"""Checks the `Host` header against the names under which a server may be requested.
+"""A check of the `Host` header against the names under which a server may be requested.
 
 After a web page has been loaded, its host name may be changed to resolve to 127.0.0.1 (DNS
 rebinding). The browser then treats this server as the page's origin and allows the page's scripts
@@ -30,7 +30,7 @@ _MOST_CHARACTERS = 255
 
 
 def parse_names(texts: Iterable[str]) -> frozenset[str]:
-    """Return the names in `--web.allowed-host`; each text may contain several, comma-separated.
+    """Return the names in `--web.allowed-host`; each text may contain several names, with commas.
 
     Raises:
         ConfigurationError: A text is not a host name.
@@ -64,8 +64,8 @@ class HostNames:
         """Return whether a request with this `Host` header may be answered.
 
         Args:
-            host: The value of the `Host` header; None without the header, which browsers always
-                send.
+            host: The value of the `Host` header; None if the request does not contain the header,
+                which browsers always send.
             is_loopback: Whether the request was sent to a loopback address.
         """
         if not host or ANY in self._names or not (is_loopback or self._names):
@@ -103,7 +103,7 @@ def split_host(host: str) -> str:
 def is_loopback_name(name: str) -> bool:
     """Return whether a name or an address denotes the loopback interface.
 
-    No name can be registered below `.localhost`, and browsers resolve it themselves.
+    No name can be registered below `.localhost`, and browsers resolve such names themselves.
     """
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -115,7 +115,7 @@ def _read_address(name: str) -> bytes | None:
     """Return an IP address as bytes; None if the name is not an IP address."""
     try:
         return socket.inet_pton(socket.AF_INET6 if ":" in name else socket.AF_INET, name)
-    except (OSError, ValueError):  # not ASCII, or contains a zero byte
+    except (OSError, ValueError):  # the name is not ASCII, or contains a zero byte
         return None
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 without sockets: parses requests without a body, and formats complete responses.
+"""HTTP/1.1 without sockets: a parser for requests without a body, and a writer for responses.
 
 h11 parses request heads. A scraper sends an identical head with every scrape, so the most recent
 heads are cached with the parsed requests.
@@ -48,11 +48,11 @@ _PHRASES = {
 
 
 class Head(NamedTuple):
-    """A request's head.
+    """The parsed head of a request.
 
     Attributes:
         request: The parsed request.
-        keep_alive: Whether the client may send another request over the same connection.
+        keep_alive: Whether the client may send another request over the connection.
     """
 
     request: Request
@@ -60,7 +60,7 @@ class Head(NamedTuple):
 
 
 class RefusalError(Exception):
-    """A request was refused; the connection must close after the response.
+    """A request was refused, and the connection must be closed after the response.
 
     Attributes:
         response: The response to the refused request.
@@ -72,20 +72,20 @@ class RefusalError(Exception):
 
 
 class KeptHeads:
-    """A cache of recent request heads, keyed by their bytes, without heads with credentials."""
+    """A cache of recent request heads by their bytes; heads with credentials are not cached."""
 
     def __init__(self) -> None:
         self._heads: OrderedDict[bytes, Head] = OrderedDict()
 
     def find(self, data: bytes) -> Head | None:
-        """Return the cached head for these bytes; None if the cache does not contain it."""
+        """Return the cached head for received bytes; None if the head is not in the cache."""
         head = self._heads.get(data)
         if head is not None:
             self._heads.move_to_end(data)
         return head
 
     def keep(self, data: bytes, head: Head) -> None:
-        """Add the head that was parsed from exactly these bytes."""
+        """Add a request head to the cache, with the exact bytes from which the head was parsed."""
         if len(data) > _KEPT_HEAD_BYTES or any(
             name in head.request.headers for name in _SECRET_HEADERS
         ):
@@ -96,12 +96,12 @@ class KeptHeads:
 
 
 class RequestReader:
-    """Splits a client's bytes into requests.
+    """A parser that splits the bytes from a client into requests.
 
     Args:
-        kept: The cache of heads, shared by all readers.
-        head_bytes: The maximum size of a head.
-        target_bytes: The maximum size of a request target (path and query).
+        kept: The cache of request heads, which all readers share.
+        head_bytes: The maximum size of a request head, in bytes.
+        target_bytes: The maximum size of a request target (path and query), in bytes.
     """
 
     __slots__ = ("_head_bytes", "_kept", "_parser", "_target_bytes", "_unread")
@@ -115,23 +115,24 @@ class RequestReader:
 
     @property
     def unread_bytes(self) -> int:
-        """The number of bytes that have been received and not yet parsed."""
+        """The number of bytes that have been received but not yet parsed."""
         return len(self._unread)
 
     @property
     def amid_head(self) -> bool:
-        """Whether a head has been partly received."""
+        """Whether a request head has been partly received."""
         return self._parser is not None
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes to the unparsed ones."""
+        """Add received bytes to the bytes that remain to be parsed."""
         self._unread = self._unread + data if self._unread else data
 
     def next_head(self) -> Head | None:
-        """Return the head of the next request; None until the head is complete.
+        """Return the head of the next request; None until the whole head has been received.
 
         Raises:
-            RefusalError: The request is refused; later bytes cannot be parsed.
+            RefusalError: The request is refused, and bytes that follow the request cannot be
+                parsed.
         """
         data, self._unread = self._unread, b""
         if not data:
@@ -200,7 +201,10 @@ def _read_head(event: h11.Request) -> Head:
 
 
 def _read_target(target: str) -> tuple[str | None, str, tuple[tuple[str, str], ...]]:
-    """Return the authority (None unless the target is an absolute URL), the path and the query."""
+    """Return the authority, the path and the query of a request target.
+
+    The authority is None unless the target is an absolute URL.
+    """
     authority = None
     if target[:7].lower() == "http://" or target[:8].lower() == "https://":
         # A client that uses the exporter as a proxy sends an absolute URL, which overrides `Host`.
@@ -216,7 +220,7 @@ def _read_target(target: str) -> tuple[str | None, str, tuple[tuple[str, str], .
 
 
 class ResponseWriter:
-    """Formats response heads, with a date that is formatted once a second."""
+    """A writer for response heads, with a date that is formatted once a second."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -225,12 +229,12 @@ class ResponseWriter:
     def write_head(
         self, response: Response, *, more: tuple[tuple[str, str], ...] = (), close: bool
     ) -> bytes:
-        """Return a response's status line and headers, as bytes.
+        """Return the status line and the headers of a response as bytes.
 
         Args:
-            response: The response.
-            more: Additional headers.
-            close: Whether to announce that the connection closes after the response.
+            response: The response to write.
+            more: Headers that are added to the response's own headers.
+            close: Whether the head announces that the connection closes after the response.
 
         Raises:
             ValueError: A header contains a line break or a character outside Latin-1.
@@ -257,12 +261,15 @@ class ResponseWriter:
 
 
 def sends_body(request: Request | None, response: Response) -> bool:
-    """Return whether the body follows the head; the request is None if it could not be parsed."""
+    """Return whether a response's body follows its head.
+
+    The request is None if the request could not be parsed.
+    """
     return response.status not in _NO_BODY and (request is None or request.method != "HEAD")
 
 
 def format_date(seconds: float) -> str:
-    """Return Unix seconds in the format of HTTP, which does not depend on the locale."""
+    """Return a time in Unix seconds as an HTTP date, which does not depend on the locale."""
     moment = time.gmtime(seconds)
     day = f"{_WEEKDAYS[moment.tm_wday]}, {moment.tm_mday:02d} {_MONTHS[moment.tm_mon - 1]}"
     return f"{day} {moment.tm_year} {time.strftime('%H:%M:%S', moment)} GMT"

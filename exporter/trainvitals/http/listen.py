@@ -1,4 +1,4 @@
-"""Parses the addresses in `--web.listen-address` and opens sockets bound to them."""
+"""The addresses in `--web.listen-address`, and the listening sockets for these addresses."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _FORMS = "write it as 127.0.0.1:9200, [::1]:9200, localhost:9200 or, for all add
 
 
 class Address(NamedTuple):
-    """An address to listen on.
+    """An address on which the server listens.
 
     Attributes:
-        host: An IP address or a host name; empty for all of the machine's addresses.
-        port: A TCP port; 0 lets the system choose a free one.
+        host: An IP address or a host name; an empty string for all addresses of the machine.
+        port: A TCP port; if the port is 0, the system chooses a free port.
     """
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return the address in the format of the flag."""
+        """Return the address in the format of `--web.listen-address`."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -57,16 +57,17 @@ def open_listeners(
     backlog: int,
     find_holder: Callable[[int], PortHolder | None] | None = None,
 ) -> tuple[socket.socket, ...]:
-    """Open listening sockets for all addresses.
+    """Open a listening socket for each address.
 
     Args:
-        addresses: The addresses.
-        backlog: The number of connections that may wait to be accepted.
-        find_holder: Returns the process that listens on a port; None for `find_port_holder`.
+        addresses: The addresses on which to listen.
+        backlog: The maximum number of connections that wait to be accepted.
+        find_holder: A function that returns the process that listens on a port; None for
+            `find_port_holder`.
 
     Raises:
-        ConfigurationError: The server cannot listen on an address; the sockets that were opened
-            before have been closed.
+        ConfigurationError: The server cannot listen on one of the addresses; any sockets that were
+            already opened are closed.
     """
     listeners: list[socket.socket] = []
     try:
@@ -93,8 +94,8 @@ class PortHolder(NamedTuple):
     """A process that listens on a port.
 
     Attributes:
-        pid: The process ID.
-        name: The process name.
+        pid: The ID of the process.
+        name: The name of the process.
     """
 
     pid: int
@@ -106,11 +107,11 @@ class PortHolder(NamedTuple):
 
 
 def find_port_holder(port: int) -> PortHolder | None:
-    """Return the process that listens on a TCP port.
+    """Return the process that listens on a TCP port, according to psutil.
 
     Returns:
-        The process; None if no process listens or the process belongs to another user. Source:
-        psutil.
+        The process; None if no process listens on the port, or if the process belongs to another
+        user.
     """
     import psutil  # noqa: PLC0415 - only a failing start needs psutil
 

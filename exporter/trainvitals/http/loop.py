@@ -16,8 +16,8 @@ Action = Callable[[], None]
 class Deadlines:
     """A deadline for each waiter, and the function that is called after the deadline.
 
-    Deadlines with the same number of seconds share a queue, which is always sorted, so the nearest
-    deadline is found by comparing the heads of a few queues.
+    Deadlines that were set for the same number of seconds share a queue, which is always sorted, so
+    the nearest deadline is found by comparing the heads of a few queues.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Deadlines:
         self._seconds: dict[Hashable, float] = {}
 
     def set(self, waiter: Hashable, seconds: float, action: Action) -> None:
-        """Set a waiter's deadline to this many seconds from now, replacing an earlier deadline."""
+        """Set or replace a waiter's deadline, which is reached after a number of seconds."""
         self.clear(waiter)
         self._seconds[waiter] = seconds
         queue = self._queues.setdefault(seconds, {})
@@ -38,12 +38,12 @@ class Deadlines:
             del self._queues[seconds][waiter]
 
     def nearest_seconds(self) -> float | None:
-        """Return the seconds until the nearest deadline, at least 0; None without a deadline."""
+        """Return the seconds until the nearest deadline, at least 0; None if no deadline is set."""
         heads = [next(iter(queue.values()))[0] for queue in self._queues.values() if queue]
         return max(0.0, min(heads) - time.monotonic()) if heads else None
 
     def take_expired(self) -> list[Action]:
-        """Remove the expired deadlines, and return their actions."""
+        """Remove the expired deadlines, and return the actions that belong to these deadlines."""
         now = time.monotonic()
         expired = []
         for queue in self._queues.values():
@@ -57,7 +57,9 @@ class Deadlines:
 
 
 class Loop:
-    """Waits for events and calls their actions; without events and deadlines, it never wakes up.
+    """An event loop, which calls actions after events and deadlines.
+
+    Without events and deadlines, the loop never wakes up.
 
     Attributes:
         deadlines: The deadlines for which the loop waits.
@@ -75,7 +77,7 @@ class Loop:
         self.watch(self._receiver.fileno(), 0, selectors.EVENT_READ, self._take_wake)
 
     def turn(self) -> None:
-        """Wait for the next events, and call their actions."""
+        """Wait for the next events, and call the actions that belong to these events."""
         self._thread = threading.get_ident()
         timeout = 0.0 if self._calls else self.deadlines.nearest_seconds()
         for key, _ in self._selector.select(timeout):
@@ -91,10 +93,11 @@ class Loop:
         """Call an action whenever a file descriptor is ready.
 
         Args:
-            descriptor: The file descriptor.
-            before: The events for which the file descriptor has been watched so far; 0 for none.
-            events: The events to watch for from now on; 0 for none.
-            action: The function to call.
+            descriptor: The file descriptor to watch.
+            before: The events for which the file descriptor has been watched so far; 0 if the file
+                descriptor has not been watched.
+            events: The events to watch for from now on; 0 to stop watching the file descriptor.
+            action: The function that is called when an event occurs.
         """
         if not events and before:
             self._selector.unregister(descriptor)
@@ -104,13 +107,16 @@ class Loop:
             self._selector.register(descriptor, events, action)
 
     def call_soon(self, action: Action) -> None:
-        """Schedule a call in the loop's thread, from any thread; many calls cause one wake-up."""
+        """Schedule a call in the loop's thread, from any thread.
+
+        Many scheduled calls cause only one wake-up of the loop.
+        """
         self._calls.append(action)
         if threading.get_ident() != self._thread:
             self.wake()
 
     def wake(self) -> None:
-        """Make `turn` return soon; may be called in any thread or signal handler."""
+        """Make `turn` return soon; this method may be called in any thread or signal handler."""
         if not self._woken:
             self._woken = True
             # A full buffer also wakes the loop, and a closed loop needs no wake-up.
@@ -127,5 +133,5 @@ class Loop:
         with suppress(BlockingIOError):
             self._receiver.recv(4096)
         # The flag is cleared before the calls are taken: a thread that finds the flag set has added
-        # its call before that.
+        # its call before the flag is cleared.
         self._woken = False

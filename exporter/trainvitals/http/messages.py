@@ -14,7 +14,7 @@ GUARDS = (
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
 )
-"""The headers of every page and every refusal: only the exporter's own script can run in a page."""
+"""The headers of every page and refusal, which allow a page to run only the exporter's script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Request:
         path: The decoded path without the query; starts with a slash.
         query: The decoded parameters in the order of the request, including parameters with empty
             values.
-        headers: Values by lower-case name; repeated headers are joined with ", ".
+        headers: The value of each header, by the header's lower-case name; the values of repeated
+            headers are joined with ", ".
     """
 
     method: str
@@ -40,10 +41,11 @@ class Response:
     """An HTTP response; the same object may answer any number of requests.
 
     Attributes:
-        status: The HTTP status code.
-        headers: The names and values of headers, except those that the server adds
+        status: The HTTP status code of the response.
+        headers: The names and values of headers, except the headers that the server adds
             (`Content-Length`, `Connection`, `Date`).
-        body: The encoded body; the response to a HEAD request contains only the body's length.
+        body: The encoded body of the response; the response to a HEAD request contains only the
+            length of the body.
     """
 
     status: int
@@ -52,17 +54,20 @@ class Response:
 
 
 Reply = Callable[[Response], None]
-"""Sends the response to one request, at once or later, from any thread.
+"""A function that sends the response to one request, at once or later, from any thread.
 
 Only the first call has an effect.
 """
 
 Answer = Callable[[Request, Reply], None]
-"""Answers a request with a reply. It is called in the server's loop and must not block or raise."""
+"""A function that answers a request.
+
+The function is called in the server's loop, and must not block or raise an exception.
+"""
 
 
 def plain_response(status: int, text: str, *headers: tuple[str, str]) -> Response:
-    """Return a response with one line of text."""
+    """Return a response whose body is one line of text."""
     content_type = ("Content-Type", "text/plain; charset=utf-8")
     return Response(status, (content_type, *headers, *GUARDS), f"{text}\n".encode())
 

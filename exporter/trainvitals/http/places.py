@@ -1,4 +1,4 @@
-"""Keeps a server's connections, and chooses a connection to close for another client.
+"""The places for a server's connections, and the choice of a connection to close.
 
 A connection that makes progress is not closed. Candidates are connections without a request and
 connections whose clients do not read the response; an admitted request that is being answered is
@@ -18,14 +18,14 @@ _SHARES = 4  # An address's share is a quarter of all places.
 
 
 class Places:
-    """A server's connections, in the order of their last progress.
+    """The connections of a server, in the order of the connections' last progress.
 
     Args:
         most: The maximum number of connections.
         stall_seconds: The time without progress after which a client counts as not reading its
             response, in seconds.
         unsent_bytes: The maximum total size of the responses that wait for clients, in bytes.
-        clock: Returns monotonic seconds.
+        clock: A function that returns monotonic seconds.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Places:
         return len(self._progress)
 
     def __iter__(self) -> Iterator[Connection]:
-        """Iterate over the connections, starting with the longest time since the last progress."""
+        """Iterate over the connections; the connection with the oldest progress is the first."""
         return iter(self._progress)
 
     @property
     def is_full(self) -> bool:
-        """Whether all places are in use."""
+        """Whether all places for connections are in use."""
         return len(self._progress) >= self._most
 
     def add(self, connection: Connection) -> None:
@@ -78,7 +78,7 @@ class Places:
         return self.is_full and self._is_over_share(connection)
 
     def choose_leaver(self) -> Connection | None:
-        """Return the connection to close for another one; None if no connection may be closed."""
+        """Return the connection to close for a new one; None if no connection may be closed."""
         leavers = [each for each in self._progress if self._may_leave(each)]
         return next(filter(self._is_over_share, leavers), next(iter(leavers), None))
 

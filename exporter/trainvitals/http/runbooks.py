@@ -1,10 +1,10 @@
-"""The runbooks as web pages: `/runbooks/` is the list, and `/runbooks/<Alert>` a runbook.
+"""The runbooks as web pages: `/runbooks/` is the list, and `/runbooks/<Alert>` is a runbook.
 
 The runbooks are read on each request, from the installed package or from `docs/runbooks` in a
 checkout.
 
-The supported Markdown is headings, paragraphs, lists, fenced code, `code`, **strong** and links.
-All other text is shown verbatim.
+The supported Markdown elements are headings, paragraphs, lists, fenced code, `code`, **strong** and
+links. All other text is shown verbatim.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainvitals.http.messages import GUARDS, POLICY
 from trainvitals.shipped import find_shipped
 
 _PATH = "/runbooks/"
-# The hash of the content of <style> below, which is the only style in a page.
+# The hash of the content of the <style> element below, which is the only style in a page.
 _STYLE_DIGEST = "'sha256-fpnLyoxdhXSfJx7lGcAUZeh/sRYdA+gjxLRwpeH9Pc0='"
 _POLICY = POLICY.replace("style-src 'self'", f"style-src 'self' {_STYLE_DIGEST}")
 HEADERS = (
@@ -67,22 +67,22 @@ _BLOCKS = re.compile(
 
 
 class Handbook:
-    """The runbooks in a directory.
+    """The runbooks in a directory, rendered as web pages.
 
     Args:
-        directory: The directory; None for the shipped one. If the directory does not exist, the
-            list is empty.
+        directory: The directory that contains the runbooks; None for the directory that is part of
+            the package. If the directory does not exist, the list of runbooks is empty.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
 
     def write_list(self) -> bytes:
-        """Return the page that links to each runbook."""
+        """Return the page that contains a link to each runbook."""
         return _write_page("Runbooks", _write_list(self._find()))
 
     def write_runbook(self, name: str) -> bytes | None:
-        """Return the page about an alert; None if there is no runbook with that name."""
+        """Return the page with an alert's runbook; None if no runbook has the name."""
         path = self._find().get(name)
         if path is None:
             return None
@@ -91,7 +91,7 @@ class Handbook:
         return _write_page(name, body)
 
     def write_missing(self, name: str) -> bytes:
-        """Return the page for a name without a runbook: a notice and the list."""
+        """Return the page for a name without a runbook, with a notice and the list of runbooks."""
         words = f"<p>There is no runbook {escape(name)}; there are these.</p>\n"
         return _write_page("Runbooks", words + _write_list(self._find()))
 
@@ -161,4 +161,4 @@ def _write_mark(found: re.Match[str]) -> str:
         return f'<a href="{_PATH}{runbook[1]}">{escape(label)}</a>'
     if re.match(r"https?://", target):
         return f'<a href="{escape(target)}">{escape(label)}</a>'
-    return escape(label)  # a link to a document that is not served
+    return escape(label)  # a link to a document that the exporter does not serve

@@ -1,4 +1,4 @@
-"""The HTTP server: one thread with a loop that only reads requests and writes responses.
+"""The HTTP server: a single thread that only reads requests and writes responses in a loop.
 
 Work that takes time (collection, compression, password checks) is done by other threads, which
 queue their replies; one wake-up of the loop processes all queued replies. The loop waits only for
@@ -43,27 +43,30 @@ _LATE = plain_response(503, "no answer came in time; try again")
 
 
 class Limits(NamedTuple):  # a dataclass of this size would delay the start by a millisecond
-    """The server's limits.
+    """The limits that the HTTP server enforces.
 
     Attributes:
-        head_seconds: The timeout of a request's head, measured from the first byte or from the
-            connection's start.
-        idle_seconds: The timeout between two requests.
-        answer_seconds: The timeout of a response; after the timeout, the client receives 503.
-        write_seconds: The maximum time without progress while a response is sent.
-        stall_seconds: The maximum time without progress while a response is sent, if another client
-            needs the place.
-        linger_seconds: The time within which a refused client must stop sending.
+        head_seconds: The time within which the head of a request must arrive, in seconds since the
+            request's first byte or since the start of the connection.
+        idle_seconds: The time after which a connection without a request is closed, in seconds.
+        answer_seconds: The time within which a response must be available, in seconds; after this
+            time, the client receives status code 503.
+        write_seconds: The maximum time without progress while a response is sent, in seconds.
+        stall_seconds: The maximum time without progress while a response is sent, in seconds, if
+            another client needs the connection's place.
+        linger_seconds: The time within which a refused client must stop sending, in seconds.
         linger_bytes: The maximum number of bytes that are read from a refused client.
-        grace_seconds: The time after `stop` within which the requests in flight are completed.
-        accept_pause_seconds: The pause after file descriptors have run out.
-        head_bytes: The maximum size of a request's head.
-        target_bytes: The maximum size of a request's path and query.
-        unsent_bytes: The maximum total size of responses that wait for clients that do not read.
+        grace_seconds: The time after `stop` within which the requests in flight are completed, in
+            seconds.
+        accept_pause_seconds: The time for which no connection is accepted after file descriptors
+            have run out, in seconds.
+        head_bytes: The maximum size of a request's head, in bytes.
+        target_bytes: The maximum size of a request's path and query, in bytes.
+        unsent_bytes: The maximum total size, in bytes, of responses that clients have not read.
         connections: The maximum number of connections.
         backlog: The maximum number of connections that wait to be accepted.
-        accepts_per_turn: The maximum number of connections that are accepted before others are
-            served.
+        accepts_per_turn: The maximum number of connections that are accepted before other
+            connections are served.
     """
 
     head_seconds: float = 5.0
@@ -88,15 +91,16 @@ class Server:
 
     Args:
         addresses: The addresses on which the server listens.
-        answer: Called with each request and the function that sends the response.
+        answer: A function that is called with each request and with the function that sends the
+            response.
         web_config: The web configuration file with TLS, basic authentication and response headers;
-            None for no such file.
-        names: The names under which the server may be requested; None for any name.
-        limits: The server's limits; None for the defaults.
+            None if the server has no such file.
+        names: The names under which the server may be requested; None if any name is allowed.
+        limits: The limits that the server enforces; None for the default limits.
 
     Attributes:
-        bound: The addresses on which the server listens, with the ports that the system chose;
-            empty before `bind`.
+        bound: The addresses on which the server listens, with the ports that the system chose; an
+            empty tuple before `bind`.
     """
 
     def __init__(
@@ -141,7 +145,7 @@ class Server:
         return Authentication(web_config, self._loop.call_soon, set_deadline)
 
     def bind(self) -> None:
-        """Open the listening sockets; clients can connect, and are answered once `run` is called.
+        """Open the listening sockets, so that clients can connect; `run` answers the clients.
 
         Raises:
             ConfigurationError: The server cannot listen on one of the addresses.
@@ -149,10 +153,11 @@ class Server:
         self.bound = self._acceptance.open(self._addresses, backlog=self._limits.backlog)
 
     def run(self) -> None:
-        """Serve until `stop` is called, complete the requests in flight, and return.
+        """Serve requests until `stop` is called, complete the requests in flight, and return.
 
         Raises:
-            ConfigurationError: `bind` was not called before, and now fails.
+            ConfigurationError: `bind` was not called before, and the server cannot listen on one of
+                the addresses.
         """
         try:
             if not self._acceptance.is_open:
@@ -165,17 +170,17 @@ class Server:
             self.close()
 
     def stop(self) -> None:
-        """Make `run` return soon; may be called repeatedly, in any thread or signal handler."""
+        """Make `run` return soon; repeated calls are allowed, in any thread or signal handler."""
         self._stopping = True
         self._loop.wake()
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Schedule a call in the thread of `run`; may be called in any thread or signal handler."""
+        """Schedule a call in the thread of `run`, from any thread or signal handler."""
         self._loop.call_soon(action)
-        self._loop.wake()  # a signal handler also runs in that thread
+        self._loop.wake()  # A signal handler also runs in that thread.
 
     def close(self) -> None:
-        """Close all sockets of a server that was bound and not run."""
+        """Close all sockets of a server on which `bind`, but not `run`, was called."""
         self._close_all("the server ends")
         self._acceptance.close()
         self._loop.close()
@@ -249,7 +254,7 @@ class Server:
         try:
             if connection.phase is Phase.WRITING:
                 self._write(connection)
-            elif connection.phase is not Phase.CLOSED:  # closed by another's event
+            elif connection.phase is not Phase.CLOSED:  # another event closed the connection
                 self._read(connection)
         except OSError as error:
             self._close(connection, str(error))

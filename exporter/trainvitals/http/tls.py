@@ -1,4 +1,4 @@
-"""TLS for the server: the context and the transport.
+"""TLS for the HTTP server: the TLS context and the transport of a connection.
 
 This module imports `ssl`, which needs several MiB of memory, so it is imported only if TLS is
 configured.
@@ -107,7 +107,7 @@ def _load_certificate(context: ssl.SSLContext, settings: TLSSettings) -> None:
     _check_readable(settings.cert_file, f"{settings.where}.cert_file")
     _check_readable(settings.key_file, f"{settings.where}.key_file")
     try:
-        # Without a password, OpenSSL prompts for a passphrase on the terminal.
+        # If no password is given, OpenSSL prompts for a passphrase on the terminal.
         context.load_cert_chain(settings.cert_file, settings.key_file, password=b"")
     except ssl.SSLError as error:
         reason = (
@@ -153,9 +153,9 @@ class TLSTransport:
 
     Args:
         client: The accepted socket of the client.
-        context: The server's context.
-        allowed_sans: The accepted subject alternative names, of which the client's certificate must
-            contain one; None for any.
+        context: The TLS context of the server.
+        allowed_sans: The accepted subject alternative names; the client's certificate must contain
+            one of these names. None if any name is accepted.
     """
 
     __slots__ = ("_allowed_sans", "_client", "_context", "_said_goodbye", "_tls", "blocked_on")
@@ -174,19 +174,19 @@ class TLSTransport:
         self.blocked_on = EVENT_READ
 
     def receive(self, size: int) -> bytes | None:
-        """Continue the handshake, and then receive bytes."""
+        """Continue the TLS handshake, and then receive bytes from the client."""
         try:
             if self._tls is None:
                 self._tls = self._shake()
             return self._tls.recv(size)
-        except (ssl.SSLWantReadError, BlockingIOError):  # the latter after the TLS session
+        except (ssl.SSLWantReadError, BlockingIOError):  # the latter occurs after the TLS session
             self.blocked_on = EVENT_READ
         except ssl.SSLWantWriteError:
             self.blocked_on = EVENT_WRITE
         return None
 
     def send(self, parts: list[memoryview]) -> int | None:
-        """Send the first part, or one TLS record of that part."""
+        """Send the first part to the client, or one TLS record of that part."""
         try:
             return self._client.send(parts[0])
         except ssl.SSLWantWriteError:

@@ -43,17 +43,18 @@ class TLSSettings:
     """The settings in `tls_server_config`.
 
     Attributes:
-        where: The path of the file and the key, for messages.
+        where: The path of the file and the name of the section, for error messages.
         cert_file: The path of the certificate with its chain.
         key_file: The path of the certificate's private key.
         client_ca_file: The path of the certificate authority for client certificates; None if
             clients need no certificate.
         client_auth_type: Whether clients must present a certificate.
-        client_allowed_sans: The accepted subject alternative names, of which a client's certificate
-            must contain one; None for any.
+        client_allowed_sans: The accepted subject alternative names; a client's certificate must
+            contain one of these names. None if any name is accepted.
         min_version: The oldest accepted TLS version.
         max_version: The newest accepted TLS version.
-        ciphers: OpenSSL's names of the cipher suites up to TLS 1.2; empty for the default.
+        ciphers: OpenSSL's names of the cipher suites up to TLS 1.2; empty for the default cipher
+            suites.
         curve: The only curve for the key exchange; None for the default curves.
         prefer_server_cipher_suites: Whether the server's order of cipher suites has precedence.
     """
@@ -75,8 +76,8 @@ def read_tls_settings(section: Section | None, directory: Path) -> TLSSettings |
     """Return the settings in `tls_server_config`; None if TLS is not configured.
 
     Args:
-        section: The section; None if the file does not contain it.
-        directory: The directory to which paths are relative.
+        section: The section `tls_server_config`; None if the file does not contain the section.
+        directory: The directory to which the paths in the section are relative.
 
     Raises:
         ConfigurationError: A key is missing, invalid or not supported.
@@ -168,7 +169,7 @@ def _read_versions(section: Section) -> tuple[str, str, tuple[str, ...]]:
     if names and not ciphers:
         if newest != "TLS13":
             raise section.refuse("cipher_suites", f"none of these belongs to {newest}; add one")
-        oldest = "TLS13"  # with only TLS 1.3 suites, older versions have no suite
+        oldest = "TLS13"  # if all suites are for TLS 1.3, older versions have no suite
     return oldest, newest, ciphers
 
 

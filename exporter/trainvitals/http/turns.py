@@ -1,9 +1,9 @@
 """The order in which waiting passwords are checked.
 
 Networks take turns, so that many guesses from one network do not delay another network's password.
-Three of four turns go to networks that have sent no wrong password since the server started;
-therefore, after a restart, a scraper waits for only a few guesses, regardless of how many networks
-guessed before. The fourth turn goes to the other networks, so that a scraper in one of them does
+Three of four turns go to networks that have sent no wrong password since the server started, so
+that after a restart, a scraper waits for only a few guesses, regardless of how many networks
+guessed before. The fourth turn goes to the other networks, so that a scraper in such a network does
 not wait for an endless series of new networks.
 """
 
@@ -20,7 +20,7 @@ Check = TypeVar("Check")
 
 
 class Turns(Generic[Check]):
-    """Waiting checks, ordered by the networks' turns."""
+    """The waiting password checks, in the order of the networks' turns."""
 
     def __init__(self) -> None:
         self._new: OrderedDict[str, deque[Check]] = OrderedDict()
@@ -29,14 +29,14 @@ class Turns(Generic[Check]):
         self._turn = 0
 
     def add(self, network: str, check: Check) -> None:
-        """Add a check after the other checks from its network."""
+        """Add a password check after the other checks from the same network."""
         is_new = network in self._new
         is_known = network in self._known or _find_site(network) in self._failed
         turns = self._known if is_known and not is_new else self._new
         turns.setdefault(network, deque()).append(check)
 
     def take(self) -> Check | None:
-        """Remove and return the next check; None if no check is waiting."""
+        """Remove and return the next password check; None if no check is waiting."""
         self._sort()
         self._turn = (self._turn + 1) % _CYCLE
         turns = (self._new if self._turn else self._known) or self._new or self._known
@@ -57,7 +57,7 @@ class Turns(Generic[Check]):
             self._failed.popitem(last=False)
 
     def _sort(self) -> None:
-        """Move failed networks from the front of the new networks to the end of the failed ones."""
+        """Move networks that sent a wrong password out of the queue of new networks."""
         while self._new:
             network, checks = self._new.popitem(last=False)
             if _find_site(network) not in self._failed:

@@ -1,12 +1,12 @@
 """The live page: at most one machine snapshot per second, for any number of viewers.
 
-`/` is the whole page, `/live` is the part that is refreshed, and `/api/v1/overview` is the snapshot
-as JSON. Data is collected only on request. Requests that arrive while a snapshot is being made
-share this snapshot, and a finished snapshot is reused for `KEPT_SECONDS`.
+`/` is the whole page, `/live` is the part of the page that is refreshed, and `/api/v1/overview` is
+the snapshot as JSON. Data is collected only on request. Requests that arrive while a snapshot is
+being created share this snapshot, and a finished snapshot is reused for `KEPT_SECONDS`.
 
 A snapshot is finished within `DEADLINE_SECONDS`; the readings of unresponsive collectors are
-missing, and the page states this. Prometheus is queried for alerts in parallel; the first snapshot
-after a pause waits for the response for at most `ALERTS_SECONDS`.
+missing, and the page states that they are missing. Prometheus is queried for alerts in parallel;
+the first snapshot after a pause waits for the response for at most `ALERTS_SECONDS`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Shot:
         self._written: dict[tuple[What, bool], bytes] = {}
 
     def write(self, what: What, *, gzip: bool) -> bytes:
-        """Return an encoded rendering, from the cache if possible."""
+        """Return an encoded rendering of the snapshot, from the cache if possible."""
         found = self._written.get((what, gzip))
         if found is None:
             found = compress(self.write(what, gzip=False)) if gzip else self._write(what)
@@ -70,14 +70,17 @@ class _Shot:
 
 
 class Viewing:
-    """Answers viewers' requests.
+    """The live page's endpoints, which answer the requests of viewers.
 
     Args:
-        ask: Reads the collectors within a number of seconds and delivers the snapshot.
-        observer: Derives the machine state (`Picture`) from collector snapshots.
-        alerts: The source of Prometheus' alerts; None if no Prometheus is configured.
-        clock: Returns the current time in Unix seconds.
-        monotonic: Returns monotonic seconds.
+        ask: A function that reads the collectors within a number of seconds and delivers the
+            snapshot.
+        observer: The observer, which derives the machine state (`Picture`) from collector
+            snapshots.
+        alerts: The source of the alerts that Prometheus reports; None if no Prometheus is
+            configured.
+        clock: A function that returns the current time in Unix seconds.
+        monotonic: A function that returns monotonic seconds.
     """
 
     def __init__(
@@ -104,7 +107,8 @@ class Viewing:
     def answer(self, what: What, request: Request, reply: Reply) -> None:
         """Answer a request with the page, its refreshed part, or the snapshot as JSON.
 
-        The status is 304 if the request contains the entity tag of the latest snapshot.
+        The response's status code is 304 if the request contains the entity tag of the latest
+        snapshot.
         """
         respond = partial(self._respond, what, request, reply)
         with self._lock:
@@ -129,7 +133,7 @@ class Viewing:
 
     def _take(self, seen: Scrape) -> None:
         if self._alerts is not None and self._alerts.is_unknown:
-            # This is the runner's thread, which must not wait.
+            # This function is called in the runner's thread, which must not wait.
             threading.Thread(target=self._show, args=(seen,), name="view", daemon=True).start()
         else:
             self._show(seen)
@@ -146,7 +150,7 @@ class Viewing:
         return _Shot(picture, self._monotonic(), self._writer)
 
     def _finish(self, shot: _Shot | None, error: Exception | None) -> None:
-        """Answer all waiting requests with the snapshot, or with an error if making it failed."""
+        """Answer all waiting requests with the snapshot, or with an error if no snapshot exists."""
         with self._lock:
             self._shot = shot
             waiting, self._waiting = self._waiting, []

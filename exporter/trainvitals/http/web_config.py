@@ -1,6 +1,6 @@
 """The web configuration file: TLS, basic authentication and response headers.
 
-The format is that of the exporter-toolkit, which many Prometheus exporters use, so a file for
+The file has the format of the exporter-toolkit, which many Prometheus exporters use, so a file for
 another exporter can be reused. Settings that Python's `ssl` module does not support are rejected.
 
     tls_server_config:
@@ -65,9 +65,9 @@ class WebConfig:
     """The parsed content of a web configuration file.
 
     Attributes:
-        tls: The TLS settings; None without TLS.
-        headers: The additional headers of every response.
-        users: The bcrypt hash of each user's password; empty without authentication.
+        tls: The TLS settings; None if TLS is not configured.
+        headers: The headers that are added to every response.
+        users: The bcrypt hash of each user's password; empty if authentication is not configured.
     """
 
     tls: TLSSettings | None = None
@@ -132,10 +132,10 @@ def _read_users(section: Section | None) -> dict[str, str]:
 
 
 def find_opening(before: WebConfig, after: WebConfig) -> str | None:
-    """Return the reason why a change requires a restart; None if it does not.
+    """Return why a change of the configuration requires a restart; None if no restart is required.
 
-    A truncated file is often valid but lacks protection. A change that removes protection therefore
-    requires a restart, so that protection is not removed by accident.
+    A truncated file is often valid but lacks settings that protect the exporter. A change that
+    removes protection therefore requires a restart, so that protection is not removed by accident.
     """
     if (before.tls is None) != (after.tls is None):
         return "TLS can only be turned on or off by a restart"
@@ -156,18 +156,19 @@ def _rank(tls: TLSSettings) -> tuple[int, bool]:
 
 
 class WebConfigFile:
-    """A web configuration file that is reloaded after it or one of its certificates has changed.
+    """A web configuration file that is reloaded after the file or a certificate has changed.
 
     A change that is invalid, empties the file or removes protection is not applied.
 
     Args:
-        path: The path of the file.
-        clock: Returns monotonic seconds.
+        path: The path of the web configuration file.
+        clock: A function that returns monotonic seconds.
 
     Attributes:
-        config: The last valid content.
-        context: The TLS context; None without TLS.
-        complaint: The reason why the file's current content is not in force; None if it is.
+        config: The configuration that is in force.
+        context: The TLS context that is in force; None if TLS is not configured.
+        complaint: The reason why the file's current content is not in force; None if the current
+            content is in force.
 
     Raises:
         ConfigurationError: The file cannot be read, is invalid or uses an unsupported setting.
@@ -184,9 +185,9 @@ class WebConfigFile:
             _LOG.warning("%s has neither TLS nor passwords", path)
 
     def refresh(self) -> None:
-        """Reload the file if it has changed, which is checked at most once a second.
+        """Reload the file if it has changed; changes are checked for at most once a second.
 
-        A rejected change is logged once, and the previous content stays in force.
+        A rejected change is logged once, and the previous configuration stays in force.
         """
         now = self._clock()
         if now - self._checked < _CHECK_SECONDS:
@@ -208,7 +209,10 @@ class WebConfigFile:
         self.config, self.context, self._seen = config, context, seen
 
     def reload(self) -> None:
-        """Reload the file even if it has not changed; log the reason again if it is rejected."""
+        """Reload the file even if it has not changed.
+
+        If the content is rejected, the reason is logged again.
+        """
         self.complaint = None
         self._seen = ()
         self._checked = -math.inf
@@ -223,8 +227,8 @@ class WebConfigFile:
             _LOG.error("%s", kept)
 
     def _read(self) -> tuple[WebConfig, ssl.SSLContext | None, _Identities]:
-        # The file is identified before it is read, so that a change in between is noticed at the
-        # next check.
+        # The version of the file is determined before the file is read, so that a change in between
+        # is noticed at the next check.
         before = _identify(self._path)
         config = read_web_config(self._path)
         seen = (before, *_identify_all(self._path, config)[1:])
@@ -237,7 +241,7 @@ class WebConfigFile:
 
 
 def _require_content(path: Path, config: WebConfig) -> None:
-    """Check that a file without settings is intentional, and not empty because of a full disk.
+    """Check that a file without settings is intentional, and not empty because the disk is full.
 
     Raises:
         ConfigurationError: The file contains only white space, or cannot be read.
@@ -255,7 +259,7 @@ def _require_content(path: Path, config: WebConfig) -> None:
 
 
 def _require_files(tls: TLSSettings) -> None:
-    """Check that no certificate or key is a pipe, for which OpenSSL would wait.
+    """Check that no certificate or key file is a pipe, because OpenSSL would wait for a writer.
 
     Raises:
         ConfigurationError: A certificate or key is not a regular file.

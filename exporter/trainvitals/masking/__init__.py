@@ -8,10 +8,11 @@ A secret is replaced by `***`. Secrets are recognized in three ways:
   `-e HF_TOKEN=x`; if the name contains only a service name or a word such as `access`, the value
   must also look random
 
-Each is recognized also if it is percent-encoded, once or twice (`percent`).
+Each kind of secret is also recognized if the secret is percent-encoded once or twice (`percent`).
 
-Image digests, container IDs, commit hashes, UUIDs and paths are masked only if they have such a
-name. In ambiguous cases, a password is masked and a model's token is not.
+Image digests, container IDs, commit hashes, UUIDs and paths are masked only if their names are
+those of secrets. In ambiguous cases, a possible password is masked and a possible token of a
+language model is not.
 
 Masking takes linear time, is idempotent, preserves the number of lines, and makes a text at most
 three times as long.
@@ -45,7 +46,7 @@ _ADDRESSES = re.compile(
     r"://(?P<user>[^\s/@:'\"<>?#]{0,256})(?::(?P<password>(?:(?!://)[^\s'\"<>]){0,256}))?@"
 )
 _PORT_AND_PATH = re.compile(r"[0-9]{1,5}/")
-_LONG_USER = 16  # in a URL, a user name of this length is a key
+_LONG_USER = 16  # a user name of this length in a URL is considered a key
 _LONG_BEARER = 24
 _MOST_PROGRAMS = 16  # the number of words searched for a program name
 _WEAK = frozenset({None, Rule.VAGUE, Rule.NEAR, Rule.SERVICE})
@@ -84,7 +85,7 @@ _SETTINGS = re.compile(
     r"\b((?:config|configure)[ \t]{1,4}(?:--?[a-z]{1,20}[ \t]{1,4}){0,4}(?:set[ \t]{1,4})?|(?:ENV|setenv)[ \t]{1,4})([\w.-]{1,80})([ \t]{1,4})"
     r"([\"']?)([^\s\"']+)"
 )
-# In a sentence: `api key 0123456789abcdef`, `the access token is "..."`.
+# A name and a value in a sentence: `api key 0123456789abcdef`, `the access token is "..."`.
 _SENTENCES = re.compile(
     r"\b((?:api|access|auth|secret|private|service|bearer|account)[ _-]?(?:key|token|secret)\b"
     r"[\"']?[ \t]{0,4}(?:is|was|of|for|[:=])?[ \t]{0,4}[\"'(<]?)(?!-----)([A-Za-z0-9_+/=~.-]{16,})",
@@ -123,10 +124,10 @@ def _mask_plain(text: str) -> str:
 
 
 def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the same number of consecutive lines, with secrets masked.
+    """Return a sequence of lines with their secrets masked; the number of lines does not change.
 
     Args:
-        lines: Consecutive lines without line breaks.
+        lines: Consecutive lines of a text, without line breaks.
     """
     if not lines:
         return ()
@@ -134,7 +135,7 @@ def mask_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def mask_command(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the same number of command-line words, with secrets masked.
+    """Return the words of a command line with secrets masked; their number does not change.
 
     Recognized forms include `--password x`, `--token=x`, `-e HF_TOKEN=x`, `mysql -px` and `sh -c
     "KEY=x python train.py"`.
@@ -145,7 +146,7 @@ def mask_command(words: Sequence[str]) -> tuple[str, ...]:
     previous = ""
     for word in words:
         shown = _mask_word(word, previous, programs)
-        if shown != word and "%" in word:  # a name that was encoded may be followed by a secret
+        if shown != word and "%" in word:  # a secret may follow a percent-encoded name
             shown = _mask_word(shown, previous, programs)
         masked.append(shown)
         previous = word
@@ -200,7 +201,7 @@ def _mask_private_keys(text: str) -> str:
 
 
 def _mask_lines_of_key(rest: str, indent: int) -> str:
-    """Mask a private key without an end marker; each line may have the prefix of the first line."""
+    """Mask a private key without an end marker; its lines may repeat the first line's prefix."""
     first, *lines = rest.split("\n")
     masked = [KEY_FIRST_LINE.sub(_mask_line, first, count=1)]
     while lines:
@@ -224,7 +225,7 @@ def _mask_each_line(body: str) -> str:
 
 
 def _mask_token(match: re.Match[str]) -> str:
-    """Mask a token, unless it is words inside a longer name, such as `num_ops_per_second`."""
+    """Mask a token, unless the match is part of a longer name such as `num_ops_per_second`."""
     is_inside = match.string[match.start() - 1 : match.start()] in {"_", "-"}
     return match[0] if is_inside and not _NO_WORDS.search(match[0]) else MASK
 
@@ -250,7 +251,7 @@ def _mask_basic(match: re.Match[str]) -> str:
 
 def _mask_user(match: re.Match[str]) -> str:
     before, user, password = match.groups()
-    are_numbers = user.isdecimal() and password.isdecimal()  # as in `docker run -u 1000:1000`
+    are_numbers = user.isdecimal() and password.isdecimal()  # such as in `docker run -u 1000:1000`
     return match[0] if are_numbers else f"{before}{user}:{MASK}"
 
 
@@ -267,5 +268,5 @@ def _mask_sentence(match: re.Match[str]) -> str:
 
 
 def _mask_end(match: re.Match[str], name: str, value: str) -> str:
-    """Return a match with the value at its end masked if the value is the secret of a name."""
+    """Return a match's text; a value at the end is masked if it is the secret of the name."""
     return match[0][: -len(value)] + MASK if _is_secret(name, value) else match[0]

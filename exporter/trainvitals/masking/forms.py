@@ -1,7 +1,7 @@
 """Patterns of secrets that are recognized in any position: tokens, keys, hashes, webhook URLs.
 
 The prefixes and lengths are those of the services that issue the tokens, as listed by secret
-detectors such as Gitleaks and detect-secrets. Every expression takes linear time.
+detectors such as Gitleaks and detect-secrets. Every regular expression is matched in linear time.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 # No pattern matches directly after a letter or digit, except after an escape sequence that ends
-# with one: `\n`, `%22`, `\u001b[0m`. The lookahead of patterns that may match after `_` or `-` is
-# bounded, so that no character is scanned repeatedly.
+# with a letter or digit: `\n`, `%22`, `\u001b[0m`. The lookahead of patterns that may match after
+# `_` or `-` is bounded, so that no character is scanned repeatedly.
 TOKENS = re.compile(
     r"""(?:(?<![A-Za-z0-9])|(?<=\\[abefnrtv0])|(?<=%[0-9A-Fa-f]{2})|(?<=\\x[0-9A-Fa-f]{2})
       |(?<=\\u[0-9A-Fa-f]{4})|(?<=[0-9[]m))(?:
@@ -76,10 +76,10 @@ PASSWORD_HASHES = re.compile(r"\$(?:2[abxy]|[156y]|argon2[a-z]{1,2})\$[^\s:'\"]{
 PUBLIC_KEYS = re.compile(r"\b((?:ssh|ecdsa|sk)-[a-z0-9@.-]{2,40} )AAAA[A-Za-z0-9+/=]{16,}")
 KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
-# After a begin marker without an end marker: the rest of the line, then base64 lines and headers.
+# The text after a begin marker without an end marker: the rest of the line, base64 lines, headers.
 KEY_FIRST_LINE = re.compile(r"[^\n\"']*")
 KEY_LINE = re.compile(r"[A-Za-z0-9+/=]+|[A-Z][A-Za-z-]+: [^\n]*|[ \t\r]*")
-# A line of a key whose beginning was cut off: only base64, with upper-case and lower-case letters.
+# A line of a key whose beginning was cut off: base64 with upper-case and lower-case letters only.
 KEY_LINES = re.compile(
     r"^(?=[^\na-z]*[a-z])(?=[^\nA-Z]*[A-Z])(?=[^\n0-9]*[0-9])[A-Za-z0-9+/]{60,76}={0,2}$",
     re.MULTILINE,

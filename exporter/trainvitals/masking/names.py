@@ -1,8 +1,9 @@
 """Names whose values are secrets, such as `password`, `HF_TOKEN` or `client-key-data`.
 
-The name is not sufficient if training logs use the same word with another meaning, as in
-`max_tokens=512`, `eos_token: </s>` or `key: model.layers.0`. If a name merely contains a word related
-to secrets or the name of a service, its value is masked only if the value also looks random.
+A name alone does not identify a secret if training logs use the same word with another meaning, as
+in `max_tokens=512`, `eos_token: </s>` or `key: model.layers.0`. If a name merely contains a word
+related to secrets or the name of a service, its value is masked only if the value also looks
+random.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _NO_SECRETS = _HARMLESS_ENDS | _list(
 _LEAST_RANDOM = 14
 _LEAST_DIGITS = 2
 _FEW_SWITCHES = 3
-_LEAST_SWITCHES = 0.25  # share of character pairs; about 0.2 for words
+_LEAST_SWITCHES = 0.25  # a share of all character pairs, which is about 0.2 for words
 _KINDS = str.maketrans(
     {
         **dict.fromkeys("0123456789", "0"),
@@ -79,7 +80,7 @@ _KINDS = str.maketrans(
         **dict.fromkeys("-_+/=.~%|", None),
     }
 )
-_STANDARD = str.maketrans("-_", "+/")  # from the alphabet of URLs
+_STANDARD = str.maketrans("-_", "+/")  # from the base64 alphabet for URLs
 _FIRST_PRINTABLE = 0x20
 _LONG_RUN = re.compile(r"[A-Za-z0-9]{12}")
 _RUNS = re.compile(r"[A-Za-z0-9]{14,}")
@@ -98,7 +99,7 @@ class Rule(Enum):
 
 
 def find_rule(name: str) -> Rule | None:
-    """Return the rule for the value of a name; None if the name is not that of a secret."""
+    """Return the rule for a name's value; None if the name does not denote a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     last = words[-1] if words else ""
     before = words[-2] if len(words) > 1 else ""
@@ -135,7 +136,7 @@ def _is_token(name: str, last: str, before: str) -> bool:
     return bool(
         (_TOKENS.fullmatch(last) and before not in _MODEL_TOKENS)
         or _KEYS.fullmatch(last)
-        or (last == "data" and before == "key")  # as in a kubeconfig
+        or (last == "data" and before == "key")  # such as in a kubeconfig
         or (last == "pat" and is_constant and before)
         or (last == "signature" and before in {"access", "amz"})
     )
@@ -159,7 +160,7 @@ def hides(rule: Rule, value: str) -> bool:
 
 
 def is_random_word(value: str) -> bool:
-    """Return whether a value is one long word with letters and several digits."""
+    """Return whether a value is a single long word with letters and several digits."""
     return _RANDOM.fullmatch(value) is not None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-# The escapes of printable ASCII characters, tabs and line breaks; no other is part of a secret.
+# The escapes of printable ASCII characters, tabs and line breaks; no other escape is part of a
+# secret.
 _ESCAPES = re.compile(r"%(0[9AaDd]|2[0-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])")
 # The rest of a token that was recognized only up to an escaped character such as `+`, `/` or `=`.
 _RESTS = re.compile(r"(\*\*\*)(?:%(?:25)?(?:2[BbDdEeFf]|3[AaDd]|5[Ff]|7[Ee])[A-Za-z0-9_.~+/=-]*)+")
@@ -14,7 +15,7 @@ _TIMES = 2
 
 
 def mask_encoded(text: str, mask: Callable[[str], str]) -> str:
-    """Return the text; each line that contains percent-encoded secrets is decoded and masked.
+    """Return a text in which each line with percent-encoded secrets is decoded and masked.
 
     Percent signs in such a line are encoded again, so that masking the line again changes nothing.
     Other lines are not changed.
@@ -45,7 +46,7 @@ def _decode(escape: re.Match[str]) -> str:
 
 
 def _encode(text: str, times: int) -> str:
-    """Encode percent signs that would be decoded again, and line breaks to keep a single line."""
+    """Encode line breaks, and those percent signs that would otherwise be decoded again."""
     for _ in range(times):
         text = _SIGNS.sub("%25", text)
     return text.replace("\n", "%0A").replace("\r", "%0D")

@@ -14,7 +14,7 @@ MASK = "***"
 
 # A name, and the separator between the name and the value.
 _NAMES = re.compile(
-    r"(?<![\w.-])(?=(?P<name>[\w.-]+))(?P=name)"  # possessive, so without backtracking
+    r"(?<![\w.-])(?=(?P<name>[\w.-]+))(?P=name)"  # possessive, to avoid backtracking
     r"(?:(?P<sign>(?:\\*[\"'])?\]?[ \t]*(?:=>|:=|==|=|:)[ \t]*)|(?P<comma>[\"'][ \t]*,[ \t]*)"
     r"|(?P<space>[ \t]+))",
     re.ASCII,
@@ -27,8 +27,8 @@ _ESCAPE_ENDS = {
     "[": re.compile(r"[0-9]{0,3}m"),
     ";": re.compile(r"[0-9]{0,3}m"),
 }
-_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}\([ \t]*(?=[bru]?[\"'])")  # as in `SecretStr('x')`
-# The lines that follow a name in YAML, or the brackets that follow it.
+_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}\([ \t]*(?=[bru]?[\"'])")  # such as `SecretStr('x')`
+# The lines or the brackets that follow a name in YAML.
 _BLOCK = re.compile(r"(?:[|>][0-9+-]{0,2})?[ \t]*\r?\n")
 _ITEM = re.compile(r"[ \t]*(?:-[ \t]+)?(?P<value>[^\s#][^\n]*)")
 _BRACKETS = re.compile(r"\[(?P<value>[^\]]{0,4096})\]")
@@ -81,7 +81,7 @@ def _find_rule(match: re.Match[str]) -> Rule | None:
 
 
 def _find_values(text: str, match: re.Match[str], rule: Rule, done: int) -> list[re.Match[str]]:
-    """Return the secret values of a name: a single value, or the values of a list or block."""
+    """Return matches for a name's secret values: one value, or those of a list or block."""
     if rule in _STRONG and (several := _find_several(text, match)) is not None:
         return [value for value in several if _hides_item(rule, value["value"].strip("\"' \t\r"))]
     value = _find_value(text, match, rule, done)
@@ -89,12 +89,12 @@ def _find_values(text: str, match: re.Match[str], rule: Rule, done: int) -> list
 
 
 def _find_plural(text: str, match: re.Match[str]) -> list[re.Match[str]]:
-    """Return the secrets in a list or block with a plural name: `passwords`, `api_keys`."""
+    """Return matches for the secrets in a list or block with a plural name such as `api_keys`."""
     name = match["name"]
     rule = find_rule(name[:-1]) if name[-1] in "sS" else None
     if rule not in _STRONG:
         return []
-    rule = rule if rule is Rule.PASSWORD else Rule.VAGUE  # `tokens` may be words
+    rule = rule if rule is Rule.PASSWORD else Rule.VAGUE  # the values of `tokens` may be words
     items = _find_several(text, match) or []
     return [item for item in items if hides(rule, item["value"].strip("\"' \t\r"))]
 
@@ -104,7 +104,7 @@ def _hides_item(rule: Rule, value: str) -> bool:
 
 
 def _find_several(text: str, match: re.Match[str]) -> list[re.Match[str]] | None:
-    """Return the block lines or list items that follow a name; None if neither follows."""
+    """Return matches for the block lines or list items after a name; None if neither follows."""
     if match["sign"] is None:
         return None
     if inside := _BRACKETS.match(text, match.end()):
@@ -125,7 +125,7 @@ def _find_several(text: str, match: re.Match[str]) -> list[re.Match[str]] | None
 
 
 def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Match[str] | None:
-    """Return the secret value of a name: after a separator, after a flag, or in quotes."""
+    """Return a match for a name's secret value after a separator or a flag, or in quotes."""
     start = match.end()
     if ":" in (match["sign"] or "") and _REFUSAL.match(text, start):
         return None
@@ -138,7 +138,7 @@ def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Ma
     if value is None or not hides(rule, value["value"]):
         return None
     if rule is Rule.TOKEN and not quoted:
-        if text.startswith(("(", "["), value.end()):  # a call in source code
+        if text.startswith(("(", "["), value.end()):  # the value is a call in source code
             return None
         is_prose = ":" in (match["sign"] or "") and _follows_word(text, match.start(), done)
         if is_prose and not is_random_word(value["value"]):
@@ -149,7 +149,7 @@ def _find_value(text: str, match: re.Match[str], rule: Rule, done: int) -> re.Ma
 def _needs_no_sign(
     text: str, match: re.Match[str], rule: Rule, quoted: re.Match[str] | None
 ) -> bool:
-    """Return whether a name is a flag or belongs to a quoted password or a pair: `("key", "x")`."""
+    """Return whether a name is a flag, or belongs to a quoted password or to a pair of strings."""
     start = match.start()
     if match["comma"]:
         return quoted is not None and text[max(0, start - 2) : start] in {"('", '("'}

@@ -1,1 +1,1 @@
-"""Turns readings into the text of `/metrics`: collectors, families, exposition, and the runner."""
+"""The conversion of readings to the text of `/metrics`, and the runner that calls collectors."""

@@ -1,4 +1,4 @@
-"""The outcomes of the collectors, and the exporter's metrics about them."""
+"""The outcomes of the collectors, and the exporter's metrics about these outcomes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from trainvitals.metrics.families import Block, Family, label_samples
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A collector's outcome in a scrape.
+    """The outcome of a collector in a scrape.
 
     Attributes:
-        collector: The collector's name.
-        success: Whether the reading is complete.
+        collector: The name of the collector.
+        success: Whether the reading of the collector is complete.
         answered: Whether the collector has returned or failed at least once since the start of the
             exporter.
-        seconds: The duration of the latest reading, or the time spent waiting for it if it is late;
-            None before the first reading.
-        reason: The reason why the collector did not succeed; None if it succeeded.
+        seconds: The duration of the latest reading in seconds, or the time spent waiting if the
+            reading is late; None before the first reading.
+        reason: The reason why the collector did not succeed; None if the collector succeeded.
         timeouts: The number of late readings since the exporter started.
         omitted: The number of label values that the latest reading left out, either because of a
             limit or because a line could not be parsed.
@@ -39,7 +39,7 @@ class Report:
 
 
 def express_reports(reports: tuple[Report, ...]) -> Block:
-    """Return the metric families for the reports."""
+    """Return the metric families that describe the collectors' outcomes."""
     timed = [report for report in reports if report.seconds is not None]
     whole = [report for report in reports if report.last_success is not None]
     failed = [report for report in reports if report.reason is not None]

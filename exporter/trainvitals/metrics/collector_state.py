@@ -1,12 +1,12 @@
 """The state of a collector: the latest result, the timeout, and the time of the next reading.
 
-The timeout is `PATIENCE_FACTOR` times the duration of the longest of the last readings, at least
+The timeout is `PATIENCE_FACTOR` times the duration of the longest recent reading, but at least
 `SHORTEST_PATIENCE_SECONDS`. A reading that timed out and ended after its scrape's deadline is not
 counted, because a longer wait would not have helped.
 
 A collector that has failed `_FAILURES_BEFORE_PAUSE` consecutive times is read less often, at
-intervals of up to `LONGEST_PAUSE_SECONDS`. Reasons for failures are label values, so their texts do
-not vary; details are logged.
+intervals of up to `LONGEST_PAUSE_SECONDS`. The reasons for failures are label values, so their
+texts do not vary; details are logged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CollectorResult:
-    """A reading with the families, the missing parts, and the number of omitted values."""
+    """A collector's reading, metric families, missing parts and number of omitted values."""
 
     reading: object
     blocks: tuple[Block, ...]
@@ -49,17 +49,18 @@ class CollectorResult:
 
 
 class CollectorState:
-    """A collector and its state.
+    """The state of a collector, with the collector itself.
 
     All methods except `run` are called in the runner's thread.
 
     Args:
-        collector: The collector.
+        collector: The collector whose state is kept.
 
     Attributes:
-        collector: The collector.
-        name: The collector's name.
-        result: The latest result; None before the first result, and after a failure or a timeout.
+        collector: The collector that the state describes.
+        name: The name of the collector.
+        result: The collector's latest result; None before the first result, and after a failure or
+            a timeout.
         turn: A number that increases with each new result, failure or timeout.
         give_up_at: The monotonic time at which the current reading times out; None if no reading is
             in progress or the reading has timed out.
@@ -86,7 +87,10 @@ class CollectorState:
         self._sizes: dict[Hashable, int] = {}
 
     def run(self) -> CollectorResult:
-        """Read and express; called in a worker thread, which catches exceptions."""
+        """Call the collector's `read` and `express`, and return the result.
+
+        This method is called in a worker thread, which catches exceptions.
+        """
         reading = self.collector.read(self._deadline)
         blocks = self.collector.express(reading)
         for block in blocks:
@@ -95,7 +99,7 @@ class CollectorState:
         return CollectorResult(reading, blocks, complaint, self.collector.omitted(reading))
 
     def _check(self, block: Block) -> None:
-        """Raise for a block that cannot be rendered, so that only this collector fails."""
+        """Raise an exception if a block cannot be rendered, so that only this collector fails."""
         size = self._sizes.get(block.shape)
         if size is None:
             if len(self._sizes) >= _KEPT_SHAPES:
@@ -112,13 +116,13 @@ class CollectorState:
         return max(SHORTEST_PATIENCE_SECONDS, PATIENCE_FACTOR * max(self._durations, default=0.0))
 
     def is_due(self, now: float, reuse_seconds: float) -> bool:
-        """Return whether a reading is due if a result may be reused for this number of seconds."""
+        """Return whether a new reading is due if a result may be reused for a number of seconds."""
         if self._started_at is not None or now < self._paused_until:
             return False
         return now - self._ended_at > reuse_seconds
 
     def start(self, now: float, deadline: float) -> None:
-        """Record that a reading starts now for a scrape with this deadline."""
+        """Record that a reading starts now, for a scrape with the given deadline."""
         self._started_at = now
         self._deadline = deadline
         self.give_up_at = now + self._patience()
@@ -133,7 +137,7 @@ class CollectorState:
         self._report(_LEFT_ALONE, f"did not answer within {self._seconds:.1f} s; it is left alone")
 
     def finish(self, outcome: Outcome[Any]) -> None:
-        """Record the current reading's outcome; a result after the timeout is dropped."""
+        """Record the outcome of the current reading; a result after the timeout is dropped."""
         was_late = self.give_up_at is None
         is_hopeless = was_late and outcome.ended_at > self._deadline
         self._started_at = self.give_up_at = None
@@ -181,7 +185,7 @@ class CollectorState:
         self._report(result.complaint, result.complaint or "reads again")
 
     def _report(self, reason: str | None, words: str, error: Exception | None = None) -> None:
-        """Set the reason for a failure, and log it with details if it has changed."""
+        """Set the reason for a failure, and log the details if the reason has changed."""
         self._reason = reason
         if reason == self._logged:
             return

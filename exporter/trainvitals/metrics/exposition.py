@@ -1,8 +1,8 @@
-"""Writes the Prometheus text format 0.0.4 and OpenMetrics 1.0.
+"""A writer for the Prometheus text format 0.0.4 and OpenMetrics 1.0.
 
-The output is identical to that of prometheus_client's `generate_latest` for the same families. The
-text that does not change between scrapes (HELP, TYPE, names, escaped labels) is cached as pieces
-for each block shape, and a scrape only inserts numbers between the pieces.
+The output is identical to the output of prometheus_client's `generate_latest` for the same
+families. The text that does not change between scrapes (HELP, TYPE, names, escaped labels) is
+cached as pieces for each block shape, and a scrape only inserts numbers between the pieces.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NEGATIVE_ZERO = struct.pack("=d", -0.0)
 
 @dataclass(slots=True)
 class _Shape:
-    """A shape's pieces, and the number of the last page that contained the shape."""
+    """The text pieces of a block shape, and the number of the last page with the shape."""
 
     pieces: list[str]
     page: int = 0
 
 
 class Exposition:
-    """Writes metric blocks in one of the two formats.
+    """A writer for metric blocks in one of the two exposition formats.
 
     Args:
         openmetrics: Whether to write OpenMetrics 1.0 instead of the Prometheus text format.
@@ -51,11 +51,11 @@ class Exposition:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type of the pages that `write` returns."""
+        """The Content-Type header of the pages that `write` returns."""
         return OPENMETRICS_TYPE if self._openmetrics else TEXT_TYPE
 
     def write(self, blocks: Iterable[Block]) -> bytes:
-        """Return the complete page.
+        """Return the complete metrics page that contains the blocks.
 
         Raises:
             ValueError: The number of a block's values differs from the number of its families'
@@ -69,7 +69,7 @@ class Exposition:
                 self._forget()
         if self._openmetrics:
             parts.append("# EOF\n")
-        # A name with lone surrogates must not make the whole page fail.
+        # A single name with lone surrogates must not make the whole page fail.
         return "".join(parts).encode(errors="replace")
 
     def _fill(self, block: Block) -> str:
@@ -97,7 +97,7 @@ class Exposition:
         return len(self._kept) > _KEPT_SHAPES or self._kept_pieces > _KEPT_PIECES
 
     def _forget(self) -> None:
-        """Drop the least recently used shapes, except those on the latest page."""
+        """Drop the least recently used shapes, except the shapes on the latest page."""
         for key, shape in sorted(self._kept.items(), key=lambda item: item[1].page):
             if shape.page == self._page or not self._is_full():
                 return
@@ -108,7 +108,7 @@ class Exposition:
 class _Numbers(dict[float, str]):
     """A cache of formatted numbers, because most values do not change or occur repeatedly.
 
-    Equal numbers have equal text, except for -0.0, which equals 0.0.
+    Equal numbers are formatted as equal text, except for -0.0, which equals 0.0.
     """
 
     def write(self, values: Sequence[float]) -> list[str]:
@@ -128,13 +128,13 @@ class _Numbers(dict[float, str]):
 def _has_negative_zero(values: Sequence[float]) -> bool:
     packed = struct.pack(f"={len(values)}d", *values)
     at = packed.find(_NEGATIVE_ZERO)
-    while at > 0 and at % 8:  # bytes that span two numbers do not count
+    while at > 0 and at % 8:  # a match that spans two numbers does not count
         at = packed.find(_NEGATIVE_ZERO, at + 1)
     return at >= 0
 
 
 def format_number(value: float) -> str:
-    """Return a number as prometheus_client writes it: a float's repr, with exponents as in Go."""
+    """Return a number in prometheus_client's format: a float's repr, with exponents as in Go."""
     number = float(value)
     if -1e6 < number < 1e6:  # noqa: PLR2004 - seven digits before the point require an exponent
         return repr(number)
@@ -151,7 +151,7 @@ def format_number(value: float) -> str:
 
 
 def _write_pieces(families: Iterable[Family], *, openmetrics: bool) -> list[str]:
-    """Return the parts of the text before, between and after the numbers."""
+    """Return the pieces of a page's text before, between and after the numbers."""
     pieces = []
     before = ""
     for family in families:

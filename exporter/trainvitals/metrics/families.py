@@ -1,4 +1,4 @@
-"""Metric families, in the form in which collectors return them.
+"""Metric families in the form that collectors return.
 
 The fixed part of a family (name, type, HELP, labels of each sample) changes only when a device, an
 interface or a mount is added or removed; the values change on every scrape. The two parts are
@@ -21,9 +21,9 @@ class Family:
     """The fixed part of a metric family.
 
     Attributes:
-        name: The full name, including `_total` or `_info`.
-        type: The Prometheus type.
-        help: The HELP text: one sentence, followed by the source.
+        name: The full name of the family, including `_total` or `_info`.
+        type: The Prometheus type of the family.
+        help: The HELP text of the family, which is one sentence followed by the source.
         samples: The suffix and the labels of each sample, in the order of the block's values; the
             suffix is empty except for `_bucket`, `_sum` and `_count` of a histogram.
     """
@@ -41,9 +41,9 @@ class Block:
     Attributes:
         shape: A key that is equal for two blocks of a collector if and only if their families are
             equal.
-        describe: Returns the families; called once for each new shape.
-        values: One number per sample, as a flat sequence in the order of the families and their
-            samples.
+        describe: A function that returns the metric families; called once for each new shape.
+        values: The value of each sample, as a flat sequence in the order of the families and of the
+            families' samples.
     """
 
     shape: Hashable
@@ -52,5 +52,5 @@ class Block:
 
 
 def label_samples(label: str, values: Sequence[str]) -> tuple[tuple[str, Labels], ...]:
-    """Return the samples of a family with one label: one sample for each value of the label."""
+    """Return the samples of a family with one label: a sample for each value of the label."""
     return tuple(("", ((label, value),)) for value in values)

@@ -1,4 +1,4 @@
-"""The machine's collectors and their runner."""
+"""The collectors of the machine, and the runner that calls the collectors."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ class MachineOptions:
 
     Attributes:
         roots: The root directories of the file systems to read.
-        disabled: The names of collectors that are turned off.
+        disabled: The names of the collectors that are turned off.
         expected: The expected number of accelerators of each kind.
         is_isolated: Whether accelerator drivers are opened in child processes from the start.
-        memory_limit_bytes: The memory limit for each accelerator, in bytes; None for no limit.
+        memory_limit_bytes: The memory limit for each accelerator, in bytes; None if no limit is
+            configured.
         temperature_limit_celsius: The temperature limit for each accelerator, in degrees Celsius;
-            None for no limit.
+            None if no limit is configured.
         training: The directories and files for training runs.
         containers: The container engine and the settings for watching containers.
-        complain: Returns a line about an exporter file that is not in force; None if all files are
-            in force.
+        complain: A function that returns a line about an exporter file that is not in force; None
+            if all files are in force.
     """
 
     roots: Roots = field(default_factory=Roots)
@@ -50,10 +51,10 @@ class Machine:
     The constructor starts to open the accelerator drivers, without waiting until they are open.
 
     Args:
-        options: The parts of the machine to read; None for the defaults.
+        options: The parts of the machine to read; None for the default options.
 
     Attributes:
-        runner: The runner of the collectors.
+        runner: The runner that calls the collectors.
         expected: The expected number of accelerators of each kind.
 
     Raises:
@@ -98,7 +99,7 @@ class Machine:
             raise
 
     def release(self) -> None:
-        """Release the accelerator drivers for one minute; reopen drivers that are released."""
+        """Release the accelerator drivers for one minute, or reopen drivers that are released."""
         self._accelerators.release()
 
     def reload(self) -> None:
@@ -106,6 +107,6 @@ class Machine:
         self._reloads += 1
 
     def close(self) -> None:
-        """Stop the runner and terminate the child processes that use the drivers."""
+        """Stop the runner, and terminate the child processes that use the accelerator drivers."""
         self.runner.close()
         self._accelerators.close()

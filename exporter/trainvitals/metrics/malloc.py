@@ -1,18 +1,18 @@
-"""Calls glibc's allocator functions to limit the process's memory."""
+"""Calls to glibc's allocator functions that limit the memory of the process."""
 
 from __future__ import annotations
 
 import ctypes
 
-_M_ARENA_MAX = -8  # from malloc.h
+_M_ARENA_MAX = -8  # The constant is defined in malloc.h.
 
 
 def use_one_arena() -> None:
-    """Make all threads share one heap; must be called before the first thread is started.
+    """Make all threads share one heap; call this function before the first thread is started.
 
     With an arena for each thread, memory that one thread has freed cannot be used by another
     thread. The interpreter allows only one thread to allocate at a time, so a single arena causes
-    no contention. C libraries without this setting ignore the call.
+    no contention. C libraries that do not have this setting ignore the call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

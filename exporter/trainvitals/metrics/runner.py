@@ -1,14 +1,14 @@
 """The runner, which runs collectors independently of each other, within a scrape's deadline.
 
-A scrape is a request for some collectors with a deadline. Overlapping requests share a reading, and
-a finished reading is reused for `REUSE_SECONDS`. The runner's thread schedules the readings, and
-the collectors run in a worker pool. A collector that
+A scrape is a request for some collectors with a deadline. Requests that overlap share a reading,
+and a finished reading is reused for `REUSE_SECONDS`. The runner's thread schedules the readings,
+and the collectors run in a worker pool. A collector that
 
 - raises an exception, intentionally or because of a bug, is missing from this scrape, and the
   reason is reported;
-- does not return in time is missing from this scrape and is not called again until it returns; the
-  late result is dropped, because it may be outdated;
-- fails repeatedly is read less often, which the reported reason states.
+- does not return in time is missing from this scrape and is not called again until the call has
+  returned; the late result is dropped, because it may be outdated;
+- fails repeatedly is read less often, as the reported reason states.
 
 Each collector's timeout is derived from its past durations (see `collector_state.py`) and never
 exceeds the deadline. A call that hangs forever delays one scrape by half a second and does not
@@ -46,10 +46,10 @@ class Snapshot:
     """The result of one scrape.
 
     Attributes:
-        blocks: The families of every collector that could be read, and the families about the
-            collectors.
-        readings: The readings by collector; failed readings are absent.
-        reports: The outcome of each requested collector.
+        blocks: The metric families of every collector that could be read, and the metric families
+            about the collectors.
+        readings: The readings by collector name; a collector that failed has no reading.
+        reports: The outcome of each collector that was requested.
         written: A cache of rendered pages for callers that share this snapshot.
     """
 
@@ -68,14 +68,14 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """An event that ends the runner's thread."""
+    """An event that makes the runner's thread end."""
 
 
 class Runner:
-    """Runs collectors on request and delivers snapshots.
+    """The runner, which runs collectors on request and delivers snapshots.
 
     Args:
-        collectors: All collectors, with distinct names.
+        collectors: All collectors of the machine, with distinct names.
     """
 
     def __init__(self, collectors: Sequence[Collector[Any]]) -> None:
@@ -95,22 +95,22 @@ class Runner:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all collectors, in the order of the page."""
+        """The names of all collectors, in their order on the metrics page."""
         return tuple(self._states)
 
     def request(
         self, names: Iterable[str], seconds: float, deliver: Callable[[Snapshot], None]
     ) -> None:
-        """Request a snapshot, which is delivered later.
+        """Request a snapshot of collectors, which is delivered later.
 
         Args:
-            names: The names of the collectors.
-            seconds: The timeout in seconds.
-            deliver: Called with the snapshot in the runner's thread; must not block; exceptions are
-                logged.
+            names: The names of the collectors to read.
+            seconds: The time within which the snapshot is delivered, in seconds.
+            deliver: A function that is called with the snapshot in the runner's thread; the
+                function must not block, and its exceptions are logged.
 
         Raises:
-            ValueError: No collector has this name.
+            ValueError: One of the names is not the name of a collector.
             RuntimeError: The runner was closed, or was created before this process was forked.
         """
         chosen = tuple(dict.fromkeys(names))
@@ -126,14 +126,14 @@ class Runner:
             self._events.put(request)
 
     def snapshot(self, names: Iterable[str] | None = None, seconds: float = 5.0) -> Snapshot:
-        """Request a snapshot and wait for it.
+        """Request a snapshot of collectors, and return the snapshot when it is finished.
 
         Args:
-            names: The names of the collectors; None for all.
-            seconds: The timeout in seconds.
+            names: The names of the collectors to read; None for all collectors.
+            seconds: The time within which the snapshot is returned, in seconds.
 
         Raises:
-            ValueError: No collector has this name.
+            ValueError: One of the names is not the name of a collector.
             RuntimeError: The runner was closed, or was created before this process was forked.
         """
         box: SimpleQueue[Snapshot] = SimpleQueue()
@@ -141,7 +141,10 @@ class Runner:
         return box.get()
 
     def close(self) -> None:
-        """Answer all pending requests at once, and stop; a hanging call ends with the process."""
+        """Answer all pending requests at once, and stop the runner.
+
+        A collector call that hangs ends with the process.
+        """
         with self._lock:
             is_first, self._closed = not self._closed, True
         if not is_first:
@@ -167,7 +170,7 @@ class Runner:
             self._look_after(now, count)
 
     def _take_events(self) -> list[_Request | _Stop | None]:
-        """Wait for an event or the nearest deadline, and return all pending events."""
+        """Wait for an event or for the nearest deadline, and return all pending events."""
         until = self._nearest_moment()
         events: list[_Request | _Stop | None] = []
         timeout = None if until == float("inf") else max(0.0, until - time.monotonic())
@@ -183,7 +186,7 @@ class Runner:
         return min(moments)
 
     def _take_finished(self) -> int:
-        """Record the outcomes that have arrived, and return their number."""
+        """Record the collectors' outcomes that have arrived, and return the number of outcomes."""
         count = len(self._finished)
         for _ in range(count):
             outcome = self._finished.popleft()
@@ -249,7 +252,7 @@ class Runner:
             _log.error("a snapshot could not be delivered", exc_info=outcome.error)
 
     def _assemble(self, names: tuple[str, ...], late: AbstractSet[str], now: float) -> Snapshot:
-        """Return a snapshot of collectors; the previous one if no collector has a new result."""
+        """Return a snapshot of collectors, or the previous one if no collector has a new result."""
         states = [self._states[name] for name in names]
         if late:
             return _assemble(states, late, now)
@@ -261,7 +264,7 @@ class Runner:
         return kept[1]
 
     def _forget_old(self) -> None:
-        """Drop outdated snapshots, which keep readings and rendered pages in memory."""
+        """Drop outdated snapshots, because snapshots keep readings and rendered pages in memory."""
         for names, (turns, _) in list(self._kept.items()):
             is_old = turns != tuple([self._states[name].turn for name in names])
             if is_old or len(self._kept) > 2 * len(self._states):

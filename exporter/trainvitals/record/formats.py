@@ -1,8 +1,9 @@
 """The formats of a recording: text for people, CSV and JSON Lines for programs.
 
-In CSV, the first line contains the column names, `timestamp` first; every other line is a snapshot.
-An unknown value is an empty cell. An existing file is continued with the columns of its header; if
-the header lacks a column, because a device was added, the file is rotated and a new one is started.
+In a CSV file, the first line contains the column names, `timestamp` first; every other line is a
+snapshot. An unknown value is an empty cell. An existing file is continued with the columns of its
+header; if the header lacks a column, because a device was added, the file is rotated and a new file
+is started.
 
     timestamp,uptime_seconds,cpu_percent,…,gpu_0_up,gpu_0_util,…,disk_/_used_pct,…,gpu_0_name
     2025-11-13T03:13:20.250+01:00,86400.2,12,…,1,97,…,75,…,NVIDIA H100 80GB HBM3
@@ -35,8 +36,8 @@ class Piece:
     """A piece of a recording, appended to its file in one write.
 
     Attributes:
-        text: Complete lines.
-        head: The header of the file; empty if the format has no header.
+        text: The piece's complete lines.
+        head: The header of the file; an empty string if the format has no header.
     """
 
     text: str
@@ -44,43 +45,43 @@ class Piece:
 
 
 class Format(Protocol):
-    """The format of a recording."""
+    """The interface of a recording's format."""
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Format a snapshot."""
+        """Format a snapshot as complete lines."""
         ...
 
     def write_end(self, now: float, written: int) -> Piece | None:
-        """Format the last line, at a Unix time; return None if the format has no such line."""
+        """Format the last line, at a Unix time; return None if the format has no last line."""
         ...
 
 
 class TextFormat:
-    """Text for people."""
+    """The text format, for people."""
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Format a snapshot."""
+        """Format a snapshot as complete lines."""
         return Piece(write_text(snapshot))
 
     def write_end(self, now: float, written: int) -> Piece | None:
-        """Format the last line."""
+        """Format the last line of a recording that ended normally."""
         return Piece(write_end(now, written))
 
 
 class JsonFormat:
-    """One JSON object in each line."""
+    """The JSON Lines format, with one JSON object in each line."""
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Format a snapshot."""
+        """Format a snapshot as complete lines."""
         return Piece(write_json_line(snapshot, format_local_iso(snapshot.time)))
 
     def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as in `Format`
-        """Return None: every line is a snapshot."""
+        """Return None: the format has no last line, since every line is a snapshot."""
         return None
 
 
 class CsvFormat:
-    """A table of numbers.
+    """The CSV format, which is a table of numbers.
 
     Args:
         columns: The columns of the existing file, without `timestamp`.
@@ -90,7 +91,7 @@ class CsvFormat:
         self._columns = list(columns)
 
     def write(self, snapshot: Snapshot) -> Piece:
-        """Format a snapshot and add new columns to the header."""
+        """Format a snapshot as a row, and add columns that the header lacks."""
         cells = {name: _write_number(value) for name, value in list_numbers(snapshot).items()}
         cells |= list_names(snapshot)
         self._columns += [name for name in cells if name not in self._columns]
@@ -101,15 +102,15 @@ class CsvFormat:
         )
 
     def write_end(self, now: float, written: int) -> Piece | None:  # noqa: ARG002 - as in `Format`
-        """Return None: every line is a snapshot."""
+        """Return None: the format has no last line, since every line is a snapshot."""
         return None
 
 
 def name_format(wanted: str | None, path: str | None) -> str:
-    """Return the requested format, else the one for the file's suffix, else `text`.
+    """Return the name of the requested format, else of the format for the file's suffix, or `text`.
 
     Args:
-        wanted: `text`, `csv` or `jsonl`; None if none was requested.
+        wanted: The requested format: `text`, `csv` or `jsonl`; None if no format was requested.
         path: The path of the file; None if the path is chosen later.
     """
     if wanted is not None:
@@ -122,12 +123,12 @@ def make_format(name: str, first_line: str, path: str) -> Format:
     """Return a format that continues an existing file.
 
     Args:
-        name: `text`, `csv` or `jsonl`.
-        first_line: The first line of the file; empty if the file is new or empty.
-        path: The file's name, for messages.
+        name: The name of the format: `text`, `csv` or `jsonl`.
+        first_line: The first line of the file; an empty string if the file is new or empty.
+        path: The name of the file, for error messages.
 
     Raises:
-        ConfigurationError: The file has another format.
+        ConfigurationError: The existing file has another format.
     """
     if name == "text":
         return TextFormat()

@@ -1,7 +1,7 @@
-"""A snapshot as one line of JSON.
+"""Formats a snapshot as one line of JSON.
 
-Each line is an object. It contains the numbers of `numbers.py` under their names, except unknown
-ones, and the following keys, whose values are null if unknown:
+Each line is an object, which contains the numbers of `numbers.py` under their names, except unknown
+numbers, and the following keys, whose values are null if they are unknown:
 
 timestamp       ISO 8601 with the offset from UTC
 hostname        the machine's name
@@ -42,7 +42,7 @@ def write_json_line(snapshot: Snapshot, timestamp: str) -> str:
     """Return a snapshot as one line of JSON.
 
     Args:
-        snapshot: The snapshot.
+        snapshot: The snapshot to format.
         timestamp: The time of the snapshot, as text.
     """
     document: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""The file of a recording, with atomic appends and rotation by size.
+"""The file of a recording, which supports atomic appends and rotation by size.
 
 The recording is appended to the file `NAME`. Before this file exceeds its maximum size, it becomes
 `NAME.1.gz`, the old `NAME.1.gz` becomes `NAME.2.gz`, and so on up to the number of files to keep.
@@ -25,15 +25,15 @@ from trainvitals.foreign_files import open_regular
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 _STANDARD_OUTPUT = 1
-_FASTEST = 1  # A low level: compression delays the next snapshot.
+_FASTEST = 1  # A low compression level, because compression delays the next snapshot.
 _CHUNK_BYTES = 1 << 16
 
 
 class Console:
-    """The standard output.
+    """The standard output as the destination of a recording.
 
     Attributes:
-        path: The stream's name, for messages.
+        path: The name of the stream, for error messages.
     """
 
     path = Path("the standard output")
@@ -42,11 +42,11 @@ class Console:
         self._head = ""
 
     def read_first_line(self) -> str:
-        """Return an empty string: the stream has no earlier content."""
+        """Return an empty string, because the standard output has no earlier content."""
         return ""
 
     def append(self, text: str, head: str = "") -> None:
-        """Write a piece, preceded by the header if the header has changed.
+        """Write a piece of a recording, preceded by the header if the header has changed.
 
         Raises:
             OSError: The write failed.
@@ -57,7 +57,7 @@ class Console:
         self._head = head
 
     def close(self) -> None:
-        """Leave the standard output open."""
+        """Do nothing: the standard output stays open."""
 
 
 class LogFile:
@@ -65,7 +65,7 @@ class LogFile:
 
     Args:
         path: The path of the file; missing parent directories are created with mode 0700.
-        max_bytes: The maximum size; 0 for no limit.
+        max_bytes: The maximum size of the file; 0 means that the size is not limited.
         keep: The number of compressed old files to keep.
         is_durable: Whether each piece is synced to the disk, so that it survives a crash of the
             machine.
@@ -98,18 +98,18 @@ class LogFile:
             raise ConfigurationError(_say_why_not(path, error)) from error
 
     def read_first_line(self) -> str:
-        """Return the first line, up to 64 KiB; empty if the file is empty or not a regular file."""
+        """Return the first line, up to 64 KiB; an empty string for an empty or non-regular file."""
         if not self._is_regular:
             return ""
         with _read(self.path) as file:
             return file.readline(_CHUNK_BYTES).decode(errors="replace")
 
     def append(self, text: str, head: str = "") -> None:
-        """Append a piece; if this fails, remove the written part from a regular file.
+        """Append a piece to the file; if this fails, remove the written part from a regular file.
 
         Args:
-            text: Complete lines.
-            head: The header of the file.
+            text: The complete lines of the piece.
+            head: The header that the file must begin with.
 
         Raises:
             OSError: The write failed.
@@ -127,7 +127,7 @@ class LogFile:
             _write_on(descriptor, data)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the recording."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -137,7 +137,7 @@ class LogFile:
         return self._descriptor is not None and stat.S_ISREG(os.fstat(self._descriptor).st_mode)
 
     def _open(self) -> int:
-        """Return a descriptor of the file that is at the path now."""
+        """Return a descriptor of the file that the path currently refers to."""
         if self._descriptor is not None and not self._is_named():
             self.close()  # The file was moved or removed, for example by logrotate.
         if self._descriptor is None:
@@ -182,7 +182,7 @@ class LogFile:
             return False
 
     def _write_whole(self, descriptor: int, data: bytes, size: int) -> None:
-        # One write, so that `tail -f` shows complete pieces; a piece that a full disk truncated is
+        # A single write lets `tail -f` show complete pieces; a piece that a full disk truncated is
         # removed.
         try:
             rest = data[os.write(descriptor, data) :]
@@ -217,7 +217,7 @@ class LogFile:
 
 
 def _find_end_of_lines(file: BinaryIO, size: int) -> int:
-    """Return the offset after the last complete line; 0 if no line is complete."""
+    """Return the offset of the end of the file's last complete line; 0 if no line is complete."""
     at = size
     while at > 0:
         begin = max(0, at - _CHUNK_BYTES)
@@ -242,7 +242,7 @@ def _read(path: Path) -> BufferedReader:
 def _compress(plain: Path, packed: Path) -> None:
     part = packed.with_name(f"{packed.name}.part")
     try:
-        # Do not write to a file that an interrupted compression or another program left.
+        # Do not write to a file that was left by an interrupted compression or by another program.
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
         with (

@@ -1,4 +1,4 @@
-"""The numbers of a snapshot, and their names in CSV files and JSON Lines.
+"""The numbers of a snapshot, and the names of these numbers in CSV files and JSON Lines.
 
 `trainvitals.lightning.ResourceMonitorCallback` uses the same names, so `trainvitals plot` can draw
 files from both sources. Sizes are in MiB, rates in MiB/s and shares in percent; unknown values are
@@ -50,7 +50,7 @@ Number = tuple[str, float | None]
 
 
 def list_numbers(snapshot: Snapshot) -> dict[str, float]:
-    """Return the numbers that are known, in the order of the columns."""
+    """Return the known numbers of a snapshot by column name, in the order of the columns."""
     numbers: list[Number] = [
         *_count_machine(snapshot),
         *_count_containers(snapshot),
@@ -63,7 +63,7 @@ def list_numbers(snapshot: Snapshot) -> dict[str, float]:
 
 
 def list_names(snapshot: Snapshot) -> dict[str, str]:
-    """Return the device models by column name."""
+    """Return the models of the devices in a snapshot, by column name."""
     devices = snapshot.accelerators.devices if snapshot.accelerators else ()
     return {f"{_prefix(one)}_name": clean_text(one.identity.model) for one in devices}
 

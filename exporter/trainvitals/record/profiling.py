@@ -1,4 +1,4 @@
-"""Requests to trace the next steps of a live run, written to the run file; see `runfile`.
+"""Requests a trace of the next steps of a live run by writing to the run file; see `runfile`.
 
 Only the owner of a run and root can write to its run file.
 """
@@ -39,13 +39,13 @@ _UNSEEN = "has not seen the request yet"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A rank that can be traced.
+    """A rank whose steps can be traced.
 
     Attributes:
-        path: The rank's run file.
+        path: The path of the rank's run file.
         run: The run's name.
         rank: The rank's number.
-        phase: The rank's current phase, such as `train`; None if unknown.
+        phase: The rank's current phase, such as `train`; None if the phase is unknown.
     """
 
     path: Path
@@ -55,17 +55,17 @@ class Target:
 
 
 def find_target(directory: Path, name: str, rank: int | None) -> Target:
-    """Find the rank to trace.
+    """Return the rank of a run that is to be traced.
 
     Args:
         directory: The run directory.
-        name: The run's name, or a prefix of it.
-        rank: The rank; None for the lowest rank that is alive on this machine.
+        name: The run's name, or a prefix of the name.
+        rank: The number of the rank; None means the lowest rank that is alive on this machine.
 
     Raises:
         ConfigurationError: No run matches, the prefix is ambiguous, the run has ended, or the rank
             is not alive on this machine.
-        SourceError: The directory cannot be read.
+        SourceError: The run directory cannot be read.
     """
     files = _read(directory)
     runs = {_name(file) for file in files}
@@ -95,8 +95,8 @@ def ask(target: Target, request: TraceRequest) -> Iterator[Callable[[], TraceAns
     """Request a trace, yield a function that reads the answer, and withdraw the request on exit.
 
     Raises:
-        TrainvitalsError: The file belongs to another user, the run's client does not support
-            requests, or another request is active.
+        TrainvitalsError: The run file belongs to another user, the run's client does not support
+            trace requests, or another request is active.
     """
     descriptor = _open(target)
     try:
@@ -132,14 +132,14 @@ def follow(
     timeout_seconds: float,
     report: Callable[[str], object] = lambda _: None,
 ) -> TraceAnswer:
-    """Wait until the trace is written or has failed.
+    """Wait until a requested trace has been written or has failed.
 
     Args:
-        target: The rank.
+        target: The rank that is traced.
         request: The trace request.
-        read: Returns the current answer.
+        read: A function that returns the run's current answer to the request.
         timeout_seconds: The maximum time without progress.
-        report: Called with a line about the progress whenever the progress has changed.
+        report: A function that is called with a line about the progress when the progress changes.
 
     Raises:
         TrainvitalsError: The run ended before the trace was written, or there was no progress
@@ -155,7 +155,7 @@ def follow(
             return answer
         now = time.monotonic()
         words = describe(answer) if is_ours else _UNSEEN
-        # Most answers arrive within this time; a message would be obsolete at once.
+        # Most answers arrive within this time, so a message would be outdated immediately.
         is_early = words == _UNSEEN and now - changed < _LOOK_SECONDS
         if words != reported and not is_early:
             reported, changed = words, changed if words == _UNSEEN else now
@@ -180,7 +180,7 @@ def follow(
 
 
 def describe(answer: TraceAnswer) -> str:
-    """Return the progress of a trace as a predicate, such as `is tracing, 3 steps so far`."""
+    """Return a trace's progress as the predicate of a sentence: `is tracing, 3 steps so far`."""
     steps = f"{answer.steps} step" + ("" if answer.steps == 1 else "s")
     return {
         TraceStage.WAITING: "waits for the end of a step",

@@ -26,13 +26,13 @@ _ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Options of a recording.
+    """The options of a recording.
 
     Attributes:
         interval_seconds: The interval between snapshots.
-        count: The number of snapshots; None for no limit.
-        prepare_seconds: The time between the first readings and the first snapshot; rates need two
-            readings.
+        count: The number of snapshots; None means that the number is not limited.
+        prepare_seconds: The time between the first readings and the first snapshot; rates are
+            derived from two readings.
     """
 
     interval_seconds: float = 30.0
@@ -45,7 +45,7 @@ class Schedule:
 
     Args:
         interval_seconds: The interval between snapshots.
-        clock: Returns monotonic seconds.
+        clock: A function that returns monotonic seconds.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Schedule:
         self._number = 0
 
     def advance(self) -> tuple[float, int]:
-        """Return the seconds until the next snapshot, and the number of skipped snapshots."""
+        """Return the seconds until the next snapshot, and the number of snapshots to skip."""
         passed = (self._clock() - self._start) / self._interval_seconds
         number = max(self._number + 1, -int(-passed // 1))
         missed = number - self._number - 1
@@ -71,7 +71,7 @@ class EndSignals:
     The handlers stay installed until `close`; only the main thread can install them.
 
     Args:
-        on_user_signal: Called on SIGUSR1.
+        on_user_signal: A function that is called on SIGUSR1.
     """
 
     def __init__(self, on_user_signal: Callable[[], None] = lambda: None) -> None:
@@ -88,7 +88,7 @@ class EndSignals:
         os.close(self._writer)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a signal or until the timeout; return whether a signal has arrived."""
+        """Wait for SIGTERM, SIGINT, SIGHUP or the timeout; return whether a signal has arrived."""
         ready, _, _ = select.select([self._reader], [], [], max(0.0, seconds))
         return bool(ready)
 
@@ -104,11 +104,11 @@ def _complain(text: str) -> None:
 
 
 def _keep_quiet(_: str) -> None:
-    """Print nothing: the error at the end contains the same message."""
+    """Ignore a warning, because the error at the end contains the same message."""
 
 
 class _Scribe:
-    """A writer of pieces that continues after a failed write."""
+    """A writer of a recording's pieces that continues after a failed write."""
 
     def __init__(
         self, file: Console | LogFile, format_: Format, complain: Callable[[str], None]
@@ -164,20 +164,22 @@ def record(
     format_: Format | None = None,
     complain: Callable[[str], None] = _complain,
 ) -> int:
-    """Record up to the count or until SIGTERM, SIGINT or SIGHUP; on SIGUSR1, release the drivers.
+    """Record snapshots until the count is reached or SIGTERM, SIGINT or SIGHUP arrives.
 
     Args:
-        watcher: The source of snapshots; closed at the end.
-        file: The destination; closed at the end.
+        watcher: The source of snapshots, which is closed at the end; SIGUSR1 makes it release the
+            accelerator drivers.
+        file: The destination of the recording, which is closed at the end.
         options: The interval, the count and the preparation time.
-        format_: The format; None for text.
-        complain: Called with each warning, which is one line.
+        format_: The format of the recording; None means the text format.
+        complain: A function that is called with each warning, which is one line.
 
     Returns:
         The number of snapshots that were written.
 
     Raises:
-        TrainvitalsError: The count is limited, and the last snapshots could not be written.
+        TrainvitalsError: The number of snapshots is limited, and the last snapshots could not be
+            written.
     """
     # With --once, the error at the end is the only message.
     warn = _keep_quiet if options.count == 1 else complain
@@ -186,7 +188,7 @@ def record(
     try:
         watcher.prepare()
         gc.collect()
-        # Objects created so far live until the end; exclude them from garbage collection.
+        # The objects created so far live until the end; exclude them from garbage collection.
         gc.freeze()
         trim_heap()
         if not signals.wait(options.prepare_seconds):

@@ -1,4 +1,4 @@
-"""A snapshot of the machine, independent of the output format."""
+"""The data of a snapshot, independent of the output format."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Holder:
 
     Attributes:
         uuid: The accelerator's UUID.
-        pid: The process ID.
+        pid: The ID of the process.
         name: The process name; None if the process is in another PID namespace.
-        container: The name, else the short ID, of the container that the process runs in; None if
-            there is no container or it is unknown.
-        used_bytes: Accelerator memory that the process holds.
+        container: The name of the container in which the process runs, or the container's short ID
+            if the name is unknown; None if the process is not known to run in a container.
+        used_bytes: The accelerator memory that the process holds.
     """
 
     uuid: str
@@ -37,12 +37,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """New records of the kernel log.
+    """The new records of the kernel log.
 
     Attributes:
-        oom_kills: OOM kills, the oldest first.
-        xids: Errors that NVIDIA GPUs reported.
-        lines: Other lines that report problems, with secrets masked.
+        oom_kills: The OOM kills in the new records, the oldest first.
+        xids: The errors that NVIDIA GPUs reported.
+        lines: The other lines that report problems, with secrets masked.
         lost: The number of records that were overwritten before they were read.
     """
 
@@ -54,13 +54,15 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Bytes per second since the last measurement; None in the first measurement or if unknown.
+    """Rates in bytes per second since the last measurement.
+
+    A rate is None in the first measurement, and if the rate is unknown.
 
     Attributes:
-        read: Bytes read from all disks, each byte counted once.
-        written: Bytes written to all disks, each byte counted once.
-        received: Bytes received by all physical interfaces.
-        transmitted: Bytes transmitted by all physical interfaces.
+        read: The bytes read from all disks per second; each byte is counted once.
+        written: The bytes written to all disks per second; each byte is counted once.
+        received: The bytes received by all physical interfaces per second.
+        transmitted: The bytes transmitted by all physical interfaces per second.
     """
 
     read: float | None = None
@@ -73,34 +75,35 @@ class Flows:
 class Snapshot:
     """The state of the machine at one time.
 
-    A reading that is None could not be obtained; `troubles` contains the reason.
+    A reading that could not be obtained is None, and `troubles` contains the reason.
 
     Attributes:
-        time: The time of the snapshot, Unix seconds.
+        time: The time of the snapshot, in Unix seconds.
         hostname: The machine's name.
         number: The snapshot's number in this recording, from 1.
-        seconds: The time that the snapshot took.
-        skipped: The number of snapshots skipped before this one because one took too long.
+        seconds: The number of seconds that taking the snapshot required.
+        skipped: The number of snapshots that were skipped before this one because a snapshot took
+            too long.
         unwritten: The number of snapshots before this one that could not be written.
-        memory: Memory and swap.
-        cpu: CPU utilization, load averages and number of cores.
-        filesystems: The space of each file system.
+        memory: The reading of memory and swap.
+        cpu: The CPU utilization, load averages and number of cores.
+        filesystems: The reading of the file systems, with the space of each.
         processes: The processes that use the most CPU time and the most memory.
-        accelerators: GPUs and Gaudi cards.
+        accelerators: The readings of GPUs and Gaudi cards.
         holders: The processes that hold accelerator memory, the largest first for each accelerator.
-        containers: The containers; also None if there is no container engine.
+        containers: The readings of containers; also None if the machine has no container engine.
         cpu_percents: The CPU usage of each running container since the last snapshot, in percent of
             one core, by name; containers whose usage is unknown are left out.
         new_deaths: The names of the containers that died since the last snapshot; in the first
             snapshot, of all containers that have died.
-        oom_kills: OOM kills on the host since the last snapshot; None for the first reading, and if
-            the kernel does not count OOM kills.
-        kernel: New records of the kernel log; None if the log cannot be read.
-        engine_errors: New lines of the container engine's log that report problems, with secrets
-            masked; None if the log cannot be read.
+        oom_kills: The number of OOM kills on the host since the last snapshot; None in the first
+            reading, and if the kernel does not count OOM kills.
+        kernel: The new records of the kernel log; None if the kernel log cannot be read.
+        engine_errors: The new lines of the container engine's log that report problems, with
+            secrets masked; None if the engine's log cannot be read.
         uptime_seconds: The time since boot, from a monotonic clock.
-        flows: Disk and network throughput.
-        runs: Training runs.
+        flows: The throughput of disks and network interfaces.
+        runs: The readings of training runs.
         troubles: The sources that could not be read, with the reasons.
     """
 

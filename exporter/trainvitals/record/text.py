@@ -1,4 +1,4 @@
-"""A snapshot as text, for people and for `grep`."""
+"""Formats a snapshot as text, for people and for `grep`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def write_text(snapshot: Snapshot, zone: tzinfo | None = None) -> str:
     """Return a snapshot as text that ends with an empty line.
 
     Args:
-        snapshot: The snapshot.
-        zone: The time zone; None for the machine's time zone.
+        snapshot: The snapshot to format.
+        zone: The time zone of the text; None means the machine's time zone.
     """
     sections = (
         _write_head(snapshot, zone),
@@ -284,7 +284,7 @@ def _share(part: float | None, whole: float | None) -> str:
 
 
 def _tabulate(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    """Yield rows in aligned columns; the last column is not padded."""
+    """Yield lines with the rows in aligned columns; the last column is not padded."""
     if len(rows) < 2:  # noqa: PLR2004 - a header alone
         return
     plain = [tuple(clean_text(cell, most=_LONGEST_LINE) for cell in row) for row in rows]

@@ -1,4 +1,4 @@
-"""Take snapshots of the machine with the exporter's collectors."""
+"""Takes snapshots of the machine with the exporter's collectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trainvitals.sources.host.network import NetworkReading
 from trainvitals.sources.host.processes import ProcessesReading, ProcessesSource, read_process_name
 from trainvitals.sources.runs.reading import RunsReading
 
-# The collectors that a recording needs; the others are turned off.
+# The collectors that a recording needs; all other collectors are turned off.
 WANTED = (
     "cpu",
     "memory",
@@ -45,7 +45,7 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """A container's total CPU time at one time, and its CPU usage up to that time."""
+    """A container's total CPU time at one time, and the CPU usage before that time."""
 
     time: float
     cpu_seconds: float
@@ -64,9 +64,9 @@ class Watcher:
         options: The options of the collectors; collectors that a recording does not need are turned
             off.
         patience_seconds: The timeout for the readings of one snapshot.
-        engine_log: The container engine's log; None if no such log is read.
-        kernel_log: The kernel log; None for `dev/kmsg` in the host's root file system.
-        clock: Returns Unix seconds.
+        engine_log: The container engine's log; None means that no engine log is read.
+        kernel_log: The kernel log; None means `dev/kmsg` in the host's root file system.
+        clock: A function that returns Unix seconds.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Watcher:
         self._deaths = {}
 
     def take_snapshot(self, number: int, *, skipped: int = 0, unwritten: int = 0) -> Snapshot:
-        """Take a snapshot.
+        """Take a snapshot of the machine.
 
         Args:
             number: The snapshot's number.
-            skipped: The number of snapshots skipped before it.
-            unwritten: The number of snapshots before it that were not written.
+            skipped: The number of snapshots that were skipped before this one.
+            unwritten: The number of snapshots before this one that were not written.
         """
         began = time.monotonic()
         now = self._clock()
@@ -144,7 +144,7 @@ class Watcher:
         )
 
     def close(self) -> None:
-        """Release the collectors and the logs."""
+        """Close the collectors and the logs."""
         self.machine.close()
         self._processes.close()
         self._kernel_log.close()
@@ -204,20 +204,20 @@ class Watcher:
             return None
         time_, seconds = one.usage.time, one.usage.cpu_seconds
         before = self._spent.get(one.id)
-        # The container is new or was restarted: there is no difference yet.
+        # The container is new or was restarted, so its usage cannot be derived yet.
         if before is None or seconds < before.cpu_seconds:
             return _Spent(time_, seconds)
-        if time_ <= before.time:  # No newer sample: keep the last rate.
+        if time_ <= before.time:  # There is no newer sample, so the last rate is kept.
             return before
         percent = 100 * (seconds - before.cpu_seconds) / (time_ - before.time)
         return _Spent(time_, seconds, percent)
 
 
 class FlowMeter:
-    """A meter that derives rates from successive counter values.
+    """A meter that derives disk and network rates from successive counter values.
 
     Args:
-        clock: Returns monotonic seconds.
+        clock: A function that returns monotonic seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -226,11 +226,11 @@ class FlowMeter:
         self._counts: tuple[int | None, ...] = (None,) * 4
 
     def measure(self, disk: DiskReading | None, network: NetworkReading | None) -> Flows:
-        """Return the rates since the previous call.
+        """Return the rates since the previous call of this method.
 
         Args:
-            disk: The disk counters; None if they could not be read.
-            network: The interface counters; None if they could not be read.
+            disk: The disk counters; None if the disk counters could not be read.
+            network: The interface counters; None if the interface counters could not be read.
         """
         now = self._clock()
         counts = (

@@ -2,8 +2,9 @@
 
     Archive (Prometheus) -> runs, hardware, waste, incidents -> Report -> text, Markdown, HTML
 
-A `Report` holds only figures; `daily`, `weekly` and `details` turn the figures into sections, which
-all formats share, and `document` stores a report as JSON, from which it can be rendered again.
+A `Report` contains only figures; `daily`, `weekly` and `details` turn the figures into sections,
+which all formats share. `document` stores a report as JSON, and a stored report can be rendered
+again.
 """
 
 from trainvitals.report.archive import Filters

@@ -15,7 +15,7 @@ from trainvitals.verdicts.thresholds import Thresholds
 
 NOW, SOON, LATER = 0, 1, 2
 
-# The minimum shares of wasted accelerator time, and of time without data, that lead to a
+# The minimum share of wasted accelerator time, and of time without data, that leads to a
 # recommendation. No alert covers either of them.
 _MUCH_WASTE_RATIO, _MUCH_MISSING_RATIO = 0.05, 0.1
 _MOST_ADVICE, _MOST_ALERTS = 14, 5

@@ -2,8 +2,8 @@
 
 No query covers more than one hour of samples at a time, so a report about a week of many machines
 stays below Prometheus' limit of 50 million samples per query. Each range is one millisecond shorter
-than an hour: a sample on the border between two hours is then counted once, even by versions
-before 3, which include both ends of a range.
+than an hour, so that a sample on the border between two hours is counted once, even by Prometheus
+versions before 3, which include both ends of a range.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ HOUR = 3600
 MINUTE = 60
 _STEP_SECONDS = {"daily": MINUTE, "weekly": 5 * MINUTE}
 _MOST_SERIES = 20_000
-# For one query, which takes half a minute for a thousand accelerators.
+# A query with this many steps takes half a minute for a thousand accelerators.
 _MOST_STEPS_AT_ONCE = 720
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Filters of a report.
+    """The filters that limit a report to some machines and runs.
 
     Attributes:
-        instances: The machines; empty for all machines.
-        runs: The runs; empty for all runs.
+        instances: The machines to report; an empty tuple selects all machines.
+        runs: The runs to report; an empty tuple selects all runs.
     """
 
     instances: tuple[str, ...] = ()
@@ -49,10 +49,11 @@ class Archive:
     subquery with each step of that hour, and `@step` the interval between two steps.
 
     Attributes:
-        prometheus: The Prometheus server.
-        period: The period.
+        prometheus: The Prometheus server that is queried.
+        period: The period that the queries cover.
         filters: The machines and runs that queries are limited to.
-        gaps: The refused queries; a method whose query is refused adds a gap and returns no series.
+        gaps: The figures whose queries Prometheus refused; a method whose query is refused adds a
+            gap and returns no series.
         thresholds: The alert thresholds.
     """
 
@@ -64,17 +65,18 @@ class Archive:
 
     @property
     def step_seconds(self) -> int:
-        """The interval of the steps: one minute for a day, five minutes for a week."""
+        """The interval between two steps: one minute for a day, five minutes for a week."""
         return _STEP_SECONDS[self.period.kind]
 
     def ask_hours(self, what: str, query: str) -> tuple[Series, ...]:
-        """Return one value for each hour, at the end of the hour.
+        """Return the series of a query, with one value for each hour at the end of the hour.
 
-        If the period ends within an hour, the last point covers the part before the end.
+        If the period ends within an hour, the last point covers the part of the hour before the
+        end.
 
         Args:
-            what: A description of the figure, for `gaps`.
-            query: The query, with `[@hour]`.
+            what: The description of the figure that is added to `gaps` if the query is refused.
+            query: The query, which contains `[@hour]` as the range.
         """
         begin, end = self.period.begin, self.period.end
         whole, rest = divmod(end - begin, HOUR)
@@ -90,7 +92,7 @@ class Archive:
         return _join(series) if len(self.gaps) == gaps else ()
 
     def ask_moments(self, what: str, query: str) -> tuple[Series, ...]:
-        """Return the value at each step."""
+        """Return the series of a query, with one value for each step of the period."""
         step, gaps, series = self.step_seconds, len(self.gaps), list[Series]()
         moments = range(self.period.begin + step, self.period.end + 1, step)
         for first in range(0, len(moments), _MOST_STEPS_AT_ONCE):
@@ -99,12 +101,12 @@ class Archive:
         return _join(series) if len(self.gaps) == gaps else ()
 
     def ask_changes(self, what: str, metric: str) -> tuple[Series, ...]:
-        """Return the first value, and each value that differs from the value a minute before.
+        """Return each series' first value, and every value that differs from one minute earlier.
 
-        The result is small for values that seldom change.
+        The result is small if the values seldom change.
 
         Args:
-            what: A description of the figure, for `gaps`.
+            what: The description of the figure that is added to `gaps` if the query is refused.
             metric: An expression with `%s` in place of an `offset` modifier.
         """
         now, before = metric.replace("%s", ""), metric.replace("%s", " offset 1m")
@@ -113,16 +115,16 @@ class Archive:
         return _join((*first, *self.ask_minutes(what, query)))
 
     def ask_minutes(self, what: str, query: str) -> tuple[Series, ...]:
-        """Return the value at each minute after the start of the period."""
+        """Return the series of a query, with one value for each minute of the period."""
         begin, end = self.period.begin + MINUTE, self.period.end
         return self._ask(what, self._fill(query, MINUTE), begin, end, MINUTE)
 
     def ask_end(self, what: str, query: str) -> tuple[Series, ...]:
-        """Return the value at the end of the period."""
+        """Return the series of a query, with the value at the end of the period."""
         return self.ask_at(what, query, self.period.end)
 
     def ask_at(self, what: str, query: str, moment: float) -> tuple[Series, ...]:
-        """Return the value at one time."""
+        """Return the series of a query, with the value at the given Unix time."""
         return self._ask(what, self._fill(query, HOUR), moment, moment, HOUR)
 
     def _ask(
@@ -159,7 +161,7 @@ class Archive:
 
 
 def write_rise(counter: str) -> str:
-    """Return a query for a counter's increase in each step; after a reset, the counter's value.
+    """Return a query for a counter's increase in each step; after a reset, for the counter's value.
 
     Unlike `increase`, this query misses no increase between adjacent steps.
     """
@@ -169,17 +171,17 @@ def write_rise(counter: str) -> str:
 
 
 def count_seconds(series: Iterable[Series]) -> float:
-    """Return the sum of all values."""
+    """Return the sum of all values in some series."""
     return math.fsum(value for each in series for _, value in each.points)
 
 
 def find_extreme(series: Series, *, is_highest: bool) -> tuple[float, float] | None:
-    """Return the time and value of the highest or lowest sample; None for an empty series."""
+    """Return the time and value of a series' highest or lowest sample; None for an empty series."""
     return (max if is_highest else min)(series.points, key=lambda point: point[1], default=None)
 
 
 def list_changes(series: Series) -> Iterator[tuple[float, float]]:
-    """Yield each distinct value once, with the time at which it was first seen."""
+    """Yield each distinct value of a series with the time of the value's first sample."""
     seen: set[float] = set()
     for moment, value in series.points:
         if value not in seen:
@@ -188,12 +190,12 @@ def list_changes(series: Series) -> Iterator[tuple[float, float]]:
 
 
 def list_times(series: Series) -> list[float]:
-    """Return the distinct values of a series that are Unix times."""
+    """Return a series' distinct values that are valid Unix times."""
     return [time for _, value in list_changes(series) if (time := read_time(value)) is not None]
 
 
 def _drop_unknown(series: Iterable[Series]) -> Iterator[Series]:
-    """Yield series without NaN and infinite points, which carry no information."""
+    """Yield series without their NaN and infinite points, which carry no information."""
     for each in series:
         points = tuple(point for point in each.points if math.isfinite(point[1]))
         if points:
@@ -201,7 +203,7 @@ def _drop_unknown(series: Iterable[Series]) -> Iterator[Series]:
 
 
 def _join(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Join series that have the same labels."""
+    """Return series in which the points of all series with the same labels are joined."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     for each in series:
         found.setdefault(tuple(sorted(each.labels.items())), []).extend(each.points)
@@ -209,6 +211,6 @@ def _join(series: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def _list(names: Iterable[str]) -> str:
-    """Return names as a regular expression to insert into a PromQL string."""
+    """Return a regular expression that matches the names, escaped for a PromQL string."""
     pattern = "|".join(re.escape(name) for name in names)
     return pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -12,7 +12,7 @@ from trainvitals.report.archive import Archive, find_extreme
 from trainvitals.report.training import Best
 from trainvitals.sources.prometheus import Series
 
-# For a metric with one of these words in its name, lower values are better.
+# Lower values are better for a metric whose name contains one of these words.
 _LOWER_IS_BETTER = frozenset(
     {
         *("loss", "losses", "nll", "bce", "error", "err", "mae", "mse", "rmse", "brier", "ece"),
@@ -24,7 +24,7 @@ _LOWER_IS_BETTER = frozenset(
 _WORDS = re.compile(r"[a-z]+[0-9]*|[0-9]+")
 _TRAINING = frozenset({"train", "training"})
 _MOST_METRICS = 200
-# Values that the exporter reports as separate metrics, with the equivalent name and split.
+# The exporter's own metrics, each with the name and split of the equivalent reported metric.
 _OWN: Mapping[str, tuple[str, str]] = {
     "validation_accuracy": ("accuracy", "validation"),
     "validation_loss": ("loss", "validation"),
@@ -64,7 +64,7 @@ def has_word(name: str, word: str) -> bool:
 
 
 def find_best(archive: Archive, targets: Mapping[str, float]) -> tuple[Best, ...]:
-    """Return each run's best value of each metric, with targets and validation first."""
+    """Return each run's best value of each metric, first metrics with targets and validation."""
     by = "instance, run, name, split"
     found: dict[tuple[str, str, str, str], Best] = {}
     for operation in ("max", "min"):
@@ -94,7 +94,7 @@ def _keep(
 
 
 def _aim(best: Best, targets: Mapping[str, float]) -> Best:
-    """Return a best value with its target; an equal name takes precedence over a contained word."""
+    """Return a best value with its target, set for the metric's name or for a word in the name."""
     wanted = targets.get(best.name)
     if wanted is None:
         wanted = next((value for name, value in targets.items() if has_word(best.name, name)), None)

@@ -1,7 +1,8 @@
 """Charts of a report as SVG, drawn by matplotlib or, if it is not installed, as sparklines.
 
-Colours are CSS variables of the page, which defines a light and a dark set; matplotlib draws with
-placeholder colours that are replaced afterwards. Titles of bars and points are shown as tooltips.
+Colours are CSS variables of the page, which defines a light and a dark set. matplotlib draws with
+placeholder colours, which are replaced by the variables after drawing. The titles of bars and
+points are shown as tooltips.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ _Join = Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A line, or one segment of each bar.
+    """A line of a chart, or one segment of each of the chart's bars.
 
     Attributes:
-        name: The name in the legend; empty if the chart has no other course.
-        color: The number of the colour, from 1.
-        values: One value in base units for each slot; None for a gap.
+        name: The course's name in the legend; an empty string if the chart has no other course.
+        color: The number of the course's colour, from 1.
+        values: The course's value for each slot, in base units; None draws a gap.
     """
 
     name: str
@@ -60,18 +61,19 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart.
+    """A chart of a report, before it is drawn.
 
     Attributes:
         title: The chart's heading.
-        slots: The label on the time axis and the full name of each hour or day.
-        courses: The lines, or the segments of bars.
+        slots: For each hour or day, its label on the time axis and its full name.
+        courses: The lines of the chart, or the segments of the chart's bars.
         unit: The size of the value axis' unit, in base units.
-        write: Returns a value as text.
-        is_stacked: Whether the courses are segments of bars.
+        write: A function that formats a value of the chart as text.
+        is_stacked: Whether the courses are drawn as segments of bars instead of lines.
         has_zero: Whether the value axis starts at 0.
-        top: The upper end of the value axis in base units; None for automatic.
-        target: The value that a dashed line marks, in base units; None for no line.
+        top: The upper end of the value axis in base units; if None, matplotlib chooses the upper
+            end.
+        target: The value that a dashed line marks, in base units; if None, no dashed line is drawn.
     """
 
     title: str
@@ -86,7 +88,7 @@ class Picture:
 
 
 def list_pictures(charts: Sequence[Chart], report: Report) -> list[Picture]:
-    """Return the charts of a section, except charts without a value other than 0."""
+    """Return the charts of a section, except charts in which no value differs from 0."""
     found = [picture for chart in charts for picture in _choose(chart, report)]
     return [
         picture
@@ -132,7 +134,7 @@ def _list_metrics(
     slots: tuple[tuple[str, str], ...],
     lay: Callable[[Points, _Join], tuple[float | None, ...]],
 ) -> list[Picture]:
-    """Return a chart for each metric, with a line for each of its best runs."""
+    """Return a chart for each metric, with a line for each of the metric's best runs."""
     every = dict.fromkeys((best.name, best.split) for best in report.runs.best)
     first = [key for word in _FIRST_METRICS for key in every if has_word(key[0], word)]
     pictures = []
@@ -163,7 +165,7 @@ def _list_expected(
     slots: tuple[tuple[str, str], ...],
     lay: Callable[[Points, _Join], tuple[float | None, ...]],
 ) -> list[Picture]:
-    """Return a chart for each figure of a run, with the expected value as target line."""
+    """Return a chart for each expected figure of a run, with the expected value as target line."""
     pictures = []
     for each in report.runs.expected[:_MOST_PICTURES]:
         name, write = FIGURES[each.figure]
@@ -175,7 +177,7 @@ def _list_expected(
 
 
 def _list_slots(report: Report) -> dict[str, tuple[str, str]]:
-    """Return the hours of a day or the days of a week, by a key unique within the period."""
+    """Return the labels of a day's hours or a week's days, by a key unique within the period."""
     slots = dict[str, tuple[str, str]]()
     for moment in range(int(report.begin), int(report.planned_end), 3600):
         when = read_clock(report, moment)
@@ -194,7 +196,7 @@ def _name_slot(report: Report, moment: float) -> str:
 def _lay_out(
     report: Report, points: Points, slots: Sequence[str], join: _Join
 ) -> tuple[float | None, ...]:
-    """Return one value for each slot; None for a slot without a value."""
+    """Return one value for each slot of a chart; None for a slot in which no point lies."""
     found: dict[str, list[float]] = {}
     for moment, value in points:
         found.setdefault(_name_slot(report, moment - 1), []).append(value)
@@ -209,7 +211,7 @@ def draw(picture: Picture, key: str) -> str:
     """Return a chart as SVG elements.
 
     Args:
-        picture: The chart.
+        picture: The chart to draw.
         key: A prefix that makes the chart's SVG identifiers unique on the page.
     """
     try:
@@ -297,7 +299,7 @@ def _stand_in(color: int) -> str:
 
 
 def _remove(page: str, begin: str, end: str) -> str:
-    """Return a page without each part from one text to another, both texts included."""
+    """Return a page without the parts that begin with one given text and end with another."""
     first, *parts = page.split(begin)
     return "".join((first, *(part.partition(end)[2] for part in parts)))
 

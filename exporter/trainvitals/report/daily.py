@@ -76,7 +76,7 @@ def _list_status(report: Report) -> Section:
 
 
 def choose_attempts(attempts: tuple[Attempt, ...], *outcomes: str) -> list[Attempt]:
-    """Return the starts that had one of the given outcomes."""
+    """Return the starts of runs that had one of the given outcomes."""
     return [each for each in attempts if each.outcome in outcomes]
 
 
@@ -113,7 +113,7 @@ def _describe_run(
 
 
 def list_health(report: Report) -> Section:
-    """Return a section about memory, disks and temperature at the end of the period."""
+    """Return the section about memory, disks and temperature at the end of the period."""
     return Section(
         "System Health",
         (
@@ -176,7 +176,7 @@ def _describe_heat(report: Report) -> str:
 
 
 def describe_training_time(report: Report) -> str:
-    """Return the mean duration of the runs that finished, as text."""
+    """Return a text with the mean duration of the runs that finished."""
     if not report.runs.is_told:
         return explain_no_client(report)
     seconds = report.runs.mean_seconds
@@ -187,7 +187,7 @@ def describe_training_time(report: Report) -> str:
 
 
 def describe_best_of(report: Report, word: str) -> str:
-    """Return the best value among metrics whose name contains a word, such as `iou`."""
+    """Return a text with the best value among metrics whose name contains a word, such as `iou`."""
     if not report.runs.is_told:
         return explain_no_client(report)
     of_kind = [each for each in choose_best(report.runs.best) if has_word(each.name, word)]
@@ -211,13 +211,13 @@ def _list_issues(report: Report) -> Section:
 
 
 def list_next(report: Report) -> Section:
-    """Return the section with the recommendations."""
+    """Return the section with the report's recommendations."""
     points = tuple(Point("", f"{each.what} ({each.because})") for each in report.advice)
     return Section("Next Actions", points or (Point("", "nothing that these figures ask for"),))
 
 
 def compare(report: Report, before: Totals) -> tuple[Point, ...]:
-    """Return some figures, each with its difference from the previous period."""
+    """Return lines with key figures, each with its difference from the previous period."""
     now, runs = report.accelerators, report.runs
     return (
         _compare_one("Experiments completed", runs.completed, before.completed, format_count),

@@ -1,6 +1,6 @@
 """The JSON document of a report.
 
-The document is one object in UTF-8:
+The document is one JSON object, encoded in UTF-8:
 
     {"format": "trainvitals report", "version": 1, "report": {…}}
 
@@ -15,7 +15,7 @@ the end of the hour.
     zone                the name of the time zone
     utc_offset_seconds  [[since, seconds]]: each offset from UTC, and the time from which it applies
     asked, source       the time of the query, and the Prometheus URL without its password
-    instances, only_runs  the machines and runs that the report is limited to; empty for all
+    instances, only_runs  the machines and runs that the report is limited to; [] for all
     coverage            {first, last, seconds, holes: [[begin, end]]}
     hosts               {names, environments, memory_used_bytes, memory_total_bytes,
                         memory_peak_ratio, memory_peak_instance,
@@ -79,10 +79,10 @@ def format_document(report: Report) -> str:
 
 
 def read_document(path: Path) -> Report:
-    """Read a file that `format_document` wrote.
+    """Read a report from a file that contains the text returned by `format_document`.
 
     Raises:
-        ConfigurationError: The file cannot be read, or does not contain such a document.
+        ConfigurationError: The file cannot be read, or does not contain a valid report document.
     """
     try:
         with open_named(path) as file:
@@ -100,11 +100,11 @@ def read_document(path: Path) -> Report:
 
 
 def parse_document(text: str) -> Report:
-    """Return the report in a JSON document.
+    """Parse the JSON document of a report.
 
     Raises:
-        ConfigurationError: The text is not a valid document; the message names the place of the
-            error.
+        ConfigurationError: The text is not a valid report document; the message names the place of
+            the error.
     """
     try:
         document = json.loads(text)
@@ -122,7 +122,7 @@ def parse_document(text: str) -> Report:
 
 
 def _check(report: Report) -> None:
-    """Raise an error for an invalid period or UTC offset, or for a total that is not above 0."""
+    """Raise an error if a report's period, UTC offset, disk size or expected value is invalid."""
     last = min(LATEST_TIME, report.begin + _LONGEST_SECONDS)
     if not 0 <= report.begin <= report.end <= report.planned_end <= last:
         raise ConfigurationError("report.begin, end and planned_end are not those of a day or week")
@@ -140,7 +140,7 @@ def _check(report: Report) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file atomically, with mode 0600.
+    """Write a text to a file atomically; the file has mode 0600.
 
     Raises:
         ConfigurationError: The file cannot be written.
@@ -162,7 +162,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _read(wanted: object, value: object, place: str) -> object:
-    """Return a JSON value as a dataclass, tuple, literal, number, string or boolean."""
+    """Convert a JSON value to the wanted dataclass, tuple, literal, number, string or boolean."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in parts:

@@ -13,7 +13,7 @@ from trainvitals.sources.prometheus import Points, Series
 
 _BY = "instance, run"
 _EPOCHS = "training_epoch{@run} + training_epoch_progress_ratio{@run} or training_epoch{@run}"
-# `*` keeps the run's labels; each held accelerator has at most one memory series.
+# `*` keeps the labels of the run's series; each held accelerator has at most one memory series.
 _HELD = (
     "run:accelerator_held:bool{@run}"
     " * on (job, instance, uuid) group_left () accelerator_memory_used_bytes{@host}"
@@ -24,7 +24,7 @@ _Place = tuple[str, str]  # machine and run
 
 
 def find_expectations(archive: Archive) -> tuple[Expectation, ...]:
-    """Return the expected figures of runs with the measured ones, by run and machine."""
+    """Return the expected and measured figures of runs, in the order of runs and machines."""
     paces = _find_expected(archive, "training_expected_epoch_seconds")
     sizes = _find_expected(archive, "training_expected_memory_bytes")
     found = [*_compare_pace(archive, paces), *_compare_memory(archive, sizes)]
@@ -32,7 +32,7 @@ def find_expectations(archive: Archive) -> tuple[Expectation, ...]:
 
 
 def _find_expected(archive: Archive, metric: str) -> dict[_Place, float]:
-    """Return each run's latest value, unless that value is 0 or negative."""
+    """Return the latest value of each run's metric, without values that are 0 or negative."""
     series = archive.ask_hours(
         "what is expected of runs",
         f"max by ({_BY}) (last_over_time({metric}{{@run}}[@hour]))",
@@ -55,11 +55,11 @@ def _compare_pace(archive: Archive, expected: dict[_Place, float]) -> Iterator[E
 
 
 def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float | None, Points]:
-    """Return the epochs per hour up to the last progress, and those of each hour, at its end.
+    """Return a run's epochs per hour up to the last progress, and the epochs per hour in each hour.
 
     Args:
-        points: The current epoch at each step, including its completed fraction.
-        begin: The start of the first hour, Unix seconds.
+        points: The current epoch at each step, including the completed fraction of the epoch.
+        begin: The start of the first hour, in Unix seconds.
         longest: The maximum number of seconds between two points without a gap between them.
     """
     gains, seconds = defaultdict[float, float](float), defaultdict[float, float](float)
@@ -75,7 +75,7 @@ def _measure_pace(points: Points, begin: float, longest: float) -> tuple[float |
 
 
 def _cut_standstill(points: Points) -> Points:
-    """Remove the points after the last change: an ended run remains visible for a while."""
+    """Return the points up to the last change: an ended run's metrics continue for a while."""
     changes = [
         place for place, (before, after) in enumerate(pairwise(points), 1) if before[1] != after[1]
     ]

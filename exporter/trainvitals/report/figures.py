@@ -1,7 +1,8 @@
 """The figures of a report, in base units: seconds, bytes, joules, watts, °C, ratios 0 to 1.
 
-Times are Unix seconds. None means unknown; an unknown figure is never 0. Sums cover the time for
-which Prometheus has data. "At the end" refers to the last sample at the end of the period.
+Times are in Unix seconds. None means that a figure is unknown; an unknown figure is never 0. Sums
+cover the time for which Prometheus has data. "At the end" refers to the last sample at the end of
+the period.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         "lost": "lost: no answer",
     }
 )
-"""Names of the uses of accelerator time; all but the first two count as waste.
+"""The names of the uses of accelerator time; all uses except the first two count as waste.
 
 `docs/report.md` defines each use.
 """
@@ -40,12 +41,13 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The accelerator time that one use takes.
+    """The accelerator time that is attributed to one use.
 
     Attributes:
-        cause: A key of `CAUSES`.
-        seconds: The sum over all accelerators.
-        by_hour: The sum for each hour, at the end of the hour.
+        cause: The use, which is a key of `CAUSES`.
+        seconds: The time of the use, summed over all accelerators.
+        by_hour: The time of the use in each hour, summed over all accelerators; the time of a point
+            is the end of the hour.
     """
 
     cause: str
@@ -54,7 +56,7 @@ class Use:
 
     @property
     def is_waste(self) -> bool:
-        """Whether the time counts as wasted."""
+        """Whether the time of this use counts as wasted."""
         return self.cause not in {TRAINING, OTHERS}
 
 
@@ -63,10 +65,11 @@ class Heat:
     """The highest temperature of one accelerator.
 
     Attributes:
-        instance: The machine.
-        device: The kind and the index, such as `gpu 3`.
-        celsius: The temperature. Source: accelerator_temperature_celsius, sensor core.
-        time: Unix seconds of the end of the hour in which it was reached.
+        instance: The label `instance` of the accelerator's machine.
+        device: The kind and the index of the accelerator, such as `gpu 3`.
+        celsius: The highest temperature, in degrees Celsius. Source:
+            accelerator_temperature_celsius, sensor core.
+        time: The end of the hour in which the temperature was reached, in Unix seconds.
     """
 
     instance: str
@@ -77,10 +80,11 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """The accelerators of the period.
+    """Figures about the accelerators that were seen in the period.
 
     Attributes:
-        count: The number of accelerators seen, counted by UUID; 0 if none was seen.
+        count: The number of accelerators that were seen, counted by UUID; 0 if no accelerator was
+            seen.
         seconds: The time for which accelerators were seen, summed over all accelerators. Source:
             accelerator_up.
         busy_seconds: The part of `seconds` in which accelerators were busy. Source:
@@ -89,17 +93,20 @@ class Accelerators:
             accelerator_memory_used_bytes.
         memory_total_bytes: Device memory of all accelerators, at the end. Source:
             accelerator_memory_total_bytes.
-        memory_peak_bytes: The highest sum of device memory in use.
+        memory_peak_bytes: The highest total of device memory in use on all accelerators.
         celsius: The temperature of the hottest accelerator at the end.
-        hottest: The highest temperature in the period.
+        hottest: The highest temperature of an accelerator in the period.
         power_watts: The mean total power of all accelerators. Source: accelerator_power_watts.
-        energy_joules: The energy used by all accelerators. Source: accelerator_energy_joules_total,
-            else power.
-        is_energy_estimated: Whether part of the energy was derived from power.
-        uses: The time taken by each use, in the order of `CAUSES`; empty if a query was refused.
-        busy_by_hour: The busy share for each hour, at the end of the hour.
-        joules_by_hour: The energy used in each hour, at the end of the hour.
-        celsius_by_hour: The highest temperature in each hour, at the end of the hour.
+        energy_joules: The energy used by all accelerators. Source: accelerator_energy_joules_total;
+            for accelerators without this metric, accelerator_power_watts.
+        is_energy_estimated: Whether part of the energy was derived from the power draw.
+        uses: The accelerator time of each use, in the order of `CAUSES`; an empty tuple if a query
+            was refused.
+        busy_by_hour: The busy share of accelerator time in each hour; the time of a point is the
+            end of the hour.
+        joules_by_hour: The energy used in each hour; the time of a point is the end of the hour.
+        celsius_by_hour: The highest temperature in each hour; the time of a point is the end of the
+            hour.
     """
 
     count: int = 0
@@ -120,36 +127,36 @@ class Accelerators:
 
     @property
     def busy_ratio(self) -> float | None:
-        """The busy share of accelerator time; None if unknown."""
+        """The busy share of accelerator time; None if the busy time is unknown."""
         if not self.seconds or self.busy_seconds is None:
             return None
         return self.busy_seconds / self.seconds
 
     @property
     def known_seconds(self) -> float:
-        """The total time of all uses."""
+        """The accelerator time that is attributed to any use, in seconds."""
         return sum(use.seconds for use in self.uses)
 
     @property
     def wasted_seconds(self) -> float:
-        """The total time of the uses that count as waste."""
+        """The accelerator time of all uses that count as waste, in seconds."""
         return sum(use.seconds for use in self.uses if use.is_waste)
 
     @property
     def wasted_ratio(self) -> float | None:
-        """The wasted share of the attributed time; None if no time is attributed."""
+        """The wasted share of the attributed accelerator time; None if no time is attributed."""
         return self.wasted_seconds / self.known_seconds if self.known_seconds else None
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system at the end of the period.
+    """The state of a file system at the end of the period.
 
     Attributes:
-        instance: The machine.
-        mountpoint: The mount point.
-        avail_bytes: Space available to unprivileged users. Source: host_filesystem_avail_bytes.
-        size_bytes: The size. Source: host_filesystem_size_bytes.
+        instance: The label `instance` of the file system's machine.
+        mountpoint: The mount point of the file system.
+        avail_bytes: The space available to unprivileged users. Source: host_filesystem_avail_bytes.
+        size_bytes: The size of the file system. Source: host_filesystem_size_bytes.
     """
 
     instance: str
@@ -160,18 +167,20 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """The machines of the period.
+    """Figures about the machines that were seen in the period.
 
     Attributes:
-        names: The names of the machines seen, sorted. Source: the label instance.
-        environments: The values of the target labels `environment` or `env`, sorted; empty if no
-            target has one.
-        memory_used_bytes: Total minus available memory of all machines, at the end.
-        memory_total_bytes: Memory of all machines that report available memory, at the end. Source:
-            memory_total_bytes.
-        memory_peak_ratio: The highest share of memory in use on one machine.
-        memory_peak_instance: The machine on which the peak occurred; empty if unknown.
-        disks: The fullest file systems, the fullest first; small and read-only ones are left out.
+        names: The sorted names of the machines that were seen. Source: the label `instance`.
+        environments: The sorted values of the target labels `environment` or `env`; an empty tuple
+            if no target has such a label.
+        memory_used_bytes: The total memory minus the available memory of all machines, at the end.
+        memory_total_bytes: The total memory of all machines that report available memory, at the
+            end. Source: memory_total_bytes.
+        memory_peak_ratio: The highest share of memory that was in use on one machine.
+        memory_peak_instance: The machine on which the highest share of memory was in use; an empty
+            string if the machine is unknown.
+        disks: The fullest file systems, the fullest first, without small and read-only file
+            systems.
     """
 
     names: tuple[str, ...] = ()
@@ -188,8 +197,8 @@ class Gap:
     """A figure that is unknown.
 
     Attributes:
-        what: The figure.
-        why: The reason, and where possible what to do about it.
+        what: The description of the unknown figure.
+        why: The reason why the figure is unknown, and a remedy if one is known.
     """
 
     what: str
@@ -198,11 +207,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A recommendation.
+    """A recommendation that is derived from a figure of the report.
 
     Attributes:
-        urgency: 0 now, 1 soon, 2 when there is time.
-        what: The action, as an imperative.
+        urgency: The urgency of the action: 0 for now, 1 for soon, 2 for when there is time.
+        what: The recommended action, as an imperative sentence.
         because: The figure on which the recommendation is based.
     """
 
@@ -213,13 +222,13 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Some figures of the previous period, for comparison; None means unknown.
+    """Some figures of the previous period, for comparison; an unknown figure is None.
 
     Attributes:
-        begin: Unix seconds of the start of the period.
-        end: Unix seconds of the end of the period.
-        completed: The number of starts that finished.
-        failed: The number of starts that failed.
+        begin: The start of the previous period, in Unix seconds.
+        end: The end of the previous period, in Unix seconds.
+        completed: The number of starts of runs that finished.
+        failed: The number of starts of runs that failed.
         busy_ratio: The busy share of accelerator time.
         wasted_ratio: The wasted share of accelerator time.
         energy_joules: The energy used by all accelerators.
@@ -239,10 +248,10 @@ class Coverage:
     """The part of the period for which Prometheus has data.
 
     Attributes:
-        first: Unix seconds of the first data.
-        last: Unix seconds of the last data.
-        seconds: The duration of the time with data.
-        holes: The start and end of each time without data, limited to the period.
+        first: The time of the first data, in Unix seconds.
+        last: The time of the last data, in Unix seconds.
+        seconds: The total time for which there is data.
+        holes: The start and end of each interval without data, limited to the period.
     """
 
     first: float
@@ -253,10 +262,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of energy.
+    """The price of electrical energy.
 
     Attributes:
-        per_kwh: The price of a kilowatt hour.
+        per_kwh: The price of one kilowatt hour.
         currency: The name of the currency, such as `EUR`.
     """
 
@@ -266,30 +275,31 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report.
+    """The figures of a daily or weekly report.
 
     Attributes:
-        kind: `daily` or `weekly`.
-        begin: Unix seconds of the start of the period.
-        planned_end: Unix seconds of the end of the period.
-        end: The end of the data: `planned_end`, or the time of the query if that is earlier.
-        zone: The name of the time zone.
+        kind: The kind of the report: `daily` or `weekly`.
+        begin: The start of the period, in Unix seconds.
+        planned_end: The end of the period, in Unix seconds.
+        end: The end of the data, in Unix seconds: `planned_end`, or the time of the query if that
+            is earlier.
+        zone: The name of the time zone in which days start and end.
         utc_offset_seconds: The zone's offset from UTC at the start of the period and after each
-            change, as pairs of Unix seconds and offset.
-        asked: Unix seconds of the query.
+            change, as pairs of the Unix time and the offset in seconds.
+        asked: The time at which Prometheus was queried, in Unix seconds.
         source: The URL of the Prometheus server, without its password.
-        instances: The machines that the report is limited to; empty for all machines.
-        only_runs: The runs that the report is limited to; empty for all runs.
+        instances: The machines that the report is limited to; an empty tuple means all machines.
+        only_runs: The runs that the report is limited to; an empty tuple means all runs.
         coverage: The part of the period for which there is data.
-        hosts: The machines.
-        runs: The training runs.
-        accelerators: The accelerators.
-        incidents: Alerts that fired, the most severe first.
-        deaths: Container deaths, the most frequent first.
+        hosts: Figures about the machines.
+        runs: Figures about the training runs.
+        accelerators: Figures about the accelerators.
+        incidents: The alerts that fired in the period, the most severe first.
+        deaths: The container deaths in the period, the most frequent first.
         before: Figures of the previous period; None if Prometheus has too little data about it.
-        price: The price of energy; None if no price is set.
-        advice: Recommendations, the most urgent first.
-        gaps: Figures that are unknown because their query was refused.
+        price: The price of electrical energy; None if no price is set.
+        advice: The recommendations, the most urgent first.
+        gaps: The figures that are unknown because Prometheus refused their queries.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Make a report: run the queries, compare with the previous period, and derive advice."""
+"""Makes a report: runs the queries, compares the period with the previous one, derives advice."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ENOUGH_TO_COMPARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """Options of a report.
+    """The options of a report.
 
     Attributes:
         filters: The machines and runs that the report is limited to.
-        targets: Target values by metric name.
-        price: The price of energy; None if no price is set.
+        targets: The target values of metrics, by metric name.
+        price: The price of electrical energy; None if no price is set.
     """
 
     filters: Filters = Filters()  # noqa: RUF009 - immutable
@@ -42,10 +42,10 @@ def make_report(
     """Return the report about a period.
 
     Args:
-        prometheus: The Prometheus server.
-        period: The period.
-        options: The options; None for the defaults.
-        now: The time of the query, Unix seconds.
+        prometheus: The Prometheus server to query.
+        period: The period to report.
+        options: The options of the report; None means the default options.
+        now: The time of the query, in Unix seconds.
 
     Raises:
         PrometheusError: Prometheus does not respond.
@@ -116,7 +116,7 @@ def _explain_emptiness(archive: Archive) -> str:
 
 
 def _look_back(archive: Archive) -> Totals | None:
-    """Return some figures of the previous period; None if too little data covers it."""
+    """Return some figures of the previous period; None if too little of that period has data."""
     period = archive.period.step_back()
     before = Archive(archive.prometheus, period, archive.filters)
     coverage = find_coverage(before) if period.end > period.begin else None

@@ -19,7 +19,7 @@ _CORE = 'accelerator_temperature_celsius{@host, sensor="core"}'
 
 
 def find_accelerators(archive: Archive) -> Accelerators:
-    """Return figures about the accelerators; `count` is 0 if none was seen."""
+    """Return figures about the accelerators; `count` is 0 if no accelerator was seen."""
     there = archive.ask_hours(
         "how long accelerators were seen",
         f"{archive.step_seconds} * count_over_time((group by ({_BY})"
@@ -93,7 +93,7 @@ def _gain(counter: str) -> str:
 
 
 def _find_power(archive: Archive) -> float | None:
-    """Return the mean total power, over the steps at which power is known; None if never."""
+    """Return the mean total power of the steps with known power; None if power is never known."""
     drawn = "sum(accelerator_power_watts{@host})"
     sums = archive.ask_hours("power", f"sum_over_time(({drawn})[@hour:@step])")
     counts = archive.ask_hours("power", f"count_over_time(({drawn})[@hour:@step])")
@@ -119,7 +119,7 @@ def _add_heat(archive: Archive, found: Accelerators) -> Accelerators:
 
 
 def _add_up(series: Iterable[Series], join: Callable[[list[float]], float] = math.fsum) -> Points:
-    """Join the values of all series at each time; return points, the oldest first."""
+    """Join the values of all series at each time, and return the points with the oldest first."""
     values: dict[float, list[float]] = {}
     for each in series:
         for moment, value in each.points:
@@ -132,7 +132,7 @@ def _take_one(series: tuple[Series, ...]) -> float | None:
 
 
 def find_coverage(archive: Archive) -> Coverage | None:
-    """Return the times with data; None if Prometheus has no data."""
+    """Return the part of the period with data; None if Prometheus has no data for the period."""
     found = archive.ask_moments("when there was data", f"count({_ANY}) > 0")
     if not found or not found[0].points:
         return None
@@ -147,7 +147,7 @@ def find_coverage(archive: Archive) -> Coverage | None:
 
 
 def _find_holes(moments: list[float], period: Period, step: int) -> tuple[tuple[float, float], ...]:
-    """Return the times without data; a single missing step is ignored."""
+    """Return the intervals without data; an interval of a single missing step is ignored."""
     ends = [*moments, period.end + step]
     begins = [period.begin, *moments]
     return tuple(
@@ -158,11 +158,11 @@ def _find_holes(moments: list[float], period: Period, step: int) -> tuple[tuple[
 
 
 def find_hosts(archive: Archive) -> Hosts:
-    """Return figures about the machines."""
+    """Return figures about the machines that were seen in the period."""
     seen = archive.ask_hours(
         "the machines", f"group by (instance, environment, env) (last_over_time({_ANY}[@hour]))"
     )
-    # A machine that does not report available memory must not count as full.
+    # The memory of a machine that does not report available memory must not count as full.
     total = "sum(memory_total_bytes{@host} and on (job, instance) memory_available_bytes{@host})"
     available = "sum(memory_available_bytes{@host})"
     all_bytes = archive.ask_end("memory", total)

@@ -36,7 +36,7 @@ class _Section(NamedTuple):
 
 
 def format_html(report: Report) -> str:
-    """Return a report as an HTML page."""
+    """Return a report as one self-contained HTML page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - only for HTML
 
     environment = Environment(
@@ -60,7 +60,7 @@ def format_html(report: Report) -> str:
 
 
 def _prepare(section: Section, report: Report, numbers: Iterator[int]) -> _Section:
-    """Return a section with drawn charts and with consecutive lines in groups."""
+    """Return a section whose charts are drawn and whose consecutive lines are grouped."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
     pieces: list[Table | list[Point]] = []
@@ -86,7 +86,7 @@ def _prepare(section: Section, report: Report, numbers: Iterator[int]) -> _Secti
 
 
 def _mark(text: str) -> Markup:
-    """Return a text as HTML, with code for backticks and with a coloured severity at the start."""
+    """Return a text as HTML, with code in place of backticks and with a coloured severity."""
     from markupsafe import Markup, escape  # noqa: PLC0415
 
     first, blank, rest = text.partition(" ")

@@ -1,4 +1,4 @@
-"""Alerts that fired and containers that died in a period, and how each incident ended."""
+"""Finds the alerts that fired and the containers that died, and how each incident ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainvitals.sources.prometheus import QueryError, Series
 _BY = "alertname, severity, component, instance, run, name, kind, device, mountpoint"
 _FIRING = f'max by ({_BY}) (ALERTS{{@host, alertstate="firing", alertname!="Watchdog"}}%s)'
 _URGENCY: Mapping[str, int] = {"critical": 0, "warning": 1, "info": 2}
-# A restarted Prometheus has no alerts for a short time; shorter pauses are ignored.
+# After a restart, Prometheus has no alerts for a short time; shorter pauses are ignored.
 _SHORTEST_PAUSE_SECONDS = 2 * MINUTE
 # An alert that seems to have fired for longer was recorded with a wrong clock.
 _LONGEST_SECONDS = 30 * 86400
@@ -38,7 +38,7 @@ _Key = tuple[str, str, str, str]  # alert, severity, machine, subject
 
 @dataclass(slots=True)
 class _Course:
-    """The times at which an alert started and stopped firing, and the run or container it names."""
+    """The times at which an alert began and ceased to fire, and the alert's run or container."""
 
     begins: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
@@ -51,9 +51,10 @@ def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tu
     """Return the alerts that fired and how each ended, the most severe first.
 
     Args:
-        archive: The server and the period.
-        runs: The runs that an alert may name.
-        deaths: The container deaths that an alert may concern.
+        archive: The Prometheus server and the period.
+        runs: The runs of the period, from which the verdicts and resolutions are derived.
+        deaths: The container deaths of the period, from which the verdicts and resolutions are
+            derived.
     """
     summaries, gaps = _find_summaries(archive), len(archive.gaps)
     courses = _read_courses(archive)
@@ -88,7 +89,7 @@ def find_incidents(archive: Archive, runs: Runs, deaths: Sequence[Deaths]) -> tu
 
 
 def find_deaths(archive: Archive) -> tuple[Deaths, ...]:
-    """Return container deaths by reason, the most frequent first."""
+    """Return the container deaths of the period by reason, the most frequent first."""
     by = "instance, name"
     died = archive.ask_changes(
         "deaths of containers",
@@ -129,7 +130,7 @@ def _find_summaries(archive: Archive) -> dict[str, str]:
     try:
         groups = archive.prometheus.list_rules()
     except QueryError:
-        return {}  # a store without rules; the alert's name suffices
+        return {}  # The data store does not evaluate rules; the alert's name suffices.
     return {rule.name: rule.summary for group in groups for rule in group.rules}
 
 
@@ -166,7 +167,7 @@ def _choose(courses: dict[_Key, _Course], series: Series) -> _Course:
 
 
 def _find_since(archive: Archive, begin: int) -> dict[frozenset[tuple[str, str]], float]:
-    """Return the start times of the alerts that fire at the period's start, by their labels."""
+    """Return the start times of the alerts that fire at the period's start, by alert labels."""
     found = archive.ask_at(
         "since when alerts fire", f"min by ({_BY}) (ALERTS_FOR_STATE{{@host}})", begin
     )
@@ -178,7 +179,7 @@ def _find_since(archive: Archive, begin: int) -> dict[frozenset[tuple[str, str]]
 
 
 def _make_spans(course: _Course, end: float) -> tuple[tuple[float, float], ...]:
-    """Match starts with ends, and join spans that are separated by a short pause."""
+    """Return the spans in which an alert fired; spans separated by a short pause are joined."""
     spans: list[tuple[float, float]] = []
     ends = sorted(course.ends)
     for begin in sorted(course.begins):
@@ -198,7 +199,7 @@ def _write_verdict(
     deaths: Sequence[Deaths],
     spans: Sequence[tuple[float, float]],
 ) -> str:
-    """Return the alert's summary, with the reasons for which the run or container ended."""
+    """Return an alert's summary, with the reasons for which the alert's run or container ended."""
     found = []
     if course.container:
         found = [
@@ -214,7 +215,7 @@ def _write_verdict(
 def _choose_attempts(
     course: _Course, instance: str, runs: Runs, spans: Sequence[tuple[float, float]]
 ) -> list[Attempt]:
-    """Return the starts that failed or got SIGTERM while the alert fired, the latest first."""
+    """Return the starts that failed or received SIGTERM while the alert fired, the latest first."""
     return [
         each
         for each in _list_attempts(course, instance, runs)
@@ -237,7 +238,7 @@ def _list_endings(attempts: Iterable[Attempt]) -> list[str]:
 
 
 def _resolve(incident: Incident, course: _Course, runs: Runs, deaths: Sequence[Deaths]) -> str:
-    """Return how the incident ended."""
+    """Return a text that says how an incident ended."""
     if incident.is_firing:
         return "still fires"
     if course.run:

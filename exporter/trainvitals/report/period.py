@@ -1,8 +1,8 @@
-"""The period of a report: a day or a week in a time zone.
+"""The period of a report, which is a day or a week in a time zone.
 
-A day lasts from midnight to midnight, and a week from Monday to Monday, in the time zone; a day on
-which daylight saving time begins or ends has 23 or 25 hours. With `until`, the period is the day or
-the seven days that end at that time.
+A day lasts from midnight to midnight in the time zone, and a week lasts from Monday to Monday; a
+day on which daylight saving time begins or ends has 23 or 25 hours. If `until` is given, the period
+is the day or the seven days that end at that time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class Period:
     """The period of a report.
 
     Attributes:
-        kind: `daily` or `weekly`.
-        begin: Unix seconds of the start of the period.
-        planned_end: Unix seconds of the end of the period.
-        end: The end of the data: `planned_end`, or the time of the query if that is earlier.
+        kind: The kind of the period: `daily` or `weekly`.
+        begin: The start of the period, in Unix seconds.
+        planned_end: The end of the period, in Unix seconds.
+        end: The end of the data, in Unix seconds: `planned_end`, or the time of the query if that
+            is earlier.
         zone: The time zone in which days start and end.
     """
 
@@ -43,12 +44,12 @@ class Period:
 
     @property
     def is_over(self) -> bool:
-        """Whether the period is over."""
+        """Whether the period was over when Prometheus was queried."""
         return self.end >= self.planned_end
 
     @property
     def seconds(self) -> int:
-        """The duration of the part of the period that has passed."""
+        """The duration of the part of the period that has passed, in seconds."""
         return self.end - self.begin
 
     def read_clock(self, moment: float) -> datetime:
@@ -56,7 +57,7 @@ class Period:
         return datetime.fromtimestamp(moment, timezone.utc).astimezone(self.zone)
 
     def step_back(self) -> Period:
-        """Return the previous period, cut at the same point if this period is not over."""
+        """Return the previous period; if this period is not over, its part of the same duration."""
         begin = _shift(self.begin, self.zone, -_DAYS[self.kind])
         end = min(begin + self.seconds, self.begin) if not self.is_over else self.begin
         return Period(self.kind, begin, self.begin, end, self.zone)
@@ -73,12 +74,13 @@ def choose_period(
     """Return the period that the command-line options select.
 
     Args:
-        kind: `daily` or `weekly`.
-        now: The time of the query, Unix seconds.
+        kind: The kind of the period: `daily` or `weekly`.
+        now: The time of the query, in Unix seconds.
         zone: The time zone in which days start and end.
-        day: The day, or a day of the week, such as `2026-11-21`, `today` or `yesterday`; None for
-            today.
-        until: The end, such as `2026-11-21T14:00` or `now`; None for whole days.
+        day: The day, or any day of the week, such as `2026-11-21`, `today` or `yesterday`; None
+            means today.
+        until: The end of the period, such as `2026-11-21T14:00` or `now`; None means that the
+            period consists of whole days.
 
     Raises:
         ConfigurationError: A value is not a date or time, both options are set, or less than one
@@ -104,7 +106,7 @@ def choose_period(
 
 
 def find_zone(name: str | None) -> tzinfo:
-    """Return the time zone with a name; the machine's time zone for None.
+    """Return the time zone with the given name; if the name is None, the machine's time zone.
 
     Raises:
         ConfigurationError: The time zone is unknown.
@@ -120,7 +122,7 @@ def find_zone(name: str | None) -> tzinfo:
 
 
 class _LocalZone(tzinfo):
-    """The machine's time zone with its daylight saving changes, which `timezone` lacks."""
+    """The machine's time zone with daylight saving changes, which `timezone` does not support."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
         return None if when is None else when.replace(tzinfo=None).astimezone().utcoffset()
@@ -167,10 +169,10 @@ def _read_until(text: str, now: float, zone: tzinfo) -> int:
 
 
 def _keep_in_reach(when: _Date) -> _Date:
-    """Return the date if datetime supports all days and weeks of its year.
+    """Return a date if datetime supports all days and weeks of the date's year.
 
     Raises:
-        ValueError: The year is not supported.
+        ValueError: The date's year is not supported.
     """
     if not _FIRST_YEAR <= when.year <= _LAST_YEAR:
         raise ValueError(when.year)
@@ -182,7 +184,7 @@ def _find_midnight(day: date, zone: tzinfo) -> int:
 
 
 def _shift(moment: int, zone: tzinfo, days: int) -> int:
-    """Return the time that is some days later or, if negative, earlier, at the same time of day."""
+    """Return the same time of day some days later, or earlier if the number of days is negative."""
     clock = datetime.fromtimestamp(moment, timezone.utc).astimezone(zone)
     return int((clock + timedelta(days=days)).timestamp())
 

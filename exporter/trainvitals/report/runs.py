@@ -1,4 +1,4 @@
-"""The runs in a period: each start, and how it ended."""
+"""Finds the runs in a period: each start of a run, and how the start ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUTCOMES: Mapping[Reason | Request, Outcome] = {
 # Processes of ranks that started within this time belong to one start, as launchers start them one
 # after another.
 _TOGETHER_SECONDS = 60.0
-# The kernel reports a process' start in clock ticks, and the system clock may be adjusted.
+# The kernel reports process start times in clock ticks, and the system clock may be adjusted.
 _CLOCK_SECONDS = 1.0
 _BY_RANK = "instance, run, rank"
 # The durations of a run's phases add up to the run's age. The first phase may begin long after the
@@ -49,7 +49,7 @@ _Place = tuple[str, str]  # run and machine; the machine is empty for a run with
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of one rank."""
+    """The reported end of one rank."""
 
     time: float
     rank: str
@@ -58,16 +58,17 @@ class _End:
 
 @dataclass(slots=True)
 class _Course:
-    """Observations of a run, on one machine or on all of its machines; times are Unix seconds.
+    """Observations of a run, on one machine or on all of the run's machines.
 
     Attributes:
-        instances: The run's machines.
-        starts: The start times of the run's processes.
-        own_starts: The start times of the first phase, for processes that ended in order.
-        latest_starts: Upper bounds for the start times of the first phase.
-        ends: The ends of the run's ranks.
-        codes: Exit codes with the time at which each was reported, by machine and rank.
-        is_alive: Whether a rank was alive at the end of the period.
+        instances: The machines with ranks of the run.
+        starts: The start times of the run's processes, in Unix seconds.
+        own_starts: The start times of the first phase in processes with an orderly end, in Unix
+            seconds.
+        latest_starts: Upper bounds for the start times of the first phase, in Unix seconds.
+        ends: The ends of the run's ranks, with times in Unix seconds.
+        codes: The exit codes by machine and rank, each with the Unix time at which it was reported.
+        is_alive: Whether a rank of the run was alive at the end of the period.
         is_silent: Whether a machine of the run did not respond at the end of the period.
     """
 
@@ -82,11 +83,11 @@ class _Course:
 
 
 def find_runs(archive: Archive, targets: Mapping[str, float]) -> Runs:
-    """Return the runs in a period.
+    """Return the runs that Prometheus recorded in a period.
 
     Args:
-        archive: The server and the period.
-        targets: Target values by metric name.
+        archive: The Prometheus server and the period.
+        targets: The target values of metrics, by metric name.
     """
     found = archive.ask_hours(
         "whether an exporter reports runs",
@@ -167,7 +168,7 @@ def _ask_ranks(archive: Archive, what: str, metric: str) -> tuple[Series, ...]:
 
 
 def _find_shared(archive: Archive) -> frozenset[str]:
-    """Return the runs that have ranks on several machines."""
+    """Return the names of the runs that have ranks on several machines."""
     there = archive.ask_hours(
         "runs of several machines",
         "count by (run) (count by (run, instance) (last_over_time(training_world_size{@run}[@hour])"
@@ -182,7 +183,7 @@ def _name_rank(series: Series) -> str:
 
 
 def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
-    """Yield the starts of a run, each with its end."""
+    """Yield the starts of a run, each with the time and outcome of the start's end."""
     starts = _list_starts(course)
     for start, following in zip_longest(starts, starts[1:]):
         until = following if following is not None else float("inf")
@@ -194,7 +195,7 @@ def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
             yield _make_attempt(run, course, began, None, "active", None, is_resumed=False)
             continue
         if ends and max(end.time for end in ends) < archive.period.begin:
-            continue  # it ended in the previous period, and the exporter still showed it
+            continue  # The start ended in the previous period, and the exporter still reported it.
         outcome, code = _find_outcome(ends, course, archive.thresholds)
         if not ends and is_last and course.is_silent:
             outcome = "unknown"
@@ -202,7 +203,7 @@ def _split(run: str, course: _Course, archive: Archive) -> Iterable[Attempt]:
 
 
 def _list_starts(course: _Course) -> list[float]:
-    """Return the starts of a run's processes, and later starts within the same process."""
+    """Return the start times of a run's processes, and of later starts within the same process."""
     starts = _gather(course.starts)
     for own in sorted(course.own_starts):
         latest = max((start for start in starts if start <= own), default=own)
@@ -212,9 +213,10 @@ def _list_starts(course: _Course) -> list[float]:
 
 
 def _find_own_start(course: _Course, start: float, until: float, archive: Archive) -> float:
-    """Return the start of the first phase, or the start of the processes if that is unknown.
+    """Return when a start's first phase began, or when its processes began if this is unknown.
 
-    An upper bound is late by up to a step, so a lower one says nothing about a start in between.
+    An upper bound may be too late by one step; an upper bound within the first step is therefore
+    ignored.
     """
     own = [each for each in course.own_starts if start - _CLOCK_SECONDS <= each < until]
     own += [each for each in course.latest_starts if start + archive.step_seconds < each < until]
@@ -222,7 +224,7 @@ def _find_own_start(course: _Course, start: float, until: float, archive: Archiv
 
 
 def _gather(moments: Iterable[float]) -> list[float]:
-    """Return the first start of each group in which starts are at most a minute apart."""
+    """Return the first start time of each group of starts that are at most a minute apart."""
     starts: list[float] = []
     latest = float("-inf")
     for moment in sorted(moments):
@@ -249,7 +251,7 @@ def _make_attempt(
 def _find_outcome(
     ends: Sequence[_End], course: _Course, thresholds: Thresholds
 ) -> tuple[Outcome, int | None]:
-    """Return a start's outcome and exit code, those of the first rank that did not finish."""
+    """Return a start's outcome and exit code, taken from the first rank that did not finish."""
     if not ends:
         return "vanished", None
     known = [end for end in ends if not _is_superseded(end, ends)]
@@ -264,7 +266,7 @@ def _find_outcome(
 
 
 def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:
-    """Return whether an end of unknown reason was reported again with the reason."""
+    """Return whether a rank's end of unknown reason was later reported with a reason."""
     return end.reason == "unknown" and any(
         other.reason != "unknown"
         and other.rank == end.rank
@@ -274,7 +276,7 @@ def _is_superseded(end: _End, ends: Iterable[_End]) -> bool:
 
 
 def _find_code(end: _End, course: _Course) -> int | None:
-    """Return the first exit code reported after a rank's end, else the last one before it."""
+    """Return the first exit code reported after a rank's end, else the last one before the end."""
     codes = course.codes[end.rank]
     later = [each for each in codes if each[0] >= end.time]
     earlier = [each for each in codes if each[0] < end.time]

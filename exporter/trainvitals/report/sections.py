@@ -1,4 +1,4 @@
-"""The sections of a report in order: the head, the template's sections, then the details."""
+"""Arranges the sections of a report: the head, the template's sections, then the details."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_HOLES = 5
 
 
 def write_title(report: Report) -> str:
-    """Return the title of a report."""
+    """Return the title of a daily or weekly report."""
     return {
         "daily": "trainvitals Daily Monitoring Report",
         "weekly": "trainvitals Weekly Performance Report",
@@ -30,7 +30,7 @@ def write_title(report: Report) -> str:
 
 
 def compose_head(report: Report) -> tuple[Point, ...]:
-    """Return lines with the period, the machines, and the limits of the data."""
+    """Return the lines about the report's period and machines, and the limits of the data."""
     begin, end = read_clock(report, report.begin), read_clock(report, report.planned_end)
     zone = clean_name(report.zone)
     if report.kind == "daily" and (begin.hour, begin.minute) == (0, 0):
@@ -76,5 +76,5 @@ def compose_template(report: Report) -> tuple[Section, ...]:
 
 
 def compose(report: Report) -> tuple[Section, ...]:
-    """Return all sections of a report."""
+    """Return all sections of a report, in the order in which they appear."""
     return (*compose_template(report), *list_details(report))

@@ -80,7 +80,7 @@ def _list(point: Point) -> Iterable[str]:
 
 
 def _tabulate(table: Table) -> Iterable[str]:
-    """Yield a table in columns; yield it row by row if the columns are too wide."""
+    """Yield the lines of a table in columns, or row by row if the columns are too wide."""
     rows = (table.head, *table.rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if sum(widths) + 2 * len(widths) > _WIDEST:

@@ -1,6 +1,7 @@
 """Runs and how they ended, alerts that fired, and containers that died.
 
-Times are Unix seconds, durations are seconds, and None means unknown; an unknown value is never 0.
+Times are in Unix seconds and durations in seconds. None means that a value is unknown; an unknown
+value is never 0.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ class Attempt:
     """One start of a run.
 
     Attributes:
-        run: The label `run`.
+        run: The run's name, from the label `run`.
         instances: The machines with ranks of the run, sorted.
-        started: Unix seconds of the start of the first phase, which may be long after the process
-            started.
-        ended: Unix seconds of the end of the last rank; None while the start is active, or if it
-            disappeared without a recorded end.
+        started: The time at which the first phase began, in Unix seconds; the first phase may begin
+            long after the process.
+        ended: The time at which the last rank ended, in Unix seconds; None while the start is
+            active, or if the start disappeared without a recorded end.
         outcome: How the start ended, according to the first rank that did not finish.
-        exit_code: The exit code of that rank. Source: training_process_exit_code; None if unknown.
-        is_resumed: Whether the run was started again afterwards.
+        exit_code: The exit code of the first rank that did not finish; None if the exit code is
+            unknown. Source: training_process_exit_code.
+        is_resumed: Whether the run was restarted after this start.
     """
 
     run: str
@@ -57,11 +59,11 @@ class Observed:
     """A run without the training client; whether the run's process is alive is unknown.
 
     Attributes:
-        run: The label `run`.
-        instance: The machine.
-        source: `tensorboard` for event files, `log` for log lines.
-        progressed: Unix seconds of the last progress. Source:
-            training_last_progress_timestamp_seconds; None if unknown.
+        run: The run's name, from the label `run`.
+        instance: The machine's name, from the label `instance`.
+        source: The source of the run's data: `tensorboard` for event files, `log` for log lines.
+        progressed: The time of the run's last progress, in Unix seconds; None if the time is
+            unknown. Source: training_last_progress_timestamp_seconds.
     """
 
     run: str
@@ -75,14 +77,15 @@ class Best:
     """The best value of a metric that a run reported in the period.
 
     Attributes:
-        name: The metric, such as `val_iou`.
-        split: The label `split`, such as `train` or `validation`; empty if the metric has no split.
-        run: The run that reported it.
+        name: The metric's name, such as `val_iou`.
+        split: The label `split`, such as `train` or `validation`; an empty string if the metric has
+            no split.
+        run: The run that reported the value.
         instance: The machine on which the run reported the value.
-        value: The best finite sample, in the metric's own unit.
+        value: The best finite sample of the metric, in the metric's own unit.
         is_lower_better: Whether the lowest value is the best, as for a loss.
-        target: The value of `--target`; None if no target is set.
-        by_hour: The best value in each hour, at the end of the hour.
+        target: The target that `--target` sets for the metric; None if no target is set.
+        by_hour: The metric's best value in each hour; the time of a point is the end of the hour.
     """
 
     name: str
@@ -96,7 +99,7 @@ class Best:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the target is reached; None if no target is set."""
+        """Whether the best value reaches the target; None if no target is set."""
         if self.target is None:
             return None
         return self.value <= self.target if self.is_lower_better else self.value >= self.target
@@ -110,14 +113,15 @@ class Expectation:
     """A measured figure of a run, and the value that the baselines file expects.
 
     Attributes:
-        run: The label `run`.
-        instance: The machine.
-        figure: `pace`, in epochs per hour, or `memory`, in bytes on the run's fullest accelerator.
-        expected: The expected value. Source: training_expected_epoch_seconds and
-            training_expected_memory_bytes.
-        measured: The pace until the run's last progress, or the highest memory in use; None if
-            unknown. Source: training_epoch, accelerator_memory_used_bytes.
-        by_hour: The measured value for each hour, at the end of the hour.
+        run: The run's name, from the label `run`.
+        instance: The machine's name, from the label `instance`.
+        figure: The figure that is compared: `pace`, in epochs per hour, or `memory`, in bytes on
+            the run's fullest accelerator.
+        expected: The value that the baselines file expects. Source: training_expected_epoch_seconds
+            and training_expected_memory_bytes.
+        measured: The pace until the run's last progress, or the highest memory in use; None if the
+            measured value is unknown. Source: training_epoch, accelerator_memory_used_bytes.
+        by_hour: The measured value in each hour; the time of a point is the end of the hour.
     """
 
     run: str
@@ -130,19 +134,19 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The training in a period.
+    """Figures about the training runs in a period.
 
     Attributes:
         is_told: Whether an exporter reports runs; if so, an empty list means that no run was
             active.
-        attempts: Every start that was active in the period, the latest first.
-        observed: Runs that are known only from logs or event files.
+        attempts: The starts of runs that were active in the period, the latest first.
+        observed: The runs that are known only from logs or event files.
         best: The best value that each run reported for each metric.
-        expected: The expected figures of runs, with the measured ones.
-        lost_seconds: The duration of steps that were repeated after failures. Source:
-            training_lost_seconds_total; None if unknown.
-        lost_steps: The number of repeated steps. Source: training_lost_steps_total; None if
-            unknown.
+        expected: The expected and the measured figures of runs.
+        lost_seconds: The duration of the steps that were repeated after failures; None if the
+            duration is unknown. Source: training_lost_seconds_total.
+        lost_steps: The number of steps that were repeated after failures; None if the number is
+            unknown. Source: training_lost_steps_total.
     """
 
     is_told: bool = False
@@ -155,12 +159,12 @@ class Runs:
 
     @property
     def completed(self) -> int | None:
-        """The number of starts that finished; None if no exporter reports runs."""
+        """The number of starts of runs that finished; None if no exporter reports runs."""
         return self._count({"completed"})
 
     @property
     def failed(self) -> int | None:
-        """The number of starts that failed; None if no exporter reports runs."""
+        """The number of starts of runs that failed; None if no exporter reports runs."""
         return self._count(BAD)
 
     def _count(self, outcomes: AbstractSet[Outcome]) -> int | None:
@@ -170,7 +174,7 @@ class Runs:
 
     @property
     def mean_seconds(self) -> float | None:
-        """The mean duration of the starts that finished; None if no start finished."""
+        """The mean duration, in seconds, of the starts that finished; None if no start finished."""
         lengths = [
             each.ended - each.started
             for each in self.attempts
@@ -180,24 +184,26 @@ class Runs:
 
     @property
     def unresumed(self) -> tuple[Attempt, ...]:
-        """The starts that failed and were not followed by another start."""
+        """The starts that failed and after which the run was not restarted."""
         return tuple(each for each in self.attempts if each.outcome in BAD and not each.is_resumed)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An alert on one subject, with every time that it fired in the period. Source: ALERTS.
+    """An alert about one subject, with each time span in which it fired. Source: ALERTS.
 
     Attributes:
-        alert: The label `alertname`.
-        severity: `critical`, `warning` or `info`; empty if the rule sets no severity.
-        instance: The machine; empty if the alert does not name a machine.
-        subject: The run, container, mount point or device; empty for the machine as a whole.
-        verdict: The alert's summary, with the reasons for which its run or container ended.
-        spans: The start and end of each time that the alert fired, in Unix seconds; if the alert
-            was still firing, the last end is the end of the period.
+        alert: The alert's name, from the label `alertname`.
+        severity: The alert's severity: `critical`, `warning` or `info`; an empty string if the rule
+            sets no severity.
+        instance: The alert's machine; an empty string if the alert does not name a machine.
+        subject: The alert's run, container, mount point or device; an empty string if the alert
+            concerns the machine as a whole.
+        verdict: The alert's summary, with the reasons for which the alert's run or container ended.
+        spans: The start and end of each time span in which the alert fired, in Unix seconds; if the
+            alert was still firing, the last end is the end of the period.
         is_firing: Whether the alert was firing at the end of the period.
-        resolution: How the incident ended, as text.
+        resolution: A text that says how the incident ended.
     """
 
     alert: str
@@ -211,21 +217,22 @@ class Incident:
 
     @property
     def seconds(self) -> float:
-        """The total duration of all spans."""
+        """The total duration of all spans, in seconds."""
         return sum(end - begin for begin, end in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
 class Deaths:
-    """Deaths of one container for one reason.
+    """The deaths of one container for one reason.
 
     Attributes:
-        instance: The machine.
+        instance: The machine's name, from the label `instance`.
         name: The container's name.
-        reason: One of the reasons in `docs/diagnosis.md`.
-        count: The number of deaths. Source: container_deaths_total.
-        last: Unix seconds of the last death.
-        is_running: Whether the container was running at the end of the period; None if unknown.
+        reason: The reason for which the container died; `docs/diagnosis.md` lists all reasons.
+        count: The number of deaths for this reason. Source: container_deaths_total.
+        last: The time of the last death, in Unix seconds.
+        is_running: Whether the container was running at the end of the period; None if the
+            container's state is unknown.
     """
 
     instance: str
@@ -237,7 +244,7 @@ class Deaths:
 
 
 def group_attempts(attempts: Iterable[Attempt]) -> dict[tuple[str, tuple[str, ...]], list[Attempt]]:
-    """Group starts by run and machines, in the order in which each group first occurs."""
+    """Group starts by run and machines; groups are in the order of their first starts."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Attempt]] = {}
     for each in attempts:
         grouped.setdefault((each.run, each.instances), []).append(each)
@@ -245,7 +252,7 @@ def group_attempts(attempts: Iterable[Attempt]) -> dict[tuple[str, tuple[str, ..
 
 
 def choose_best(best: Iterable[Best]) -> tuple[Best, ...]:
-    """Return the best value for each metric and split, over all runs."""
+    """Return the best value of each metric and split among all runs."""
     chosen: dict[tuple[str, str], Best] = {}
     for each in best:
         other = chosen.get((each.name, each.split))
@@ -255,5 +262,5 @@ def choose_best(best: Iterable[Best]) -> tuple[Best, ...]:
 
 
 def is_better(one: Best, other: Best) -> bool:
-    """Return whether one value is better than another of the same metric."""
+    """Return whether one value of a metric is better than another value of the metric."""
     return one.value < other.value if one.is_lower_better else one.value > other.value

@@ -1,10 +1,10 @@
-"""The uses of accelerator time; each moment is attributed to exactly one use.
+"""Attributes each moment of accelerator time to exactly one use.
 
 The state of an accelerator at each step of the period counts for the whole step; waiting for data
 and throttling count for their share of the step. The uses add up to the time for which accelerators
 were seen.
 
-The label `gpu_uuid` of `training_rank_info` lists a rank's accelerators, up to eight, separated by
+The label `gpu_uuid` of `training_rank_info` lists up to eight accelerators of a rank, separated by
 commas. PromQL cannot split a list, so a separate expression extracts each position of the list. On
 a machine where no rank has this label, all accelerators that a process holds are attributed to the
 machine's runs.
@@ -27,7 +27,7 @@ RANK: Final = "job, instance, run, rank"
 LIVES: Final = "training_process_up{@host} == 1"
 ANSWERS: Final = "accelerator_up{@host} == 1"
 
-# The maximum length of the list in training_rank_info.
+# The maximum number of accelerators in the label `gpu_uuid` of training_rank_info.
 _MOST_IN_A_LIST: Final = 8
 _IN_STEPS: Final = "data_wait|h2d|forward|backward|optimizer|other"
 _SLOWED: Final = "hw_thermal|sw_thermal|hw_power_brake"
@@ -52,15 +52,15 @@ _SUMS: Final[Mapping[str, tuple[tuple[int, str], ...]]] = MappingProxyType(
         "lost": ((1, "lost"),),
     }
 )
-# The rounding error of sums and differences.
+# A smaller time is a rounding error of sums and differences.
 _NOTHING_SECONDS: Final = 1e-3
 
 
 def find_uses(archive: Archive) -> tuple[Use, ...]:
-    """Return the time that each use takes, without unused ones.
+    """Return the accelerator time of each use, without uses that took no time.
 
-    The result is empty if a query was refused, because the remaining uses would not add up to the
-    time for which accelerators were seen.
+    The result is an empty tuple if a query was refused, because the remaining uses would not add up
+    to the time for which accelerators were seen.
     """
     gaps = len(archive.gaps)
     queries = _write(
@@ -97,7 +97,7 @@ def _add(terms: tuple[tuple[int, str], ...], parts: Mapping[str, Mapping[float, 
 
 
 def _write(holding: Holding, step_seconds: int, held_ratio: float) -> Mapping[str, str]:
-    """Return the queries by name; each query returns a share of the step for each accelerator."""
+    """Return the queries by name; each query returns a share of each step for each accelerator."""
     hold = holding.hold
     stalled, starting = hold(_STALLED), hold(_in_phase("init|compile"))
     evaluation = hold(_in_phase("validation|checkpoint"))
@@ -165,7 +165,7 @@ class Holding:
     """Queries that map the series of ranks to the ranks' accelerators.
 
     Attributes:
-        most: The maximum number of accelerators that a rank lists.
+        most: The maximum number of accelerators that the queries extract from a rank's list.
     """
 
     most: int = 1
@@ -175,7 +175,7 @@ class Holding:
         return f"(group by ({DEVICE}) ({self._place(condition)}) and on ({DEVICE}) {ANSWERS})"
 
     def hold_most(self, expr: str) -> str:
-        """Return a query for the highest value among the ranks on each accelerator."""
+        """Return a query for an expression's highest value among the ranks on each accelerator."""
         return f"max by ({DEVICE}) ({self._place(expr)})"
 
     def _place(self, expr: str) -> str:
@@ -194,7 +194,7 @@ class Holding:
 
 
 def find_holding(archive: Archive) -> Holding:
-    """Return queries for the list lengths that occur; queries for short lists cost much less."""
+    """Return queries for the lengths of rank lists that occur; short lists cost much less."""
     found = archive.ask_hours(
         "ranks with several accelerators",
         'group(last_over_time(training_rank_info{@host, gpu_uuid=~".+,.+"}[@hour]))',

@@ -1,4 +1,4 @@
-"""The parts of a report before they become text, Markdown or HTML, and recurring phrases.
+"""The parts of a report, from which text, Markdown and HTML are written, and recurring phrases.
 
 This module removes unsafe characters from names that the exporter does not control; each output
 format then applies its own escaping. Backticks mark code in every format, so apostrophes replace
@@ -33,7 +33,7 @@ FIGURES: Mapping[Figure, tuple[str, Callable[[float | None], str]]] = {
     "pace": ("Epochs per hour", format_value),
     "memory": ("Memory of the fullest accelerator", format_bytes),
 }
-"""The name of each expected figure of a run, and the function that formats the figure's values."""
+"""The name of each expected figure of a run, and a function that formats the figure's values."""
 _JOULES_PER_KWH = 3.6e6
 _LONGEST_NAME, _LONGEST_SENTENCE = 120, 400
 _MOST_LINES = 10
@@ -41,12 +41,12 @@ _MOST_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A line with a label.
+    """A labelled line of a report.
 
     Attributes:
-        label: The label; empty for an unlabelled line.
-        value: The text after the label.
-        more: Lines below the first one.
+        label: The label of the line; an empty string if the line has no label.
+        value: The text of the line after the label.
+        more: The lines below the first line.
     """
 
     label: str
@@ -56,12 +56,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table.
+    """A table of a report.
 
     Attributes:
-        head: The names of the columns.
+        head: The headings of the columns.
         rows: The cells of each row.
-        numbers: The indices of numeric columns, from 0.
+        numbers: The indices of the numeric columns; the first column is 0.
     """
 
     head: tuple[str, ...]
@@ -85,57 +85,57 @@ class Section:
 
 
 def clean_name(text: str) -> str:
-    """Return a name that comes from outside in a form that is safe to show."""
+    """Return a name that the exporter does not control in a form that is safe to show."""
     return clean_text(text, most=_LONGEST_NAME).replace("`", "'")
 
 
 def clean_sentence(text: str) -> str:
-    """Return a sentence that comes from outside in a form that is safe to show."""
+    """Return a sentence that the exporter does not control in a form that is safe to show."""
     return clean_text(text, most=_LONGEST_SENTENCE).replace("`", "'")
 
 
 def join_names(names: Iterable[str], most: int = 12) -> str:
-    """Return names separated by commas, and the number of omitted names."""
+    """Return a text with some names, separated by commas, and the number of omitted names."""
     return join_with_count([clean_name(name) for name in names], most=most)
 
 
 def limit(lines: Iterable[str], most: int = _MOST_LINES) -> tuple[str, ...]:
-    """Return the first lines, and a line with the number of omitted lines."""
+    """Return the first of some lines, and a line with the number of omitted lines."""
     every = tuple(lines)
     rest = name_rest(len(every) - most, ", see below")
     return (*every[:most], rest) if rest else every
 
 
 def explain_unknown(report: Report, why: str) -> str:
-    """Return the text for an unknown figure: the reason, and whether a query was refused."""
+    """Return the text for an unknown figure, with the reason and whether a query was refused."""
     refused = ", or Prometheus refused the query: see What Is Not Known" if report.gaps else ""
     return f"{UNKNOWN}: {why}{refused}"
 
 
 def explain_no_client(report: Report) -> str:
-    """Return a text that says that runs are unknown because no exporter reports them."""
+    """Return the text for unknown runs, which says that no exporter reports runs."""
     return explain_unknown(report, "no exporter reports runs (collector training)")
 
 
 def format_known(write: Callable[[float], str], value: float | None) -> str:
-    """Return a value as text, or `unknown`."""
+    """Return a value as text, or `unknown` if the value is None."""
     return UNKNOWN if value is None else write(value)
 
 
 def format_share(used: float | None, total: float | None) -> str:
-    """Return the used part of a total, such as `120 / 240 GiB (50%)`."""
+    """Return a text with the used part of a total, such as `120 / 240 GiB (50%)`."""
     if used is None or not total:
         return UNKNOWN
     return f"{format_bytes_of(used, total)} ({format_percent(used / total)})"
 
 
 def format_cost(joules: float, price: Price) -> str:
-    """Return the cost of energy, such as `12.50 EUR`."""
+    """Return the cost of an amount of energy as text, such as `12.50 EUR`."""
     return f"{joules / _JOULES_PER_KWH * price.per_kwh:,.2f} {clean_name(price.currency)}"
 
 
 def read_clock(report: Report, moment: float) -> datetime:
-    """Convert Unix seconds, limited to years that are supported, to the report's time zone."""
+    """Convert Unix seconds, limited to supported years, to a time in the report's time zone."""
     moment = min(max(0.0, moment), LATEST_TIME)
     offset = 0.0
     for since, seconds in report.utc_offset_seconds:
@@ -145,7 +145,7 @@ def read_clock(report: Report, moment: float) -> datetime:
 
 
 def format_moment(report: Report, moment: float) -> str:
-    """Return a time: `06:10` on the report's day, else `Tue 06:10` or `2026-11-20 06:10`."""
+    """Format a time as `06:10` on the report's day, else as `Tue 06:10` or `2026-11-20 06:10`."""
     when, first = read_clock(report, moment), read_clock(report, report.begin)
     if moment < report.begin or moment > report.planned_end:
         return format_minute(when)
@@ -155,7 +155,7 @@ def format_moment(report: Report, moment: float) -> str:
 
 
 def describe_outcome(attempt: Attempt) -> str:
-    """Return how a start ended, with its exit code."""
+    """Return a text that says how a start ended, with any exit code other than 0."""
     code = f" (exit code {attempt.exit_code})" if attempt.exit_code else ""
     return f"{attempt.outcome}{code}"
 
@@ -166,7 +166,7 @@ def name_metric(name: str, split: str) -> str:
 
 
 def describe_best(best: Best) -> str:
-    """Return a best value with its metric, run and target."""
+    """Return a text with a best value and with the value's metric, run and target."""
     where = f"{clean_name(best.run)} on {clean_name(best.instance)}"
     value = f"{format_value(best.value)}, {name_metric(best.name, best.split)} of {where}"
     if best.target is None:
@@ -186,13 +186,13 @@ def describe_incident(report: Report, incident: Incident) -> str:
 
 
 def name_incident(incident: Incident) -> str:
-    """Return the alert name, machine and subject of an incident."""
+    """Return a text with the alert name, machine and subject of an incident."""
     parts = (incident.alert, incident.instance, incident.subject)
     return " ".join(clean_name(part) for part in parts if part)
 
 
 def describe_spans(report: Report, incident: Incident) -> str:
-    """Return when and for how long an alert fired."""
+    """Return a text that says when and for how long an incident's alert fired."""
     begin, end = incident.spans[-1]
     until = "" if incident.is_firing else f" until {format_moment(report, end)}"
     last = f"{'since' if incident.is_firing else 'from'} {format_moment(report, begin)}{until}"

@@ -16,8 +16,8 @@ ends. Any process that can read the file can query the lock holder (F_GETLK): if
 holder, the trainer has ended; otherwise the kernel returns the holder's PID in the PID namespace of
 the querying process. The trainer must never close a second descriptor of the file, because doing so
 would release the lock. The file's blocks are allocated when the file is created, so that a full
-file system is reported then and not as SIGBUS at a later store. A run file is never truncated; to
-remove a run file, unlink it.
+file system is reported at this time and not as SIGBUS at a later store. A run file is never
+truncated; to remove a run file, unlink it.
 
 **Layout**, 16384 bytes, little endian, offsets in bytes:
 
@@ -56,13 +56,14 @@ offset size   content
 ====== ====== =======================================================================
 
 **Records**: two rows of 8-byte words, `STEP_WORDS` (written on every step) and `STATE_WORDS`
-(written when one of its words has changed). The first two words are u64: the sequence number (from
-1; 0 marks an empty slot) and the number of words used. All other words are f64, the first of which
-is CLOCK_MONOTONIC in nanoseconds; `ABSENT` means unknown, so that a NaN loss differs from a missing
-loss. The word after the used words contains the CRC-32 of all used words. Record number n is
-written to slot A if n is even and to slot B if n is odd, so that the other slot always contains the
-complete previous record. A reader uses the slot with the higher number among those with a correct
-CRC, and only the words that are within their bounds (see `bounds`).
+(written when one of the state words has changed). The first two words are u64: the sequence number
+(from 1; 0 marks an empty slot) and the number of words used. All other words are f64. The first f64
+word is the CLOCK_MONOTONIC time in nanoseconds. The value `ABSENT` means unknown, so that a NaN
+loss differs from a missing loss. The word after the used words contains the CRC-32 of all used
+words. Record number n is written to slot A if n is even and to slot B if n is odd, so that the
+other slot always contains the complete previous record. A reader uses the slot with the higher
+number among those with a correct CRC, and only the words that are within their bounds (see
+`bounds`).
 
 **Versions**: a new minor version only appends words. A reader uses the words of its own version;
 missing words are `ABSENT`. A file with an unknown major version is ignored and counted.
@@ -117,12 +118,12 @@ EVENTS = (
     "resume",
 )
 EVENT_COUNT = 8
-# Upper bounds of the step duration buckets in seconds; a last bucket counts longer steps.
+# The upper bounds of the step duration buckets in seconds; the last bucket counts longer steps.
 BUCKET_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class Phase(IntEnum):
-    """A phase of a trainer; records contain the number, labels the lower-case name."""
+    """A phase of a trainer; records contain the phase's number, labels its lower-case name."""
 
     INIT = 0
     COMPILE = 1
@@ -195,7 +196,7 @@ class RunFileError(TrainvitalsError):
     """The file is not a run file, or this version cannot read it.
 
     Attributes:
-        fault: The kind of error.
+        fault: The kind of the error.
     """
 
     def __init__(self, fault: Fault, message: str) -> None:
@@ -209,20 +210,22 @@ class Identity:
 
     Attributes:
         run: The run name.
-        rank: The rank of the process, 0 for a single process.
-        local_rank: The rank of the process on its node; -1 if unknown.
-        node_rank: The rank of the node; -1 if unknown.
-        world_size: The number of ranks; 0 if unknown.
-        attempt: The number of restarts by the launcher.
+        rank: The rank of the process among all processes of the run; 0 for a single process.
+        local_rank: The rank of the process on its node; -1 if this rank is unknown.
+        node_rank: The rank of the node among the run's nodes; -1 if this rank is unknown.
+        world_size: The number of ranks in the run; 0 if the number is unknown.
+        attempt: The number of previous restarts of the run by the launcher.
         pid: The process ID in the process's own PID namespace.
         uid: The user ID of the process.
-        start_ticks: The start time of the process, in clock ticks since boot; 0 if unknown.
-        boot_id: The boot ID, 16 bytes; zeros if unknown.
-        pid_namespace: The inode of the process's PID namespace; 0 if unknown.
-        created_time: The time at which the file was created, in Unix seconds.
-        created_mono_ns: The same time on CLOCK_MONOTONIC, in nanoseconds.
+        start_ticks: The start time of the process, in clock ticks since boot; 0 if this time is
+            unknown.
+        boot_id: The kernel's boot ID, 16 bytes; all bytes are zero if the boot ID is unknown.
+        pid_namespace: The inode of the process's PID namespace; 0 if the inode is unknown.
+        created_time: The time at which the run file was created, in Unix seconds.
+        created_mono_ns: The time at which the run file was created, on CLOCK_MONOTONIC, in
+            nanoseconds.
         static: Further properties of the run: `framework`, `framework_version`, `client_version`,
-            `hostname`, `script`, `clock`, `accelerator_uuids`. Values are strings or lists of
+            `hostname`, `script`, `clock`, `accelerator_uuids`. The values are strings or lists of
             strings.
     """
 
@@ -244,17 +247,20 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The latest records of one rank.
+    """The latest complete records of one rank.
 
     Attributes:
-        step: The words of the step record, in the order of `STEP_WORDS`; `ABSENT` if unknown.
-        state: The words of the state record, in the order of `STATE_WORDS`; `ABSENT` if unknown.
+        step: The words of the step record, in the order of `STEP_WORDS`; an unknown word is
+            `ABSENT`.
+        state: The words of the state record, in the order of `STATE_WORDS`; an unknown word is
+            `ABSENT`.
         live: The CLOCK_MONOTONIC time of the last phase change in nanoseconds, and the current
-            `Phase`; None if unknown. When a step hangs, this phase is newer than the step record's
-            word `phase`.
+            `Phase`; None if no phase is known. When a step hangs, this phase is newer than the step
+            record's word `phase`.
         metrics: The name and split of each free metric; the value of metric i is the word
             `metric_i`.
-        identity: The identity of the writer; None for a run found in event files or logs.
+        identity: The identity of the run file's writer; None for a run found in event files or
+            logs.
         last_words: The class of the exception that ended the run; empty if no exception was
             recorded.
     """

@@ -48,7 +48,7 @@ _LAST_WORDS = struct.Struct("<II")
 
 
 def encode_header(identity: Identity) -> bytes:
-    """Return the header of a run file: its first 4096 bytes.
+    """Return the header of a run file, which is the first 4096 bytes of the file.
 
     Raises:
         ValueError: The static JSON is longer than 3584 bytes.
@@ -87,7 +87,7 @@ def clean_metric_name(name: str) -> str:
 
 
 def encode_name(name: str, split: str) -> bytes:
-    """Return an entry of the table of free metric names.
+    """Return an encoded entry for the table of free metric names.
 
     Raises:
         ValueError: The name is longer than 62 bytes, or the split is not one of `SPLITS`.
@@ -108,7 +108,8 @@ def decode_header(data: bytes) -> Identity:
     """Return the identity of a run file's writer from the first 4096 bytes of the file.
 
     Raises:
-        RunFileError: The bytes are not a run file, have another major version, or are damaged.
+        RunFileError: The bytes are not the header of a run file, belong to another major version,
+            or are damaged.
     """
     if len(data) < NAMES_AT:
         raise RunFileError("too_short", f"{len(data)} bytes are no run file; it has 16384")
@@ -140,8 +141,8 @@ def decode_step(data: bytes, at: int = STEP_AT) -> tuple[float, ...] | None:
     """Return the newest complete step record; `at` is the offset of its slot A in the data.
 
     Returns:
-        The words in the order of `STEP_WORDS`, limited to their bounds; None if no slot is
-        complete.
+        The words of the record in the order of `STEP_WORDS`, limited to their bounds; None if
+        neither slot contains a complete record.
     """
     return _decode_newest(data, at, STEP_SLOT_BYTES, EMPTY_STEP, bound_step)
 
@@ -150,8 +151,8 @@ def decode_state(data: bytes, at: int = STATE_AT) -> tuple[float, ...] | None:
     """Return the newest complete state record; `at` is the offset of its slot A in the data.
 
     Returns:
-        The words in the order of `STATE_WORDS`, limited to their bounds; None if no slot is
-        complete.
+        The words of the record in the order of `STATE_WORDS`, limited to their bounds; None if
+        neither slot contains a complete record.
     """
     return _decode_newest(data, at, STATE_SLOT_BYTES, EMPTY_STATE, bound_state)
 
@@ -174,22 +175,22 @@ def decode_live(data: bytes, at: int = LIVE_AT) -> tuple[int, int] | None:
 
 
 def decode_names(data: bytes, count: float, at: int = 0) -> tuple[tuple[str, str], ...]:
-    """Return the names and splits of the free metrics.
+    """Return the names and splits of the free metrics in a table of names.
 
     Args:
-        data: Bytes that contain the table of names.
+        data: Bytes of a run file that contain the table of names.
         count: The number of complete entries, which is the state record's word `names`.
         at: The offset of the table in the data.
 
     Returns:
-        The name and split of each metric; both are empty for an invalid entry.
+        The name and the split of each free metric; both are empty strings for an invalid entry.
     """
     number = int(count) if 0 <= count <= MOST_METRICS else 0
     return tuple(_decode_name(data, at + index * _NAME_ENTRY_BYTES) for index in range(number))
 
 
 def decode_last_words(data: bytes, at: int = LAST_WORDS_AT) -> str:
-    """Return the class of the exception that ended the run; empty if not recorded or invalid."""
+    """Return the class of the exception that ended the run; "" if it is missing or invalid."""
     end = at + NAMES_AT - LAST_WORDS_AT
     if len(data) < end:
         return ""

@@ -16,7 +16,7 @@ _SHAPES, _MEMORY, _STACKS = 1, 2, 4
 
 
 class TraceStage(IntEnum):
-    """The stage of a requested trace in the trainer."""
+    """The stage of a trace that was requested from the trainer."""
 
     UNAVAILABLE = 0
     READY = 1
@@ -29,11 +29,11 @@ class TraceStage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """A trace request.
+    """A request to trace steps of a run with the PyTorch profiler.
 
     Attributes:
         number: The number that identifies the request; never 0.
-        steps: The number of steps to trace.
+        steps: The number of steps that are to be traced.
         record_shapes: Whether to record the shapes of operator inputs.
         profile_memory: Whether to record the memory that operators allocate.
         with_stack: Whether to record the source lines that called the operators.
@@ -51,11 +51,11 @@ class TraceAnswer:
     """The trainer's answer to a trace request.
 
     Attributes:
-        number: The number of the request.
-        stage: The progress of the trace.
+        number: The number of the request that is answered.
+        stage: The stage that the trace has reached.
         steps: The number of steps traced so far.
-        text: The path of the trace, followed by a tab and a remark if applicable; or the reason
-            why no trace was taken.
+        text: The path of the trace, followed by a tab and a remark if there is a remark; if no
+            trace was taken, the reason.
     """
 
     number: int = 0
@@ -76,7 +76,7 @@ def encode_trace_request(request: TraceRequest) -> bytes:
 
 
 def decode_trace_request(data: bytes, at: int = TRACE_AT) -> TraceRequest | None:
-    """Return the trace request; None if no request exists or the request is still incomplete."""
+    """Return the trace request; None if no request exists or the request is incomplete."""
     words = data[at : at + _REQUEST.size]
     number, steps, flags = _REQUEST.unpack(words)
     if not number or _REQUEST_CRC.unpack_from(data, at + len(words))[0] != zlib.crc32(words):
@@ -87,7 +87,7 @@ def decode_trace_request(data: bytes, at: int = TRACE_AT) -> TraceRequest | None
 
 
 def encode_trace_answer(answer: TraceAnswer) -> bytes:
-    """Return an encoded answer, cut to fit, to be written at `TRACE_AT` + `TRACE_ANSWER_AT`."""
+    """Return an encoded trace answer, cut to fit, for the offset `TRACE_AT` + `TRACE_ANSWER_AT`."""
     most = TRACE_BYTES - TRACE_ANSWER_AT - _ANSWER.size
     text = answer.text.encode(errors="replace")[:most]
     crc = zlib.crc32(text)
@@ -95,7 +95,7 @@ def encode_trace_answer(answer: TraceAnswer) -> bytes:
 
 
 def decode_trace_answer(data: bytes, at: int = TRACE_AT + TRACE_ANSWER_AT) -> TraceAnswer:
-    """Return the answer to a request; an empty answer if invalid or still being written."""
+    """Return the answer to a trace request; an invalid or incomplete answer is returned empty."""
     number, stage, steps, crc, length = _ANSWER.unpack_from(data, at)
     end = TRACE_BYTES - TRACE_ANSWER_AT
     text = data[at + _ANSWER.size : at + end][:length]

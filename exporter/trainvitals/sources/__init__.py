@@ -1,1 +1,1 @@
-"""Data sources, which return frozen dataclasses in base units, independently of Prometheus."""
+"""The data sources, which return frozen dataclasses in base units, independently of Prometheus."""

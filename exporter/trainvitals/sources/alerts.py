@@ -1,8 +1,8 @@
-"""Firing alerts, as a Prometheus server reports them.
+"""Read the firing alerts from a Prometheus server.
 
 While callers read the alerts, Prometheus is queried in the background, at most once every
-`INTERVAL_SECONDS`. A read returns the latest answer; only a caller that shows the alerts once waits
-for the first answer.
+`INTERVAL_SECONDS`. A read returns the latest answer; only a caller that shows the alerts a single
+time waits for the first answer.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ Fetch = Callable[[], Iterable[ActiveAlert]]
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A firing alert.
+    """A firing alert, as Prometheus reports it.
 
     Attributes:
-        name: The alert's name, such as `GPUHighTemperature`.
-        severity: `critical`, `warning` or `info`.
-        subject: The device, run or container that the alert concerns; empty if it concerns the
-            machine.
-        summary: The annotation `summary`, else `description`; empty if the alert has neither.
+        name: The name of the alert, such as `GPUHighTemperature`.
+        severity: The alert's severity: `critical`, `warning` or `info`.
+        subject: The device, run or container that the alert concerns; empty if the alert concerns
+            the whole machine.
+        summary: The alert's annotation `summary`, otherwise `description`; empty if the alert has
+            neither annotation.
         since: The time since which the alert's expression holds, in seconds since 1970; None if
-            Prometheus does not report it.
+            Prometheus does not report the time.
         is_elsewhere: Whether the alert concerns another machine.
     """
 
@@ -56,13 +57,13 @@ class Alert:
 
 
 def select_alerts(active: Iterable[ActiveAlert], hostname: str) -> tuple[Alert, ...]:
-    """Return the firing alerts, this machine's first, then others, each sorted by severity.
+    """Return this machine's firing alerts, then other machines', each sorted by severity.
 
-    An alert without a known severity, such as a watchdog that always fires, is left out.
+    An alert without a known severity, such as a watchdog that always fires, is not returned.
 
     Args:
         active: The active alerts from Prometheus.
-        hostname: This machine's name, which the label `instance` of its alerts contains.
+        hostname: This machine's name, which the label `instance` of this machine's alerts contains.
     """
     rows = [
         (_is_elsewhere(each, hostname), _SEVERITIES.index(severity), _make_alert(each, hostname))
@@ -74,10 +75,11 @@ def select_alerts(active: Iterable[ActiveAlert], hostname: str) -> tuple[Alert, 
 
 
 class FiringAlerts:
-    """The firing alerts, kept up to date while callers read them.
+    """Keeps the firing alerts up to date while callers read the alerts.
 
     Args:
-        fetch: Queries Prometheus for its active alerts; may raise SourceError.
+        fetch: A function that queries Prometheus for the active alerts, and that may raise
+            SourceError.
         hostname: This machine's name.
         monotonic: A monotonic clock, in seconds.
     """
@@ -98,19 +100,19 @@ class FiringAlerts:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is neither a recent answer nor a recent failure: a caller should wait."""
+        """Whether there is no recent answer and no recent failure, so that a caller should wait."""
         with self._changed:
             return not self._is_known(self._monotonic())
 
     def latest(self, wait_seconds: float = 0.0) -> tuple[Sequence[Alert] | None, str]:
-        """Return the firing alerts, or why they are unknown; start a new query if one is due.
+        """Return the firing alerts, or why the alerts are unknown; start a query if a query is due.
 
         Args:
             wait_seconds: The maximum time to wait for an answer if there is neither a recent
                 answer nor a recent failure.
 
         Returns:
-            The alerts and an empty string; None and the reason if Prometheus has not answered
+            The alerts and an empty string, or None and the reason if Prometheus has not answered
             recently.
         """
         with self._changed:
@@ -123,7 +125,7 @@ class FiringAlerts:
             return self._describe(self._monotonic())
 
     def _is_known(self, now: float) -> bool:
-        """Return whether an answer or a failure is recent enough to show."""
+        """Return whether an answer or a failure from Prometheus is recent enough to show."""
         return now - max(self._answered_at, self._failed_at) < SERVED_SECONDS
 
     def _describe(self, now: float) -> tuple[Sequence[Alert] | None, str]:
@@ -143,10 +145,10 @@ class FiringAlerts:
 
 
 def follow_alerts(url: str, hostname: str, *, flag: str) -> FiringAlerts:
-    """Return the firing alerts of the Prometheus server at an address, kept up to date.
+    """Return the firing alerts from the Prometheus server at an address, kept up to date.
 
     Args:
-        url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+        url: The server's address, in the form `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
         hostname: This machine's name.
         flag: The flag that sets the address, for the error message.
 

@@ -1,4 +1,4 @@
-"""An HTTP client for an exporter, with the exporter's address and credentials."""
+"""An HTTP client for an exporter, and the exporter's address and credentials."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _QUICK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An exporter's address.
+    """The address of an exporter.
 
     Attributes:
         is_tls: Whether the exporter uses TLS.
@@ -50,7 +50,7 @@ class Address:
         port: The exporter's port.
         prefix: The prefix of the exporter's URL paths, for example behind a proxy; empty if the
             paths have no prefix.
-        user: The user name in the URL; None if the URL contains none.
+        user: The user name in the URL; None if the URL contains no user name.
     """
 
     is_tls: bool
@@ -66,23 +66,25 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user name and a password.
+    """The credentials for an exporter: a user name and a password.
 
     Attributes:
-        user: The user name.
-        password: The password.
+        user: The user name to send to the exporter.
+        password: The password to send to the exporter.
     """
 
     user: str
     password: str = field(repr=False)
 
     def write_header(self) -> str:
-        """Return the value of the `Authorization` header."""
+        """Return the value of the `Authorization` header for these credentials."""
         return encode_basic(f"{self.user}:{self.password}")
 
 
 def parse_url(text: str) -> Address:
-    """Parse `--url`: `http://HOST:PORT`, `https://HOST`, or `HOST` for port 9200.
+    """Parse the value of `--url`.
+
+    The value is `http://HOST:PORT`, `https://HOST`, or `HOST` for port 9200.
 
     Raises:
         ConfigurationError: The text is not a valid URL, or contains a password, which other users
@@ -121,13 +123,15 @@ def find_credentials(
     environ: Mapping[str, str],
     netrc_path: Path,
 ) -> Credentials | None:
-    """Return the credentials from the flags and the environment, else from `~/.netrc`, else None.
+    """Return the credentials for an exporter; None if no credentials are configured.
+
+    The credentials come from the flags and the environment, otherwise from `~/.netrc`.
 
     Args:
         address: The exporter's address.
-        user: The value of `--user`; None if it is not set.
+        user: The value of `--user`; None if `--user` is not set.
         password_file: The value of `--password-file`, a file whose first line is the password; None
-            if it is not set.
+            if `--password-file` is not set.
         environ: The environment, which may contain `TRAINVITALS_PASSWORD`.
         netrc_path: The path of `~/.netrc`, which need not exist.
 
@@ -178,7 +182,7 @@ def listens(address: Address, *, seconds: float = _QUICK_SECONDS) -> bool:
 
 
 class RemoteError(TrainvitalsError):
-    """An exporter does not answer, or its answer is invalid."""
+    """The error for an exporter that does not answer or whose answer is invalid."""
 
 
 class ExporterClient:
@@ -186,8 +190,8 @@ class ExporterClient:
 
     Args:
         address: The exporter's address.
-        credentials: The user name and password; None to send none.
-        context: The TLS context; None without TLS.
+        credentials: The user name and password; None to send no credentials.
+        context: The TLS context; None if the exporter does not use TLS.
         patience_seconds: The timeout for an answer, in seconds.
 
     Attributes:
@@ -208,11 +212,11 @@ class ExporterClient:
         self._patience_seconds = patience_seconds
 
     def fetch(self) -> bytes:
-        """Return the overview document.
+        """Return the exporter's overview document.
 
         Raises:
-            RemoteError: The document cannot be fetched; the message states the reason and, if there
-                is one, the remedy.
+            RemoteError: The document cannot be fetched; the message states the reason and, if a
+                remedy is known, the remedy.
         """
         deadline = time.monotonic() + self._patience_seconds
         connection = self._connect()
@@ -233,7 +237,7 @@ class ExporterClient:
             connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        # Not urllib, which would send the request to a proxy that the environment names.
+        # urllib would send the request to a proxy that the environment specifies.
         host, port, timeout = self.address.host, self.address.port, self._patience_seconds
         if self._context is None:
             return http.client.HTTPConnection(host, port, timeout=timeout)
@@ -263,10 +267,11 @@ def make_context(ca_file: Path | None) -> ssl.SSLContext:
     """Return the TLS context for connections to an exporter.
 
     Args:
-        ca_file: A PEM file with the trusted certificate authorities; None to trust the system's.
+        ca_file: A PEM file with the trusted certificate authorities; None to trust the system's
+            certificate authorities.
 
     Raises:
-        ConfigurationError: The file cannot be used.
+        ConfigurationError: The file with the certificate authorities cannot be used.
     """
     import ssl  # noqa: PLC0415 - only with https
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Major and minor version.
+# The major and minor version.
 Version = tuple[int, int]
 
 _VERSION_SECONDS = 30.0
@@ -24,14 +24,14 @@ def run(
     """Run a program without input, and return its exit code and its output as text.
 
     Args:
-        command: The program and its arguments.
+        command: The program and the program's arguments.
         timeout_seconds: The time after which the program is killed, in seconds.
         environ: The program's environment; None for the environment of this process.
         directory: The program's working directory; None for the current directory.
 
     Raises:
         OSError: The program cannot be started.
-        TimeoutExpired: The program did not end in time.
+        TimeoutExpired: The program did not end within `timeout_seconds`.
     """
     return subprocess.run(
         command,
@@ -47,7 +47,7 @@ def run(
 
 
 def stop(process: subprocess.Popen[Any], *, timeout_seconds: float) -> int:
-    """Terminate a program, kill it if it does not end in time, and return its exit code."""
+    """Terminate a program, or kill it if it does not end in time, and return its exit code."""
     process.terminate()
     try:
         return process.wait(timeout_seconds)
@@ -57,7 +57,10 @@ def stop(process: subprocess.Popen[Any], *, timeout_seconds: float) -> int:
 
 
 def read_version(program: Path, arguments: Sequence[str] = ("--version",)) -> Version | None:
-    """Return the version that a program prints; None if it cannot be run or prints no version."""
+    """Return the version that a program prints.
+
+    The result is None if the program cannot be run or prints no version.
+    """
     try:
         answer = run((str(program), *arguments), timeout_seconds=_VERSION_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
@@ -66,6 +69,6 @@ def read_version(program: Path, arguments: Sequence[str] = ("--version",)) -> Ve
 
 
 def parse_version(text: str) -> Version | None:
-    """Return the version in a text such as `v0.25.0`; None if it contains no version."""
+    """Return the version in a text such as `v0.25.0`; None if the text contains no version."""
     found = re.search(r"(?<![\d.])(\d{1,9})\.(\d{1,9})", text)
     return (int(found[1]), int(found[2])) if found else None

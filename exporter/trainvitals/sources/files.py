@@ -1,6 +1,6 @@
-"""Small files in `/proc` and `/sys` that are read repeatedly.
+"""Read small files in `/proc` and `/sys` repeatedly.
 
-Opening such a file costs more than reading it, so each file is kept open.
+Opening a file in `/proc` or `/sys` costs more than reading the file, so each file is kept open.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Roots:
     Attributes:
         procfs: The host's `/proc`.
         sysfs: The host's `/sys`.
-        rootfs: The host's root directory; in a container, its mount point.
+        rootfs: The host's root directory; in a container, the mount point of the host's root
+            directory.
     """
 
     procfs: Path = Path("/proc")
@@ -61,9 +62,9 @@ class KeptFile:
     If at least half of all file descriptors are in use, the file is opened for each read.
 
     Args:
-        path: The file, which need not exist yet.
+        path: The path of the file, which need not exist yet.
         single: Whether the kernel returns the whole file in one read, so that no second read is
-            needed. This is the case for `/proc/stat`, `meminfo`, `loadavg`, `pressure/*`,
+            needed. The kernel does so for `/proc/stat`, `meminfo`, `loadavg`, `pressure/*`,
             `PID/stat` and `/sys`, but not for lists such as `vmstat`, `diskstats`, `net/dev` and
             `mountinfo`, which are returned page by page regardless of the buffer size.
     """
@@ -77,11 +78,11 @@ class KeptFile:
         self._poll: select.poll | None = None
 
     def read(self) -> bytes | None:
-        """Read the whole file from its start.
+        """Read the whole file, from the start of the file.
 
         Returns:
-            The contents; None if the file does not exist, or if its subject no longer exists or is
-            disabled in the kernel.
+            The contents of the file; None if the file does not exist, or if the file's subject no
+            longer exists or is disabled in the kernel.
 
         Raises:
             SourceError: The file exists but cannot be read.
@@ -93,7 +94,7 @@ class KeptFile:
                     return data
                 return _read_on(self._descriptor, data)
             except OSError:
-                self.close()  # the process or device is gone; a new one may have its name
+                self.close()  # the process or device is gone; a new one may have the name
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             data = _read_on(self._descriptor, b"")
@@ -120,11 +121,11 @@ class KeptFile:
         return data
 
     def unchanged(self) -> bool:
-        """Return whether the kernel reports that the file has not changed since the last read.
+        """Return whether the kernel reports that the file is unchanged since the last read.
 
         The kernel reports changes of `mountinfo`: the file is ready with POLLPRI after a mount was
-        added or removed. A file that does not support this, such as a regular file, is always ready
-        with POLLOUT and therefore counts as changed.
+        added or removed. A file that does not report changes, such as a regular file, is always
+        ready with POLLOUT and therefore counts as changed.
         """
         if self._descriptor is None:
             return False
@@ -142,7 +143,7 @@ class KeptFile:
 
 
 def _explain_absence(path: Path) -> str:
-    """Return why a file that exists on every machine may be missing, and the remedy."""
+    """Return the reason why a file that exists on every machine may be missing, and the remedy."""
     missing = path
     while not missing.parent.exists():
         missing = missing.parent
@@ -158,7 +159,10 @@ def _explain_absence(path: Path) -> str:
 
 
 def _read_on(descriptor: int, data: bytes) -> bytes:
-    """Return the whole file, given its first bytes; an empty read marks the end."""
+    """Return a file's whole contents, given the first bytes of the file.
+
+    An empty read marks the end of the file.
+    """
     while more := os.pread(descriptor, _CHUNK_BYTES, len(data)):
         data += more
     return data
@@ -168,8 +172,8 @@ def read_small(path: Path) -> str | None:
     """Read a small file that is read rarely, without surrounding white space.
 
     Returns:
-        The text; None if the file does not exist, is empty, or cannot be read: for example, reading
-        the speed of a network interface that is down fails with EINVAL.
+        The text of the file; None if the file does not exist, is empty, or cannot be read. For
+        example, reading the speed of a network interface that is down fails with EINVAL.
     """
     try:
         return path.read_text(errors="replace").strip() or None
@@ -178,7 +182,7 @@ def read_small(path: Path) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file; an empty string if the file cannot be read."""
+    """Return the text of a file, or an empty string if the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -191,11 +195,11 @@ def not_understood(path: Path) -> SourceError:
 
 
 def name_machine(roots: Roots = Roots()) -> str:
-    """Return the machine's name.
+    """Return the name of the machine.
 
     If the host's root directory is mounted elsewhere, as in a container, the name is read from the
-    host's `/etc/hostname`. Otherwise, or if that file cannot be read, the name is the system's
-    hostname.
+    host's `/etc/hostname`. Otherwise, or if `/etc/hostname` cannot be read, the name is the
+    system's hostname.
 
     Args:
         roots: The path of the host's root directory.

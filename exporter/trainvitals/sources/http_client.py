@@ -1,4 +1,4 @@
-"""HTTP requests with a deadline and a size limit, which do not follow redirects by default.
+"""Make HTTP requests with a deadline and a size limit, without following redirects by default.
 
 Following a redirect could send a password or token to a server that was not configured, and could
 turn a POST into a GET.
@@ -22,11 +22,11 @@ _MOST_SECRET_BYTES = 1 << 16
 
 
 class TooLargeError(Exception):
-    """A response is larger than the limit."""
+    """The error for a response that is larger than the size limit."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Raises HTTPError for a redirect."""
+    """The handler that makes urllib raise HTTPError for a redirect."""
 
     def redirect_request(self, *_: object) -> None:
         """Return None, which makes urllib reject the redirect."""
@@ -35,13 +35,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def build_opener(
     *, uses_proxy: bool, follows_redirects: bool = False
 ) -> urllib.request.OpenerDirector:
-    """Return an opener for HTTP requests.
+    """Return a `urllib` opener for HTTP requests.
 
     Args:
-        uses_proxy: Whether the opener uses the proxy that the environment names. A proxy cannot
+        uses_proxy: Whether the opener uses the proxy that the environment specifies. A proxy cannot
             reach this machine's loopback addresses.
-        follows_redirects: Whether the opener follows redirects; only for files that are verified
-            and for requests without secrets.
+        follows_redirects: Whether the opener follows redirects; use True only for files that are
+            verified and for requests without secrets.
     """
     proxies = [] if uses_proxy else [urllib.request.ProxyHandler({})]
     redirects = [] if follows_redirects else [_NoRedirect]
@@ -49,20 +49,20 @@ def build_opener(
 
 
 def read_bounded(response: HTTPResponse, *, deadline: float, most_bytes: int) -> bytes:
-    """Return the body of a response.
+    """Return the body of an HTTP response.
 
     A socket timeout applies to each read, so a server that sends one byte per second would never
-    exceed it.
+    exceed the timeout.
 
     Args:
-        response: The response.
+        response: The HTTP response whose body is read.
         deadline: The time by which the body must be complete, on the `time.monotonic` clock.
-        most_bytes: The maximum size of the body, in bytes.
+        most_bytes: The maximum size of the response body, in bytes.
 
     Raises:
-        TimeoutError: The deadline has passed.
-        TooLargeError: The body is larger than `most_bytes`.
-        OSError: The connection failed.
+        TimeoutError: The deadline passed before the body was complete.
+        TooLargeError: The body of the response is larger than `most_bytes`.
+        OSError: The connection to the server failed.
         HTTPException: The response is malformed.
     """
     pieces: list[bytes] = []
@@ -80,11 +80,11 @@ def read_bounded(response: HTTPResponse, *, deadline: float, most_bytes: int) ->
 def fetch_page(
     port: int, path: str, *, host: str = "127.0.0.1", timeout_seconds: float = 2.0
 ) -> bytes | None:
-    """Fetch a page from a server on this machine.
+    """Fetch a web page from a server on this machine.
 
     Returns:
-        The page; None if the request fails or times out, if the page is larger than 32 MiB, or if
-        the status is not 200.
+        The content of the page; None if the request fails or times out, if the page is larger than
+        32 MiB, or if the response status is not 200.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     deadline = time.monotonic() + timeout_seconds
@@ -107,8 +107,8 @@ def read_secret_file(path: Path, origin: str) -> str:
     """Return the text of a file that contains a secret.
 
     Args:
-        path: The file.
-        origin: The flag or environment variable that names the file, for the error message.
+        path: The path of the file.
+        origin: The flag or environment variable that specifies the file, for the error message.
 
     Raises:
         ConfigurationError: The file cannot be read; the message does not contain the file's text.

@@ -1,13 +1,13 @@
 """The package's only client for the Prometheus HTTP API.
 
-Each request has its own connection, a deadline and a size limit, and does not follow redirects, so
-that a password is sent only to the configured address. `/api/v1/query` and `/api/v1/query_range`
-are requested with POST, since a query may be long. VictoriaMetrics, Thanos and Mimir provide the
-same API.
+Each request to Prometheus has its own connection, a deadline and a size limit, and does not follow
+redirects, so that a password is sent only to the configured address. `/api/v1/query` and
+`/api/v1/query_range` are requested with POST, since a query may be too long for a URL.
+VictoriaMetrics, Thanos and Mimir provide the same API.
 
-No error message and no `repr` contains credentials; `prometheus_address` describes their sources.
-`http.client` and `urllib` are imported at the first request, because most exporters are never
-queried for alerts.
+No error message and no `repr` contains credentials; the module `prometheus_address` describes where
+the credentials come from. `http.client` and `urllib` are imported at the first request, because
+most exporters are never queried for alerts.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Problem = Literal["unreachable", "timeout", "unauthorized", "other"]
 
 
 class PrometheusError(SourceError):
-    """Prometheus does not answer, or the server is not a Prometheus server.
+    """The error for a server that does not answer or is not a Prometheus server.
 
     Attributes:
-        problem: The kind of failure, for callers that handle some kinds differently.
+        problem: The kind of failure, for callers that handle some kinds of failure differently.
     """
 
     def __init__(self, message: str, problem: Problem = "other") -> None:
@@ -59,7 +59,7 @@ class PrometheusError(SourceError):
 
 
 class QueryError(PrometheusError):
-    """Prometheus rejects the query, or its answer cannot be used."""
+    """The error for a query that Prometheus rejects, or whose answer cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Series:
     """A time series in a query result.
 
     Attributes:
-        labels: The series' labels.
-        points: Pairs of a Unix time and a value, the oldest first.
+        labels: The labels of the series.
+        points: The points of the series: pairs of a Unix time and a value, the oldest first.
     """
 
     labels: Mapping[str, str]
@@ -76,7 +76,7 @@ class Series:
 
     @property
     def last(self) -> float:
-        """The newest value."""
+        """The newest value of the series."""
         return self.points[-1][1]
 
 
@@ -85,10 +85,10 @@ class Target:
     """A target that Prometheus scrapes.
 
     Attributes:
-        job: The scrape job.
-        url: The URL that is scraped.
-        health: `up`, `down`, or `unknown` before the first scrape.
-        last_error: Why the last scrape failed; None if it did not fail.
+        job: The name of the scrape job that the target belongs to.
+        url: The URL from which the target is scraped.
+        health: The health of the target: `up`, `down`, or `unknown` before the first scrape.
+        last_error: The reason why the last scrape failed; None if the last scrape did not fail.
     """
 
     job: str
@@ -99,14 +99,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A recording or alerting rule.
+    """A recording or alerting rule of Prometheus.
 
     Attributes:
-        name: The name of the recorded series or alert.
-        health: `ok`, `err`, or `unknown` before the first evaluation; empty if Prometheus does not
-            report it.
-        last_error: Why the last evaluation failed; None if it did not fail.
-        summary: The alert's annotation `summary`; empty if the rule has none.
+        name: The name of the rule's recorded series or alert.
+        health: The health of the rule: `ok`, `err`, or `unknown` before the first evaluation; empty
+            if Prometheus does not report the health.
+        last_error: The reason why the last evaluation failed; None if the last evaluation did not
+            fail.
+        summary: The rule's annotation `summary`; empty if the rule has no such annotation.
     """
 
     name: str
@@ -117,11 +118,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """A rule group.
+    """A group of rules that Prometheus has loaded.
 
     Attributes:
-        name: The group's name.
-        rules: The group's rules, in the order in which Prometheus lists them.
+        name: The name of the rule group.
+        rules: The rules in the group, in the order in which Prometheus lists the rules.
     """
 
     name: str
@@ -130,14 +131,14 @@ class RuleGroup:
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
-    """A pending or firing alert.
+    """A pending or firing alert of Prometheus.
 
     Attributes:
-        labels: The alert's labels, including `alertname`.
-        annotations: The alert's annotations.
-        state: `pending` or `firing`.
+        labels: The labels of the alert, including `alertname`.
+        annotations: The annotations of the alert.
+        state: The state of the alert: `pending` or `firing`.
         active_at: The time since which the alert's expression holds, in RFC 3339 format as
-            Prometheus writes it; empty if Prometheus does not report it.
+            Prometheus writes the time; empty if Prometheus does not report the time.
     """
 
     labels: Mapping[str, str]
@@ -154,11 +155,11 @@ class Prometheus:
     answer.
 
     Attributes:
-        url: `http(s)://HOST[:PORT][/PATH]`, without user name and password.
-        timeout_seconds: The timeout for an answer.
+        url: The server's address `http(s)://HOST[:PORT][/PATH]`, without user name and password.
+        timeout_seconds: The timeout for an answer, in seconds.
         authorization: The value of the `Authorization` header; empty to send no credentials.
-        most_bytes: The maximum size of an answer.
-        uses_proxy: Whether requests to another machine use the proxy that the environment names.
+        most_bytes: The maximum size of an answer, in bytes.
+        uses_proxy: Whether requests to another machine use the proxy from the environment.
     """
 
     url: str
@@ -180,7 +181,7 @@ class Prometheus:
         return _read_series(self._request("query_range", {"query": query, **span}))
 
     def list_alerts(self) -> tuple[ActiveAlert, ...]:
-        """Return the alerts that are pending or firing."""
+        """Return the alerts that are pending or firing in Prometheus."""
         data = self._request("alerts")
         try:
             return tuple(_read_alert(each) for each in data["alerts"])
@@ -308,20 +309,20 @@ def find_prometheus(
 ) -> Prometheus:
     """Return a client for the Prometheus server at an address.
 
-    The credentials come from `token_file` or `login_file`, else from the address, else from the
-    file that the environment names.
+    The credentials come from `token_file` or `login_file`, otherwise from the address, otherwise
+    from the file that the environment specifies.
 
     Args:
-        url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+        url: The server's address, in the form `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
         flag: The flag that sets the address, for the error message.
-        token_file: The value of `--token-file`, a file that contains a bearer token; None if it is
-            not set.
-        login_file: The value of `--login-file`, a file that contains `USER:PASSWORD`; None if it is
-            not set.
-        timeout_seconds: The timeout for an answer.
-        most_bytes: The maximum size of an answer.
-        uses_proxy: Whether requests to another machine use the proxy that the environment names.
-        environ: The environment.
+        token_file: The value of `--token-file`, a file that contains a bearer token; None if
+            `--token-file` is not set.
+        login_file: The value of `--login-file`, a file that contains `USER:PASSWORD`; None if
+            `--login-file` is not set.
+        timeout_seconds: The timeout for an answer, in seconds.
+        most_bytes: The maximum size of an answer, in bytes.
+        uses_proxy: Whether requests to another machine use the proxy from the environment.
+        environ: The environment, which may specify a file with credentials.
 
     Raises:
         ConfigurationError: The address is invalid, or a file cannot be read; the message contains
@@ -345,7 +346,10 @@ def _is_local(host: str) -> bool:
 
 
 def _read_error(answer: urllib.error.HTTPError) -> str:
-    """Return the error that Prometheus reports for a rejected request; empty if it reports none."""
+    """Return the error that Prometheus reports for a rejected request.
+
+    The result is empty if Prometheus reports no error.
+    """
     import http.client  # noqa: PLC0415
 
     try:

@@ -1,16 +1,16 @@
 """The address and credentials of a Prometheus server.
 
 An address has the form `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`. Every user of a machine can
-read the command lines of its processes, so it is safer to set credentials in the environment or in
-a file:
+read the command lines of the machine's processes, so it is safer to set credentials in the
+environment or in a file:
 
 =================================== ============================================================
-`TRAINVITALS_PROMETHEUS_URL`        the address, including `USER:PASSWORD@`
+`TRAINVITALS_PROMETHEUS_URL`        the server's address, including `USER:PASSWORD@`
 `TRAINVITALS_PROMETHEUS_LOGIN_FILE` a file that contains `USER:PASSWORD`
 `TRAINVITALS_PROMETHEUS_TOKEN_FILE` a file that contains a bearer token
 =================================== ============================================================
 
-Error messages do not contain credentials.
+The error messages of this module do not contain credentials.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TOKEN_FILE_VARIABLE = "TRAINVITALS_PROMETHEUS_TOKEN_FILE"  # noqa: S105 - the na
 
 
 def split_address(url: str, flag: str) -> SplitResult:
-    """Split an address into its parts.
+    """Split the address of a Prometheus server into its parts.
 
     Args:
-        url: `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+        url: The server's address, in the form `http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
         flag: The flag that sets the address, for the error message.
 
     Raises:
@@ -56,14 +56,14 @@ def find_authorization(
     login_file: Path | None,
     environ: Mapping[str, str],
 ) -> str:
-    """Return the value of the `Authorization` header; an empty string without credentials.
+    """Return the value of the `Authorization` header, or an empty string without credentials.
 
-    The credentials come from `token_file` or `login_file`, else from the address, else from the
-    file that the environment names.
+    The credentials come from `token_file` or `login_file`, otherwise from the address, otherwise
+    from the file that the environment specifies.
 
     Raises:
-        ConfigurationError: Both files are given, or a file cannot be read or is invalid; the
-            message contains no secret.
+        ConfigurationError: Both `token_file` and `login_file` are given, or a file cannot be read
+            or is invalid; the message contains no secret.
     """
     if token_file is not None and login_file is not None:
         raise ConfigurationError("--token-file and --login-file: give one of them")

@@ -1,4 +1,4 @@
-"""Signal names, and the signals in exit codes."""
+"""Describe signals, and find the signals in exit codes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ LOWEST_CODE, HIGHEST_CODE = -_MOST_SIGNALS, _FROM_PBS + _MOST_SIGNALS
 
 
 def read_signal(code: int) -> int | None:
-    """Return the number of the signal in an exit code; None if the code contains no signal.
+    """Return the number of the signal in an exit code; None if the exit code contains no signal.
 
-    The code is 128 plus the signal's number, with PBS 256 plus the number, or the negative number.
+    An exit code that contains a signal is 128 plus the signal's number, 256 plus the number for
+    PBS, or the negative number.
     """
     number = -code if code < 0 else code - (_FROM_PBS if code > _FROM_PBS else _FROM_SHELL)
     return number if 0 < number <= _MOST_SIGNALS else None
 
 
 def describe_code(code: int) -> str:
-    """Return an exit code with its signal: `137 is SIGKILL (128 + 9)`; empty without a signal."""
+    """Return a description of the signal in an exit code, such as `137 is SIGKILL (128 + 9)`.
+
+    The description is empty if the exit code contains no signal.
+    """
     number = read_signal(code)
     if number is None:
         return ""
@@ -27,7 +31,7 @@ def describe_code(code: int) -> str:
 
 
 def name_signal(number: int) -> str:
-    """Return a signal's name, such as `SIGKILL`, or a text such as `signal 40` without a name."""
+    """Return a signal's name, such as `SIGKILL`, or `signal 40` for a signal without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -35,6 +39,9 @@ def name_signal(number: int) -> str:
 
 
 def describe_signal(number: int) -> str:
-    """Return a signal's number and name, such as `signal 9 (SIGKILL)`, or only `signal 40`."""
+    """Return a signal's number and name, such as `signal 9 (SIGKILL)`.
+
+    For a signal without a name, only the number is returned, such as `signal 40`.
+    """
     name = name_signal(number)
     return name if name == f"signal {number}" else f"signal {number} ({name})"

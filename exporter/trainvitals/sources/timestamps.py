@@ -13,11 +13,13 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> float | None:
-    """Return the timestamp at the start of a text, in Unix seconds; None if there is no valid one.
+    """Return the timestamp at the start of a text, in Unix seconds.
 
-    A fraction may have up to twelve digits, after a point or a comma. A time without a time zone is
-    invalid, as is any time before 1970, such as `0001-01-01T00:00:00Z`, which means "never" in Go
-    programs.
+    The result is None if the text does not start with a valid timestamp.
+
+    A fraction of a second may have up to twelve digits, after a point or a comma. A time without a
+    time zone is invalid, as is any time before 1970, such as `0001-01-01T00:00:00Z`, which means
+    "never" in Go programs.
     """
     # Before Python 3.11, datetime.fromisoformat accepts neither nanoseconds nor `Z`.
     found = _TIME.match(text)

@@ -1,4 +1,4 @@
-"""The account under which the native stack's programs run if root starts the stack.
+"""Chooses the account under which the native stack's programs run if root starts the stack.
 
 The exporter needs root to read other users' processes, the run files in their containers, file
 systems that other users cannot access, and the kernel log. The supervisor needs root to start
@@ -23,22 +23,22 @@ from trainvitals.stack.writing import as_stack_errors, make_private
 DATA = {"prometheus": "prometheus", "alertmanager": "alertmanager-data", "grafana": "grafana"}
 _NAMES = ("trainvitals", "nobody")
 _AS_ROOT = frozenset({"exporter"})
-# The modes with which the group can enter a directory, list a directory, and read a file.
+# The file modes with which the group can enter a directory, list a directory, and read a file.
 _ENTERED, _LISTED, _READ = 0o710, 0o750, 0o640
 _SECRETS = ("config/alertmanager", "secrets")
-# Prints the first path that the account cannot use.
+# A script that prints the first path that the account cannot use.
 _LOOK = 'for path; do [ -r "$path" ] || [ -x "$path" ] || { echo "$path"; exit 1; }; done'
 _LOOK_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user who runs programs.
+    """A user account under which programs run.
 
     Attributes:
-        name: The user's name.
-        uid: The user's ID.
-        gid: The ID of the user's group.
+        name: The account's user name.
+        uid: The account's user ID.
+        gid: The ID of the account's group.
     """
 
     name: str
@@ -47,11 +47,12 @@ class Account:
 
 
 def find_account(state_dir: Path, names: tuple[str, ...] = _NAMES) -> Account | None:
-    """Return the account for a state directory; None if not run as root or if no account exists.
+    """Return the account for a state directory; None if not run by root or if no account exists.
 
-    The directory's owner has priority unless it is root, so that with `sudo` the data still
-    belong to the user who created the directory. Otherwise, the account is that of the services
-    (`trainvitals`), or else the account without any rights (`nobody`).
+    The directory's owner has priority unless the owner is root, so that with `sudo` the data still
+    belong to the user who created the directory. Otherwise, the result is the account of the
+    services (`trainvitals`) or, if this account does not exist, the account without any rights
+    (`nobody`).
     """
     if os.geteuid() != 0:
         return None
@@ -75,14 +76,14 @@ def drop_root(
     *,
     find: Callable[[Path], Account | None] = find_account,
 ) -> tuple[Program, ...]:
-    """Return the programs with their users, and give the account access to the required files.
+    """Return the programs with their users, and grant the account access to the required files.
 
     A program that the account cannot run, for example because its files are below `/root`, runs as
     root.
 
     Args:
         state_dir: The state directory, which contains the programs' configuration.
-        programs: The programs.
+        programs: The programs that the stack will start.
         report: A function that is called with one line for each program that unnecessarily runs as
             root.
         find: A function that returns the account, or None if every program is to run as the current
@@ -132,7 +133,7 @@ def _list_paths(program: Program) -> Iterator[str]:
 
 
 def _find_blocked(account: Account, paths: tuple[str, ...]) -> str | None:
-    """Return the first path that an account cannot use; None if it can use all of the paths."""
+    """Return the first path that an account cannot use; None if the account can use all paths."""
     result = subprocess.run(
         ("/bin/sh", "-c", _LOOK, "sh", *paths),
         user=account.uid,
@@ -151,7 +152,7 @@ def _find_blocked(account: Account, paths: tuple[str, ...]) -> str | None:
 
 
 def _hand_over(state_dir: Path, programs: tuple[Program, ...], account: Account) -> None:
-    """Allow an account to write its programs' data and to read their configuration."""
+    """Allow an account to write the programs' data and to read the programs' configuration."""
     _share(state_dir, account, _ENTERED)
     for name in ("config", *_SECRETS):
         if (state_dir / name).is_dir():
@@ -177,16 +178,17 @@ def _share(path: Path, account: Account, mode: int) -> None:
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    """Yield a directory and everything below it, except symbolic links."""
+    """Yield a directory and all files and directories below it, except symbolic links."""
     found = (directory, *directory.rglob("*")) if directory.is_dir() else ()
     yield from (each for each in found if not each.is_symlink())
 
 
 def _give(directory: Path, account: Account) -> None:
-    """Make an account the owner of a directory and of everything in it that root owns.
+    """Make an account the owner of a directory and of all files in the directory that root owns.
 
     The account's programs may change the directory at the same time: no symbolic link is followed,
-    and a file with several hard links keeps its owner, because it may also be in another directory.
+    and a file with several hard links keeps its owner, because the file may also be in another
+    directory.
     """
     os.chown(directory, account.uid, account.gid, follow_symlinks=False)
     for _, folders, files, descriptor in os.fwalk(directory, follow_symlinks=False):

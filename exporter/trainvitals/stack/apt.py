@@ -1,4 +1,4 @@
-"""Runs apt without root, with private lists and caches, for the system's or one other repository.
+"""Runs apt without root, with private lists and caches, for the system's or another repository.
 
 apt verifies every download: the signature of the repository's index, with gpgv or sqv, and the
 checksums of all files that the index lists. The index of another repository must be signed with
@@ -33,7 +33,8 @@ NO_ROOM = "free some space, or set XDG_CACHE_HOME to another directory"
 _TIMEOUT_SECONDS = 600.0
 _UPDATE_SECONDS = 180.0
 _KIBIBYTE = 1024
-# Assets that a program's web pages load. Other dependencies are needed only for an installation.
+# Assets that a program's web pages load. Other dependencies of the packages are needed only for an
+# installation.
 _WEB_PACKAGES = re.compile(r"^(?:libjs|fonts)-[a-z0-9.+-]+$", re.MULTILINE)
 _DEPENDS = (
     "--recurse",
@@ -44,15 +45,15 @@ _DEPENDS = (
     "--no-replaces",
     "--no-enhances",
 )
-# apt's first error contains the reason; the last one only states that errors occurred.
+# apt's first error contains the reason; the last error only states that errors occurred.
 _REASON = re.compile(r"^(?:E: |W: GPG error: ).*", re.MULTILINE)
 
 
 class Apt:
-    """apt with private package lists.
+    """An apt with private package lists, which needs no root permission.
 
     Args:
-        cache: The directory for the lists and caches.
+        cache: The directory for the package lists and caches.
         environ: The environment in which apt runs.
         repository: The only repository to use; None for the system's repositories.
         timeout_seconds: The maximum wait for a server, in seconds.
@@ -107,7 +108,7 @@ class Apt:
             "Dir::Etc::SourceList": str(source),
             "Dir::Etc::SourceParts": "/dev/null",
             "Dir::Etc::TrustedParts": str(repository.keys),
-            # The system's settings may be less strict.
+            # The system's own apt settings may be less strict.
             "Acquire::AllowInsecureRepositories": "false",
             "Acquire::AllowWeakRepositories": "false",
             "Acquire::AllowDowngradeToInsecureRepositories": "false",
@@ -118,7 +119,7 @@ class Apt:
         }
 
     def update(self) -> StackError | None:
-        """Update the lists, and return any error, because another source may have the package."""
+        """Update the package lists and return any error; another source may provide the package."""
         try:
             self._run("apt-get", "-qq", "update", timeout_seconds=_UPDATE_SECONDS)
         except StackError as error:
@@ -126,7 +127,7 @@ class Apt:
         return None
 
     def download(self, package: Package, directory: Path, *, report: Report) -> None:
-        """Download a package into a directory, with the web assets that it depends on.
+        """Download a package, and the web assets that the package depends on, into a directory.
 
         Raises:
             StackError: The package cannot be downloaded or verified.
@@ -165,7 +166,7 @@ class Apt:
         download_file(file, directory / name, report=report, timeout_seconds=self._timeout_seconds)
 
     def _choose_version(self, package: Package) -> str:
-        """Return the newest listed version that the stack can use."""
+        """Return the newest listed version of a package that the stack can use."""
         table = self._run("apt-cache", "madison", package.name)
         versions = [line.split("|")[1].strip() for line in table.splitlines() if "|" in line]
         fitting = [each for each in versions if _is_in_range(parse_version(each), package)]
@@ -174,7 +175,7 @@ class Apt:
         return fitting[0]  # apt lists the newest version first
 
     def _measure_unpacked(self, wanted: str) -> int:
-        """Return the size of the unpacked package in bytes; 0 if unknown."""
+        """Return the size of the unpacked package in bytes; 0 if the size is unknown."""
         found = re.search(
             r"^Installed-Size: (\d+)$", self._run("apt-cache", "show", wanted), re.MULTILINE
         )
@@ -194,7 +195,7 @@ class Apt:
 
 
 def _delete_others(directory: Path, name: str) -> None:
-    """Delete an earlier attempt's files; keep those whose names begin with a non-empty `name`."""
+    """Delete the files of an earlier attempt, except those whose names begin with `name`."""
     for path in directory.iterdir():
         if not name or not path.name.startswith(name):
             path.unlink()
@@ -209,7 +210,7 @@ def require_tools(wanted: str, environ: Mapping[str, str]) -> None:
     """Check that the tools for downloading and unpacking packages are installed.
 
     Raises:
-        StackError: A tool is missing.
+        StackError: A tool is not installed.
     """
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(tool, path=environ.get("PATH", os.defpath)) is None:

@@ -69,11 +69,11 @@ Report = Callable[[str], None]
 _HEALTH_SECONDS = 600.0
 _SETTLE_SECONDS = 90.0
 _RESTARTS_SEEN = 3
-# Replaces the retention flags: if the variable is empty, Compose uses its default flags.
+# Replaces the retention flags: if this variable is empty, Compose uses the default flags.
 _DEFAULT_FLAG = "--log.level=info"
 _CULPRIT = re.compile(r"container (\S{1,200}) (?:is unhealthy|exited)")
 _HEALTHY = re.compile(r"Container (\S{1,200}) {1,40}Healthy$")
-# The service in a container name such as `trainvitals-node-exporter-1`.
+# The name of the service in a container name such as `trainvitals-node-exporter-1`.
 _SERVICE = re.compile(r"-([a-z][a-z-]{0,39})-[0-9]{1,4}")
 
 
@@ -181,7 +181,7 @@ def _prepare(project: Project, settings: Settings, report: Report) -> Project:
 
 
 def _configure_prometheus(project: Project, settings: Settings, image: str) -> Project:
-    """Write Prometheus' configuration; return the project without flags that the file replaces."""
+    """Write Prometheus' configuration; return the project without the flags that it replaces."""
     retention = read_retention(settings.variables)
     is_in_file = share_prometheus_config(
         settings.state_dir,
@@ -231,7 +231,7 @@ def _find_culprits(project: Project, error: str) -> list[str]:
 
 
 def _raise_for_crash_loop(project: Project, restarts: dict[str, int], report: Report) -> None:
-    """Raise StackError for a container that keeps restarting: Compose would keep waiting."""
+    """Raise StackError if a container restarts in a loop, because Compose would wait forever."""
     for container in list_containers(project):
         if container.state == "restarting":
             restarts[container.service] = restarts.get(container.service, 0) + 1
@@ -259,8 +259,8 @@ def _reload(project: Project, programs: tuple[Program, ...], before: tuple[Conta
 
 
 def _send_sighup(project: Project, container: str) -> None:
-    # Not with `docker kill`: Docker treats any signal sent by that command as a manual stop and
-    # would not restart the container after its next exit.
+    # `docker kill` is not used: Docker treats any signal that this command sends as a manual stop,
+    # and would not restart the container after the container's next exit.
     result = project.docker.call("exec", container, "kill", "-HUP", "1")
     if result.code:
         raise StackError(explain(result.error, doing="reload the configuration of a container"))
@@ -318,7 +318,7 @@ def take_down_compose(
 
 
 def describe_compose(settings: Settings, *, environ: Mapping[str, str] = os.environ) -> StackStatus:
-    """Return the state of every container and the health of every program."""
+    """Return the state of every container of the stack and the health of every program."""
     project = load_project(settings, environ)
     containers = {each.service: each for each in list_containers(project)} if project else {}
     programs = load_programs(settings.state_dir) or _list_programs(settings)
@@ -353,7 +353,7 @@ def _describe(program: Program, container: Container | None) -> ProgramStatus:
 def follow_compose_logs(
     settings: Settings, *, lines: int = 40, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Print the last lines of every container's log, and follow the logs until interrupted.
+    """Print the last lines of every container's log, and follow the logs until an interrupt.
 
     Raises:
         StackError: No container exists, or the logs cannot be shown.

@@ -4,7 +4,7 @@
 and rules, and this machine's targets: the addresses of the machine's programs and their label
 `instance`. If the Prometheus version can read the retention from its configuration file,
 `prometheus.yml` is a copy of the shipped file with the retention appended. Files that users add to
-`targets` are kept, and so is a `prometheus.yml` that a user has written.
+`targets` are kept, and a `prometheus.yml` that a user has written is also kept.
 
 `config/alertmanager` contains Alertmanager's configuration and templates, and the list of alert
 destinations that `trainvitals status` shows; `secrets` contains the Grafana password.
@@ -32,7 +32,7 @@ _HEADER = """\
 # Written by `trainvitals up`, which writes it again.
 # Write other machines to another file beside this one, such as {job}-others.yml.
 """
-# Prometheus 3.10 interprets the time in the file as a million times as long.
+# Prometheus 3.10 interprets the retention time in the file as a million times as long.
 _CONFIGURES_RETENTION: Version = (3, 11)
 _RETENTION_TIME, _RETENTION_SIZE = "15d", "8GB"
 _RETENTION_HEADER = """\
@@ -51,7 +51,7 @@ class Retention:
 
     Attributes:
         time: The maximum age of samples, such as `15d`.
-        size: The maximum disk space, such as `8GB`.
+        size: The maximum disk space for samples, such as `8GB`.
     """
 
     time: str
@@ -59,7 +59,7 @@ class Retention:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The retention as command-line flags, which Prometheus 3 deprecates."""
+        """The retention as command-line flags of Prometheus, which Prometheus 3 deprecates."""
         return (
             f"--storage.tsdb.retention.time={self.time}",
             f"--storage.tsdb.retention.size={self.size}",
@@ -86,7 +86,7 @@ def add_retention(config: str, retention: Retention) -> str:
 
 
 def name_machine(variables: Mapping[str, str]) -> str:
-    """Return this machine's label `instance`: `HOST_NAME` if it is set, otherwise the host name."""
+    """Return this machine's label `instance`: the variable `HOST_NAME`, or the host name."""
     return variables.get("HOST_NAME") or socket.gethostname()
 
 
@@ -101,10 +101,10 @@ def write_prometheus_config(
     """Write Prometheus' configuration directory and return the path of `prometheus.yml`.
 
     Args:
-        directory: `config/prometheus` of the state directory.
+        directory: The directory `config/prometheus` in the state directory.
         shipped: The path of the shipped directory `prometheus`.
         addresses: The address (`HOST:PORT`) of each job on this machine.
-        machine: The label `instance` of all targets.
+        machine: The value of the label `instance` of all targets.
         retention: The retention to append to the shipped `prometheus.yml`; None for a symbolic link
             to the shipped file.
 
@@ -125,7 +125,7 @@ def write_prometheus_config(
 
 
 def has_our_retention(config: Path) -> bool:
-    """Return whether `trainvitals up` wrote this `prometheus.yml` with the retention."""
+    """Return whether `trainvitals up` wrote a `prometheus.yml` that contains the retention."""
     try:
         return config.read_text(encoding="utf-8").startswith(_RETENTION_HEADER)
     except (OSError, UnicodeDecodeError):
@@ -133,7 +133,7 @@ def has_our_retention(config: Path) -> bool:
 
 
 def configures_retention(version: Version | None) -> bool:
-    """Return whether a Prometheus version reads the retention from its file; False if unknown."""
+    """Return whether a Prometheus version reads the retention from a file; False if unknown."""
     return version is not None and version >= _CONFIGURES_RETENTION
 
 
@@ -141,9 +141,9 @@ def write_targets(directory: Path, *, addresses: Mapping[str, str], machine: str
     """Write this machine's targets into a directory, and keep the other files in the directory.
 
     Args:
-        directory: An existing directory.
+        directory: The directory of the targets, which must exist.
         addresses: The address (`HOST:PORT`) of each job.
-        machine: The label `instance` of all targets.
+        machine: The value of the label `instance` of all targets.
 
     Raises:
         StackError: The directory cannot be written.
@@ -158,7 +158,7 @@ def write_targets(directory: Path, *, addresses: Mapping[str, str], machine: str
 
 
 def _render_targets(job: str, address: str, machine: str) -> str:
-    # A JSON string is valid YAML for any characters in the host name.
+    # JSON strings are valid YAML, whatever characters the host name contains.
     return (
         _HEADER.format(job=job)
         + f"- targets: [{json.dumps(address)}]\n  labels: {{instance: {json.dumps(machine)}}}\n"
@@ -179,16 +179,17 @@ def ensure_admin_password(
     report: Callable[[str], None],
     generate: Callable[[], str] = lambda: secrets.token_urlsafe(_LENGTH_BYTES),
 ) -> Path:
-    """Return the path of the file with Grafana's admin password; create a missing file.
+    """Return the path of the file with the Grafana admin password; create a missing file.
 
     Grafana reads the password only when it creates its database.
 
     Args:
         state_dir: The state directory; the file is `secrets/grafana_admin_password`, with mode
             0600.
-        variables: The variables; `GRAFANA_ADMIN_PASSWORD` is written to the file if it is set.
-        report: Called once with a line about a generated password.
-        generate: Returns a new random password.
+        variables: The variables in the environment and in `.env`; `GRAFANA_ADMIN_PASSWORD` is
+            written to the file if this variable is set.
+        report: Called with one line if a password was generated.
+        generate: Returns a new random password for Grafana.
 
     Raises:
         StackError: The file cannot be written.
@@ -222,10 +223,11 @@ def write_alertmanager_config(
         settings: The settings; the state directory and the variables that define the receivers are
             used.
         shipped: The path of the shipped directory `alertmanager`.
-        links: The links in notifications, unless a variable overrides the links.
-        version: The version of the Alertmanager that will read the file; None if unknown.
-        amtool: The amtool that checks the new file before the old one is replaced; None for no
-            check.
+        links: The links in notifications that apply unless a variable overrides them.
+        version: The version of the Alertmanager that will read the file; None if the version is
+            unknown.
+        amtool: The path of the amtool that checks the new file before the old file is replaced;
+            None if the file is not checked.
         report: Called with each warning as one line.
 
     Raises:
@@ -262,7 +264,7 @@ def save_destinations(state_dir: Path, lines: tuple[str, ...]) -> None:
 
 
 def load_destinations(state_dir: Path) -> tuple[str, ...]:
-    """Return the saved alert destinations, one line each; empty before the first start."""
+    """Return the saved alert destinations, one line each; empty if none have been saved yet."""
     try:
         lines = json.loads((state_dir / _ALERTMANAGER / _DESTINATIONS).read_text(encoding="utf-8"))
         return tuple(map(str, lines))
@@ -273,6 +275,6 @@ def load_destinations(state_dir: Path) -> tuple[str, ...]:
 def report_destinations(
     state_dir: Path, report: Callable[[str], None], *, head: str = "alerts go to"
 ) -> None:
-    """Report the saved alert destinations, one line each, aligned after a heading."""
+    """Report the saved alert destinations, one line each, aligned behind a heading."""
     for number, line in enumerate(load_destinations(state_dir)):
         report(f"{'' if number else head:{len(head)}} {line}")

@@ -1,8 +1,8 @@
-"""Makes files with secrets readable for containers.
+"""Makes configuration files and files with secrets readable for containers.
 
 If run by root, the file's owner is set to the container's user, with mode 0600. Other users cannot
-change a file's owner, so the file is world-readable in a directory with mode 0700, and the
-container reads the file through a mount below that directory.
+change a file's owner. For these users, the file is world-readable in a directory with mode 0700,
+and the container reads the file through a mount below that directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def share_targets(state_dir: Path, *, machine: str) -> None:
 
     Args:
         state_dir: The state directory.
-        machine: The label `instance` of all targets.
+        machine: The value of the label `instance` of all targets.
 
     Raises:
         StackError: The file cannot be written.
@@ -45,7 +45,7 @@ def share_targets(state_dir: Path, *, machine: str) -> None:
 
 
 def share_prometheus_config(state_dir: Path, *, shipped: Path, retention: Retention | None) -> bool:
-    """Write Prometheus' configuration, which is not secret; return whether it includes retention.
+    """Write Prometheus' configuration, which is not secret; return whether it sets the retention.
 
     The rules and targets are mounted into the directory of the configuration.
 
@@ -53,7 +53,7 @@ def share_prometheus_config(state_dir: Path, *, shipped: Path, retention: Retent
         state_dir: The state directory.
         shipped: The path of the shipped `prometheus.yml`, to which a user may have added a section
             `storage`.
-        retention: The retention to append; None if flags set the retention.
+        retention: The retention to append to the file; None if flags set the retention.
 
     Raises:
         StackError: The file cannot be read or written.
@@ -94,12 +94,12 @@ def share_alertmanager_config(state_dir: Path, config: Path) -> None:
 
 
 def is_config_shared(state_dir: Path) -> bool:
-    """Return whether a copy of the configuration exists for an Alertmanager container."""
+    """Return whether a configuration for an Alertmanager container exists."""
     return (state_dir / FOLDER / "alertmanager").is_dir()
 
 
 def share_password(path: Path) -> None:
-    """Make the password file readable for the Grafana container.
+    """Make the Grafana password file readable for the Grafana container.
 
     Raises:
         StackError: The file's owner or permissions cannot be changed.

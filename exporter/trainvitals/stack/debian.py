@@ -5,8 +5,8 @@ and a private cache, and the package is unpacked instead of installed. Packages 
 `$XDG_CACHE_HOME/trainvitals/debian/PACKAGE`, atomically. The packages of Prometheus and
 Alertmanager are from Debian, and that of Grafana is from Grafana Labs.
 
-If run by root, the Alertmanager package is installed, because an unpacked Alertmanager needs a
-mount namespace to find its template.
+If run by root, the Alertmanager package is installed, because an unpacked Alertmanager finds its
+template only in a mount namespace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from trainvitals.stack.writing import make_private
 
 Report = Callable[[str], None]
 
-# Debian's Alertmanager exits if this file is missing in `/usr/share`; no flag changes the path.
+# Debian's Alertmanager exits if this file is missing in `/usr/share`; no flag changes the path of
+# the template.
 _TEMPLATE = Path("prometheus/alertmanager/default.tmpl")
 _TRIAL_SECONDS = 20.0
 
@@ -53,13 +54,13 @@ def find_program(
     version.
 
     Args:
-        name: The program, or a tool of its package.
+        name: The name of the program, or of a tool in the same package.
         environ: The environment: `PATH`, `XDG_CACHE_HOME`, `HOME`, `GRAFANA_FETCH` and the
             variables that apt reads.
         report: Called with one line before a download, and with one line about each installed
             program that is too old.
-        install: Installs a package, such as `install_package`; None to unpack only.
-        packages: The packages to choose from.
+        install: Installs a package, as `install_package` does; None to unpack packages only.
+        packages: The packages that can contain the program.
         root: The root directory of the file system that is searched for installed programs.
         timeout_seconds: The maximum wait for a package server, in seconds.
 
@@ -99,7 +100,7 @@ def _find_installed(
     report: Report,
     root: Path,
 ) -> Path | None:
-    """Return the path of an installed program or tool; None to use the package."""
+    """Return the path of an installed program or tool; None if the package must be used."""
     programs = _list_installed(package, environ, root)
     program = next((each for each in programs if _is_new_enough(each, package, report)), None)
     if name == package.programs[0]:
@@ -115,7 +116,7 @@ def _find_installed(
 
 
 def _list_installed(package: Package, environ: Mapping[str, str], root: Path) -> Iterator[Path]:
-    """Yield the installed programs under each of the program's names, in the order of PATH."""
+    """Yield the installed programs that have one of the program's names, in the order of PATH."""
     names = (package.programs[0], *package.aliases)
     places = [str(root / place) for place in package.places]
     for folder in (*environ.get("PATH", os.defpath).split(os.pathsep), *places):
@@ -157,7 +158,7 @@ def _is_new_enough(program: Path, package: Package, report: Report) -> bool:
 
 
 def _is_usable(program: Path, package: Package) -> bool:
-    """Return whether an unpacked program exists and is new enough; if not, it is fetched again."""
+    """Return whether an unpacked program exists and is new enough; if not, it is fetched."""
     main = program.with_name(package.programs[0])
     return program.exists() and _is_new_enough(main, package, lambda _: None)
 
@@ -198,7 +199,8 @@ def find_web_assets(program: Path) -> Path | None:
     """Return the directory of an unpacked program's web pages.
 
     Returns:
-        The directory; None for an installed program, which finds the pages without this path.
+        The directory of the web pages; None for an installed program, which finds the pages without
+        this path.
     """
     root = program.parent.parent.parent
     assets = root / "usr/share" / program.name / "web"
@@ -208,19 +210,20 @@ def find_web_assets(program: Path) -> Path | None:
 def prefix_command(
     program: Path, hold: Path, *, share: Path = SHARE, python: str = sys.executable
 ) -> tuple[str, ...]:
-    """Return the command prefix with which Alertmanager finds its template.
+    """Return the command prefix with which an unpacked Alertmanager finds its template.
 
     An unpacked Alertmanager does not have its template in `/usr/share`, so it runs in a mount
     namespace that provides the template at that path.
 
     Args:
-        program: The path of Alertmanager.
-        hold: The mount point for the real `/usr/share`; created if it does not exist.
-        share: The directory that should contain the template.
+        program: The path of the Alertmanager program.
+        hold: The mount point for the real `/usr/share`, which is created if it does not exist.
+        share: The directory in which Alertmanager looks for the template.
         python: The Python interpreter that runs `privateview`.
 
     Returns:
-        The prefix; empty for an installed program, or if the template exists.
+        The prefix of the command; an empty tuple for an installed program, or if the template
+        exists.
 
     Raises:
         StackError: The program needs a mount namespace, which this machine does not allow.

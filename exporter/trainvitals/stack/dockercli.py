@@ -1,4 +1,4 @@
-"""Runs the `docker` command."""
+"""Runs the command `docker`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TIMED_OUT = 124
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The result of a command.
+    """The result of running the command `docker`.
 
     Attributes:
-        code: The exit code; 127 if the command does not exist, 124 after a timeout.
-        output: The standard output.
-        error: The standard error.
+        code: The exit code of the command; 127 if the command does not exist, 124 after a timeout.
+        output: The command's standard output.
+        error: The command's standard error.
     """
 
     code: int
@@ -42,15 +42,15 @@ class Docker:
 
     Attributes:
         environment: The complete environment of the command.
-        directory: The working directory; None for the current one.
+        directory: The working directory; None for the current directory.
     """
 
-    # The environment contains secrets.
+    # The environment is excluded from the repr, because it contains secrets.
     environment: Mapping[str, str] = field(repr=False)
     directory: Path | None = None
 
     def call(self, *words: str, timeout_seconds: float = _CALL_SECONDS) -> CommandResult:
-        """Run the command and return the result."""
+        """Run the command `docker` and return the result."""
         try:
             ran = external_program.run(
                 _command(words),
@@ -66,7 +66,7 @@ class Docker:
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     def show(self, *words: str) -> int:
-        """Run the command with inherited output until its end or an interrupt; return the code."""
+        """Run the command with inherited output until its end or an interrupt; return its code."""
         try:
             ran = subprocess.run(
                 _command(words), env=dict(self.environment), cwd=self.directory, check=False
@@ -82,7 +82,7 @@ class Docker:
         on_idle: Callable[[], None] = lambda: None,
         idle_seconds: float = 2.0,
     ) -> CommandResult:
-        """Run the command and pass on each line of output; the command never outlives this call.
+        """Run the command and pass on each line of output; it ends before this call returns.
 
         Args:
             words: The command's arguments.

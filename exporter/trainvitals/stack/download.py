@@ -28,10 +28,10 @@ class RemoteFile:
     """A file on a server, with a known size and checksum.
 
     Attributes:
-        url: The file's URL.
-        size: The file's size in bytes.
+        url: The URL of the file.
+        size: The size of the file in bytes.
         algorithm: The checksum algorithm, such as `sha256`.
-        checksum: The checksum as hexadecimal digits.
+        checksum: The checksum of the file as hexadecimal digits.
     """
 
     url: str
@@ -43,7 +43,7 @@ class RemoteFile:
 def download_file(
     file: RemoteFile, path: Path, *, report: Report, timeout_seconds: float = 10.0
 ) -> None:
-    """Download a file, verify it, and move it to a path; an existing file is kept.
+    """Download a file to a path and verify the file's checksum; an existing file is kept.
 
     The data received before an interruption is stored beside the path, in a file whose name ends in
     `.partial`; the next call resumes the download.
@@ -51,7 +51,7 @@ def download_file(
     Args:
         file: The file to download.
         path: The path of the downloaded file.
-        report: Called after each tenth of the file.
+        report: Called with a line of progress after each tenth of the file.
         timeout_seconds: The maximum time without a byte from the server, in seconds.
 
     Raises:
@@ -76,8 +76,8 @@ def _complete(file: RemoteFile, partial: Path, report: Report, timeout_seconds: 
     deadline = time.monotonic() + _LIMIT_SECONDS
     while (held := _measure(partial)) < file.size:
         end = _receive(file, partial, deadline, report, timeout_seconds)
-        # After a lost connection the download is resumed at once, unless the server has sent
-        # nothing.
+        # After a lost connection, the download is resumed immediately, unless the server has sent
+        # no data.
         if _measure(partial) <= held or time.monotonic() > deadline:
             raise StackError(f"cannot download {file.url}: {end}")
 
@@ -89,7 +89,7 @@ def _measure(path: Path) -> int:
 def _receive(
     file: RemoteFile, partial: Path, deadline: float, report: Report, timeout_seconds: float
 ) -> str:
-    """Receive the missing bytes until the connection ends, and return the reason for its end.
+    """Receive the missing bytes until the connection ends, and return the reason for this end.
 
     Raises:
         StackError: The file cannot be written.
@@ -102,7 +102,7 @@ def _receive(
     try:
         with opener.open(request, timeout=timeout_seconds) as response:
             if held and response.status != _PARTIAL_CONTENT:
-                partial.unlink()  # The server sends the whole file.
+                partial.unlink()  # The server sends the file from the start.
                 held = 0
             while held < file.size and time.monotonic() < deadline:
                 piece = response.read1(min(_PIECE_BYTES, file.size - held))
@@ -136,7 +136,7 @@ def _report_part(file: RemoteFile, before: int, after: int, report: Report) -> N
 
 
 def _explain(error: Exception) -> str:
-    """Return the reason for a failed request, without the text that urllib adds."""
+    """Return the reason for a failed request without the text that urllib adds to the reason."""
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
         return "the server does not respond"

@@ -1,4 +1,4 @@
-"""Checks whether the stack can run on this machine's Docker engine, with access to accelerators."""
+"""Checks whether the stack can run on this machine's Docker engine and access accelerators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Unavailable:
     """The reason why the stack cannot run in Docker Compose on this machine.
 
     Attributes:
-        reason: The reason with the remedy, one line.
+        reason: Why the stack cannot run, and the remedy, in one line.
         is_news: Whether to report the reason even if Compose was not requested; False if Docker is
             not installed.
     """
@@ -59,7 +59,7 @@ class Accelerators:
 
 
 def find_engine(environ: Mapping[str, str] = os.environ) -> Engine | Unavailable:
-    """Return this machine's engine, or the reason why the stack cannot run on it."""
+    """Return this machine's Docker engine, or the reason why the stack cannot run on the engine."""
     if shutil.which("docker", path=environ.get("PATH")) is None:
         return Unavailable("docker is not installed", is_news=False)
     docker = Docker(environ)
@@ -108,7 +108,7 @@ def _judge_compose(docker: Docker) -> Unavailable | None:
 
 
 def find_accelerators(root: Path = Path("/")) -> Accelerators:
-    """Return which accelerator drivers are loaded."""
+    """Return which accelerator drivers are loaded on this machine."""
     return Accelerators(
         nvidia=(root / "dev/nvidiactl").exists(),
         gaudi=(root / "sys/module/habanalabs").exists() or any(root.glob("dev/hl[0-9]*")),
@@ -129,7 +129,7 @@ def find_overrides(
 
 
 def explain_missing_runtime(cards: Accelerators, overrides: tuple[str, ...]) -> str | None:
-    """Return why containers cannot use the accelerators, with the remedy; None if they can."""
+    """Return why containers cannot use accelerators, and the remedy; None if they can do so."""
     if cards.nvidia and "docker-compose.nvidia.yml" not in overrides:
         return (
             "Docker cannot pass GPUs to containers: install the NVIDIA Container Toolkit and run "

@@ -1,4 +1,4 @@
-"""Plans how to start Grafana with the dashboards, and checks that its version supports them."""
+"""Plans the start of Grafana, and checks that Grafana's version supports the dashboards."""
 
 from __future__ import annotations
 
@@ -79,10 +79,11 @@ def _find_home(server: Path) -> Path | None:
 
 
 def explain_version(program: Program) -> str | None:
-    """Return one line if a running Grafana is too old for the dashboards; otherwise None.
+    """Return a warning if a running Grafana is too old for the dashboards; otherwise None.
 
     Args:
-        program: A Grafana that is ready; a Grafana that does not report its version is accepted.
+        program: The program entry of a Grafana that is ready; a Grafana that does not report its
+            version is accepted.
     """
     version, least = _ask_version(program), GRAFANA.oldest
     if version is None or least is None or version >= least:

@@ -1,8 +1,8 @@
 """Installs a Debian package without running the package's service.
 
-Only root can install. During the installation, `policy-rc.d` prevents the start of the service,
-which is then disabled. Another program's `policy-rc.d` is never changed: if that script allows the
-service to start, nothing is installed.
+Only root can install packages. During the installation, `policy-rc.d` prevents the start of the
+service, which is then disabled. Another program's `policy-rc.d` is never changed: if that script
+allows the service to start, nothing is installed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 _FORBIDDEN = 101  # The exit code with which policy-rc.d forbids the start of a service.
 _TIMEOUT_SECONDS = 600.0
 
-# The script forbids a start only while the process that wrote it is alive, so that the script has
-# no effect after a kill -9.
+# The script forbids a start only while the process that wrote the script is alive, so that the
+# script has no effect after a kill -9.
 _TEXT = """\
 #!/bin/sh
 # Written by `trainvitals up` for the time in which it installs a package.
@@ -39,18 +39,18 @@ def install_package(
     environ: Mapping[str, str] = os.environ,
     policy: Path = POLICY,
 ) -> None:
-    """Install a package and disable the service with the same name.
+    """Install a Debian package and disable the service that has the same name.
 
     Args:
-        package: The package.
-        run: Runs a command, or raises StackError.
-        options: The options of apt-get.
-        environ: The environment, of which `PATH` is used.
+        package: The name of the package.
+        run: Runs a command line, or raises StackError.
+        options: Options for apt-get.
+        environ: The environment variables; only `PATH` is used.
         policy: The path of Debian's `policy-rc.d`.
 
     Raises:
-        StackError: The package cannot be installed, or the start of its service could not be
-            prevented.
+        StackError: The package cannot be installed, or the start of the package's service could not
+            be prevented.
     """
     with _starts_prevented(package, policy):
         run(("apt-get", "-qq", "-y", "--no-install-recommends", *options, "install", package))

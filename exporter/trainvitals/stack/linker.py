@@ -26,13 +26,13 @@ exec "$here"/{linker} "$here"/{program} "$@"
 
 
 def find_missing_linker(program: Path) -> Path | None:
-    """Return the path of a program's dynamic linker if that path does not exist; otherwise None."""
+    """Return the path of a program's dynamic linker if the linker is missing; otherwise None."""
     linker = _read_linker(program)
     return linker if linker is not None and not linker.exists() else None
 
 
 def _read_linker(program: Path) -> Path | None:
-    """Return the dynamic linker that a 64-bit ELF file names; None if there is no such entry."""
+    """Return the dynamic linker named in a 64-bit ELF file; None if the file names no linker."""
     with program.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         if len(header) < _HEADER_BYTES or not header.startswith(_ELF_64_LITTLE_ENDIAN):
@@ -50,10 +50,10 @@ def _read_linker(program: Path) -> Path | None:
 
 
 def start_with_linker(program: Path, linker: Path, *, root: Path) -> None:
-    """Replace a program with a script that starts it with a given dynamic linker.
+    """Replace a program with a script that starts the program with a given dynamic linker.
 
     Args:
-        program: The program, below `root`; the program is moved to `PROGRAM.elf`.
+        program: The path of the program, below `root`; the program is moved to `PROGRAM.elf`.
         linker: The linker's path in the file system of its package.
         root: The directory in which the linker's package was unpacked.
 

@@ -52,7 +52,7 @@ def bring_up(
     shipped: Callable[[str], Path] = find_shipped,
     timeout_seconds: float = 60.0,
 ) -> None:
-    """Start the programs, and wait until all of them are ready.
+    """Start the stack's programs, and wait until all programs are ready.
 
     A stack that runs with these settings keeps running and reloads its configuration; a stack with
     other settings or with missing programs is replaced. If the start fails or is interrupted, all
@@ -93,14 +93,14 @@ def bring_up(
 
 def _find_or_install(settings: Settings, report: Report) -> Callable[[str], Path]:
     install = install_package if os.geteuid() == 0 else None
-    # The other variables of `.env` may be secret, and apt does not need them.
+    # The other variables in `.env` may be secret, and apt does not need these variables.
     asked = {name: settings.variables[name] for name in _ASKED if name in settings.variables}
     environ = {**os.environ, **asked}
     return functools.partial(debian.find_program, environ=environ, report=report, install=install)
 
 
 def take_down(settings: Settings, *, report: Report) -> None:
-    """Stop all processes of the stack, supervised or not; data and logs are kept.
+    """Stop all supervised and unsupervised processes of the stack; data and logs are kept.
 
     Raises:
         StackError: A process cannot be stopped.
@@ -137,7 +137,7 @@ def _undo(state_dir: Path, report: Report) -> None:
 
 
 def _stop(state_dir: Path) -> tuple[str, ...]:
-    """Stop running programs and return their names."""
+    """Stop the stack's running programs and return the names of these programs."""
     processes = find_processes(state_dir)
     if request_shutdown(state_dir):
         wait_until_gone(list(processes), _SHUTDOWN_SECONDS)
@@ -153,7 +153,7 @@ def _stop(state_dir: Path) -> tuple[str, ...]:
 
 
 def follow_logs(settings: Settings, *, lines: int = 40) -> None:
-    """Print the last lines of every log, and follow the logs until interrupted.
+    """Print the last lines of every program's log, and follow the logs until an interrupt.
 
     Raises:
         StackError: The logs do not exist or cannot be shown.

@@ -39,9 +39,9 @@ class Notifications:
 
     Attributes:
         path: The path of Alertmanager's configuration file.
-        destinations: The alert destinations.
+        destinations: The destinations of alerts for each severity and team.
         is_checked: Whether amtool checked and accepted the configuration.
-        is_loaded: Whether a running Alertmanager has loaded it.
+        is_loaded: Whether a running Alertmanager has loaded the configuration.
         deliveries: The results of the test messages; empty if no test message was sent.
     """
 
@@ -53,7 +53,7 @@ class Notifications:
 
     @property
     def fine(self) -> bool:
-        """Whether alerts have a destination and every test message arrived."""
+        """Whether alerts have a destination and every test message was delivered."""
         return not self.destinations.is_nowhere and all(
             delivery.is_delivered for delivery in self.deliveries
         )
@@ -78,7 +78,7 @@ def set_up_notifications(
 
     Raises:
         ConfigurationError: A variable is invalid, or amtool rejects the configuration.
-        StackError: A test was requested, and Alertmanager does not run or does not respond.
+        StackError: Test messages were requested, and Alertmanager does not run or does not respond.
     """
     programs = {program.name: program for program in load_programs(settings.state_dir)}
     started = programs.get("alertmanager")
@@ -132,7 +132,7 @@ def _send_tests(
 
 
 def format_notifications(notifications: Notifications) -> str:
-    """Return JSON with the fields of `Notifications`, `fine`, and the lines about destinations."""
+    """Return the result as JSON: its fields, `fine`, and the lines about alert destinations."""
     return json.dumps(
         {
             "fine": notifications.fine,
@@ -151,7 +151,7 @@ def _find_log(settings: Settings) -> Path | None:
 
 
 def _uses_file(settings: Settings, program: Program | None, path: Path) -> bool:
-    """Return whether the running Alertmanager uses this file; True if its command is unknown."""
+    """Return whether the running Alertmanager uses a file; True if its command is unknown."""
     if program is None and not is_config_shared(settings.state_dir):
         # This Alertmanager may belong to another state directory or be a system service.
         command = _read_command(settings.alertmanager_port)
@@ -161,7 +161,7 @@ def _uses_file(settings: Settings, program: Program | None, path: Path) -> bool:
 
 
 def _read_command(port: int) -> list[str]:
-    """Return the command line of the process that listens on a port; empty if unknown."""
+    """Return the command line of the process that listens on a port; [] if unknown."""
     holder = find_port_holder(port)
     try:
         return psutil.Process(holder.pid).cmdline() if holder else []

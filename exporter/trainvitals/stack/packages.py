@@ -1,9 +1,9 @@
-"""The packages from which the native stack takes its programs.
+"""The Debian packages that contain the native stack's programs.
 
 Grafana's packages are signed with the key that has the fingerprint below. Grafana Labs publishes
 the fingerprint at https://apt.grafana.com, and pull request 336 of voxpupuli/puppet-grafana quotes
-that page. `keys/grafana.asc` contains that key as of 2025-08-22, when the expiry date was changed
-to 2027-08-22; the current key is at https://apt.grafana.com/gpg.key.
+that page. `keys/grafana.asc` contains the key in the state of 2025-08-22, when the expiry date was
+changed to 2027-08-22; the current key is at https://apt.grafana.com/gpg.key.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Repository:
     """An APT repository that is not configured on the system.
 
     Attributes:
-        url: The repository's URL.
+        url: The URL of the APT repository.
         fingerprint: The fingerprint of the key that signs the repository's index.
-        keys: The directory that contains that key, in a file whose name ends in `.asc`.
-        suite: The repository's suite.
-        component: The repository's component.
+        keys: The directory that contains the repository's key, in a file whose name ends in `.asc`.
+        suite: The suite in the APT repository.
+        component: The component in the APT repository.
     """
 
     url: str
@@ -40,16 +40,17 @@ class Package:
     """A Debian package and the programs that it contains.
 
     Attributes:
-        name: The package's name.
-        programs: The program that the stack runs, followed by that program's tools.
+        name: The name of the Debian package.
+        programs: The name of the program that the stack runs, followed by the names of the
+            program's tools.
         aliases: Other names of the first program, such as the upstream name if Debian renames the
             program.
-        folder: The directory of the programs in the package.
+        folder: The directory in the package that contains the programs.
         places: The directories besides those in PATH to which an installation writes programs,
             without the leading `/`.
         is_better_installed: Whether the package is installed instead of unpacked if the user is
             root.
-        oldest: The first version that the stack can use; None for any version.
+        oldest: The first version that the stack can use; None if the stack can use any version.
         downloaded: The range of versions to download: the first version, and the first version
             after the range; None for the version that the system's repositories offer.
         repository: The repository that provides the package; None for the system's repositories.

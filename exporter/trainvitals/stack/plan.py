@@ -44,7 +44,7 @@ from trainvitals.verdicts.thresholds import VARIABLE as THRESHOLDS_VARIABLE
 
 Report = Callable[[str], None]
 
-# A URL may contain a password, and every user can read command lines.
+# A URL may contain a password, and every user of the machine can read command lines.
 _PASSED_ON = (
     ALLOWED_HOST_VARIABLE,
     USERS_VARIABLE,
@@ -56,8 +56,8 @@ _PASSED_ON = (
     LOGIN_FILE_VARIABLE,
     TOKEN_FILE_VARIABLE,
 )
-# The longest repeat_interval: with a shorter retention, Alertmanager would repeat notifications too
-# early.
+# The longest repeat_interval in the routes: with a shorter retention, Alertmanager would repeat
+# notifications too early.
 _NOTIFICATIONS_KEPT = "120h"
 
 
@@ -77,7 +77,7 @@ class Supply:
 
 
 def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
-    """Return the programs that this machine can run; without Prometheus, only the exporter.
+    """Return the programs that this machine can run; if Prometheus is missing, only the exporter.
 
     The programs' configuration is written as well.
 
@@ -109,13 +109,13 @@ def plan_programs(settings: Settings, supply: Supply) -> tuple[Program, ...]:
 
 
 def expected_programs(settings: Settings) -> tuple[Program, ...]:
-    """Return the programs that these settings would start, for the status of a stopped stack."""
+    """Return the programs that the settings would start, for the status of a stopped stack."""
     others = (_locate(settings, name) for name in ("prometheus", "alertmanager"))
     return (_plan_exporter(settings), *others)
 
 
 def _locate(settings: Settings, name: str) -> Program:
-    """Return a program's name and address, without a command."""
+    """Return a program entry with the program's name and address, without a command."""
     port, path = {
         "prometheus": (settings.prometheus_port, "/-/ready"),
         "alertmanager": (settings.alertmanager_port, "/-/ready"),
@@ -196,7 +196,7 @@ def _plan_alertmanager(settings: Settings, supply: Supply, *, has_grafana: bool)
 
 
 def find_links(settings: Settings, *, has_grafana: bool) -> Links:
-    """Return the links in notifications that apply unless variables override them."""
+    """Return the default links in notifications, which variables can override."""
     return Links(
         grafana_url=own_url(settings, settings.grafana_port) if has_grafana else None,
         runbook_url=f"{own_url(settings, settings.exporter_port)}/runbooks",

@@ -4,8 +4,8 @@
 `/usr/share/NAME`; the rest of `/usr/share` is unchanged, and other processes are not affected. HOLD
 is an empty directory at which the real `/usr/share` is mounted.
 
-Without the capability to create a mount namespace, the script first creates a user namespace with
-the same user and group; some machines do not allow user namespaces.
+If the process lacks the capability to create a mount namespace, the script first creates a user
+namespace with the same user and group; some machines do not allow user namespaces.
 
 This module is separate because it is run as a script; it imports only the standard library, so that
 it starts quickly.
@@ -22,7 +22,7 @@ from typing import Protocol, cast
 
 SHARE = Path("/usr/share")
 
-# <sched.h> and <sys/mount.h>
+# Constants from <sched.h> and <sys/mount.h>.
 _CLONE_NEWNS = 0x0002_0000
 _CLONE_NEWUSER = 0x1000_0000
 _MS_BIND = 0x1000
@@ -42,12 +42,12 @@ class _Libc(Protocol):
 
 
 def enter_view(hold: Path, name: str, directory: Path) -> None:
-    """Move this process, which must be single-threaded, into the namespace.
+    """Move this process, which must be single-threaded, into a new mount namespace.
 
     Args:
-        hold: An empty directory.
-        name: The entry of `/usr/share` to replace.
-        directory: The replacement.
+        hold: An empty directory at which the real `/usr/share` is mounted.
+        name: The name of the entry of `/usr/share` to replace.
+        directory: The directory that replaces the entry.
 
     Raises:
         OSError: The kernel rejected a system call.
@@ -87,7 +87,7 @@ def _raise(act: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Enter the namespace and execute the program; return an exit code only after a failure."""
+    """Enter the mount namespace and execute the program; return an exit code after a failure."""
     if len(words) < _LEAST_WORDS:
         sys.stderr.write("usage: privateview HOLD NAME DIRECTORY PROGRAM [ARGUMENT]...\n")
         return _CANNOT

@@ -1,4 +1,4 @@
-"""The commands, addresses and ports of the stack's programs.
+"""Defines, saves and checks the commands, addresses and ports of the stack's programs.
 
 The started programs are saved in `programs.json` in the state directory, so that `status` and
 `down` need no flags.
@@ -26,16 +26,16 @@ _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program of the stack.
+    """A program of the stack, such as Prometheus.
 
     Attributes:
         name: The program's name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
-        command: The program and its arguments.
+        command: The command line of the program.
         port: The port on which the program listens.
-        path: The path that returns status 200 while the program is ready.
+        path: The URL path that returns status 200 while the program is ready.
         host: The address at which this machine can reach the program.
         environment: Additional environment variables, without secrets.
-        user: The user whom the program runs as; empty for the user who starts the stack.
+        user: The user as whom the program runs; empty for the user who starts the stack.
     """
 
     name: str
@@ -52,17 +52,17 @@ class Program:
         return f"http://{Address(self.host, self.port)}"
 
     def log(self, state_dir: Path) -> Path:
-        """Return the path of the program's log."""
+        """Return the path of the program's log in a state directory."""
         return state_dir / "logs" / f"{self.name}.log"
 
 
 def find_host(bind_address: str) -> str:
-    """Return the address at which this machine reaches a server bound to an address."""
+    """Return the address at which this machine reaches a server with a given bind address."""
     return EVERYWHERE.get(bind_address, bind_address)
 
 
 def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
-    """Save the programs that will be started.
+    """Save the programs that will be started in the state directory.
 
     Raises:
         StackError: The file cannot be written.
@@ -72,7 +72,7 @@ def save_programs(state_dir: Path, programs: tuple[Program, ...]) -> None:
 
 
 def load_programs(state_dir: Path) -> tuple[Program, ...]:
-    """Return the programs that were last started and not stopped since; may be empty."""
+    """Return the programs that were last started and have not been stopped since; may be empty."""
     try:
         written = json.loads((state_dir / _FILE).read_text(encoding="utf-8"))
         return tuple(
@@ -97,12 +97,12 @@ def delete_programs(state_dir: Path) -> None:
 
 
 def is_ready(program: Program) -> bool:
-    """Return whether the program is ready."""
+    """Return whether a program is ready, according to the program's HTTP response."""
     return fetch_page(program.port, program.path, host=program.host) is not None
 
 
 def require_free_ports(programs: tuple[Program, ...], bind_address: str) -> None:
-    """Check that every port is free.
+    """Check that every program's port is free.
 
     Raises:
         StackError: The address does not belong to this machine, or a port is in use; the message
@@ -142,7 +142,7 @@ def is_free(port: int, bind_address: str = HOST) -> bool:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return distinct TCP ports of the loopback address that are free at the moment."""
+    """Return distinct TCP ports of the loopback address that are currently free."""
     with ExitStack() as opened:
         # All ports are held until the last one is chosen, so that no port is chosen twice.
         probes = [opened.enter_context(socket.socket()) for _ in range(count)]

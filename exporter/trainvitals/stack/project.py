@@ -1,4 +1,4 @@
-"""The Compose project: the directory, the files and the variables.
+"""The stack's Compose project: the directory, the files and the variables.
 
 In a checkout, the project directory is the checkout. For an installed package, the directory is
 `compose/` in the state directory, created from the files in the package.
@@ -26,7 +26,7 @@ from trainvitals.stack.writing import as_stack_errors, make_private, write_priva
 BASE = "docker-compose.yml"
 CONTAINERS = "docker-compose.containers.yml"
 THRESHOLDS = "prometheus/rules/thresholds.yml"
-_COPIED = ".yml.shipped"  # not loaded by Prometheus, whose rule files are *.yml
+_COPIED = ".yml.shipped"  # Prometheus loads only *.yml as rule files
 _FILE = "compose.json"
 _FILES = PACKAGE / "stack/files"
 # The files from which the image is built and that containers read, as paths in a checkout.
@@ -58,7 +58,7 @@ _ON = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A Compose project.
+    """A Compose project that runs the stack.
 
     Attributes:
         name: The prefix of the names of the project's containers, networks and volumes.
@@ -74,16 +74,16 @@ class Project:
 
     @property
     def docker(self) -> Docker:
-        """The command `docker`, run in the project's directory."""
+        """The command `docker`, which runs in the project's directory."""
         there = self.directory if self.directory.is_dir() else None
         return Docker(self.environment, there)
 
     def words(self, *words: str) -> tuple[str, ...]:
-        """Return the arguments of `docker` for a Compose command on this project."""
+        """Return the arguments of `docker` for a Compose command on the project."""
         # The environment already contains the variables of `.env`.
         head = ("compose", "--ansi", "never", "--env-file", os.devnull, "-p", self.name)
         files = (word for name in self.files for word in ("-f", str(self.directory / name)))
-        # The checkout was deleted, so Compose finds the containers by their labels.
+        # If the checkout was deleted, Compose finds the containers by their labels.
         if not (self.directory / BASE).is_file():
             return (*head, *words)
         return (*head, "--project-directory", str(self.directory), *files, *words)
@@ -96,13 +96,13 @@ def find_project(
     engine: Engine | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Project:
-    """Return the project for these settings; create the directory for an installed package.
+    """Return the project for the settings; create the directory for an installed package.
 
     Args:
-        settings: Ports, directories and variables.
+        settings: The stack's ports, directories and variables.
         overrides: The Compose files for this machine's accelerators.
-        engine: The engine whose socket the container collector reads.
-        environ: The inherited environment.
+        engine: The Docker engine whose socket the container collector reads.
+        environ: The inherited environment variables.
 
     Raises:
         StackError: The directory cannot be written, or a shipped file is missing or unreadable.
@@ -135,7 +135,7 @@ def _find_directory(state_dir: Path) -> Path:
 
 
 def _read_edit(path: Path) -> str | None:
-    """Return the thresholds file's text if it was edited after it was copied; otherwise None."""
+    """Return the text of the thresholds file if it was edited after it was copied; else None."""
     copied = path.with_suffix(_COPIED)
     if not path.is_file() or not copied.is_file():
         return None
@@ -151,7 +151,7 @@ def _restore_edit(shipped: Path, path: Path, edited: str | None) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the source over the target, world-readable, without replacing mounted directories."""
+    """Copy a source over a target, world-readable, without replacing mounted directories."""
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -171,7 +171,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _require_readable_files(directory: Path) -> None:
-    """Check that the containers' users can read the files."""
+    """Check that the users in the containers can read the project's files."""
     for name in _READ_BY_CONTAINERS:
         for path in _walk(directory / name):
             needed = 0o005 if path.is_dir() else 0o004
@@ -204,7 +204,7 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
         "BUILDKIT_PROGRESS": "plain",
     }
     if is_loopback_name(bind) and not given.get(ALLOWED_HOST_VARIABLE):
-        variables[ALLOWED_HOST_VARIABLE] = "localhost"  # no other names lead to the published port
+        variables[ALLOWED_HOST_VARIABLE] = "localhost"  # no other name leads to the published port
     urls = {
         "GRAFANA_URL": settings.grafana_port,
         "PROMETHEUS_EXTERNAL_URL": settings.prometheus_port,
@@ -221,7 +221,7 @@ def _list_variables(settings: Settings, engine: Engine | None) -> dict[str, str]
 
 
 def save_project(state_dir: Path, project: Project) -> None:
-    """Save the project, so that `status` and `down` need no flags.
+    """Save the project in the state directory, so that `status` and `down` need no flags.
 
     Raises:
         StackError: The file cannot be written.
@@ -231,7 +231,7 @@ def save_project(state_dir: Path, project: Project) -> None:
 
 
 def load_project(settings: Settings, environ: Mapping[str, str] = os.environ) -> Project | None:
-    """Return the project that was started last; None before the first start."""
+    """Return the project that was last started; None before the first start."""
     try:
         kept = json.loads((settings.state_dir / _FILE).read_text(encoding="utf-8"))
         return Project(

@@ -1,6 +1,7 @@
 """Queries Prometheus for `trainvitals status`: targets, rules, alerts and Alertmanagers.
 
-If Prometheus does not respond, results are empty: this is a state of the stack and not an error.
+If Prometheus does not respond, the results are empty, because this is a state of the stack and not
+an error.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class UnhealthyRule:
     """A rule whose last evaluation failed or that has not been evaluated yet.
 
     Attributes:
-        group: The rule group.
+        group: The name of the rule group.
         name: The name of the alert or of the recorded series.
         error: The error of the last evaluation; None before the first evaluation.
     """
@@ -36,7 +37,7 @@ class RulesStatus:
     """The rules that Prometheus has loaded.
 
     Attributes:
-        groups: The number of groups.
+        groups: The number of rule groups.
         rules: The number of alerting and recording rules.
         unhealthy: The rules whose last evaluation failed or that have not been evaluated yet.
     """
@@ -51,9 +52,10 @@ class AlertStatus:
     """A firing or pending alert.
 
     Attributes:
-        name: The alert's name.
-        state: `firing` or `pending`.
-        severity: `critical`, `warning`, `info` or `none`; empty if the rule has no severity.
+        name: The name of the alert.
+        state: The state of the alert: `firing` or `pending`.
+        severity: The alert's severity: `critical`, `warning`, `info` or `none`; empty if the rule
+            sets no severity.
         instance: The machine's label `instance`; empty if the alert has no such label.
         since: The time at which the alert became pending, as in Prometheus' API (RFC 3339, UTC).
     """
@@ -67,10 +69,10 @@ class AlertStatus:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusStatus:
-    """The state of a Prometheus server; empty if Prometheus does not respond.
+    """The state of a Prometheus server; all fields are empty if Prometheus does not respond.
 
     Attributes:
-        targets: The targets of Prometheus.
+        targets: The targets that Prometheus scrapes.
         rules: The loaded rules; None if Prometheus does not respond.
         alerts: The firing and pending alerts, the most urgent first.
         alertmanagers: The URLs of the Alertmanagers to which Prometheus sends alerts.
@@ -97,14 +99,14 @@ def read_status(port: int, host: str = HOST) -> PrometheusStatus:
 
 
 def list_targets(port: int, host: str = HOST) -> tuple[Target, ...]:
-    """Return Prometheus' targets; empty if Prometheus does not respond."""
+    """Return Prometheus' targets; an empty tuple if Prometheus does not respond."""
     with suppress(PrometheusError):
         return _find(port, host).list_targets()
     return ()
 
 
 def read_rules(port: int, host: str = HOST) -> RulesStatus | None:
-    """Return the state of the rules; None if Prometheus does not respond."""
+    """Return the state of Prometheus' rules; None if Prometheus does not respond."""
     try:
         groups = _find(port, host).list_rules()
     except PrometheusError:
@@ -119,21 +121,21 @@ def read_rules(port: int, host: str = HOST) -> RulesStatus | None:
 
 
 def list_alerts(port: int, host: str = HOST) -> tuple[AlertStatus, ...]:
-    """Return firing and pending alerts, the most urgent first; empty if there is no response."""
+    """Return firing and pending alerts, the most urgent first; empty if Prometheus is silent."""
     with suppress(PrometheusError):
         return tuple(sorted(map(_describe, _find(port, host).list_alerts()), key=_urgency))
     return ()
 
 
 def list_alertmanagers(port: int, host: str = HOST) -> tuple[str, ...]:
-    """Return the URLs of Prometheus' Alertmanagers; empty if Prometheus does not respond."""
+    """Return the URLs of Prometheus' Alertmanagers; an empty tuple without a response."""
     with suppress(PrometheusError):
         return _find(port, host).list_alertmanagers()
     return ()
 
 
 def has_result(query: str, port: int, host: str = HOST) -> bool:
-    """Return whether a query returns at least one series."""
+    """Return whether a Prometheus query returns at least one series."""
     with suppress(PrometheusError):
         return bool(_find(port, host).query(query))
     return False

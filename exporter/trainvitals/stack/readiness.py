@@ -42,7 +42,7 @@ _READING = re.compile(
 def wait_until_all_work(
     state_dir: Path, programs: tuple[Program, ...], report: Report, timeout_seconds: float
 ) -> None:
-    """Wait until all programs are ready, targets are scraped, and rules and Alertmanager work.
+    """Wait until programs are ready, targets are scraped, and rules and Alertmanager work.
 
     Args:
         state_dir: The state directory.
@@ -78,7 +78,7 @@ def wait_until_all_work(
 
 
 def announce(program: Program, report: Report) -> None:
-    """Report that a program is ready, and whether it is a Grafana too old for the dashboards."""
+    """Report that a program is ready, and whether a Grafana is too old for the dashboards."""
     report(f"{program.name} is ready at {program.address}")
     if program.name == "grafana" and (complaint := explain_version(program)):
         report(complaint)
@@ -90,9 +90,9 @@ def wait_for_prometheus(
     """Wait until Prometheus scrapes all targets, finds Alertmanager and has evaluated every rule.
 
     Args:
-        prometheus: The Prometheus, which is ready.
+        prometheus: The program entry of Prometheus, which is ready.
         report: Called with each line of progress.
-        deadline: The deadline on the monotonic clock, in seconds.
+        deadline: The time of the monotonic clock at which the wait ends, in seconds.
         hint: The location of the program's log, for error messages.
         has_alertmanager: Whether the stack has an Alertmanager.
 
@@ -122,7 +122,7 @@ def _wait_for_targets(prometheus: Program, report: Report, deadline: float, hint
 
 
 def _wait_for_second_scrape(prometheus: Program, deadline: float) -> None:
-    """Wait for the second scrape, which rates and averages require."""
+    """Wait for the second scrape of the targets, which rates and averages require."""
     query = 'count_over_time(up{job="trainvitals"}[5m]) > 1'
     while time.monotonic() <= deadline:
         if has_result(query, prometheus.port, prometheus.host):
@@ -210,10 +210,10 @@ def reload_program(
     """Reload a program's configuration and wait for the result.
 
     Args:
-        program: Prometheus or Alertmanager.
+        program: The program entry of Prometheus or Alertmanager.
         send_sighup: Sends SIGHUP to the program.
         hint: The location of the program's log, for error messages.
-        timeout_seconds: The maximum wait for the result.
+        timeout_seconds: The maximum wait for the result, in seconds.
 
     Raises:
         StackError: The program rejects its new configuration and keeps the old one.
@@ -235,7 +235,7 @@ def reload_program(
 
 
 def _read(program: Program) -> _Reload | None:
-    """Read the result of the last reload from a program's metrics; None if it is missing there."""
+    """Read the result of the last reload from a program's metrics; None if it is not included."""
     page = fetch_page(program.port, "/metrics", host=program.host)
     found = dict(_READING.findall(page.decode("utf-8", "replace"))) if page else {}
     if len(found) < len(RELOADS):

@@ -14,7 +14,7 @@ from trainvitals.http.listen import find_port_holder
 from trainvitals.stack.project import Project
 
 Report = Callable[[str], None]
-# A step in BuildKit's output, `#9 [exporter build 5/7] RUN pip …`, and its result.
+# A step in BuildKit's output, `#9 [exporter build 5/7] RUN pip …`, and the result of the step.
 _STEP = re.compile(r"^(#\d+) \[(?:\S+ )?(\S+ +\d+/\d+)\] (.{1,60})")
 _RESULT = re.compile(r"^(#\d+) (CACHED|\S)")
 _PORT = re.compile(
@@ -35,12 +35,13 @@ class Container:
     """A container of the stack.
 
     Attributes:
-        service: The name of the service.
-        id: The container's ID.
+        service: The name of the container's Compose service.
+        id: The container's ID in Docker.
         state: The state that Docker reports: created, running, restarting, paused, exited, dead.
-        health: `healthy`, `unhealthy`, `starting`, or empty without a health check.
-        exit_code: The last exit code; 0 while the container runs.
-        ports: The published ports.
+        health: The health that Docker reports: `healthy`, `unhealthy` or `starting`; empty if the
+            container has no health check.
+        exit_code: The container's last exit code; 0 while the container runs.
+        ports: The ports that the container publishes on the host.
     """
 
     service: str
@@ -52,7 +53,7 @@ class Container:
 
     @property
     def condition(self) -> str:
-        """The health of a running container with a health check; otherwise the state."""
+        """The container's health if it is running and has a health check; otherwise its state."""
         return self.state if self.state != "running" or self.is_healthy else self.health
 
     @property
@@ -75,7 +76,7 @@ class _Row(TypedDict):
 
 
 def list_containers(project: Project) -> tuple[Container, ...]:
-    """Return the project's containers; empty if the engine does not respond."""
+    """Return the project's containers; an empty tuple if the engine does not respond."""
     result = project.docker.call(*project.words("ps", "--all", "--format", "json"))
     if result.code:
         return ()
@@ -113,10 +114,10 @@ def read_last_lines(project: Project, service: str, *, lines: int = 10) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The image of a service.
+    """The container image of a Compose service.
 
     Attributes:
-        name: The image's name with the tag.
+        name: The name of the image with the tag.
         is_built: Whether the image is built locally instead of pulled.
     """
 
@@ -130,7 +131,7 @@ class _Service(TypedDict, total=False):
 
 
 def list_images(project: Project) -> Mapping[str, Image]:
-    """Return the project's images by service.
+    """Return the images of a Compose project by service.
 
     Raises:
         StackError: The project's files or variables are invalid.
@@ -146,7 +147,7 @@ def list_images(project: Project) -> Mapping[str, Image]:
 
 
 def pull_images(project: Project, images: Mapping[str, Image], report: Report) -> None:
-    """Pull the missing images that are not built locally.
+    """Pull the missing images, except those that are built locally.
 
     Raises:
         StackError: An image cannot be pulled.
@@ -174,7 +175,7 @@ def build_images(project: Project, report: Report) -> None:
             steps[step[1]] = f"  {' '.join(step[2].split())} {step[3].strip()}"
         elif news := _RESULT.match(line):
             words = steps.pop(news[1], None)
-            if words is not None and news[2] != "CACHED":  # Steps from the cache are not reported.
+            if words is not None and news[2] != "CACHED":  # Cached steps are not reported.
                 report(words)
 
     result = project.docker.follow(*project.words("build", "exporter"), on_line=on_line)
@@ -185,11 +186,11 @@ def build_images(project: Project, report: Report) -> None:
 
 
 def explain(error: str, *, doing: str) -> str:
-    """Return a Docker error as one line with the remedy.
+    """Return a Docker error as one line that contains the reason and a remedy.
 
     Args:
-        error: Docker's output.
-        doing: The operation, such as `pull prom/prometheus:v3`.
+        error: Docker's error output.
+        doing: The failed operation, such as `pull prom/prometheus:v3`.
     """
     if "no space left on device" in error:
         return f"cannot {doing}: Docker's disk is full; see `docker system df` and free some space"

@@ -27,18 +27,19 @@ _SECRET = re.compile(r"(?:TOKEN|PASSWORD|KEY|WEBHOOK_URL|DEADMAN_URL)$")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The stack's settings.
+    """The settings with which the stack is started.
 
     Attributes:
         state_dir: The absolute path of the directory with data, logs and the control socket.
         exporter_port: The exporter's port on 127.0.0.1.
         prometheus_port: Prometheus' port on 127.0.0.1.
         exporter_command: The exporter's command; `--web.listen-address=…` is appended.
-        alertmanager_port: Alertmanager's port.
-        grafana_port: Grafana's port.
+        alertmanager_port: The port on which Alertmanager listens.
+        grafana_port: The port on which Grafana listens.
         bind_address: The address on which every program listens.
-        way: How to run the stack: `compose`, `native`, or `auto` for Compose if an engine responds.
-        variables: All variables in the environment and in `.env`.
+        way: The way in which the stack is run: `compose`, `native`, or `auto` (Compose if an engine
+            responds, otherwise native processes).
+        variables: The variables in the environment and in `.env`.
     """
 
     state_dir: Path
@@ -64,17 +65,20 @@ def read_settings(
     way: Way | None = None,
     state_dir: Path | None = None,
 ) -> Settings:
-    """Read the settings; flags override the environment, and the environment overrides `.env`.
+    """Read the stack's settings; flags override the environment, which overrides `.env`.
 
     Args:
-        environ: The environment; an empty value counts as not set.
-        dotenv: A file of `KEY=VALUE` lines, which need not exist; None for no file.
-        exporter_port: The flag; None if not set. The same applies to the following flags.
-        prometheus_port: The flag.
-        alertmanager_port: The flag.
-        grafana_port: The flag.
-        way: The flag.
-        state_dir: The flag; None for the directory that the XDG specification defines.
+        environ: The environment variables; an empty value counts as not set.
+        dotenv: The path of a file with `KEY=VALUE` lines, which need not exist; None to read no
+            file.
+        exporter_port: The value of the flag for the exporter's port; None if the flag is not set.
+        prometheus_port: The value of the flag for Prometheus' port; None if the flag is not set.
+        alertmanager_port: The value of the flag for Alertmanager's port; None if the flag is not
+            set.
+        grafana_port: The value of the flag for Grafana's port; None if the flag is not set.
+        way: The value of the flag for the way of running; None if the flag is not set.
+        state_dir: The value of the flag for the state directory; None for the directory that the
+            XDG specification defines.
 
     Raises:
         ConfigurationError: A port is invalid or used twice, the way is unknown, or `.env` cannot be
@@ -124,11 +128,11 @@ def read_dotenv(path: Path) -> dict[str, str]:
     """Read a file of `KEY=VALUE` lines, in Docker Compose's syntax.
 
     Empty lines and comments are skipped, `export` before a key is allowed, quotes around a value
-    are removed, and ` #` after an unquoted value begins a comment; `#` without a space before it
-    is part of the value, as in `SLACK_CHANNEL=#training`.
+    are removed, and ` #` after an unquoted value begins a comment; `#` without a preceding space is
+    part of the value, as in `SLACK_CHANNEL=#training`.
 
     Returns:
-        The values; empty if the file does not exist.
+        The values by key; an empty dictionary if the file does not exist.
 
     Raises:
         ConfigurationError: The file cannot be read, or a line is not `KEY=VALUE`.

@@ -1,4 +1,4 @@
-"""The stack's status: programs, targets, rules and alerts."""
+"""Determines and formats the stack's status: programs, targets, rules and alerts."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _WRAPPED = 80 - 15
 
 @dataclass(frozen=True, slots=True)
 class ProgramStatus:
-    """The status of a program.
+    """The status of one program of the stack.
 
     Attributes:
         name: The program's name: `exporter`, `prometheus`, `alertmanager` or `grafana`.
         state: `running`, `stopped`, `unsupervised` (running without the supervisor), or another
-            state that supervisord or Docker reports: starting, backoff, exited, fatal.
+            state that supervisord or Docker reports, such as starting, backoff, exited or fatal.
         pid: The process ID; None for a stopped program and for a container.
         address: The program's URL, to open in a browser.
         answers: Whether the program is ready.
@@ -55,11 +55,11 @@ class ProgramStatus:
 
 @dataclass(frozen=True, slots=True)
 class StackStatus:
-    """The stack's status.
+    """The status of the monitoring stack.
 
     Attributes:
-        way: How the stack runs: `compose`, `native`, or `exporter alone` if Prometheus is not
-            available.
+        way: The way in which the stack runs: `compose`, `native`, or `exporter alone` if Prometheus
+            is not available.
         state_dir: The state directory, with data and logs.
         programs: The stack's programs, running or stopped.
         targets: Prometheus' targets; empty if Prometheus does not respond.
@@ -80,7 +80,7 @@ class StackStatus:
 
     @property
     def fine(self) -> bool:
-        """Whether all programs are ready, all targets are scraped and alerts reach Alertmanager.
+        """Whether all programs are ready, all targets are scraped, and alerts reach Alertmanager.
 
         Firing alerts are ignored, because they do not indicate a fault of the stack.
         """
@@ -101,7 +101,7 @@ class StackStatus:
 
 
 def describe(settings: Settings) -> StackStatus:
-    """Return the status of the native stack, at the addresses at which it was started."""
+    """Return the status of the native stack, read from the addresses of the last start."""
     programs = load_programs(settings.state_dir) or expected_programs(settings)
     states = {state.name: state for state in _find_states(settings.state_dir)}
     described = {each.name: _describe_program(each, states.get(each.name)) for each in programs}
@@ -142,10 +142,10 @@ def _describe_program(program: Program, state: ProcessState | None) -> ProgramSt
 
 
 def format_table(status: StackStatus, *, now: datetime | None = None) -> str:
-    """Return the status as text with at most 80 columns.
+    """Return the stack's status as text with at most 80 columns.
 
     Args:
-        status: The stack's status.
+        status: The status of the stack.
         now: The time to which ages refer; None for the current time.
     """
     parts = [_format_programs(status.programs)]
@@ -229,5 +229,5 @@ def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def format_json(status: StackStatus) -> str:
-    """Return the status as JSON: the fields of `StackStatus`, and `fine`."""
+    """Return the stack's status as JSON: the fields of `StackStatus`, and `fine`."""
     return json.dumps({"fine": status.fine, **asdict(status)}, default=str, indent=2)

@@ -1,4 +1,4 @@
-"""Controls supervisord through its Unix socket, and finds the stack's processes without supervisord.
+"""Controls supervisord through a Unix socket, and finds the stack's processes without supervisord.
 
 Client and server address the socket through `/proc`, because the path of a Unix socket is limited
 to 107 bytes and the path of a state directory may be longer.
@@ -74,8 +74,9 @@ class ProcessState:
 
     Attributes:
         name: The program's name.
-        state: supervisord's state name in lower case: running, starting, backoff, fatal, exited, …
-        pid: The process ID; None while the program does not run.
+        state: The state's name in supervisord in lower case: running, starting, backoff, fatal,
+            exited, …
+        pid: The process ID of the program; None while the program does not run.
     """
 
     name: str
@@ -86,16 +87,17 @@ class ProcessState:
 def start_supervisor(
     state_dir: Path, programs: tuple[Program, ...], environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Start supervisord with the programs and wait until its socket responds.
+    """Start supervisord with the programs and wait until supervisord responds.
 
     Raises:
         ConfigurationError: A path contains characters that supervisord's configuration forbids.
         StackError: supervisord cannot be started.
     """
-    # Otherwise the programs would create these directories with the default mode.
+    # The directories are created here, because the programs would use the default mode.
     for directory in ("logs", *(DATA[each.name] for each in programs if each.name in DATA)):
         make_private(state_dir / directory)
-    # If this process runs under a supervisord, that supervisord's variables must not be inherited.
+    # If this process runs under another supervisord, the variables of the other supervisord must
+    # not be inherited.
     inherited = {name: value for name, value in environ.items() if name[:11] != "SUPERVISOR_"}
     write_private(state_dir / _CONFIG, render_config(programs))
     result = subprocess.run(
@@ -118,7 +120,7 @@ def start_supervisor(
 
 
 def render_config(programs: tuple[Program, ...]) -> str:
-    """Return supervisord's configuration for the programs.
+    """Return the text of supervisord's configuration for the programs.
 
     Raises:
         ConfigurationError: A command or a variable contains characters that the format forbids.
@@ -163,7 +165,7 @@ def ask_states(state_dir: Path) -> tuple[ProcessState, ...] | None:
     """Request the states of the supervisor's programs.
 
     Returns:
-        One state for each program; None if no supervisor responds.
+        The state of each program; None if no supervisor responds.
     """
     try:
         with _connect(state_dir) as proxy:
@@ -230,7 +232,8 @@ def find_processes(state_dir: Path) -> dict[psutil.Process, str]:
     """Find the stack's processes for a state directory.
 
     Returns:
-        Each process with the name of its program; `supervisord` for the supervisor itself.
+        The name of the program for each process; the name is `supervisord` for the supervisor
+        itself.
     """
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     named = {
@@ -260,10 +263,10 @@ def _sees_same_files(process: psutil.Process, state_dir: Path) -> bool:
 def terminate_processes(
     processes: list[psutil.Process], *, terminate_seconds: float = 15.0
 ) -> list[psutil.Process]:
-    """Terminate processes, and kill those that do not exit in time.
+    """Terminate processes, and kill the processes that do not exit in time.
 
     Returns:
-        The processes that are still alive.
+        The processes that are still alive afterwards.
     """
     for process in processes:
         _signal(process, "terminate")
@@ -276,7 +279,7 @@ def terminate_processes(
 def wait_until_gone(
     processes: list[psutil.Process], timeout_seconds: float
 ) -> list[psutil.Process]:
-    """Wait until processes have exited, and return those that are still alive."""
+    """Wait until processes have exited, and return the processes that are still alive."""
     deadline = time.monotonic() + timeout_seconds
     while left := [process for process in processes if _lives(process)]:
         if time.monotonic() > deadline:

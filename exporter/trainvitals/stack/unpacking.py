@@ -1,4 +1,4 @@
-"""Downloads, unpacks and tries packages without root."""
+"""Downloads and unpacks packages without root, and tests their programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainvitals.stack.packages import Package
 
 Report = Callable[[str], None]
 
-# These files make up two thirds of the unpacked size, and no program reads them.
+# Files that make up two thirds of the unpacked size and that no program reads.
 _UNREAD = ("usr/share/doc", "usr/share/javascript/moment-timezone/data")
 
 
@@ -38,8 +38,8 @@ def fetch_package(
         timeout_seconds: The maximum wait for a package server, in seconds.
 
     Raises:
-        StackError: The package cannot be downloaded, verified or unpacked, or a program in it does
-            not run.
+        StackError: The package cannot be downloaded, verified or unpacked, or a program in the
+            package does not run.
     """
     require_tools(package.name, environ)
     what = f"Debian's package {package.name}"
@@ -74,7 +74,7 @@ def _unpack(downloads: Path, unpacked: Path, environ: Mapping[str, str]) -> None
 def _provide_linker(
     program: Path, package: Package, unpacked: Path, system: Apt, environ: Mapping[str, str]
 ) -> None:
-    """Unpack a dynamic linker's package for a program whose linker this machine lacks."""
+    """Unpack the package of a dynamic linker for a program whose linker this machine lacks."""
     linker = find_missing_linker(program) if program.exists() else None
     if linker is None:
         return

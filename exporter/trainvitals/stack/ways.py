@@ -1,4 +1,4 @@
-"""Chooses between Docker Compose and native processes.
+"""Chooses whether the stack runs in Docker Compose or as native processes.
 
 The choice is saved in the state directory, so that later commands need no flag.
 """
@@ -44,10 +44,11 @@ def choose_way(
     environ: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
 ) -> RunningWay:
-    """Return the requested way; for `auto`, Compose if an engine responds, otherwise native.
+    """Return the way in which the stack is to run: the requested way, or a choice for `auto`.
 
-    With `auto`, native processes are also used if Docker cannot grant containers access to the
-    machine's accelerators.
+    For `auto`, the result is Compose if a Docker engine responds, and otherwise native processes.
+    Native processes are also chosen if Docker cannot grant containers access to the machine's
+    accelerators.
 
     Args:
         settings: The settings, which contain the requested way.
@@ -113,7 +114,7 @@ def take_down(settings: Settings, *, report: Report) -> None:
 
 
 def describe(settings: Settings) -> StackStatus:
-    """Return the stack's status.
+    """Return the status of the stack, which runs in Compose or as native processes.
 
     Raises:
         StackError: The state directory belongs to another user.
@@ -125,7 +126,7 @@ def describe(settings: Settings) -> StackStatus:
 
 
 def follow_logs(settings: Settings, *, lines: int = 40) -> None:
-    """Print the last lines of every program's log, and follow the logs until interrupted.
+    """Print the last lines of every program's log, and follow the logs until an interrupt.
 
     Raises:
         StackError: The logs do not exist or cannot be shown.

@@ -1,4 +1,4 @@
-"""Writes private files in the state directory atomically."""
+"""Writes private files and links in the state directory atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from trainvitals.errors import StackError
 from trainvitals.units import format_bytes
 
-# The order of magnitude of what Prometheus preallocates for its write-ahead log and chunks.
+# The order of magnitude of the space that Prometheus preallocates for its write-ahead log and
+# chunks.
 LEAST_FREE_BYTES = 200_000_000
 
 
@@ -33,7 +34,7 @@ def as_stack_errors(path: Path) -> Iterator[None]:
 
 
 def make_private(directory: Path) -> None:
-    """Create a directory and its parents with mode 0700.
+    """Create a directory and the missing parent directories with mode 0700.
 
     Raises:
         StackError: The directory cannot be created.
@@ -98,7 +99,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    """Create a symbolic link, or replace a link that has another target.
+    """Create a symbolic link, or replace an existing link that has another target.
 
     Raises:
         StackError: The link cannot be created.

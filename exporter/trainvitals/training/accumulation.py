@@ -1,4 +1,4 @@
-"""An optimizer step over several batches, with accumulated gradients."""
+"""The totals of an optimizer step that accumulates the gradients of several batches."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 class AccumulatedStep:
-    """The totals of an optimizer step over the batches added so far.
+    """The totals of the batches that have been added to an optimizer step so far.
 
     Attributes:
-        learning_rate: The learning rate of the first parameter group; None if unknown.
+        learning_rate: The learning rate of the first parameter group; None if the learning rate is
+            unknown.
     """
 
     __slots__ = ("_losses", "_samples", "_tokens", "learning_rate")
@@ -26,12 +27,13 @@ class AccumulatedStep:
         self._losses: list[Tensor] = []
 
     def add(self, samples: int, tokens: int | None, loss: Tensor | None) -> None:
-        """Add a batch to the step.
+        """Add a batch to the totals of the step.
 
         Args:
             samples: The number of samples in the batch.
             tokens: The number of tokens in the batch; None if tokens are not counted.
-            loss: The loss of the batch, already divided by `parts` (see `record`); None if unknown.
+            loss: The loss of the batch, already divided by the argument `parts` of `record`; None
+                if the loss is unknown.
         """
         self._samples += samples
         if tokens is not None:
@@ -40,13 +42,13 @@ class AccumulatedStep:
             self._losses.append(loss)
 
     def record(self, monitor: TrainingMonitor, *, parts: int, global_step: int) -> None:
-        """Record the end of the step.
+        """Record the end of the optimizer step in a monitor.
 
         Args:
             monitor: The monitor in which the step is recorded.
-            parts: The number by which each loss was divided, which can differ from the number of
-                losses.
-            global_step: The number of the step.
+            parts: The number by which each batch loss was divided; it can differ from the number of
+                batches added.
+            global_step: The number of the optimizer step.
         """
         loss: Tensor | None = None
         for part in self._losses:

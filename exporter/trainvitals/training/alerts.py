@@ -7,7 +7,7 @@
                             continuously low utilisation    sufficient utilisation
                             while the run trains
 
-A value that is missing or NaN is ignored.
+A reading whose value is missing or NaN neither raises nor clears an alert.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ _TEMPERATURE_MARGIN_CELSIUS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The thresholds beyond which a value is alarming; None disables a condition.
+    """The thresholds beyond which a value raises an alert; a threshold of None disables the alert.
 
     Attributes:
-        gpu_utilization_percent: Lower GPU utilisation is alarming.
-        memory_percent: Higher memory use is alarming.
-        io_wait_percent: A higher share of time spent waiting for data is alarming.
-        temperature_celsius: A higher GPU temperature is alarming.
+        gpu_utilization_percent: The GPU utilisation, in percent, below which a GPU is
+            underutilised.
+        memory_percent: The percentage of memory in use above which memory use is alarming.
+        io_wait_percent: The percentage of time spent waiting for data above which the wait is
+            alarming.
+        temperature_celsius: The temperature above which a GPU is too hot.
         alert_seconds: The time for which a GPU must be underutilised before the alert is raised.
     """
 
@@ -48,9 +50,9 @@ class Finding:
     """The result of checking one condition against one reading.
 
     Attributes:
-        name: One of `runfile.ALERTS`.
+        name: The name of the condition, one of `runfile.ALERTS`.
         subject: The subject that distinguishes conditions with the same name, such as a GPU.
-        text: The message, which contains the value.
+        text: The alert message, which contains the value.
         is_alarming: Whether the value is beyond the threshold.
         is_clear: Whether the value is within the threshold by at least the margin.
         raise_seconds: The time for which the value must be alarming before the alert is raised.
@@ -83,7 +85,7 @@ class Changes:
 
 
 class Alerts:
-    """The conditions that are currently raised.
+    """A record of the conditions that are currently raised as alerts.
 
     Args:
         clock: A monotonic clock, in seconds; the clock may stop while no values are compared.
@@ -130,8 +132,9 @@ def find_alarming(
 
     Args:
         metrics: Values by the names used in `resources` and `gpus`; any value may be missing.
-        thresholds: The thresholds.
-        is_training: Whether the run is training; otherwise idle GPUs are expected.
+        thresholds: The thresholds with which the values are compared.
+        is_training: Whether the run is training. If it is not, GPU utilisation is not compared,
+            because idle GPUs are expected.
     """
     gpus = {int(match[1]) for key in metrics if (match := _GPU_KEY.fullmatch(key))}
     for gpu in sorted(gpus):

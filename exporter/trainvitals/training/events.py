@@ -1,6 +1,6 @@
 """Events that a training loop reports besides steps: epochs, values, checkpoints, alerts, traces.
 
-None of these methods waits for a device or makes a system call.
+None of the methods in this module waits for a device or makes a system call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH_STEP, _GLOBAL_STEP = STEP["epoch_step"], STEP["global_step"]
 
 
 class EventRecorder(StepRecorder):
-    """A recorder of a run's events other than steps."""
+    """A recorder of a run's steps and of all other events that a training loop reports."""
 
     _is_open = False
     _thread = 0
@@ -38,10 +38,11 @@ class EventRecorder(StepRecorder):
 
     @guard
     def start_epoch(self, epoch: int | None = None, *, steps: int | None = None) -> None:
-        """Record that an epoch has begun.
+        """Record that an epoch of the run has begun.
 
         Args:
-            epoch: The number of the epoch, starting from 0; None for the next number.
+            epoch: The number of the epoch, starting from 0; None for the number after the previous
+                epoch's.
             steps: The number of steps in the epoch; None for the same number as in the previous
                 epoch.
         """
@@ -67,7 +68,7 @@ class EventRecorder(StepRecorder):
 
         Returns:
             `samples_per_second`, `tokens_per_second` and `elapsed_time` (seconds since
-            `start_epoch`); None before the first epoch.
+            `start_epoch`); None if no epoch has begun.
         """
         if self.start_time is None:
             return None
@@ -83,15 +84,15 @@ class EventRecorder(StepRecorder):
         """Return a context manager for a phase; when the phase ends, the previous phase continues.
 
         Args:
-            name: The name of the phase, as for `mark`.
+            name: The name of a phase that `mark` accepts.
         """
         return PhaseContext(self, name)
 
     def batches(self, iterable: Iterable[Item]) -> Iterator[Item]:
         """Iterate over a data loader and measure the wait for each batch.
 
-        An exception raised by the loader is counted and propagates; iteration may continue
-        afterwards.
+        An exception raised by the loader is counted as a data error and propagates; the caller may
+        continue the iteration afterwards.
         """
         return Batches(self, iterable)
 
@@ -107,13 +108,14 @@ class EventRecorder(StepRecorder):
         """Record named values, such as `val_iou`. This method may be called from any thread.
 
         `loss`, `accuracy`, `learning_rate` (or `lr`), `gradient_norm` (or `grad_norm`),
-        `val_loss` and `val_accuracy` have their own metrics; every other name is a free metric.
+        `val_loss` and `val_accuracy` have dedicated metrics; a value with any other name is
+        exported as a free metric under that name.
 
         Args:
-            values: The values by name.
+            values: The values to record by name.
             split: `train`, `validation` or `test`; None to derive the split from each name's
                 prefix.
-            named: Further values by name.
+            named: Further values by name, in addition to `values`.
         """
         everything: Mapping[str, object] = {**(values or {}), **named}
         if get_ident() != self._thread:
@@ -131,9 +133,9 @@ class EventRecorder(StepRecorder):
         """Record the end of an evaluation and the values of the evaluation.
 
         Args:
-            loss: The validation loss; None if unknown.
-            accuracy: The validation accuracy; None if unknown.
-            metrics: Further values by name, such as `iou`.
+            loss: The validation loss; None if the loss is unknown.
+            accuracy: The validation accuracy; None if the accuracy is unknown.
+            metrics: Further values of the evaluation by name, such as `iou`.
         """
         values = {"loss": loss, "accuracy": accuracy, **metrics}
         known = [
@@ -147,7 +149,7 @@ class EventRecorder(StepRecorder):
 
     @guard
     def checkpoint_saved(self) -> None:
-        """Record that a checkpoint has been written."""
+        """Record that the run has written a checkpoint."""
         self._journal.add("checkpoints")
         self._journal.set("last_checkpoint_time", self._clock())
         self._journal.note("checkpoint", self._global_before + self._step_count)
@@ -201,9 +203,9 @@ class EventRecorder(StepRecorder):
         """Raise an alert, which stays active until it is cleared.
 
         Args:
-            name: One of `runfile.ALERTS`.
-            text: The text of the message to send; None to send only the name, and an empty text to
-                send no message.
+            name: The name of the alert, one of `runfile.ALERTS`.
+            text: The text of the message to send. None sends a message that contains only the
+                alert's name; an empty text sends no message.
         """
         is_new = self._journal.set_alert(name, is_active=True)
         if is_new and self._notices is not None and text != "":
@@ -212,11 +214,11 @@ class EventRecorder(StepRecorder):
 
     @guard
     def clear_alert(self, name: str, text: str | None = None) -> None:
-        """Clear an alert that was raised.
+        """Clear an alert that `raise_alert` raised.
 
         Args:
-            name: One of `runfile.ALERTS`.
-            text: The message, as for `raise_alert`.
+            name: The name of the alert, one of `runfile.ALERTS`.
+            text: The text of the message to send, with the same special values as in `raise_alert`.
         """
         is_new = self._journal.set_alert(name, is_active=False)
         if is_new and self._notices is not None and text != "":
@@ -237,8 +239,8 @@ class EventRecorder(StepRecorder):
         working directory; the path is logged.
 
         Args:
-            steps: The number of steps, at most 100. A trace ends early after 60 s or 100000
-                events.
+            steps: The number of steps to trace, at most 100. A trace ends early after 60 s or
+                100000 events.
             record_shapes: Whether to record the shapes of operator inputs.
             profile_memory: Whether to record the memory that operators allocate.
             with_stack: Whether to record the source lines that called the operators.
@@ -261,14 +263,14 @@ class EventRecorder(StepRecorder):
         utilization_ratio: float | None = None,
         deviations: int = 0,
     ) -> None:
-        """Set the usual values of this run; None means that a value is not yet known.
+        """Set the usual values of this run; None means that a usual value is not yet known.
 
         Args:
-            step_seconds: The usual duration of a step.
-            samples_per_second: The usual throughput.
+            step_seconds: The usual duration of a step in seconds.
+            samples_per_second: The usual throughput in samples per second.
             utilization_ratio: The usual utilisation of the accelerators, 0 to 1.
-            deviations: The current deviations, as a sum of 1 (step time), 2 (throughput) and 4
-                (utilisation).
+            deviations: The quantities that currently deviate from their usual values, as a sum of 1
+                (step time), 2 (throughput) and 4 (utilisation).
         """
         journal = self._journal
         journal.set("baseline_step_seconds", step_seconds)
@@ -281,7 +283,7 @@ class PhaseContext(AbstractContextManager[None]):
     """A context manager for a phase of a run; when the phase ends, the previous phase continues.
 
     Args:
-        recorder: The recorder of the phase.
+        recorder: The recorder in which the phase is marked.
         name: The name of the phase.
     """
 
@@ -296,18 +298,18 @@ class PhaseContext(AbstractContextManager[None]):
         self._recorder.mark(self._name)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:  # the run may have ended in this phase
+        if kind is None:  # an exception may have ended the run in this phase
             self._recorder.mark(self._before)
 
 
 class Batches(Iterator[Item]):
     """An iterator over a loader's batches that records the wait for each batch.
 
-    After an exception, the next batch may be requested.
+    After an exception of the loader, the next batch may be requested from the iterator.
 
     Args:
-        recorder: The recorder of the waits and the loader's exceptions.
-        iterable: The data loader.
+        recorder: The recorder of the waits for batches and of the loader's exceptions.
+        iterable: The data loader, which yields batches.
     """
 
     __slots__ = ("_iterable", "_iterator", "_recorder")
@@ -322,7 +324,7 @@ class Batches(Iterator[Item]):
         recorder.mark("data_wait")
         is_broken = True
         try:
-            if self._iterator is None:  # this starts a loader's workers
+            if self._iterator is None:  # `iter` starts the loader's workers
                 self._iterator = iter(self._iterable)
             item = next(self._iterator)
             is_broken = False

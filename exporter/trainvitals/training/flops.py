@@ -1,14 +1,14 @@
 """Peak FLOP/s of accelerators and model FLOPs, for model FLOPs utilisation (MFU).
 
 Each value is the vendor's dense peak of one PyTorch device, in FLOP/s. If a data sheet contains
-only values for 2:4 sparsity, they are halved. Sources:
+only values for 2:4 sparsity, these values are halved. Sources:
 
 - NVIDIA data sheets: V100, T4, A10, A30, A40, A100, L4, L40, L40S, H100 (SXM, PCIe, NVL), H200,
   HGX B100/B200 and GB200 NVL72, RTX A6000, RTX 6000 Ada.
 - NVIDIA architecture papers GA102 (RTX 3090), Ada (RTX 4090) and RTX Blackwell (RTX 5090): the
-      16-bit values are those with float32 accumulation, as in training. H20: NVIDIA partners' data.
-  - AMD data sheets: Instinct MI250, MI250X, MI300X. An MI250 card is presented as two devices, so
-    the value for one device is half of the value for the card.
+  16-bit values are those with float32 accumulation, as in training. H20: NVIDIA partners' data.
+- AMD data sheets: Instinct MI250, MI250X, MI300X. An MI250 card is presented as two devices, so
+  the value for one device is half of the value for the card.
 - Intel Gaudi 2 and Gaudi 3 white papers.
 """
 
@@ -45,8 +45,8 @@ class Peak:
 
     Attributes:
         words: Words that the device name must contain, in any order.
-        flops: FLOP/s by dtype; a dtype is missing if it is not supported or its peak is not
-            published.
+        flops: The peak in FLOP/s of each dtype; a dtype is missing if the device does not support
+            the dtype or if its peak is not published.
     """
 
     words: frozenset[str]
@@ -118,9 +118,9 @@ PEAKS = (
 
 
 def find_peak_flops(device_name: str, dtype: str = "bfloat16") -> float | None:
-    """Return the dense peak FLOP/s of a device.
+    """Return the dense peak FLOP/s of a device for a dtype, from the table in this module.
 
-    "H100" or "V100" without a variant means the SXM module.
+    A device name that contains "H100" or "V100" without a variant denotes the SXM module.
 
     Args:
         device_name: The name reported by the driver, such as "NVIDIA H100 80GB HBM3".
@@ -165,7 +165,7 @@ def flops_per_token(
         The number of floating-point operations per token.
 
     Raises:
-        ValueError: Only some of layers, hidden and sequence_length are passed.
+        ValueError: Only one or two of `layers`, `hidden` and `sequence_length` are passed.
     """
     if layers is None and hidden is None and sequence_length is None:
         return 6.0 * parameters

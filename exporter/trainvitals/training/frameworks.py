@@ -1,6 +1,6 @@
-"""Values that callbacks read from a framework: sample and token counts, losses, names.
+"""Values that callbacks read from a training framework: sample and token counts, losses, names.
 
-Counting reads only shapes and lengths, and does not wait for a device.
+Counting samples and tokens reads only shapes and lengths, and does not wait for a device.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from trainvitals.training.monitor import TrainingMonitor
 
 _DEEPEST = 4
-_MOST_MEMBERS = 64  # enough to determine the types
+_MOST_MEMBERS = 64  # enough members to determine the types in a collection
 
 
 def count_samples(batch: object, *, depth: int = _DEEPEST) -> int | None:
     """Return the number of samples in a batch.
 
-    The number is the first dimension of the first member with a shape. If tensors differ only in
-    their first dimension, they are sequences of different lengths, and each tensor counts as one
-    sample. Each member without a shape, such as a text, also counts as one sample.
+    The number of samples is the first dimension of the first member with a shape. If tensors differ
+    only in their first dimension, they are sequences of different lengths, and each tensor counts
+    as one sample. Each member without a shape, such as a text, also counts as one sample.
 
     Args:
-        batch: Any object.
+        batch: The batch that the data loader returned, an object of any type.
         depth: The maximum nesting depth of collections.
 
     Returns:
@@ -64,7 +64,7 @@ def _count_in_collection(batch: object, depth: int) -> int | None:
 
 
 def count_tokens(batch: object, *, depth: int = 2) -> int | None:
-    """Return the number of elements of `input_ids`, including padding; None if not in the batch."""
+    """Return the number of `input_ids`, including padding; None if the batch has no `input_ids`."""
     ids = (
         batch.get("input_ids") if isinstance(batch, Mapping) else getattr(batch, "input_ids", None)
     )
@@ -91,10 +91,10 @@ def _iterate_members(batch: object) -> Iterator[object]:
 
 
 class Handle(Protocol):
-    """A handle of a registered hook."""
+    """A handle of a hook that has been registered on a model."""
 
     def remove(self) -> None:
-        """Remove the hook."""
+        """Remove the hook from the model."""
         ...
 
 
@@ -108,7 +108,8 @@ class ForwardPasses:
 
     Args:
         monitor: The monitor that records the phases and counts errors in the hooks.
-        batch_size: The rows of a micro-batch, for steps whose forward passes cannot be observed.
+        batch_size: The number of rows in a micro-batch, which is used for steps whose forward
+            passes cannot be observed.
         ranks: The number of ranks whose items are counted in `num_items_in_batch`, by which a model
             divides its loss; 1 if only the items of this rank are counted.
         count_tokens: Whether the elements of `input_ids` are tokens.
@@ -119,7 +120,7 @@ class ForwardPasses:
             `input_ids` was never passed.
         loss: The step's loss, a tensor on any device; None if the model does not return the loss.
         is_in_validation: Whether the validation phase is marked.
-        errors: The error counter of the monitor.
+        errors: The monitor's counter of internal errors.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class ForwardPasses:
         ]
 
     def close(self) -> None:
-        """Remove the hooks."""
+        """Remove the hooks from the model."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -175,19 +176,19 @@ class ForwardPasses:
         self._is_scaled = self.is_in_validation = False
 
     def end_micro_batch(self) -> None:
-        """End a micro-batch of the step."""
+        """End a micro-batch that is not the last one of the step."""
         self._micro_batches += 1
         if self._forwards == 0:
             self.samples += self._batch_size
         self._forwards = 0
 
     def end_step(self) -> None:
-        """End the last micro-batch; `samples`, `tokens` and `loss` are then those of the step."""
+        """End the last micro-batch; `samples`, `tokens` and `loss` then describe the whole step."""
         self.end_micro_batch()
         self.loss = self._combine()
 
     def mark_validation(self) -> None:
-        """Mark the validation phase once per evaluation."""
+        """Mark the validation phase, once in each evaluation."""
         if not self.is_in_validation:
             self.is_in_validation = True
             self._monitor.mark("validation")
@@ -276,9 +277,9 @@ class Hook:
     package.
 
     Args:
-        function: The function to call.
-        is_compiling: A function that returns whether the call is being compiled; if so, the hook
-            does nothing.
+        function: The function that the hook calls.
+        is_compiling: A function that returns whether the model's call is being compiled; if so, the
+            hook does nothing.
     """
 
     __slots__ = ("_function", "_is_compiling")
@@ -288,7 +289,7 @@ class Hook:
         self._is_compiling = is_compiling
 
     def __call__(self, *args: object) -> None:
-        """Call the function, unless the model is being compiled."""
+        """Call the hook's function, unless the model is being compiled."""
         if not self._is_compiling():
             self._function(*args)
 
@@ -311,7 +312,8 @@ def sort_validation(
     (`…_step` and `…_epoch`), only the latter is used.
 
     Returns:
-        The loss and the accuracy, each None if missing, and all other numbers.
+        The loss (None if no value is a loss), the accuracy (None if no value is an accuracy), and
+        all other numbers by name.
     """
     loss: float | None = None
     accuracy: float | None = None

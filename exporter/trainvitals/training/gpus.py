@@ -4,9 +4,9 @@
 or UUID prefix. When torch has initialised CUDA, the UUIDs reported by torch are used instead,
 because CUDA may order GPUs differently from NVML.
 
-The driver is read on a separate thread. A read waits at most 0.2 s for the driver (3 s for the
-first read), so that a hanging driver call makes values unavailable but does not block the run.
-While a call hangs, later reads do not wait for another call. If no NVIDIA library is installed, no
+The driver is queried on a separate thread. `GPUSampler.read` waits at most 0.2 s for the driver (3
+s in the first call), so that a hanging driver call makes values unavailable but does not block the
+run. While a driver call hangs, later reads do not wait. If no NVIDIA library is installed, no
 thread is started.
 """
 
@@ -35,7 +35,7 @@ class GPUSampler:
     """A sampler of the GPUs of this process.
 
     Args:
-        environ: The environment variables, of which `CUDA_VISIBLE_DEVICES` is read.
+        environ: The environment variables; only `CUDA_VISIBLE_DEVICES` is read.
     """
 
     def __init__(self, *, environ: Mapping[str, str] = os.environ) -> None:
@@ -47,7 +47,7 @@ class GPUSampler:
         self._has_warned = False
 
     def follow(self, ordinals: Sequence[int] | None) -> None:
-        """Read only the specified GPUs in future.
+        """Limit later calls of `read` to the specified GPUs.
 
         Args:
             ordinals: Device numbers, such as 1 for `cuda:1`; None for all GPUs that the process can
@@ -60,9 +60,10 @@ class GPUSampler:
         """Return the current values of every GPU.
 
         Returns:
-            For each GPU `gpu_0_util` (percent), `gpu_0_memory_used_mb`, `gpu_0_memory_total_mb`,
-            `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`; a value that the driver does not
-            return is omitted. The first reason for missing values is logged.
+            For each GPU, such as GPU 0: `gpu_0_util` (percent), `gpu_0_memory_used_mb`,
+            `gpu_0_memory_total_mb`, `gpu_0_memory_pct`, `gpu_0_temp_c` and `gpu_0_power_w`; a value
+            that the driver does not return is omitted. The first reason for missing values is
+            logged.
         """
         if self._pool is None:
             if self._is_absent or not _has_library():
@@ -83,7 +84,7 @@ class GPUSampler:
         return outcome.value or {}
 
     def close(self) -> None:
-        """End the reader's thread."""
+        """End the thread that queries the driver."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -97,11 +98,12 @@ class GPUSampler:
 
 
 class _Reader:
-    """The reader that runs on the separate thread.
+    """A reader of the GPUs, which runs on the separate thread.
 
     Attributes:
-        is_open: Whether the library has been initialised and the GPUs have been found.
-        complaint: The last driver error other than an unsupported feature; None without an error.
+        is_open: Whether the NVML library has been initialised and the GPUs have been found.
+        complaint: The last driver error of the latest reading, other than an unsupported feature;
+            None if no such error occurred.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class _Reader:
         return {ordinal: handle for ordinal, handle in enumerate(found) if handle is not None}
 
     def _open_named(self, named: str, every: Sequence[object]) -> list[object]:
-        """Return the GPUs in `CUDA_VISIBLE_DEVICES` up to the first one not found, as CUDA does."""
+        """Return the GPUs in `CUDA_VISIBLE_DEVICES` up to the first unknown GPU, as CUDA does."""
         found: list[object] = []
         for name in (part.strip() for part in named.split(",")):
             handle: object = None
@@ -214,7 +216,7 @@ class _Reader:
         return handle
 
     def _ask(self, function: Callable[..., Answer], *arguments: object) -> Answer | None:
-        """Call the driver; return None on an error, which is recorded if it is unexpected."""
+        """Return a driver call's result; None after an error. An unexpected error is recorded."""
         import pynvml  # noqa: PLC0415
 
         try:
@@ -231,7 +233,7 @@ class _Reader:
 
 
 def _has_library() -> bool:
-    """Return whether the NVML library is installed; otherwise no thread is started."""
+    """Return whether the NVML library is installed; without the library, no thread is started."""
     if sys.platform == "win32":  # pynvml finds the library
         return True
     try:

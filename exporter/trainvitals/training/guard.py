@@ -27,7 +27,7 @@ class Guarded(Protocol):
 
     @property
     def errors(self) -> ErrorCounter:
-        """The error counter of the object."""
+        """The counter of errors in the object's guarded methods."""
         ...
 
 
@@ -60,9 +60,9 @@ class Errors:
         switch_off: A function that disables the object.
 
     Attributes:
-        count: The number of errors.
-        errors: A counter that ignores errors of this counter, such as those in a program's log
-            filter.
+        count: The number of errors so far.
+        errors: A counter that ignores errors raised inside this counter, such as those in a
+            program's log filter.
     """
 
     __slots__ = ("_subject", "_switch_off", "count", "errors")

@@ -1,4 +1,4 @@
-"""The state record: values that change occasionally, such as totals and the last eight events."""
+"""The state record of a run: values that change occasionally, such as totals and events."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _SPLIT_OF = {"val": 2, "valid": 2, "validation": 2, "eval": 2, "test": 3, "train
 
 
 class Journal:
-    """The state record of a run.
+    """A writer of the state record of a run, which also contains the last eight events.
 
     Args:
         recorder: The recorder of the run file.
         clock: A clock that returns Unix time in seconds.
-        watch: The name of the value that determines whether an evaluation is an improvement.
-        watch_mode: Whether a smaller ("min") or a larger ("max") value is better.
+        watch: The name of the value by which evaluations are compared to find improvements.
+        watch_mode: "min" if a smaller value is better, "max" if a larger value is better.
 
     Attributes:
-        is_dirty: Whether a word may have changed since the last `publish`.
+        is_dirty: Whether a word of the record may have changed since the last `publish`.
     """
 
     def __init__(
@@ -73,26 +73,26 @@ class Journal:
         self.set_state(State.RUNNING)
 
     def set(self, name: str, value: float | None) -> None:
-        """Set a word; None marks the word as unknown."""
+        """Set a word of the state record; None marks the word as unknown."""
         self._words[STATE[name]] = ABSENT if value is None else value
         self.is_dirty = True
 
     def get(self, name: str) -> float | None:
-        """Return the value of a word; None if unknown."""
+        """Return the value of a word of the state record; None if the value is unknown."""
         value = self._words[STATE[name]]
         return None if value == ABSENT else value
 
     def add(self, name: str, number: float = 1.0) -> None:
-        """Add a number to a word that is a counter."""
+        """Add a number to a word of the state record that is a counter."""
         self._words[STATE[name]] += number
         self.is_dirty = True
 
     def raise_to(self, name: str, value: float) -> None:
-        """Set a word to the larger of its current value and the new value."""
+        """Set a word of the state record to a value, unless the word's value is larger."""
         self.set(name, max(value, self._words[STATE[name]]))
 
     def note(self, event: str, value: float = 0.0) -> None:
-        """Add an event to the last eight events."""
+        """Add an event to the list of the last eight events."""
         slot = self._events % EVENT_COUNT
         self._events += 1
         self.set(f"event_time_{slot}", self._clock())
@@ -100,14 +100,15 @@ class Journal:
         self.set(f"event_value_{slot}", value)
 
     def set_state(self, state: State) -> None:
-        """Record the state of the run."""
+        """Record the state of the run, such as running or failed."""
         self.set("state", float(state))
         self.set("state_time", self._clock())
 
     def log(self, values: Iterable[tuple[str, float]], split: str | None) -> None:
-        """Record named values, in dedicated words where these exist and otherwise as free metrics.
+        """Record named values in their dedicated words, or as free metrics if no such word exists.
 
-        A name is cut to 62 bytes. If the table of names is full, the dropped values are counted.
+        Each name is cut to 62 bytes. If the table of names is full, values with new names are
+        dropped and counted.
         """
         for name, value in values:
             word = _OWN_WORDS.get(f"{split}_{name}" if split else name)
@@ -119,7 +120,7 @@ class Journal:
                 self._log_free(name, value, split)
 
     def log_evaluation(self, values: Iterable[tuple[str, float]]) -> None:
-        """Record the values of a finished evaluation, and whether it is the best so far."""
+        """Record a finished evaluation's values, and whether this evaluation is the best so far."""
         self.add("evaluations")
         self.note("validation", self.get("evaluations") or 0.0)
         self.log_evaluated(values)
@@ -136,17 +137,17 @@ class Journal:
                 self.set("evaluations_since_improvement", self._evaluations.since_improvement)
 
     def count_nonfinite(self, what: Nonfinite) -> None:
-        """Count a NaN or infinite value; a loss is instead counted in the step record."""
+        """Count a NaN or infinite value other than a loss, which is counted in the step record."""
         if what != "loss":
             self.add("nonfinite_gradients" if what == "gradient" else "nonfinite_evaluations")
         last = self.get("last_nonfinite_time")
         now = self._clock()
         self.set("last_nonfinite_time", now)
-        if last is None or now - last > 1.0:  # a diverged run must not fill all events
+        if last is None or now - last > 1.0:  # a diverged run must not fill the list of events
             self.note("nonfinite")
 
     def note_oom(self) -> None:
-        """Record an out-of-memory error."""
+        """Record an out-of-memory error of the accelerator."""
         self.set("last_oom_time", self._clock())
         self.note("oom")
 
@@ -162,7 +163,7 @@ class Journal:
         return after != before
 
     def publish(self, now: float, wall_time: float) -> None:
-        """Make the record visible to readers."""
+        """Make the current state record visible to readers of the run file."""
         self.is_dirty = False
         self._recorder.state.publish(now, wall_time)
 

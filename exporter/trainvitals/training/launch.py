@@ -1,11 +1,12 @@
 """The run, rank and attempt of this process, from the environment variables set by its launcher.
 
-**Ranks.** Launchers nest: `srun` starts `torchrun`, a batch script starts `mpirun`. The innermost
-launcher is authoritative, so the launchers' variables are read in the order of `_LAUNCHERS`; Slurm
-comes late because a batch script also has `SLURM_PROCID=0`, which all processes started by `mpirun`
-inherit. Values that the inner launcher does not set are taken from an outer launcher if both report
-the same rank. If no launcher reports other ranks, PyTorch's process group is read if it exists,
-because `torch.multiprocessing.spawn` sets no environment variables.
+**Ranks.** Launchers can be nested: for example, `srun` starts `torchrun`, or a batch script starts
+`mpirun`. The innermost launcher is authoritative, so the launchers' variables are read in the order
+of `_LAUNCHERS`; Slurm comes late because Slurm also sets `SLURM_PROCID=0` for a batch script, and
+all processes started by `mpirun` inherit this value. Values that the inner launcher does not set
+are taken from an outer launcher if both launchers report the same rank. If no launcher reports
+other ranks, the ranks are read from PyTorch's process group if it exists, because
+`torch.multiprocessing.spawn` sets no environment variables.
 
 **Run name.** The name is the first of the following that is set: the caller's name,
 `TRAINVITALS_RUN`, `WANDB_RUN_ID`, `MLFLOW_RUN_ID`, the Slurm job ID (with the array task:
@@ -41,7 +42,7 @@ from trainvitals.units import format_stamp
 
 _MOST_NAME_BYTES = 80
 _MOST_NUMBER = 2**31 - 1
-_STARTTIME_AFTER_COMMAND = 19  # field 22 of /proc/PID/stat; the command is field 2, the next is 0
+_STARTTIME_AFTER_COMMAND = 19  # field 22 of /proc/PID/stat, counted from field 3 as 0
 
 # The suffix that training operators append to a job's name for each pod.
 _REPLICA = re.compile(r"-(?:master|worker|chief|launcher|node)(?:-\d+)+(?:-[a-z0-9]{5})?$")
@@ -49,16 +50,16 @@ _REPLICA = re.compile(r"-(?:master|worker|chief|launcher|node)(?:-\d+)+(?:-[a-z0
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The run name, rank and attempt of a process.
+    """The run name, the ranks and the attempt of a training process.
 
     Attributes:
         run: The run name: printable, without "/", 1 to 80 bytes of UTF-8.
         rank: The rank among all processes of the run, starting from 0; 0 if no launcher sets a
             rank.
-        local_rank: The rank on this machine; -1 if unknown.
-        node_rank: The rank of this machine; -1 if unknown.
-        world_size: The number of processes in the run; 0 if unknown.
-        attempt: The number of previous restarts, if counted by a launcher; otherwise 0.
+        local_rank: The rank of the process on this machine; -1 if this rank is unknown.
+        node_rank: The rank of this machine among the run's machines; -1 if this rank is unknown.
+        world_size: The number of processes in the run; 0 if the number is unknown.
+        attempt: The number of previous restarts of the run; 0 if no launcher counts restarts.
     """
 
     run: str
@@ -71,7 +72,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """The variables of a launcher; of several names, the first with a numeric value is used."""
+    """The variables of a launcher; among several names, the first with a numeric value is used."""
 
     rank: tuple[str, ...]
     local_rank: tuple[str, ...] = ()
@@ -117,14 +118,16 @@ def read_launch(
     is negative is ignored.
 
     Args:
-        run: The run name; it is made printable and cut.
-        rank: The rank among all processes of the run.
-        world_size: The number of processes in the run.
-        attempt: The number of previous restarts.
+        run: The run name, which is made printable and cut to 80 bytes; None to derive the name from
+            the environment.
+        rank: The rank among all processes of the run; None to read the rank from the environment.
+        world_size: The number of processes in the run; None to read the number from the
+            environment.
+        attempt: The number of previous restarts; None to read the number from the environment.
         environ: The environment variables.
-        script: The program's file; None for `sys.argv[0]`.
-        started: The start time of a process without other ranks, in Unix seconds; None for the
-            current time.
+        script: The path of the program's file; None for `sys.argv[0]`.
+        started: The time in Unix seconds that identifies the launch of a single process; None for
+            the current time.
         procfs: The path of the procfs from which the launcher's start time is read.
         parent: The ID of the parent process; None for the actual parent.
         modules: The loaded modules; torch is never imported.
@@ -150,7 +153,7 @@ def read_launch(
 
 
 def clean_name(text: str) -> str:
-    """Return a valid run name: printable, without "/" and "`", at most 80 bytes of UTF-8.
+    """Return a text as a valid run name: printable, at most 80 bytes of UTF-8, without "/" and "`".
 
     A backtick would end the quotes around the name in the dashboards' queries.
 
@@ -215,7 +218,7 @@ def _count_attempts(environ: Mapping[str, str]) -> int:
 
 
 def _given_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the run names in the environment in order of precedence; "" for each one not set."""
+    """Return the environment's run names in order of precedence; "" stands for a missing name."""
     return (
         environ.get("TRAINVITALS_RUN", ""),
         environ.get("WANDB_RUN_ID", ""),
@@ -246,7 +249,7 @@ def _pod_name(environ: Mapping[str, str]) -> str:
 
 
 def _script_stem(script: str | None) -> str:
-    """Return the program's file name without suffix; the directory's name for `__main__.py`."""
+    """Return the program's file name without suffix, or the directory's name for `__main__.py`."""
     path = PurePath((sys.argv or [""])[0] if script is None else script)
     stem = path.parent.name if path.name == "__main__.py" else path.stem
     return stem.lstrip("-") or "python"
@@ -255,7 +258,7 @@ def _script_stem(script: str | None) -> str:
 def _shared_mark(
     found: Launch, environ: Mapping[str, str], procfs: Path, launcher: str
 ) -> str | None:
-    """Return a mark shared by all ranks of this launch; None for a single process or if unknown."""
+    """Return a mark shared by this launch's ranks; None for a single process or if unknown."""
     is_elastic = "TORCHELASTIC_RUN_ID" in environ
     if not is_elastic and found.world_size <= 1 and found.rank == 0:
         return None
@@ -282,7 +285,7 @@ def _starts_others(
 
 
 def _start_of(process: str, procfs: Path) -> float | None:
-    """Return the start time of a process in Unix seconds; None if `/proc` does not provide it."""
+    """Return a process's start time in Unix seconds; None if `/proc` does not provide the time."""
     try:
         stat = (procfs / process / "stat").read_bytes()
         boot = re.search(rb"^btime (\d+)$", (procfs / "stat").read_bytes(), re.MULTILINE)

@@ -1,7 +1,7 @@
 """Base classes for callbacks and loggers that work with both Lightning distributions.
 
-`lightning` and `pytorch-lightning` define the same classes separately, so the classes in this
-module are derived from those of every installed distribution.
+`lightning` and `pytorch-lightning` define the same classes separately, so each class in this module
+is derived from the corresponding class of every installed distribution.
 """
 
 # ruff: noqa: ARG002 - Lightning defines the parameters of the methods
@@ -33,7 +33,7 @@ def _import_package(name: str) -> ModuleType | None:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name not in (name, name.partition(".")[0]):
-            raise  # it is installed, and lacks a dependency
+            raise  # the package is installed, but one of its dependencies is missing
         return None
 
 
@@ -49,7 +49,7 @@ if not TYPE_CHECKING:
 
 
 class ValuesLogger(DummyLogger):
-    """A logger that passes on the values that Lightning logs, and ignores everything else.
+    """A logger that passes the values that Lightning logs to a function, and ignores other calls.
 
     If this logger is the Trainer's only logger, checkpoints are written to the same directory as
     without a logger.
@@ -68,12 +68,12 @@ class ValuesLogger(DummyLogger):
 
     @property
     def name(self) -> str:
-        """The logger's name, which would be part of checkpoint paths; always empty."""
+        """The logger's name, which is empty because it would be part of checkpoint paths."""
         return ""
 
     @property
     def version(self) -> str:
-        """The logger's version, which would be part of checkpoint paths; always empty."""
+        """The logger's version, which is empty because it would be part of checkpoint paths."""
         return ""
 
     @property
@@ -82,15 +82,15 @@ class ValuesLogger(DummyLogger):
         return self._save_dir
 
     def log_metrics(self, metrics: Mapping[str, object], step: int | None = None) -> None:
-        """Pass on the values that Lightning logs."""
+        """Pass the values that Lightning logs to the function `take`."""
         self._take(metrics)
 
     def after_save_checkpoint(self, checkpoint_callback: object) -> None:
-        """Report that a checkpoint has been written."""
+        """Report that Lightning has written a checkpoint."""
         self._end_saving()
 
 
 def find_version(trainer: Trainer) -> str:
-    """Return the version of the distribution that a Trainer belongs to."""
+    """Return the version of the Lightning distribution that a Trainer belongs to."""
     used = (package for package in _PACKAGES if isinstance(trainer, package.Trainer))
     return str(next(used, _PACKAGES[0]).__version__)

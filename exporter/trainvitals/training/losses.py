@@ -1,8 +1,8 @@
 """The running mean and the spikes of the loss, and evaluations without improvement.
 
-A spike is detected by comparison with the previous losses. The limit is the greater of twice the
-median of these losses, and the median plus eight times the median absolute deviation (MAD). A spike
-begins with the fifth consecutive loss above the limit.
+A loss spike is detected by comparing the losses with a limit, which is the greater of two values:
+twice the median of the previous losses, and their median plus eight times their median absolute
+deviation (MAD). A spike begins with the fifth consecutive loss above this limit.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class LossWatch:
     """A detector of loss spikes on one rank, which also maintains the mean loss.
 
     No limit applies before the first 50 finite losses. Losses above the limit do not contribute to
-    it; but after 100 consecutive losses above the limit, these losses become the new baseline and
-    the spike ends.
+    the limit, but after 100 consecutive losses above the limit, these losses become the new
+    baseline and the spike ends.
 
     Attributes:
         ema: The exponential moving average (decay 0.98) of the finite losses, with bias correction;
             None before the first finite loss.
         nonfinite: The number of NaN or infinite losses, which are excluded from all other values.
-        is_spiking: Whether at least the last five losses were above the limit.
-        spikes: The number of spikes; each spike is counted once, regardless of its duration.
+        is_spiking: Whether at least the last five finite losses were above the limit.
+        spikes: The number of loss spikes; each spike is counted once, regardless of its duration.
         spike_loss: The fifth loss of the latest spike; NaN before the first spike.
     """
 
@@ -68,7 +68,7 @@ class LossWatch:
         self._high: list[float] = []
 
     def see(self, *losses: float) -> None:
-        """Add losses in chronological order; in a batch, each loss costs a third of the time."""
+        """Add losses in chronological order; adding several at once takes a third of the time."""
         while losses:
             room = _BLOCK_LOSSES - len(self._block)
             some, losses = losses[:room], losses[room:]
@@ -90,7 +90,7 @@ class LossWatch:
             self._see_normal((loss,))
 
     def _see_normal(self, losses: Sequence[float]) -> None:
-        """Add losses that are not above the limit; the losses must fit into the current block."""
+        """Add losses that do not exceed the limit; the losses must fit into the current block."""
         self._average(losses)
         block = self._block
         block.extend(losses)
@@ -119,7 +119,7 @@ class LossWatch:
             self._learn(high[_BLOCK_LOSSES:])
 
     def _learn(self, block: list[float]) -> None:
-        """Update the limit from this block and the previous block."""
+        """Update the limit from this block of losses and the previous block."""
         block.sort()
         self._limit = spike_limit(sorted(self._before + block))
         self._before = block
@@ -129,10 +129,10 @@ class LossWatch:
 def spike_limit(ordered: Sequence[float]) -> float:
     """Return the loss above which a spike begins.
 
-    Twice the median is used only if the median is positive.
+    Twice the median of the losses is considered only if the median is positive.
 
     Args:
-        ordered: An even number of finite losses in ascending order.
+        ordered: The finite losses in ascending order; their number must be even.
     """
     middle = len(ordered) // 2
     median = ordered[middle - 1] / 2 + ordered[middle] / 2
@@ -165,11 +165,11 @@ class EvaluationWatch:
     """The best value of a run's evaluations, such as the lowest validation loss.
 
     Args:
-        mode: Whether a lower value ("min") or a higher value ("max") is better.
+        mode: "min" if a lower value is better, "max" if a higher value is better.
 
     Attributes:
-        best: The best finite value so far; None before the first finite value.
-        evaluations: The number of evaluations.
+        best: The best finite value of all evaluations so far; None before the first finite value.
+        evaluations: The number of evaluations so far.
         since_improvement: The number of evaluations since the best one; a NaN or infinite value is
             not an improvement.
     """
@@ -183,7 +183,7 @@ class EvaluationWatch:
         self._sign = 1.0 if mode == "max" else -1.0
 
     def see(self, value: float) -> None:
-        """Add the value of one evaluation."""
+        """Add the value of one evaluation, which may be NaN or infinite."""
         self.evaluations += 1
         if math.isfinite(value) and (
             self.best is None or self._sign * value > self._sign * self.best

@@ -1,8 +1,9 @@
 """The accelerator memory of this process, as counted by torch's allocator.
 
-The allocator keeps its counters on the host, so reading them does not wait for a device. The driver
-is never queried (`mem_get_info` can delay collectives). This module never imports torch or
-initialises devices: if the program has done neither, nothing is reported.
+The allocator keeps its counters on the host, so that reading these counters does not wait for a
+device. The driver is never queried, because `mem_get_info` can delay collective operations. This
+module never imports torch or initialises devices: if the program itself has not initialised a
+device, nothing is reported.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _KINDS = ("cuda", "xpu", "hpu")
 
 @dataclass(frozen=True, slots=True)
 class TorchMemory:
-    """The allocator statistics of one device.
+    """The statistics of one device's memory allocator.
 
     Attributes:
         allocated_bytes: The memory allocated for tensors.
         reserved_bytes: The memory reserved from the driver; None if the allocator does not report
-            it.
+            this memory.
         peak_bytes: The maximum of the memory allocated for tensors, since the start or since the
             program last reset the peak.
         alloc_retries: The number of allocations that succeeded only after cached memory was
@@ -49,17 +50,18 @@ class TorchMemory:
 
 
 def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | None:
-    """Return the allocator's statistics.
+    """Return the statistics of a device's memory allocator.
 
     The sources are `torch.cuda.memory_stats_as_nested_dict`, its equivalent in `torch.xpu`, and
     `torch.hpu.memory_stats`. Peaks are never reset.
 
     Args:
         torch: The module `torch`, as imported by the program.
-        device: The index of the device; None for the current device.
+        device: The index of the device in torch; None for the current device.
 
     Returns:
-        The statistics; None if no device is initialised or its allocator keeps no statistics.
+        The allocator's statistics; None if no device is initialised or the allocator keeps no
+        statistics.
     """
     accelerator = _find_accelerator(torch)
     if accelerator is None:
@@ -73,7 +75,7 @@ def read_memory(torch: ModuleType, device: int | None = None) -> TorchMemory | N
 
 
 def _find_accelerator(torch: ModuleType | None) -> ModuleType | None:
-    """Return torch's module for the device type that the program has initialised; None if none."""
+    """Return the module of torch for the initialised device type; None if none is initialised."""
     for kind in _KINDS:
         accelerator: ModuleType | None = getattr(torch, kind, None)
         is_initialized = getattr(accelerator, "is_initialized", None)
@@ -97,7 +99,7 @@ def _from_allocator(stats: Mapping[str, object]) -> TorchMemory | None:
 
 
 def _from_pool(stats: Mapping[str, object]) -> TorchMemory | None:
-    """Return Gaudi's statistics; the only reserved memory is the pool allocated at the start."""
+    """Return Gaudi's statistics; the reserved memory is the pool allocated at the start."""
     allocated, peak = _find_number(stats, "InUse"), _find_number(stats, "MaxInUse")
     if allocated is None or peak is None:
         return None
@@ -119,7 +121,8 @@ class MemoryMonitor:
         modules: The loaded modules.
 
     Attributes:
-    max_allocated: The highest reading of `update` since the start or the last `reset`, in GiB.
+        max_allocated: The highest value that `update` has returned since the start or the last
+            `reset`, in GiB.
     """
 
     def __init__(self, *, modules: Mapping[str, ModuleType] = sys.modules) -> None:
@@ -127,7 +130,7 @@ class MemoryMonitor:
         self._modules = modules
 
     def update(self) -> float:
-        """Return the peak of allocated memory in GiB; 0 if no device is initialised."""
+        """Return the peak of allocated memory on the current device in GiB; 0 without a device."""
         torch = self._modules.get("torch")
         memory = None if torch is None else read_memory(torch)
         if memory is None:
@@ -137,7 +140,7 @@ class MemoryMonitor:
         return current
 
     def reset(self) -> None:
-        """Reset the peak, and also torch's peak, which affects other readers of torch's peaks."""
+        """Reset `max_allocated` and torch's own peak, which affects other readers of that peak."""
         accelerator = _find_accelerator(self._modules.get("torch"))
         if accelerator is not None:
             accelerator.reset_peak_memory_stats()
@@ -145,10 +148,10 @@ class MemoryMonitor:
 
 
 def get_gpu_memory_usage(*, modules: Mapping[str, ModuleType] = sys.modules) -> tuple[float, float]:
-    """Return allocated and reserved memory of the current device, in GiB.
+    """Return the allocated memory and the reserved memory of the current device, in GiB.
 
-    Both values are 0 if no device is initialised; the reserved memory is 0 if the device does not
-    report it.
+    Both values are 0 if no device is initialised; the reserved memory is 0 if the device's
+    allocator does not report reserved memory.
     """
     torch = modules.get("torch")
     memory = None if torch is None else read_memory(torch)
@@ -160,7 +163,7 @@ def get_gpu_memory_usage(*, modules: Mapping[str, ModuleType] = sys.modules) -> 
 def log_gpu_memory(
     logger: logging.Logger | None = None, *, modules: Mapping[str, ModuleType] = sys.modules
 ) -> tuple[TorchMemory, ...]:
-    """Log the memory of each device, one line per device.
+    """Log the allocated and reserved memory of each device, one line per device.
 
     A line has the form `GPU 0: 1.50GB allocated, 2.00GB reserved`, where GB means GiB.
 
@@ -169,7 +172,8 @@ def log_gpu_memory(
         modules: The loaded modules.
 
     Returns:
-        The statistics of each device in order; empty if no device is initialised.
+        The statistics of each device, ordered by device index; an empty tuple if no device is
+        initialised.
     """
     torch = modules.get("torch")
     accelerator = _find_accelerator(torch)
@@ -207,8 +211,8 @@ class DeviceRecorder:
 
     Args:
         journal: The journal in which the values are recorded.
-        needs_peak: Whether to look up the peak FLOP/s of the device, which is necessary if the user
-            has set FLOPs per sample or token but no peak.
+        needs_peak: Whether to look up the device's peak FLOP/s, which is necessary if the user has
+            set FLOPs per sample or token but no peak.
     """
 
     __slots__ = ("_journal", "_memory_due", "_needs_peak")
@@ -219,10 +223,10 @@ class DeviceRecorder:
         self._memory_due = 0.0
 
     def record(self, now: float) -> None:
-        """Record the memory if a recording is due; this method is called on the training thread.
+        """Record the device's memory if five seconds have passed; called on the training thread.
 
         Args:
-            now: The time of the monotonic clock, in seconds.
+            now: The current time of the monotonic clock, in seconds.
         """
         torch = sys.modules.get("torch")
         if torch is None or now < self._memory_due:
@@ -246,7 +250,7 @@ class DeviceRecorder:
 
 
 def _find_peak(torch: ModuleType) -> float | None:
-    """Return the peak FLOP/s of the current device in the best half precision that it supports."""
+    """Return the peak FLOP/s of the current device in the best half precision it supports."""
     for kind in ("cuda", "hpu"):
         device = getattr(torch, kind, None)
         if device is not None and device.is_initialized():

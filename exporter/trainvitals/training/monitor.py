@@ -1,7 +1,8 @@
-"""The monitor of a training run: its public interface, creation and termination.
+"""The monitor of a training run: the public interface, and the start and end of a run.
 
-No call raises an exception in the training loop or waits for a device, and a step neither acquires
-a lock nor makes a system call. Times are those of the host's clock.
+No method of the monitor raises an exception in the training loop or waits for a device, and
+recording a step neither acquires a lock nor makes a system call. Times are those of the host's
+clock.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from trainvitals.training.steps import PUBLISH_ON_DISK_SECONDS, PUBLISH_SECONDS
 from trainvitals.training.torchtrace import find_trace_place
 from trainvitals.training.tracing import Tracing
 
-if TYPE_CHECKING:  # loaded only where messages are sent
+if TYPE_CHECKING:  # the module is loaded only if messages are sent
     from trainvitals.alerting.channels import DirectChannel
 
 DEFAULT_RUN_DIR = "/dev/shm/trainvitals"  # noqa: S108 - a sticky directory, and the documented default
@@ -84,43 +85,52 @@ class TrainingMonitor(EventRecorder):
     Args:
         run: The run name. If None, the name is taken from TRAINVITALS_RUN or from the environment
             of the launcher or experiment tracker.
-        total_epochs: The number of epochs, for the progress and the estimated end.
-        total_steps: The number of steps, for the progress and the estimated end.
-        epoch_steps: The number of steps in an epoch, for the progress and the estimated end.
+        total_epochs: The number of epochs in the run, from which progress and the estimated end are
+            derived.
+        total_steps: The number of steps in the run, from which progress and the estimated end are
+            derived.
+        epoch_steps: The number of steps in an epoch, from which progress and the estimated end are
+            derived.
         global_step: The step from which a resumed run continues.
         rank: The rank of this process. If None, the rank is read from the launcher's environment.
-        world_size: The number of ranks. If None, the number is read as for `rank`.
-        attempt: The number of previous restarts. If None, the number is read as for `rank`.
-        framework: The training framework. If None, PyTorch, JAX or TensorFlow, whichever is loaded.
-        framework_version: The version of the framework.
+        world_size: The number of ranks in the run. If None, the number is read from the launcher's
+            environment.
+        attempt: The number of previous restarts of the run. If None, the number is read from the
+            launcher's environment.
+        framework: The name of the training framework. If None, the loaded framework is detected:
+            PyTorch, JAX or TensorFlow.
+        framework_version: The version of the training framework.
         flops_per_sample: The model's floating-point operations for one sample, forward and
             backward, for model FLOPs utilisation.
         flops_per_token: The model's floating-point operations for one token, forward and backward.
         peak_flops: The device's peak in floating-point operations per second. If None, the peak is
             looked up by the device name.
-        watch: The name of the value that determines whether an evaluation is an improvement.
-        watch_mode: Whether a smaller ("min") or a larger ("max") value is better.
+        watch: The name of the value by which evaluations are compared to find improvements.
+        watch_mode: "min" if a smaller value of `watch` is better, "max" if a larger value is
+            better.
         checkpoint_max_age_seconds: The age above which the last checkpoint is too old. If None,
-            there is no limit.
+            checkpoints have no maximum age.
         notify: Where to send messages about alerts, a NaN loss and a failure: channels of
             `trainvitals.alerting.notifier`, or True for the channels configured in the environment.
             None means True if TRAINVITALS_NOTIFY is 1.
-        run_dir: The run directory. If None, TRAINVITALS_RUN_DIR or /dev/shm/trainvitals.
-        enabled: If False, every method does nothing.
-        environ: The environment variables. If None, those of the process.
+        run_dir: The run directory. If None, the directory is TRAINVITALS_RUN_DIR, or
+            /dev/shm/trainvitals if this variable is not set.
+        enabled: Whether the monitor records anything; if False, every method does nothing.
+        environ: The environment variables. If None, the process's own variables are used.
         monotonic: A clock that never jumps, in seconds.
         clock: A clock that returns Unix time in seconds.
         publish_seconds: The minimum time between two publications; steps that end within this time
-            are published together. If None, 1 ms, or 0.5 s if the run directory is on a disk.
+            are published together. If None, the time is 1 ms, or 0.5 s if the run directory is on a
+            disk.
 
     Attributes:
         run: The run name.
         rank: The rank of this process.
-        world_size: The number of ranks; 0 if unknown.
+        world_size: The number of ranks in the run; 0 if the number is unknown.
         path: The path of the run file; None if no file could be created.
         start_time: The time at which the current epoch began, in Unix seconds; None before the
             first epoch.
-        errors: The error counter of the monitor.
+        errors: The counter of the monitor's internal errors.
     """
 
     def __init__(
@@ -243,7 +253,7 @@ class TrainingMonitor(EventRecorder):
 
     @guard
     def finish(self) -> None:
-        """Record that the run finished successfully. Later calls do nothing."""
+        """Record that the run finished successfully. Later calls of the monitor do nothing."""
         self._end(State.FINISHED, "finish")
 
     @guard
@@ -253,16 +263,18 @@ class TrainingMonitor(EventRecorder):
 
     @guard
     def fail(self, exception: BaseException | None = None) -> None:
-        """Record that the run failed.
+        """Record that the run failed. Later calls of the monitor do nothing.
 
         Args:
-            exception: The exception that ended the run. Its class is recorded, but not its message.
+            exception: The exception that ended the run. The exception's class is recorded, but not
+                its message.
         """
         if exception is not None:
             kind = type(exception)
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             self._recorder.leave_last_words(module + kind.__qualname__)
-            # Python's MemoryError concerns host memory; this event concerns accelerator memory.
+            # Python's MemoryError concerns host memory; the recorded event concerns accelerator
+            # memory.
             if kind.__name__ == "OutOfMemoryError":
                 self._journal.note_oom()
         if self._notices is not None:
@@ -270,7 +282,7 @@ class TrainingMonitor(EventRecorder):
         self._end(State.FAILED, "fail")
 
     def __reduce__(self) -> tuple[Callable[[str], TrainingMonitor], tuple[str]]:
-        """Return a disabled monitor of the same run, for copies and pickles."""
+        """Return a disabled monitor of the same run for copying and pickling."""
         return (_make_silent, (self.run,))
 
     def __enter__(self) -> TrainingMonitor:  # noqa: PYI034 - typing.Self requires 3.11
@@ -305,7 +317,7 @@ class TrainingMonitor(EventRecorder):
 
     @property
     def last_step_seconds(self) -> float | None:
-        """The duration of the last step in seconds; None before the second step."""
+        """The duration of the last step in seconds; None until the second step has ended."""
         return (self._step_seconds or None) if self._is_open else None
 
     def _end(self, state: State, event: str) -> None:
@@ -330,7 +342,7 @@ class TrainingMonitor(EventRecorder):
             )
 
     def _close(self) -> None:
-        """Stop recording and release the file."""
+        """Stop recording and release the run file."""
         self._silence()
         if self._notices is not None:
             self._notices.close()
@@ -338,7 +350,7 @@ class TrainingMonitor(EventRecorder):
         self._live = self._recorder.live
 
     def _switch_off(self) -> None:
-        """Stop recording after too many internal errors, and record that recording has stopped."""
+        """Stop recording after too many internal errors, and record this stop in the run file."""
         if self._is_open:
             self._journal.note("switched_off")
             self._journal.set_state(State.SWITCHED_OFF)
@@ -371,7 +383,7 @@ def _make_silent(run: str) -> TrainingMonitor:
 
 
 def _do_nothing(*_: object, **__: object) -> None:
-    """Do nothing, in place of a method that records."""
+    """Do nothing when called instead of a method that records."""
 
 
 def _make_null_context(_: str) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Messages about a run, for use without Alertmanager.
+"""Messages that the training process itself sends about a run, without Alertmanager.
 
 Rank 0 sends the messages about the run, and the first rank of each machine sends the messages about
 that machine.
@@ -19,7 +19,7 @@ from trainvitals.training.launch import Launch
 from trainvitals.training.process import name_host
 from trainvitals.units import format_value
 
-if TYPE_CHECKING:  # loaded only where messages are sent
+if TYPE_CHECKING:  # the module is loaded only if messages are sent
     from trainvitals.alerting.channels import DirectChannel
     from trainvitals.alerting.message import Severity
     from trainvitals.alerting.notifier import Notifier
@@ -43,12 +43,12 @@ class Notices:
 
     Args:
         notifier: The notifier that sends the messages.
-        launch: The run and rank of this process.
-        host: The name of the machine.
+        launch: The run name and rank of this process.
+        host: The name of the machine, which the messages contain.
         clock: A clock that returns Unix time in seconds.
 
     Attributes:
-        errors: The counter of internal errors.
+        errors: The counter of the sender's internal errors.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Notices:
     @guard
     def send_failure(self, exception: BaseException | None) -> None:
         """Send a message that the run failed, with the exception's class but not its message."""
-        if isinstance(exception, KeyboardInterrupt):  # the user knows
+        if isinstance(exception, KeyboardInterrupt):  # the user interrupted the run
             return
         rank = f" on rank {self._launch.rank}" if self._launch.world_size > 1 else ""
         text = f"{type(exception).__name__}{rank}" if exception is not None else ""
         self._send("run failed", text, "critical", f"{self._host}:failed", is_over=False)
 
     def close(self) -> None:
-        """Accept no more messages; queued messages are still sent in the background."""
+        """Stop accepting messages; queued messages are still sent in the background."""
         self._notifier.close()
 
     def _send_of_run(self, what: str, text: str, severity: Severity, key: str) -> None:
@@ -140,15 +140,16 @@ def open_notices(
     """Return the sender of messages about a run, if messages are requested.
 
     Args:
-        notify: The channels; True for the channels configured in the environment. None means True
-            if TRAINVITALS_NOTIFY is set, and otherwise no messages.
-        environ: The environment variables.
+        notify: The channels to which messages are sent; True for the channels configured in the
+            environment, False to send no messages. None means True if TRAINVITALS_NOTIFY is set,
+            and otherwise False.
+        environ: The environment variables, which may configure channels.
         launch: The run and rank of this process.
         clock: A clock that returns Unix time in seconds.
 
     Returns:
-        The sender; None if no messages are requested, if another rank sends them, or if messages
-        cannot be sent, in which case the reason is logged.
+        The sender of messages; None if no messages are requested, if another rank sends the
+        messages, or if messages cannot be sent. In the last case, the reason is logged.
     """
     is_unasked = notify is None and not environ.get(SWITCH)
     if is_unasked or notify is False or (launch.rank != 0 and launch.local_rank != 0):
@@ -160,7 +161,7 @@ def open_notices(
         if not channels:
             return None
         notifier = Notifier(channels, report=_Log().report)
-    except (ConfigurationError, RuntimeError) as error:  # RuntimeError: no thread is left
+    except (ConfigurationError, RuntimeError) as error:  # RuntimeError: no thread can start
         _log.warning("no messages are sent about run %s: %s", launch.run, error)
         return None
     return Notices(notifier, launch, host=name_host(), clock=clock)
@@ -188,4 +189,4 @@ def _find_channels(
 
 
 def _do_nothing() -> None:
-    """Do nothing, because there is nothing to disable."""
+    """Do nothing, because the sender has no function that could be disabled."""

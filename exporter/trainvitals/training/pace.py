@@ -1,12 +1,12 @@
-"""The pace of a run: its current speed, its usual speed, and deviations from the usual speed.
+"""The pace of a run: the current speed, the usual speed, and deviations from the usual speed.
 
 `Pace` measures batches and the share of the time that is spent waiting for data. `Baseline`
 compares step time, throughput and utilisation with the median of each quantity over a limited
 number of past values; only deviations in the unfavourable direction are detected. A value deviates
 if it differs from the median by more than five times the usual scatter (the median absolute
 deviation, scaled to a standard deviation) and by more than a quarter of the median. Values that
-deviate are not added to the past values, so that they do not change the baseline; a new pace that
-lasts as long as the past values cover becomes the usual pace.
+deviate are not added to the past values and thus do not change the baseline. However, a new pace
+becomes the usual pace if it lasts as long as the period that the past values cover.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ class Stretch:
     """The totals of consecutive batches.
 
     Attributes:
-        steps: The number of optimizer steps that ended.
+        steps: The number of optimizer steps that ended in these batches.
         samples: The number of samples in these steps.
         seconds: The duration of the batches, including the wait for data, without validation and
             checkpoints.
-        data_wait_seconds: The part of the duration until each batch was loaded and on the device.
+        data_wait_seconds: The part of the duration that was spent until each batch was loaded and
+            on the device.
     """
 
     steps: int = 0
@@ -47,12 +48,12 @@ class Stretch:
 
     @property
     def step_seconds(self) -> float | None:
-        """The mean duration of a step; None if no step ended."""
+        """The mean duration of a step in seconds; None if no step ended."""
         return self.seconds / self.steps if self.steps else None
 
     @property
     def samples_per_second(self) -> float | None:
-        """The throughput; None if no samples were processed or no time passed."""
+        """The samples per second; None if no samples were processed or no time passed."""
         return self.samples / self.seconds if self.samples and self.seconds > 0 else None
 
     @property
@@ -62,7 +63,7 @@ class Stretch:
 
 
 class Pace:
-    """A meter of batches, each of which lasts from the end of the previous batch to its own end.
+    """A meter of batches; a batch lasts from the end of the previous batch to its own end.
 
     Args:
         clock: A monotonic clock, in seconds.
@@ -87,11 +88,11 @@ class Pace:
 
     @property
     def total(self) -> Stretch:
-        """The totals so far; subtract an earlier total to obtain the batches in between."""
+        """The totals of all batches; subtract earlier totals to obtain the batches in between."""
         return Stretch(self._steps, self._samples, self._seconds, self._data_wait_seconds)
 
     def wait(self) -> None:
-        """Record that the run now begins to wait for a batch."""
+        """Record that the run begins to wait for a batch now."""
         self._waiting_at = self._clock()
 
     def pause(self) -> None:
@@ -107,7 +108,7 @@ class Pace:
         self._batch_at = self._clock()
 
     def end_batch(self, samples: int, *, steps: int = 1) -> None:
-        """Record the end of a batch; the run then waits for the next.
+        """Record the end of a batch; the wait for the next batch then begins.
 
         Args:
             samples: The number of samples in the batch.
@@ -132,14 +133,14 @@ _SMALLEST_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The usual values of a run; a value is None until enough readings have been made.
+    """The usual values of a run; each value is None until enough readings have been made.
 
     Attributes:
-        step_seconds: The duration of a step.
-        samples_per_second: The throughput.
-        utilization_ratio: The utilisation of the GPUs, 0 to 1.
-        deviations: The current deviations, as a sum of 1 (step time), 2 (throughput) and 4
-            (utilisation).
+        step_seconds: The usual duration of a step in seconds.
+        samples_per_second: The usual throughput in samples per second.
+        utilization_ratio: The usual utilisation of the GPUs, 0 to 1.
+        deviations: The quantities that currently deviate from their usual values, as a sum of 1
+            (step time), 2 (throughput) and 4 (utilisation).
     """
 
     step_seconds: float | None
@@ -152,7 +153,7 @@ class Baseline:
     """The usual pace of a run, determined from one reading every few seconds.
 
     Args:
-        lasting_seconds: The time for which a value must deviate before the alert is raised; after a
+        lasting_seconds: The time for which a value must deviate before an alert is raised; after a
             quarter of this time without deviation, the alert is cleared.
         clock: A monotonic clock, in seconds.
     """
@@ -175,12 +176,12 @@ class Baseline:
 
     @property
     def active(self) -> frozenset[str]:
-        """The names of `runfile.ALERTS` that are currently raised."""
+        """The names in `runfile.ALERTS` of the alerts that are currently raised."""
         return self._alerts.active
 
     @property
     def usual(self) -> Usual:
-        """The current usual values."""
+        """The usual values of the run according to the readings so far."""
         active = self._alerts.active
         quantities = (self._step, self._throughput, self._utilization)
         return Usual(
@@ -199,7 +200,7 @@ class Baseline:
     ) -> Changes:
         """Return the alerts that a reading raises or clears; None means an unknown value.
 
-        The first readings are ignored, because they belong to the warm-up of the run.
+        The first three readings are ignored, because they belong to the warm-up of the run.
         """
         self._readings += 1
         if self._readings <= _WARM_UP_READINGS:
@@ -228,7 +229,7 @@ class Baseline:
 
 
 class _Quantity:
-    """A quantity and its past values.
+    """A quantity of the run, such as the step time, and its past values.
 
     Attributes:
         name: The name of the alert about this quantity.
@@ -244,7 +245,7 @@ class _Quantity:
         self._deviating: list[float] = []
 
     def compare(self, value: float | None) -> tuple[_Quantity, str, bool] | None:
-        """Add a value; return the alert's text and whether it deviates, or None if unknown."""
+        """Add a value; return the alert's text and whether the value deviates, None if unknown."""
         if value is None or value != value:  # noqa: PLR0124 - NaN
             return None
         if self.usual is None:

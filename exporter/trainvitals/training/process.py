@@ -1,4 +1,4 @@
-"""This process: its identity for the run file's header, and hooks in its interpreter.
+"""The training process's identity for the run file's header, and hooks in its interpreter.
 
 The hooks report the end of the interpreter, an uncaught exception and a fork.
 """
@@ -26,9 +26,10 @@ def identify(launch: Launch, *, framework: str | None, framework_version: str | 
     """Return the identity of this process.
 
     Args:
-        launch: The run and rank of this process.
-        framework: The training framework; None for PyTorch, JAX or TensorFlow, whichever is loaded.
-        framework_version: The version of the framework.
+        launch: The run name and rank of this process.
+        framework: The name of the training framework; None to detect the loaded framework: PyTorch,
+            JAX or TensorFlow.
+        framework_version: The version of the training framework.
     """
     if framework is None:
         framework, framework_version = _find_framework()
@@ -78,7 +79,7 @@ def _find_accelerators() -> list[str]:
 
 
 def name_host() -> str:
-    """Return the name of this machine."""
+    """Return the host name of this machine."""
     return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
 
 
@@ -87,7 +88,7 @@ def read_self(*, procfs: Path = Path("/proc")) -> tuple[int, bytes, int]:
 
     Returns:
         The start time in clock ticks since boot, the boot ID, and the inode of the PID namespace;
-        zeros if `/proc` does not provide them.
+        each is zero if `/proc` does not provide it.
     """
     try:
         stat = (procfs / "self/stat").read_bytes()
@@ -117,7 +118,7 @@ class Run(Protocol):
     """A run that can be notified of the end of its process."""
 
     def end(self) -> None:
-        """Record that the interpreter ends."""
+        """Record that the interpreter of the process ends."""
         ...
 
     def fail(self, exception: BaseException | None = None) -> None:
@@ -128,11 +129,12 @@ class Run(Protocol):
 class InterpreterHooks:
     """Hooks that notify a run of the end of the interpreter, an uncaught exception and a fork.
 
-    The hooks do not keep the run alive. Hooks of several runs are chained, and each can be removed.
+    The hooks do not keep the run alive. The hooks of several runs are chained, and each run's hooks
+    can be removed separately.
 
     Args:
-        run: The run to notify.
-        silence: A method to call in each forked child.
+        run: The run that the hooks notify.
+        silence: A method of the run that is called in each forked child.
     """
 
     __slots__ = ("_error_before", "_previous", "_run", "_silence")
@@ -144,11 +146,11 @@ class InterpreterHooks:
         self._previous = sys.excepthook
         sys.excepthook = self
         atexit.register(self._report_end)
-        if hasattr(os, "register_at_fork"):  # it cannot be unregistered
+        if hasattr(os, "register_at_fork"):  # a fork hook cannot be unregistered
             os.register_at_fork(after_in_child=self._report_fork)
 
     def remove(self) -> None:
-        """Remove the hooks."""
+        """Remove the hooks from the interpreter."""
         atexit.unregister(self._report_end)
         if sys.excepthook is self:
             sys.excepthook = self._previous
@@ -166,7 +168,7 @@ class InterpreterHooks:
         exception: BaseException,
         trace: TracebackType | None,
     ) -> None:
-        """Handle an uncaught exception as `sys.excepthook`."""
+        """Handle an uncaught exception; the instance is installed as `sys.excepthook`."""
         run = self._run()
         if run is not None:
             run.fail(exception)
@@ -189,6 +191,6 @@ class InterpreterHooks:
 
 
 def _find_uncaught() -> BaseException | None:
-    """Return the uncaught exception; None in an interactive session, which continues after it."""
+    """Return the uncaught exception; None in an interactive session, which does not end."""
     error: BaseException | None = getattr(sys, "last_value", None)
     return None if hasattr(sys, "ps1") else error

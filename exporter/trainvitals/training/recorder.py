@@ -1,8 +1,8 @@
-"""The run file of this process, from the perspective of the writer.
+"""The writing side of this process's run file.
 
-A row of words is filled in private memory, copied into one of two slots alternately, and completed
-there with its checksum; until the checksum matches, a reader uses the previous record. No system
-call is made after the file has been created.
+A record is a row of words: it is filled in private memory, copied alternately into one of two slots
+of the file, and completed there with its checksum; until the checksum matches, a reader uses the
+previous record. No system call is made after the file has been created.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAME_BYTES = 48
 
 
 class RunFileUnavailableError(TrainvitalsError):
-    """No run file can be created; the message contains the reason and the remedy."""
+    """The run file cannot be created; the message contains the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,10 @@ class OpenFile:
     """A run file that this process has open.
 
     Attributes:
-        path: The path of the file.
-        descriptor: The descriptor that holds the lock; closing the descriptor releases the lock.
-        map: The memory mapping of the file.
+        path: The path of the run file.
+        descriptor: The file descriptor that holds the lock of the run; closing the descriptor
+            releases the lock.
+        map: The memory mapping of the run file.
         is_on_tmpfs: Whether the file is on a tmpfs, so that a store never waits for a disk.
     """
 
@@ -69,15 +70,15 @@ class Row:
     """The words of one type of record, and the two slots in which they are published.
 
     Args:
-        file: The mapped file.
-        at: The offset of slot A.
-        slot_bytes: The size of a slot.
+        file: The memory mapping of the run file.
+        at: The offset of slot A in the file, in bytes.
+        slot_bytes: The size of a slot in bytes.
         empty: The initial values of the words.
 
     Attributes:
-        data: The words as bytes, for filling several words at once; the first is the sequence
+        data: The words as bytes, for filling several words at once; the first word is the sequence
             number.
-        words: The same words, for filling them one by one.
+        words: The same words as numbers, for filling single words.
         number: The number of times the words have been published.
         published: The time of the last `publish`, in seconds of the monotonic clock.
         slots: The two slots with their checksums; the first slot is used for even sequence numbers.
@@ -93,11 +94,11 @@ class Row:
         self.published = 0.0
 
     def publish(self, now: float, wall_time: float) -> None:
-        """Make the words visible to readers.
+        """Make the current words visible to readers of the run file.
 
         Args:
-            now: The time of the monotonic clock, in seconds.
-            wall_time: The time in Unix seconds.
+            now: The current time of the monotonic clock, in seconds.
+            wall_time: The current time in Unix seconds.
         """
         self.number += 1
         _STAMP.pack_into(self.data, 0, self.number, len(self.words), now * 1e9, wall_time)
@@ -107,7 +108,7 @@ class Row:
         self.published = now
 
     def release(self) -> None:
-        """Release the memory mapping; later calls of `publish` write to private memory."""
+        """Release the file's memory mapping; later calls of `publish` write to private memory."""
         self.slots = _view_slots(bytearray(len(self.data) + 8), len(self.data), (0, 0))
 
 
@@ -119,18 +120,18 @@ def _view_slots(
 
 
 class Recorder:
-    """The records of this process, in the run file or, without a file, in private memory.
+    """The records of this process, in the run file or, if no file exists, in private memory.
 
     Args:
         file: The run file; None to record only in private memory.
 
     Attributes:
-        step: The step record.
-        state: The state record.
+        step: The words and slots of the step record.
+        state: The words and slots of the state record.
         live: The live words: the time at which each phase last began, in seconds of the monotonic
             clock.
         trace: The trace request and its answer.
-        path: The path of the file; None without a file.
+        path: The path of the run file; None if the records are only in private memory.
         is_on_tmpfs: Whether the file is on a tmpfs, so that a store never waits for a disk.
     """
 
@@ -146,10 +147,10 @@ class Recorder:
         self._names: dict[tuple[str, str], int] = {}
 
     def find_metric(self, name: str, split: str) -> int | None:
-        """Return the number of a free metric; a new name gets a new number.
+        """Return the number of a free metric; a new name is assigned a new number.
 
         Returns:
-            The number; None if the table of names is full.
+            The number of the metric; None if the table of names is full.
 
         Raises:
             ValueError: The name is longer than 62 bytes, or the split is unknown.
@@ -165,12 +166,12 @@ class Recorder:
 
     @property
     def name_count(self) -> int:
-        """The number of named free metrics."""
+        """The number of free metrics in the table of names."""
         return len(self._names)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the file has been deleted; an exporter that starts later cannot find it."""
+        """Whether the run file has been deleted; an exporter that starts later cannot find it."""
         return self._file is not None and not os.fstat(self._file.descriptor).st_nlink
 
     def leave_last_words(self, text: str) -> None:
@@ -179,7 +180,7 @@ class Recorder:
         self._map[LAST_WORDS_AT : LAST_WORDS_AT + len(words)] = words
 
     def close(self) -> None:
-        """Release the lock and the mapping; the file is not changed.
+        """Release the run file's lock and mapping; the contents of the file do not change.
 
         In a forked child, this call does not affect the lock held by the parent.
         """
@@ -203,7 +204,8 @@ def create_run_file(
     Args:
         identity: The identity of this process.
         directory: The run directory; it is created if missing.
-        clock: A clock that returns Unix time in seconds, for finding old files of ended runs.
+        clock: A clock that returns Unix time in seconds, by which old files of ended runs are
+            found.
 
     Raises:
         RunFileUnavailableError: The system does not support record locks, the directory cannot be
@@ -264,7 +266,7 @@ def _write_file(
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(hidden, flags, 0o644, dir_fd=folder)
     try:
-        os.fchmod(descriptor, 0o644)  # whatever the umask: the exporter is another user
+        os.fchmod(descriptor, 0o644)  # despite the umask: the exporter may be another user
         os.posix_fallocate(descriptor, 0, FILE_BYTES)
         os.pwrite(descriptor, header, 0)
         lock(descriptor, _LOCK_NOW, 1, 0)
@@ -315,5 +317,5 @@ def _is_tmpfs(folder: int) -> bool:
                 if fields[2] == number and " - tmpfs " in line:
                     return True
     except (OSError, IndexError):
-        return True  # unknown: assume the most common case
+        return True  # if the file system is unknown, assume the most common case
     return False

@@ -11,10 +11,10 @@ On the console:
     [Resources] ⚠️ ALERTS:
       - GPU underutilized: 42.3% (threshold: 50%)
 
-A value that could not be read is omitted, and so is a line without values. A block that repeats the
-values of the previous block ends with the line `  (the same sample as above)`.
+A value that could not be read is omitted; a line without values is also omitted. A block that
+repeats the values of the previous block ends with the line ` (the same sample as above)`.
 
-CSV, for a spreadsheet or `trainvitals plot`:
+In CSV files, which a spreadsheet or `trainvitals plot` can read:
 
     resource_logs/epoch_0.csv           rank 0
     resource_logs/epoch_0.rank1.csv     rank 1
@@ -23,12 +23,12 @@ CSV, for a spreadsheet or `trainvitals plot`:
     0,2025-10-07T10:00:00,85.3,50.0,45.2,48.5,75.2
 
 `step` is the number of optimizer steps before the batch; `timestamp` is the local time without a
-time zone. The five value columns shown above always come first, followed by the same two GPU
-columns for each further GPU, and then all other values sorted by name. Lines that belong to the
-same sample have the same number in the column `sample`. The header is fixed when a file is created:
-a value that is missing later results in an empty cell, and a value that first appears later gets a
-column in the next file. If a file already exists, lines are appended under its existing header.
-Lines are written atomically.
+time zone. The five value columns shown above always come first, followed by the utilisation and
+memory columns of each further GPU, and then by all other values sorted by name. Lines that belong
+to the same sample have the same number in the column `sample`. The header is fixed when a file is
+created: a value that is missing later results in an empty cell, and a value that first appears
+later gets a column in the next file. If a file already exists, lines are appended under its
+existing header. Each line is written atomically.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _GPU_KEY = re.compile(r"gpu_(\d+)_")
 
 
 class Console:
-    """Standard output, until an error occurs in writing.
+    """Standard output, to which nothing more is written after a write error.
 
     Args:
-        write: A function that writes a text; None for the current `sys.stdout`.
+        write: A function that writes a text to the output; None for the current `sys.stdout`.
     """
 
     def __init__(self, write: Callable[[str], object] | None = None) -> None:
@@ -74,16 +74,16 @@ class Console:
             OSError,
             ValueError,
             AttributeError,
-        ):  # closed, missing, or without a reader
+        ):  # standard output is closed, missing, or has no reader
             self._is_broken = True
 
 
 def write_block(batch: int, metrics: Mapping[str, float], *, is_repeated: bool = False) -> str:
-    """Return the console block for a reading; the memory percentage is the available share.
+    """Return the console block for a reading; its memory percentage is the available share.
 
     Args:
-        batch: The number of the batch.
-        metrics: The values of the reading.
+        batch: The number of the batch after which the reading was made.
+        metrics: The values of the reading by name.
         is_repeated: Whether the previous block showed the same reading.
     """
     lines = [f"{PREFIX} Batch {batch}:"]
@@ -110,7 +110,7 @@ def write_alerts(texts: Iterable[str]) -> str:
 
 
 def write_cleared(texts: Iterable[str]) -> str:
-    """Return a line for each cleared alert, with the value that cleared the alert."""
+    """Return one line per cleared alert, which contains the value that cleared the alert."""
     return "".join(f"{PREFIX} cleared: {text}\n" for text in texts)
 
 
@@ -159,10 +159,11 @@ _log = logging.getLogger(__name__)
 
 
 class Timeseries:
-    """The CSV files of one rank.
+    """The CSV files in which one rank's readings are stored.
 
     Args:
-        directory: The directory of the files, which is created with its parents when first needed.
+        directory: The directory of the CSV files; the directory and its parents are created when
+            first needed.
         rank: The rank whose readings are written.
         now: A clock that returns Unix time in seconds.
     """
@@ -178,9 +179,9 @@ class Timeseries:
         self._columns: Sequence[str] = ()
 
     def append(self, epoch: int, step: int, metrics: Mapping[str, float]) -> None:
-        """Append a line to the file of an epoch.
+        """Append a reading as a line to the CSV file of an epoch.
 
-        After an error, a warning is logged and the rest of the epoch is not written.
+        After an error, a warning is logged, and no more readings of this epoch are written.
         """
         try:
             if epoch != self._epoch:
@@ -197,7 +198,7 @@ class Timeseries:
             self._close_file()
 
     def close(self) -> None:
-        """Close the file; the next call of `append` reopens it."""
+        """Close the current CSV file; the next call of `append` opens a file again."""
         self._epoch = None
         self._close_file()
 
@@ -233,7 +234,7 @@ class Timeseries:
         return _join([own.get(name) or _write_number(metrics, name) for name in self._columns])
 
     def _write(self, line: str) -> None:
-        """Append a line atomically."""
+        """Append a line to the open CSV file atomically."""
         if self._file is None:
             return
         data = line.encode()
@@ -244,7 +245,7 @@ class Timeseries:
 
 
 def order_columns(names: Mapping[str, float]) -> list[str]:
-    """Return the columns for values: the fixed columns, those of further GPUs, and all others."""
+    """Return the CSV columns: the fixed columns, those of further GPUs, and all other values."""
     gpus = sorted(
         (int(match[1]), match[2] != "util", name)
         for name in names

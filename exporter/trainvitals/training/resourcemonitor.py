@@ -32,11 +32,11 @@ class ResourceMonitor:
     """A monitor that samples the resources of a training process every few batches.
 
     Args:
-        enabled: If False, the callback does nothing.
+        enabled: Whether resources are sampled; if False, the callback does nothing.
         log_interval: The number of batches between two samples.
         gpu_monitoring: Whether to sample the GPUs.
-        cpu_monitoring: Whether to sample CPU and memory.
-        io_monitoring: Whether to sample disk, network and the wait for data.
+        cpu_monitoring: Whether to sample CPU and memory use.
+        io_monitoring: Whether to sample disk and network use and the wait for data.
         alert_gpu_underutilization: Whether to raise an alert when a GPU is underutilized.
         alert_memory_pressure: Whether to raise an alert when the machine's memory is nearly full.
         alert_io_bottleneck: Whether to raise an alert when the run spends much of its time waiting
@@ -44,31 +44,33 @@ class ResourceMonitor:
         gpu_util_threshold: The utilization below which a GPU is underutilized, 0 to 1.
         memory_threshold: The share of memory in use above which memory is nearly full, 0 to 1.
         io_wait_threshold: The share of time above which waiting for data is a bottleneck, 0 to 1.
-        export_timeseries: Whether to write each sample to a CSV file per epoch.
-        timeseries_path: The directory of the CSV files.
-        run: The run name. If None, the name is chosen as for `TrainingMonitor`.
-        monitor: An existing monitor, which the caller finishes. If None, each fit creates a
-            monitor.
-        notify: Where to send messages, as for `TrainingMonitor`. Ignored if `monitor` is passed.
+        export_timeseries: Whether to write each sample to the epoch's CSV file.
+        timeseries_path: The directory in which CSV files are written.
+        run: The run name. If None, `TrainingMonitor` derives the name from the environment.
+        monitor: An existing monitor of the run, which the caller finishes. If None, each fit
+            creates its own monitor.
+        notify: The channels to which messages are sent, with the same special values as for
+            `TrainingMonitor`. This argument is ignored if `monitor` is passed.
         temperature_threshold_celsius: The GPU temperature above which an alert is raised. If None,
-            no alert is raised.
+            no alert about temperatures is raised.
         alert_seconds: The time for which a GPU must be underutilized, or for which step time,
             throughput or utilization must be unusual, before an alert is raised.
         adaptive_alerts: Whether to print alerts about step time, throughput or utilization that is
             unusual for this run. The exporter shows these alerts in any case.
         sample_seconds: The minimum time between two readings, which prevents fast batches from
-            being slowed down. A sample within this time repeats the previous values, as indicated
-            on the console and by the column `sample`. If 0, every sample is read.
+            being slowed down. A sample within this time repeats the previous values; the console
+            and the CSV column `sample` show this repetition. If 0, the values are read for every
+            sample.
         write: A function that receives the printed text. If None, the text is written to standard
             output.
         clock: A monotonic clock, in seconds.
 
     Attributes:
-        monitor: The monitor in use; None before a fit, and None after the fit unless a monitor was
-            passed in.
+        monitor: The monitor of the current fit. Unless a monitor was passed in, the value is None
+            before and after a fit.
         current_epoch: The epoch whose CSV file is being written.
-        errors: The error counter; internal errors are logged once and never raised in the training
-            loop.
+        errors: The counter of internal errors, which are logged once and never raised in the
+            training loop.
     """
 
     _hooks: ClassVar[tuple[str, ...]] = ()
@@ -133,7 +135,7 @@ class ResourceMonitor:
             self._silence(self._hooks)
 
     def _begin(self, *, rank: int) -> None:
-        """Reset all state for a new fit."""
+        """Reset the state of this monitor for a new fit."""
         self._rank = rank
         self._host = None
         self._gpus = None
@@ -154,7 +156,7 @@ class ResourceMonitor:
         self._sampled_at = float("-inf")
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without process-specific members, so that a Trainer can be pickled."""
+        """Return the state without process-specific members, so that a Trainer is picklable."""
         left = ("_host", "_gpus", "_timeseries", "monitor")
         return {**self.__dict__, **dict.fromkeys(left)}
 
@@ -165,7 +167,8 @@ class ResourceMonitor:
 
         Returns:
             `gpu_0_util`, `gpu_0_memory_used_mb`, `gpu_0_memory_total_mb`, `gpu_0_memory_pct`,
-            `gpu_0_temp_c`, `gpu_0_power_w` and so on for each GPU; empty without a GPU or driver.
+            `gpu_0_temp_c`, `gpu_0_power_w` and the corresponding values of each further GPU; an
+            empty dictionary if no GPU or driver is found.
         """
         if self._gpus is None:
             self._gpus = GPUSampler()
@@ -173,7 +176,7 @@ class ResourceMonitor:
         return self._gpus.read()
 
     def get_cpu_memory_metrics(self) -> dict[str, float]:
-        """Return the use of CPU and memory; see `HostSampler.read_cpu_memory`.
+        """Return the current use of CPU and memory; see `HostSampler.read_cpu_memory`.
 
         Returns:
             `cpu_percent`, `cpu_process_percent`, `memory_system_mb`, `memory_available_mb`,
@@ -182,7 +185,7 @@ class ResourceMonitor:
         return self._open_host().read_cpu_memory()
 
     def get_io_metrics(self) -> dict[str, float]:
-        """Return the use of disk and network, and the wait for data; see `HostSampler.read_io`.
+        """Return disk use, network use and the wait for data; see `HostSampler.read_io`.
 
         Returns:
             `disk_read_mb`, `disk_write_mb`, `io_read_rate_mbps`, `io_write_rate_mbps`,
@@ -218,20 +221,20 @@ class ResourceMonitor:
     # Methods for callbacks.
 
     def _switch_off(self) -> None:
-        """Stop all activity in this fit except its end."""
+        """Stop all activity in this fit except the work at its end."""
         self._silence(name for name in self._hooks if name not in _LAST_HOOKS)
 
     def _silence(self, hooks: Iterable[str]) -> None:
         self.__dict__.update(dict.fromkeys(hooks, _do_nothing))
 
     def _follow_gpus(self, ordinals: Sequence[int] | None) -> None:
-        """Sample only the GPUs with these device numbers; None for all that the process can use."""
+        """Sample only the GPUs with these device numbers; None for all usable GPUs."""
         self._gpu_ordinals = ordinals
         if self._gpus is not None:
             self._gpus.follow(ordinals)
 
     def _sample_batch(self, batch: int, step: int, *, prints: bool) -> None:
-        """Sample the resources after a batch, and write, print and report the sample."""
+        """Sample the resources after a batch, and write, print and report this sample."""
         is_fresh = self._sample()
         news = self._judge() if is_fresh else ""
         if self._exports:
@@ -269,7 +272,7 @@ class ResourceMonitor:
             self._paused_at = None
 
     def _end(self) -> None:
-        """Close the CSV file and release the threads."""
+        """Close the CSV file and end the sampling threads."""
         if self._timeseries is not None:
             self._timeseries.close()
         if self._gpus is not None:
@@ -278,7 +281,7 @@ class ResourceMonitor:
 
     @guard
     def _start_rates(self) -> None:
-        """Read the counters for the first time, so that the first sample contains rates."""
+        """Read the resource counters once, so that the first sample contains rates."""
         self._open_host()
 
     def _open_host(self) -> HostSampler:

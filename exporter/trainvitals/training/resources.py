@@ -1,9 +1,9 @@
 """CPU, memory, disk and network use of a training process and its machine.
 
-Values have the same names as the CSV columns. All values of the process include its descendants,
-such as data loader workers. The functions do not wait: every rate is the mean since the previous
-reading. Values that a system does not report (process I/O on macOS, pressure outside Linux) are
-missing from the results.
+Values in this module have the same names as the CSV columns of the resource log. All values of the
+process include its descendants, such as data loader workers. The functions do not block: every rate
+is the mean since the previous reading. Values that a system does not report (process I/O on macOS,
+pressure outside Linux) are missing from the results.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LOOPBACK = re.compile(r"lo\d*$|Loopback")
 class HostSampler:
     """A sampler of the resources of the machine and of this process tree, which uses psutil.
 
-    The first rates are means since the creation of the sampler.
+    The rates in the first reading are means since the creation of the sampler.
 
     Args:
         clock: A monotonic clock, in seconds.
-        procfs: The path of procfs.
+        procfs: The path at which procfs is mounted.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class HostSampler:
         self._io = self._read_io()
 
     def read_cpu_memory(self) -> dict[str, float]:
-        """Return the use of CPU and memory.
+        """Return the current use of CPU and memory.
 
         Returns:
             `cpu_percent` of the whole machine; `cpu_process_percent` of the process tree, where 100
@@ -64,7 +64,7 @@ class HostSampler:
         }
 
     def read_io(self) -> dict[str, float]:
-        """Return the use of disk and network.
+        """Return the use of disk and network since the previous reading.
 
         Returns:
             `disk_read_mb` and `disk_write_mb` of the process tree since the previous reading, and
@@ -101,7 +101,7 @@ class HostSampler:
             self._machine_cpu = (busy, total)
             share = (busy - busy_before) / (total - total_before)
             values["cpu_percent"] = 100 * min(max(share, 0.0), 1.0)
-        else:  # read twice within one tick of the kernel
+        else:  # the CPU times were read twice within one kernel tick
             values["cpu_percent"] = 0.0
         (at_before, seconds_before), now = self._process_cpu, self._clock()
         self._process_cpu = (now, tree.cpu_seconds)
@@ -137,7 +137,7 @@ def _read_network() -> dict[str, float]:
 
     try:
         devices = psutil.net_io_counters(pernic=True)
-    except (OSError, RuntimeError):  # no /proc/net here
+    except (OSError, RuntimeError):  # this system does not provide /proc/net
         return {}
     counted = [device for name, device in devices.items() if not _LOOPBACK.match(name)]
     return {
@@ -147,9 +147,9 @@ def _read_network() -> dict[str, float]:
 
 
 def _read_stalled_seconds(path: Path) -> float | None:
-    """Return the time since boot in which any task waited for I/O, in seconds; None if not counted.
+    """Return the seconds since boot in which any task waited for I/O; None if not counted.
 
-    Source: the line `some` in /proc/pressure/io.
+    The time is read from the line `some` in /proc/pressure/io.
     """
     try:
         some = path.read_text(encoding="utf-8").partition("\n")[0]
@@ -167,13 +167,14 @@ class TreeReading:
     """The resources that a process tree has used so far.
 
     Attributes:
-        cpu_seconds: The CPU time of all processes, including ended processes; never decreases.
+        cpu_seconds: The CPU time of all processes, including ended processes; this value never
+            decreases.
         resident_bytes: The resident memory of the running processes; shared pages are counted once
             for each process.
-        read_bytes: The number of bytes that all processes have read from storage; never decreases;
-            None if the system does not report process I/O, such as macOS.
-        write_bytes: The number of bytes that all processes have written to storage; otherwise as
-            for `read_bytes`.
+        read_bytes: The number of bytes that all processes have read from storage; this value never
+            decreases. None on a system that does not report process I/O, such as macOS.
+        write_bytes: The number of bytes that all processes have written to storage; this value
+            never decreases. None on a system that does not report process I/O.
     """
 
     cpu_seconds: float
@@ -193,9 +194,9 @@ class _Member:
 class ProcessTree:
     """This process and its descendants, read with psutil.
 
-    Finding the descendants costs more than reading them, so they are searched for every 5 s, and
-    less often if on a machine with many processes the search would take more than 0.2 % of the
-    time.
+    Finding the descendants costs more than reading them, so the search for descendants is made
+    every 5 s. On a machine with many processes, the interval is longer, so that the search takes at
+    most 0.2 % of the time.
 
     Args:
         clock: A monotonic clock, in seconds.
@@ -218,7 +219,7 @@ class ProcessTree:
         reads = [member.read_bytes for member in self._members]
         writes = [member.write_bytes for member in self._members]
         cpu_seconds = sum(member.cpu_seconds for member in self._members)
-        # The counts of an ended child are missing until its parent has taken them over.
+        # An ended child's counts are missing until the parent has taken over these counts.
         self._highest = TreeReading(
             max(self._highest.cpu_seconds, self._ended.cpu_seconds + cpu_seconds),
             resident_bytes,
@@ -248,7 +249,7 @@ class ProcessTree:
         )
 
     def _read_member(self, member: _Member) -> int:
-        """Read a process and return its resident bytes; a zombie keeps its previous counts."""
+        """Read a process's counts and return its resident bytes; a zombie keeps its last counts."""
         import psutil  # noqa: PLC0415
 
         process = member.process
@@ -278,16 +279,16 @@ def _find_descendants(root: Process) -> list[Process]:
         return []
     found = []
     for pid in pids:
-        with suppress(psutil.Error):  # it ended in the meantime
+        with suppress(psutil.Error):  # the process ended in the meantime
             found.append(psutil.Process(pid))
     return found
 
 
 def _list_descendants(root: int, *, procfs: Path = Path("/proc")) -> list[int] | None:
-    """Return the PIDs of a process's descendants; None if the kernel does not list children.
+    """Return the PIDs of a process's descendants; None if the kernel does not list child processes.
 
-    By contrast, psutil searches all processes of the machine, which on a large machine can take
-    longer than a training step.
+    This function replaces the search of psutil through all processes of the machine, which can take
+    longer than a training step on a large machine.
     """
     if not (procfs / f"{root}/task/{root}/children").exists():
         return None
@@ -301,7 +302,7 @@ def _list_descendants(root: int, *, procfs: Path = Path("/proc")) -> list[int] |
 
 
 def _list_children(tasks: Path) -> list[int]:
-    """Return the PIDs of the children of a process's threads, except those that end meanwhile."""
+    """Return the PIDs of a process's children; threads that have ended are skipped."""
     children: list[int] = []
     with suppress(OSError):
         for task in tasks.iterdir():
@@ -323,6 +324,6 @@ def _read_io(member: _Member) -> None:
 
 
 def _rise(highest: int | None, ended: int | None, counts: list[int | None]) -> int | None:
-    """Return the higher of the sum and the previous maximum; None if no process could be read."""
+    """Return the larger of the sum and the previous maximum; None if no process was readable."""
     known = [count for count in counts if count is not None]
     return max(highest or 0, (ended or 0) + sum(known)) if known else None

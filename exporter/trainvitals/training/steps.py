@@ -1,7 +1,7 @@
-"""The step record, which is written on every step within a few microseconds.
+"""The step record of a run, which is written on every step within a few microseconds.
 
 `mark`, `update_batch` and `_publish` fill words of the step record and publish the record. The
-methods after them do work that is not done on every step.
+methods after `update_batch` do work that is not done on every step.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ class StepRecorder(ValueRecorder):
         monotonic: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
-        """Start recording.
+        """Start recording the steps and phases of a run.
 
         Args:
-            recorder: The recorder of both records.
+            recorder: The recorder of the step record and the state record.
             journal: The journal, which fills the state record.
-            device: The recorder of the accelerator's memory, called about once a second.
+            device: The recorder of the accelerator's memory, which is called about once a second.
             notices: The sender of messages; None to send no messages.
             tracing: The tracer of steps on request; None to disable traces.
             publish_seconds: The minimum time between two publications; steps that end within this
@@ -153,7 +153,7 @@ class StepRecorder(ValueRecorder):
         # marked.
         self._codes: dict[str, int] = {}
         self._after_step = _OTHER
-        # Floats, as in the record, which saves a conversion on every step.
+        # Floats, as in the record, because this saves a conversion on every step.
         self._step_count = self._splits_steps = self._global_before = 0.0
         self._samples = self._tokens = 0
         self._epoch_counts: tuple[float, int, int] = (0.0, 0, 0)
@@ -168,11 +168,12 @@ class StepRecorder(ValueRecorder):
     # at the cost of style.
 
     def mark(self, phase: str) -> None:
-        """Record that a phase begins now, which ends the previous phase.
+        """Record that a phase begins now; the previous phase ends at the same time.
 
         Args:
-            phase: `data_wait`, `h2d`, `forward`, `backward`, `optimizer` or `other` within a step;
-                `validation`, `checkpoint`, `compile` or `idle` outside of steps.
+            phase: The name of the phase: `data_wait`, `h2d`, `forward`, `backward`, `optimizer` or
+                `other` within a step; `validation`, `checkpoint`, `compile` or `idle` outside of
+                steps.
         """
         clock = self._monotonic
         now = clock()
@@ -197,20 +198,22 @@ class StepRecorder(ValueRecorder):
         tokens: int | None = None,
         global_step: int | None = None,
     ) -> None:
-        """Record the end of a step.
+        """Record the end of a step and the values of the step.
 
-        The method does not wait for a tensor on a device; the value is recorded when it has been
-        copied.
+        The method does not wait for a tensor on a device; a tensor's value is recorded when it has
+        been copied to the host.
 
         Args:
             batch_size: The number of samples in the step, over all accumulated batches.
-            sequence_length: The number of tokens in each sample.
-            loss: The loss of the step.
+            sequence_length: The number of tokens in each sample of the step.
+            loss: The loss of the step, as a number or a tensor.
             accuracy: The accuracy of the step, 0 to 1.
-            learning_rate: The learning rate.
-            gradient_norm: The norm of the gradients.
-            tokens: The number of tokens in the step, instead of `sequence_length`.
-            global_step: The number of the step. If None, the number of the previous step plus one.
+            learning_rate: The learning rate of the step.
+            gradient_norm: The norm of the gradients of the step.
+            tokens: The number of tokens in the step, which may be passed instead of
+                `sequence_length`.
+            global_step: The number of the step in the run. If None, the number of the previous step
+                plus one is used.
         """
         clock = self._monotonic
         now = clock()
@@ -308,7 +311,7 @@ class StepRecorder(ValueRecorder):
         self._publish_all(now)
 
     def _find_bucket(self, seconds: float) -> None:
-        """Find the histogram bucket of a step; the next step is likely to be in the same bucket."""
+        """Find a step's histogram bucket; the next step is probably in the same bucket."""
         number = bisect_left(BUCKET_BOUNDS, seconds)
         self._bucket_at = _BUCKETS[number]
         self._bucket_above, self._bucket_up_to = _EDGES[number], _EDGES[number + 1]
@@ -319,7 +322,7 @@ class StepRecorder(ValueRecorder):
             self._words[_SLOWEST] = max(seconds, self._slowest_before)
 
     def _review_steps(self, began: float) -> None:
-        """Start the next 64 steps, of which the slowest is recorded, and measure the overhead.
+        """Start the next 64 steps, whose slowest step is recorded, and measure the overhead.
 
         While a trace is requested or in progress, this method is called on every step.
         """
@@ -346,7 +349,7 @@ class StepRecorder(ValueRecorder):
         self._review_losses()
 
     def _publish(self, now: float) -> None:
-        """Publish the step record, and do periodic work that is due."""
+        """Publish the step record, and do the periodic work that is due."""
         if now >= self._tick_due:
             self._tick(now)
         count, wall_offset = self._step_count, self._wall_offset
@@ -379,7 +382,7 @@ class StepRecorder(ValueRecorder):
             self._journal.publish(now, wall_time)
 
     def _split_steps(self) -> None:
-        """Record the mean phase times of the steps since the last call."""
+        """Record the mean time of each phase in the steps since the last call of this method."""
         words, seen = self._words, self._splits_seen
         self._review_losses()
         words[_PHASE] = self._phase_code
@@ -403,7 +406,7 @@ class StepRecorder(ValueRecorder):
 
     @guard
     def _tick(self, now: float) -> None:
-        """Do the periodic work that is due once a second."""
+        """Do the recorder's periodic work that is due once a second."""
         self._tick_due = now + _TICK_SECONDS
         self._wall_offset = self._clock() - now
         words = self._words
@@ -425,4 +428,4 @@ class StepRecorder(ValueRecorder):
             self._window_began = now
             for index, (window_at, at) in enumerate(_WINDOW):
                 words[window_at] = self._window[index]  # the window spans the last two intervals
-                self._window[index] = max(words[at], 0.0)  # tokens may be unknown
+                self._window[index] = max(words[at], 0.0)  # the number of tokens may be unknown

@@ -1,4 +1,4 @@
-"""Reading of values that may be on a device, without ever waiting for the device.
+"""Reads values that may be on a device, without waiting for the device.
 
 `tensor.item()` waits until the device has finished all previously queued work, which in a training
 loop would cost more than all other work of this package. Therefore a device tensor is copied into
@@ -26,7 +26,7 @@ class Device(Protocol):
 
     @property
     def type(self) -> str:
-        """The type of device, such as "cuda"."""
+        """The type of the device, such as "cuda"."""
         ...
 
 
@@ -35,21 +35,21 @@ class Tensor(Protocol):
 
     @property
     def is_cpu(self) -> bool:
-        """Whether the values are in host memory."""
+        """Whether the values of the tensor are in host memory."""
         ...
 
     @property
     def device(self) -> Device:
-        """device: The device on which the values are stored."""
+        """The device on which the values of the tensor are stored."""
         ...
 
     @property
     def dtype(self) -> object:
-        """The dtype of the values."""
+        """The dtype of the tensor's values."""
         ...
 
     def numel(self) -> int:
-        """Return the number of values."""
+        """Return the number of values in the tensor."""
         ...
 
     def detach(self) -> Tensor:
@@ -69,7 +69,7 @@ class Tensor(Protocol):
         ...
 
     def item(self) -> object:
-        """Return the only value; the call blocks if the value is on a device."""
+        """Return the tensor's only value; the call blocks if the value is on a device."""
         ...
 
 
@@ -77,11 +77,11 @@ class Event(Protocol):
     """The part of a device's event that is used, such as `torch.cuda.Event`."""
 
     def record(self, stream: object) -> None:
-        """Record the event after the work currently queued in a stream."""
+        """Record this event after the work that is currently queued in a stream."""
         ...
 
     def query(self) -> bool:
-        """Return whether the work before the event is complete; the call never blocks."""
+        """Return whether the work queued before this event is complete; the call never blocks."""
         ...
 
 
@@ -89,7 +89,7 @@ class Values:
     """A reader of the values of one quantity, such as the loss.
 
     Args:
-        delayed: The reader of values that are on a device.
+        delayed: The reader of values that are on a device; None for a new reader.
     """
 
     __slots__ = ("_delayed",)
@@ -99,18 +99,19 @@ class Values:
 
     @property
     def unreadable(self) -> str | None:
-        """The reason why values on this device are not read, in one line; None if they are read."""
+        """The reason why the device's values are not read, in one line; None if they are read."""
         return self._delayed.unreadable
 
     def read(self, value: object) -> float | None:
-        """Read a value without waiting for a device.
+        """Return a value of the quantity without waiting for a device.
 
         Numbers, NumPy scalars and single-value tensors in host memory are read immediately. For a
         single-value tensor on a device, a copy is started at most every 50 ms, and the method
         returns the copy that has arrived since the last call, which is from an earlier step.
 
         Returns:
-            The number, which may be NaN; None if it is not yet known or not a real number.
+            The number, which may be NaN; None if the number is not known yet or the value is not a
+            real number.
         """
         if type(value) is float:
             return value
@@ -132,7 +133,7 @@ class Values:
         return arrived
 
     def poll(self) -> float | None:
-        """Return a device tensor's value that has arrived since the last call; None if none has."""
+        """Return a device tensor's value if one arrived since the last call; otherwise None."""
         return self._delayed.poll()
 
 
@@ -145,7 +146,8 @@ class DelayedScalar:
         modules: The loaded modules; torch is never imported.
 
     Attributes:
-        unreadable: The reason why tensors are no longer read, in one line; None if they are read.
+        unreadable: The reason why tensors are no longer read, in one line; None if tensors are
+            read.
     """
 
     __slots__ = (
@@ -182,7 +184,7 @@ class DelayedScalar:
         self._source: Tensor | None = None
 
     def offer(self, tensor: Tensor) -> None:
-        """Start copying the value, unless a copy is in progress, too recent or impossible.
+        """Start copying a tensor's value, unless a copy is in progress, too recent or impossible.
 
         A tensor with more than one value is not copied, and no tensor is copied while a CUDA graph
         is being captured.
@@ -201,7 +203,7 @@ class DelayedScalar:
             self._give_up(tensor.device, error)
 
     def poll(self) -> float | None:
-        """Return the copied value once it has arrived, only once; the call never blocks."""
+        """Return the copied value once after its arrival, otherwise None; the call never blocks."""
         source, event, buffer = self._source, self._event, self._buffer
         if source is None or event is None or buffer is None:
             return None
@@ -241,7 +243,7 @@ class DelayedScalar:
         self._source = source
 
     def _is_capturing(self, device: Device) -> bool:
-        """Return whether a graph is being captured; querying an event would break the capture."""
+        """Return whether a CUDA graph is being captured; an event query would break the capture."""
         accelerator = getattr(self._modules.get("torch"), device.type, None)
         capturing = getattr(accelerator, "is_current_stream_capturing", None)
         return capturing is not None and bool(capturing())
@@ -256,7 +258,7 @@ class DelayedScalar:
 
 
 def _pinned_buffer(torch: ModuleType, dtype: object) -> Tensor | None:
-    """Return a pinned host buffer for one value; None if a copy into the buffer would block."""
+    """Return a pinned host buffer for one value; None if copying into the buffer would block."""
     # A buffer created in inference mode could not be written to outside this mode. The buffer has
     # the tensor's dtype, because a copy with conversion goes through unpinned memory.
     with torch.inference_mode(mode=False):
@@ -265,7 +267,7 @@ def _pinned_buffer(torch: ModuleType, dtype: object) -> Tensor | None:
 
 
 def _local_part(tensor: Tensor) -> Tensor | None:
-    """Return this rank's copy of a distributed tensor; None if ranks hold different parts.
+    """Return this rank's copy of a distributed tensor; None if the ranks hold different parts.
 
     Reading the complete tensor would be a collective operation, in which a single rank would block
     forever.
@@ -284,12 +286,12 @@ class _Distributed(Protocol):
 def _read_on_host(tensor: Tensor) -> float | None:
     try:
         return _as_float(tensor.item())
-    except (RuntimeError, ValueError):  # not one value, sparse, or not a real tensor
+    except (RuntimeError, ValueError):  # the tensor has several values, is sparse, or is not real
         return None
 
 
 def _read_number(value: object) -> float | None:
-    """Return the value of a Python number, NumPy scalar or single-value NumPy array; else None."""
+    """Return the value of a Python number, NumPy scalar or one-value array; otherwise None."""
     if isinstance(value, Real):
         return _as_float(value)
     if type(value).__module__ == "numpy" and getattr(value, "size", 0) == 1:

@@ -42,7 +42,7 @@ _ROWS, _NAME_WIDTH = 30, 70
 
 
 class TraceError(TrainvitalsError):
-    """No trace can be taken; the message contains the reason."""
+    """A trace cannot be taken; the message contains the reason."""
 
 
 class TorchTrace:
@@ -50,10 +50,10 @@ class TorchTrace:
 
     Args:
         torch: The module `torch`, as loaded by the program.
-        request: The trace request.
+        request: The trace request, which sets the options of the profiler.
 
     Attributes:
-        is_over: Whether the session has ended.
+        is_over: Whether the profiler session has ended.
         is_lost: Whether another session has replaced this session, so that its events must not be
             read.
 
@@ -86,19 +86,19 @@ class TorchTrace:
         self.begin_step()
 
     def begin_step(self) -> None:
-        """Record the beginning of a step, under a name that trace viewers recognise."""
+        """Record the beginning of a step in the trace under a name that trace viewers know."""
         self._mark = self._make_mark(f"ProfilerStep#{self._steps}")
         self._mark.__enter__()
         self._steps += 1
 
     def end_step(self) -> None:
-        """Record the end of the step."""
+        """Record the end of the current step in the trace."""
         mark, self._mark = self._mark, None
         if mark is not None:
             mark.__exit__(None, None, None)
 
     def stop(self) -> None:
-        """End the session; the recorded events are kept.
+        """End the profiler session; the recorded events are kept.
 
         Raises:
             RuntimeError: The PyTorch profiler does not stop.
@@ -173,7 +173,7 @@ class TorchTrace:
 
 
 def _find_activities(torch: ModuleType) -> tuple[list[Any], str | None]:
-    """Return the activities that can be recorded, and the type of the device in use or None."""
+    """Return the recordable activities, and the used device type; None if no device is used."""
     known = torch.profiler.ProfilerActivity
     activities = [known.CPU]
     for kind in _DEVICES:
@@ -192,15 +192,15 @@ _PRIVATE = 0o600
 
 
 def write_trace(trace: TorchTrace, place: TracePlace, head: Sequence[str]) -> Path:
-    """Write the files of a trace whose session has ended.
+    """Write the files of a trace whose profiler session has ended.
 
     Args:
-        trace: The trace.
+        trace: The trace, whose profiler session has ended.
         place: The location of the trace's directory.
-        head: The first lines of the summary.
+        head: The first lines of the file `summary.txt`.
 
     Returns:
-            The path of the trace's directory.
+        The path of the trace's directory.
 
     Raises:
         OSError: A file cannot be written.
@@ -276,7 +276,7 @@ def _name(partial: Path, directory: Path, name: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class TracePlace:
-    """The location of a trace.
+    """The location of a trace's directory.
 
     Attributes:
         directory: The directory of all traces, which is created if missing.
@@ -288,18 +288,18 @@ class TracePlace:
 
 
 def find_trace_place(directory: str, run: str, rank: int) -> TracePlace:
-    """Return the location of a trace.
+    """Return the location of a rank's trace.
 
     Args:
         directory: The configured directory; a relative path is relative to the working directory.
-        run: The run name.
-        rank: The rank.
+        run: The name of the run.
+        rank: The rank whose steps are traced.
 
     Raises:
         OSError: The working directory no longer exists, or the home directory is unknown.
     """
     try:
         place = Path(directory).expanduser().absolute()
-    except RuntimeError as error:  # $HOME is not set, and the user has no entry
+    except RuntimeError as error:  # $HOME is not set, and the user has no passwd entry
         raise OSError(errno.ENOENT, "there is no home directory", str(directory)) from error
     return TracePlace(place, f"{clean_file_name(run)[:48]}-{rank}")

@@ -1,10 +1,11 @@
 """Traces on request, taken on the training thread at the end of steps.
 
 Once a second, the monitor checks one word of the mapped run file for a request. After a request,
-`step_over` is called at the end of each step until the trace is complete. The first traced step
-shows the number of events per step, which determines how many steps fit into a trace; the trace
-itself begins after this step. The trace ends early if it lasts too long, or when an activity other
-than training begins, because its duration is unlimited. The files are written on a separate thread.
+`Tracing.step_over` is called at the end of each step until the trace is complete. The first traced
+step shows the number of events per step, which determines how many steps fit into a trace; the
+trace itself begins after this step. The trace ends early if it lasts too long, or when an activity
+other than training begins, because such an activity can last for any time. The trace's files are
+written on a separate thread.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class Tracing:
     """A tracer of a run's steps on request.
 
     Args:
-        recorder: The recorder that contains the request and the answer.
+        recorder: The recorder of the run file, which contains the trace request and the answer.
         find_place: A function that returns the location of a trace when a trace is taken.
-        run: The run name.
-        rank: The rank.
+        run: The name of the run.
+        rank: The rank of this process.
 
     Attributes:
         is_active: Whether `step_over` must be called at the end of each step.
-        errors: The counter of internal errors.
+        errors: The counter of the tracer's internal errors.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Tracing:
         self._answer("")
 
     def check_request(self, now: float) -> None:
-        """Check for a new or withdrawn request, and end a trace that lasts too long."""
+        """Check for a new or withdrawn trace request, and end a trace that lasts too long."""
         if self._trace is not None and now - self._began > MOST_SECONDS:
             self.interrupt(_TOO_LONG)
         number = int.from_bytes(self._recorder.trace[:8], "little")
@@ -89,7 +90,7 @@ class Tracing:
                 self.ask(request)
 
     def ask(self, request: TraceRequest) -> bool:
-        """Accept a request and return True; return False if a trace is already in progress."""
+        """Accept a trace request and return True; return False if a trace is in progress."""
         if self._stage in _BUSY:
             return False
         self._request = request
@@ -104,11 +105,11 @@ class Tracing:
         return True
 
     def step_over(self, now: float, step_seconds: float) -> None:
-        """Start, continue or end a trace; called at the end of each step while `is_active`."""
+        """Start, continue or end a trace; called at the end of a step if `is_active` is true."""
         self._attempt(partial(self._advance, now, step_seconds))
 
     def interrupt(self, why: str) -> None:
-        """End a trace in progress; if it contains no complete step, restart it at the next step."""
+        """End a trace in progress; a trace without a complete step restarts at the next step."""
         if self._trace is None:
             return
         if self._steps:
@@ -117,7 +118,7 @@ class Tracing:
             self._attempt(self._start_over)
 
     def end(self) -> None:
-        """End a trace because the run ends, and write the steps traced so far."""
+        """End a trace because the run ends, and write the steps that were traced so far."""
         if self._trace is not None:
             self._attempt(partial(self._finish, "the run ended"))
         elif self._stage is TraceStage.WAITING:
@@ -131,7 +132,7 @@ class Tracing:
         except (TraceError, RuntimeError, OSError) as error:
             self._fail(_describe(error))
             is_well = True
-        finally:  # any other error is counted by the guard
+        finally:  # the guard counts any other error
             if not is_well:
                 self._give_up()
 
@@ -140,7 +141,7 @@ class Tracing:
             if step_seconds > MOST_SECONDS:
                 raise TraceError(f"a step takes {format_duration(step_seconds)}, and {_TOO_LONG}")
             self._start(now, is_probe=True)
-        elif self._trace.is_over:  # the program started its own session
+        elif self._trace.is_over:  # the program started its own profiler session
             self._finish("the program began a torch.profiler of its own")
         elif self._is_probe:
             self._measure(now, step_seconds)
@@ -162,7 +163,7 @@ class Tracing:
         self._set_stage(TraceStage.TRACING)
 
     def _measure(self, now: float, step_seconds: float) -> None:
-        """Determine how many steps fit and start the trace; if only one fits, it is the trace."""
+        """Start a trace of the steps that fit; if only one fits, the measured step is the trace."""
         if self._trace is None:
             return
         self._trace.stop()
@@ -184,7 +185,7 @@ class Tracing:
         self._set_stage(TraceStage.WAITING)
 
     def _finish(self, note: str) -> None:
-        """End the session, and start writing its files."""
+        """End the profiler session, and start writing the trace's files."""
         trace, self._trace = self._trace, None
         self.is_active = False
         if trace is None:
@@ -199,7 +200,7 @@ class Tracing:
         writer.start()
 
     def write(self, trace: TorchTrace, place: TracePlace, note: str) -> None:
-        """Write the files, and answer with their path; called on the writer's thread."""
+        """Write the trace's files, and answer with their path; called on the writer's thread."""
         asked = self._request.steps
         head = [f"{self._head}: {self._steps} steps" + (f" of {asked}: {note}" if note else "")]
         try:
@@ -234,7 +235,7 @@ class Tracing:
             trace.stop()
 
     def _give_up(self) -> None:
-        """Stop after an internal error."""
+        """Stop tracing after an internal error."""
         self.is_active = False
         trace, self._trace = self._trace, None
         self._stage = TraceStage.FAILED
@@ -260,7 +261,7 @@ class _Writer(Thread):
 
     @guard
     def run(self) -> None:
-        """Write the trace."""
+        """Write the files of the trace."""
         self._tracing.write(self._trace, self._place, self._note)
 
 

@@ -17,9 +17,9 @@ _log = logging.getLogger("trainvitals")
 LOSS, LEARNING_RATE = STEP["loss"], STEP["learning_rate"]
 ACCURACY, GRADIENT_NORM = STEP["accuracy"], STEP["gradient_norm"]
 NONFINITE = STEP["nonfinite_losses"]
-# The maximum number of bits of a count: large enough for any step, and small enough that a float64
-# represents the sum of thousands of counts exactly. A negative number shifted right by this number
-# of bits is not 0 either.
+# The maximum number of bits of a count: it is large enough for any step, and small enough that a
+# float64 represents the sum of thousands of counts exactly. A negative number shifted right by this
+# number of bits is not 0 either.
 COUNT_BITS = 40
 _MOST_WAITING = 1000  # values logged by other threads during a step
 
@@ -96,7 +96,7 @@ class ValueRecorder:
 
     @guard
     def _set_word(self, at: int, value: object) -> None:
-        """Record a value that might not be a float, or that a device might not have computed yet."""
+        """Record a value that may have another type than float or may still be on a device."""
         number = value if type(value) is float else self._readers[at].read(value)
         if number is None:
             if not hasattr(value, "is_cpu"):
@@ -117,7 +117,7 @@ class ValueRecorder:
         self._fresh_losses.append(loss)
 
     def _review_losses(self) -> None:
-        """Check all losses since the last call together, which costs a third of separate checks."""
+        """Check all losses since the last call; separate checks would take three times as long."""
         losses, journal = self._losses, self._journal
         losses.see(*self._fresh_losses)
         self._fresh_losses.clear()
@@ -149,7 +149,7 @@ class ValueRecorder:
         self._journal.log(free, split)
 
     def _read_named(self, name: str, value: object, split: str | None) -> list[tuple[str, float]]:
-        """Return a named value; a value not yet available from a device is read in a later tick."""
+        """Return a named value; a value that is still on a device is read in a later tick."""
         if type(value) is float:
             return [(name, value)]
         reader = self._late.get((name, split), self._values)
@@ -162,7 +162,7 @@ class ValueRecorder:
         return [] if number is None else [(name, number)]
 
     def _take_late(self) -> None:
-        """Record the values that have arrived from devices since the last call."""
+        """Record the named values that have arrived from devices since the last call."""
         for at, of_step in self._readers.items():
             number = of_step.poll()
             if number is not None:

@@ -1,4 +1,4 @@
-"""Accelerator faults: error codes, faulty memory, recoveries, and links that are down."""
+"""Accelerator faults: error codes, faulty memory, required recoveries, and links that are down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECOVERIES = {
     4: "to be drained and reset",
     5: "IMEX to recover",
 }
-# For each class of Xids: the alert, the alert's severity, and the name of the threshold.
+# The alert, the alert's severity and the name of the threshold for each class of Xids.
 _XIDS: Mapping[str, tuple[str, Severity, str]] = {
     "critical": ("AcceleratorXidCritical", "critical", "accelerator_xid_critical:window_seconds"),
     "warning": ("AcceleratorXidWarning", "warning", "accelerator_xid_warning:window_seconds"),
@@ -33,13 +33,13 @@ _XIDS: Mapping[str, tuple[str, Severity, str]] = {
 def judge_faults(
     reading: AcceleratorsReading, work: Mapping[str, Work], thresholds: Thresholds, now: float
 ) -> Iterator[Trouble]:
-    """Yield the faults of a machine's accelerators.
+    """Yield a problem for each fault of the machine's accelerators.
 
     Args:
-        reading: The accelerator reading.
+        reading: The reading of the machine's accelerators.
         work: The recent utilization of each device, by UUID.
-        thresholds: The thresholds.
-        now: The current time, Unix seconds.
+        thresholds: The thresholds of the alerts, by name.
+        now: The current time in Unix seconds.
     """
     for device in reading.devices:
         yield from _judge_xids(device, thresholds, now)
@@ -51,7 +51,7 @@ def judge_faults(
 
 
 def has_all_links(measured: Measurements) -> bool:
-    """Return whether no expected link is missing."""
+    """Return whether none of a device's expected links is missing."""
     return not _is_below(measured.links_active, measured.links_expected)
 
 
@@ -67,7 +67,7 @@ def _is_below(count: int | None, expected: int | None) -> bool:
 def judge_links(
     identity: Identity, measured: Measurements, work: Work, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield a problem for a device with fewer links or PCIe lanes than it can have.
+    """Yield a problem if a device has fewer links or PCIe lanes than the device can have.
 
     Some cards use fewer lanes while idle, so lanes are checked only on a busy card.
     """

@@ -1,6 +1,7 @@
 """Accelerator problems, according to the thresholds of the corresponding alerts.
 
-Verdicts use a device's last reading, and its history over the past ten minutes (`Work`).
+A verdict depends on the device's last reading and on the device's history over the past ten minutes
+(`Work`).
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ class Work:
     """The recent utilization of an accelerator.
 
     Attributes:
-        busy_percent: Share of the past 10 minutes in which a kernel ran, 0 to 100; None until 9
-            minutes have been sampled.
-        heat_ratio: Share of the past 5 minutes in which heat slowed the device down, 0 to 1; None
-            if unknown.
-        brake_ratio: Share of the past 5 minutes in which the power brake slowed the device down, 0
-            to 1; None if unknown.
-        away_ratio: Share of the past 10 minutes in which the device's runs did not train, 0 to 1;
-            None if no run is known to use the device.
+        busy_percent: The share of the past 10 minutes in which a kernel ran on the device, 0 to
+            100; None until 9 minutes have been sampled.
+        heat_ratio: The share of the past 5 minutes in which heat slowed the device down, 0 to 1;
+            None if the share is unknown.
+        brake_ratio: The share of the past 5 minutes in which the power brake slowed the device
+            down, 0 to 1; None if the share is unknown.
+        away_ratio: The share of the past 10 minutes in which the device's runs did not train, 0 to
+            1; None if no run is known to use the device.
         has_run: Whether a run is known to use this device alone.
         had_all_links: Whether a reading of the past 10 minutes showed every expected link.
         had_all_lanes: Whether a reading of the past 10 minutes showed every PCIe lane.
-        reserve_bytes: Memory that the allocators of the device's runs have reserved but never used.
+        reserve_bytes: The memory in bytes that the allocators of the device's runs have reserved
+            but never used.
     """
 
     busy_percent: float | None = None
@@ -57,7 +59,10 @@ class Work:
 
     @property
     def training_percent(self) -> float | None:
-        """`busy_percent`, with time outside of training counted as busy; None if unknown."""
+        """`busy_percent` with time outside of training counted as busy.
+
+        The value is None if `busy_percent` is None.
+        """
         if self.busy_percent is None:
             return None
         return self.busy_percent + 100 * (self.away_ratio or 0.0)
@@ -69,12 +74,12 @@ NO_WORK = Work()
 def judge_accelerators(
     reading: AcceleratorsReading, work: Mapping[str, Work], thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield accelerator problems, except those that `accelerator_faults` finds.
+    """Yield accelerator problems, except the faults that `accelerator_faults` finds.
 
     Args:
-        reading: The accelerator reading.
+        reading: The reading of the machine's accelerators.
         work: The recent utilization of each device, by UUID.
-        thresholds: The thresholds.
+        thresholds: The thresholds of the alerts, by name.
     """
     yield from judge_count(reading)
     for device in reading.devices:
@@ -95,7 +100,7 @@ def judge_accelerators(
 def judge_count(reading: AcceleratorsReading) -> Iterator[Trouble]:
     """Yield a problem for each kind of accelerator with fewer devices than expected.
 
-    A known device that does not respond is a separate problem.
+    A known device that does not respond is reported as a separate problem.
     """
     seen = Counter(
         device.identity.kind for device in reading.devices if device.state != "unsupported"
@@ -123,10 +128,13 @@ def name_device(identity: Identity) -> str:
 
 
 def measure_headroom(measured: Measurements, thresholds: Thresholds) -> float | None:
-    """Return the degrees Celsius below the slowdown temperature; negative above, None if unknown.
+    """Return the difference between the slowdown temperature and the core temperature, in °C.
 
-    For a card that does not report the slowdown temperature, an assumed one from the thresholds
-    applies.
+    The result is negative if the device is hotter than the slowdown temperature, and None if the
+    core temperature is unknown.
+
+    For a card that does not report its slowdown temperature, the temperature that the thresholds
+    assume is used.
     """
     if measured.temperature_headroom_celsius is not None:
         return measured.temperature_headroom_celsius
@@ -137,7 +145,7 @@ def measure_headroom(measured: Measurements, thresholds: Thresholds) -> float | 
 
 
 def find_temperature_limit(measured: Measurements, configured: float | None) -> float | None:
-    """Return the configured limit or the slowdown temperature, whichever is lower.
+    """Return the configured temperature limit or the slowdown temperature, whichever is lower.
 
     If the card reports a headroom, the slowdown temperature is derived from the headroom. The
     result is None if both temperatures are unknown.
@@ -156,13 +164,13 @@ def is_held(measured: Measurements, thresholds: Thresholds) -> bool:
 
 
 def measure_memory(measured: Measurements) -> float | None:
-    """Return the share of device memory that is in use, 0 to 1; None if unknown."""
+    """Return the share of device memory that is in use, 0 to 1; None if memory use is unknown."""
     used, total = measured.memory_used_bytes, measured.memory_total_bytes
     return None if used is None or not total else used / total
 
 
 def is_throttled(work: Work, thresholds: Thresholds) -> bool:
-    """Return whether throttling by heat or the power brake exceeds its alert's threshold."""
+    """Return whether throttling by heat or by the power brake exceeds the alert's threshold."""
     by_heat, by_brake = work.heat_ratio, work.brake_ratio
     return (
         by_heat is not None and by_heat > thresholds["accelerator_thermal_throttling:ratio"]
@@ -177,7 +185,10 @@ def is_unused(kind: str, measured: Measurements, thresholds: Thresholds) -> bool
 
 
 def is_underused(work: Work, kind: str, thresholds: Thresholds) -> bool | None:
-    """Return whether a device is less busy than expected during a run; None if unknown."""
+    """Return whether a device is less busy than expected during a run.
+
+    The result is None if the utilization of the device is unknown.
+    """
     percent = work.training_percent
     if percent is None:
         return None
@@ -187,7 +198,7 @@ def is_underused(work: Work, kind: str, thresholds: Thresholds) -> bool | None:
 def blame(
     identity: Identity, alert: str, name: str, summary: str, severity: Severity = "critical"
 ) -> Trouble:
-    """Return a problem of a device."""
+    """Return a problem whose subject is the device, with the given alert, name and summary."""
     return Trouble("accelerator", name_device(identity), name, severity, summary, alert)
 
 
@@ -211,10 +222,11 @@ def judge_temperature(
     """Yield the problems of a device that is near or above a temperature limit.
 
     Args:
-        identity: The device.
+        identity: The identity of the device.
         measured: The measurements of the device.
-        thresholds: The thresholds.
-        limit: The limit configured for this machine, in degrees Celsius; None for no limit.
+        thresholds: The thresholds of the alerts, by name.
+        limit: The temperature limit that is configured for this machine, in degrees Celsius; None
+            if no limit is configured.
     """
     kind = identity.kind
     celsius = measured.temperature_core_celsius
@@ -304,7 +316,7 @@ def _judge_use(
         )
     if not is_underused(work, kind, thresholds) or is_unused(kind, measured, thresholds):
         return
-    # A GPU without a process, or an idle one without a run, does not delay a run.
+    # A GPU without a process, or an idle GPU without a run, does not delay a run.
     if kind == "gpu" and (not measured.processes or (is_idle and not work.has_run)):
         return
     yield blame(

@@ -1,4 +1,4 @@
-"""Missing sources: collectors that fail, and alerts that are unknown."""
+"""Missing sources of information: collectors that fail, and alerts that are unknown."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SUBJECTS: Mapping[str, SubjectKind] = {
 
 
 class CollectorReport(Protocol):
-    """The result of a collector: a `trainvitals.metrics.collector_metrics.Report`."""
+    """The result of a collector, such as a `trainvitals.metrics.collector_metrics.Report`."""
 
     @property
     def collector(self) -> str:
-        """The collector's name."""
+        """The name of the collector."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class CollectorReport(Protocol):
 
     @property
     def reason(self) -> str | None:
-        """Why the collector did not succeed; None if it succeeded."""
+        """The reason why the collector did not succeed; None if the collector succeeded."""
         ...
 
 
@@ -48,7 +48,7 @@ def judge_collectors(
     out, because the missing response is a separate problem.
 
     Args:
-        reports: The results of the collectors.
+        reports: The result of each collector.
         readings: The readings by collector name, without those of failed collectors.
     """
     for report in reports:

@@ -10,19 +10,19 @@ from trainvitals.verdicts.thresholds import Thresholds
 from trainvitals.verdicts.trouble import OUT_OF_HOST_MEMORY, Severity, Trouble
 
 _FOR_MEMORY = "oom-"
-# Exits that a person or an orchestrator requested.
+# The causes of exits that a person or an orchestrator requested.
 _WANTED = ("stop-graceful", "kill-operator", "interrupted")
 
 
 def judge_containers(
     reading: ContainersReading, thresholds: Thresholds, now: float
 ) -> Iterator[Trouble]:
-    """Yield the problems of a machine's containers.
+    """Yield a problem for each container that needs attention.
 
     Args:
-        reading: The container reading.
-        thresholds: The thresholds.
-        now: The current time, Unix seconds.
+        reading: The reading of the machine's containers.
+        thresholds: The thresholds of the alerts, by name.
+        now: The current time in Unix seconds.
     """
     for container in reading.containers:
         name, usage = container.name, container.usage
@@ -41,14 +41,17 @@ def judge_containers(
 
 
 def find_recent_death(death: Death | None, thresholds: Thresholds, now: float) -> Death | None:
-    """Return a death if it was not requested and its alert still fires; None otherwise."""
+    """Return a container's death if the death was not requested and its alert still fires.
+
+    Otherwise, the result is None.
+    """
     if death is None or death.reason in _WANTED or death.reason == "finished":
         return None
     return death if is_recent(death, now, thresholds) else None
 
 
 def is_recent(death: Death, now: float, thresholds: Thresholds) -> bool:
-    """Return whether a death is recent enough for its alert to fire."""
+    """Return whether a container's death is recent enough for the death's alert to fire."""
     alert = "container_oom_killed" if _is_for_memory(death) else "container_died"
     return now - death.time < thresholds[f"{alert}:window_seconds"]
 

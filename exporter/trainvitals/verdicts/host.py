@@ -20,7 +20,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - used as a name, not written to
 
 
 def judge_memory(reading: MemoryReading, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield a problem if a machine is low on memory."""
+    """Yield a problem if the machine is low on memory."""
     ratio = measure_memory(reading)
     if ratio is not None and ratio > thresholds["host_high_memory_usage:used_ratio"]:
         yield _blame(
@@ -32,18 +32,18 @@ def judge_memory(reading: MemoryReading, thresholds: Thresholds) -> Iterator[Tro
 
 
 def measure_memory(reading: MemoryReading) -> float | None:
-    """Return the share of memory that is in use, 0 to 1; None if unknown."""
+    """Return the share of the machine's memory in use, 0 to 1; None if the share is unknown."""
     used = reading.used_bytes
     return None if used is None or not reading.total_bytes else used / reading.total_bytes
 
 
 def judge_pressure(stalled_ratio: float | None, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield a problem if a machine's tasks wait for memory.
+    """Yield a problem if the machine's tasks wait for memory.
 
     Args:
-        stalled_ratio: Share of the past 2 minutes in which all tasks waited for memory (PSI
-            `full`), 0 to 1; None if unknown.
-        thresholds: The thresholds.
+        stalled_ratio: The share of the past 2 minutes in which all tasks waited for memory (PSI
+            `full`), 0 to 1; None if the share is unknown.
+        thresholds: The thresholds of the alerts, by name.
     """
     if stalled_ratio is None or stalled_ratio <= thresholds["host_memory_pressure:stalled_ratio"]:
         return
@@ -58,14 +58,14 @@ def judge_pressure(stalled_ratio: float | None, thresholds: Thresholds) -> Itera
 def judge_waiting(
     wait_ratio: float | None, stalled_ratio: float | None, thresholds: Thresholds
 ) -> Iterator[Trouble]:
-    """Yield a problem if a machine waits for disks.
+    """Yield a problem if the machine waits for disks.
 
     Args:
-        wait_ratio: Share of the past 10 minutes in which CPUs waited for a disk, 0 to 1; None if
-            unknown.
-        stalled_ratio: Share of the past 10 minutes in which all tasks waited for a disk; None if
-            unknown, or if no run uses the machine.
-        thresholds: The thresholds.
+        wait_ratio: The share of the past 10 minutes in which CPUs waited for a disk, 0 to 1; None
+            if the share is unknown.
+        stalled_ratio: The share of the past 10 minutes in which all tasks waited for a disk, 0 to
+            1; None if the share is unknown, or if no run uses the machine.
+        thresholds: The thresholds of the alerts, by name.
     """
     shares = (
         (stalled_ratio, thresholds["host_io_bottleneck:stalled_ratio"]),
@@ -122,8 +122,8 @@ def judge_clock(offset_seconds: float, thresholds: Thresholds) -> Iterator[Troub
     """Yield a problem if the machine's clock is wrong.
 
     Args:
-        offset_seconds: The error of the clock, positive or negative.
-        thresholds: The thresholds.
+        offset_seconds: The error of the clock in seconds, positive or negative.
+        thresholds: The thresholds of the alerts, by name.
     """
     off = abs(offset_seconds)
     if off > thresholds["host_clock_skew:offset_seconds"]:
@@ -131,7 +131,7 @@ def judge_clock(offset_seconds: float, thresholds: Thresholds) -> Iterator[Troub
 
 
 def judge_space(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the problems of a file system that is low on space; inodes are not considered."""
+    """Yield the problems of a file system that is low on space, without problems with inodes."""
     if where == SHARED_MEMORY:
         yield from _judge_shared_memory(space, thresholds)
     else:
@@ -148,7 +148,7 @@ def _judge_shared_memory(space: Space, thresholds: Thresholds) -> Iterator[Troub
 
 
 def _judge_disk(where: str, space: Space, thresholds: Thresholds) -> Iterator[Trouble]:
-    """Yield the problems of a disk, except a read-only one or a small one such as a boot disk."""
+    """Yield the problems of a disk, unless the disk is read-only or small, such as a boot disk."""
     size, free = space.size_bytes, space.avail_bytes
     if space.readonly or size < thresholds["host_disk_space_low:small_size_bytes"]:
         return

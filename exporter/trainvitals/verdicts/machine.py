@@ -1,4 +1,4 @@
-"""The problems of a machine and its missing sources, which every view shows."""
+"""The problems of a machine and the machine's missing sources, which every view shows."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Past:
     """The history of a machine over the past 15 minutes.
 
     Attributes:
-        work: The recent utilization of accelerators, by UUID.
-        habits: The recent phases of ranks, by run and rank.
+        work: The recent utilization of each accelerator, by UUID.
+        habits: The phases of each rank over the past 10 minutes, by run and rank.
         oom_kills: The number of OOM kills in the past 15 minutes.
-        memory_stalled_ratio: Share of the past 2 minutes in which all tasks waited for memory, 0 to
-            1; None if unknown.
-        io_wait_ratio: Share of the past 10 minutes in which CPUs waited for a disk, 0 to 1; None if
-            unknown.
-        io_stalled_ratio: Share of the past 10 minutes in which all tasks waited for a disk; None if
-            unknown.
+        memory_stalled_ratio: The share of the past 2 minutes in which all tasks waited for memory,
+            0 to 1; None if the share is unknown.
+        io_wait_ratio: The share of the past 10 minutes in which CPUs waited for a disk, 0 to 1;
+            None if the share is unknown.
+        io_stalled_ratio: The share of the past 10 minutes in which all tasks waited for a disk, 0
+            to 1; None if the share is unknown.
     """
 
     work: Mapping[str, Work] = field(default_factory=dict)
@@ -74,8 +74,9 @@ class Alerts:
     """The alerts that Prometheus reports.
 
     Attributes:
-        firing: The firing alerts; None if unknown.
-        reason: Why the alerts are unknown; empty if no Prometheus is configured.
+        firing: The alerts that are firing; None if the alerts are unknown.
+        reason: The reason why the alerts are unknown; an empty string if no Prometheus is
+            configured.
     """
 
     firing: Sequence[Alert] | None = None
@@ -84,7 +85,7 @@ class Alerts:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The problems of a machine, the most severe first, and its missing sources."""
+    """The problems of a machine, the most severe first, and the machine's missing sources."""
 
     troubles: tuple[Trouble, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
@@ -98,14 +99,14 @@ def judge_machine(
     now: float,
     alerts: Alerts,
 ) -> Judgement:
-    """Return the problems of a machine and its missing sources.
+    """Return the problems of a machine and the machine's missing sources.
 
     Args:
-        reports: The results of the collectors.
+        reports: The result of each collector.
         readings: The readings by collector name, without those of failed collectors.
         past: The history of the machine.
-        thresholds: The thresholds.
-        now: The current time, Unix seconds.
+        thresholds: The thresholds of the alerts, by name.
+        now: The current time in Unix seconds.
         alerts: The alerts that Prometheus reports.
     """
     found = [
@@ -120,7 +121,7 @@ def judge_machine(
 
 
 def take(readings: Mapping[str, object], name: str, kind: type[Reading]) -> Reading | None:
-    """Return the reading of a collector; None if there is none or it has another type."""
+    """Return the reading of a collector; None if no reading of the expected type exists."""
     reading = readings.get(name)
     return reading if isinstance(reading, kind) else None
 
@@ -146,10 +147,10 @@ def _judge_readings(
 
 
 def _list_held(readings: Mapping[str, object]) -> dict[str, frozenset[str]]:
-    """Return the accelerators of each run in which every rank reports the accelerators it holds.
+    """Return the accelerators of each run in which every rank reports its accelerators.
 
     If one of these accelerators does not respond, the result also contains all expected kinds,
-    because this accelerator may be the one that is missing from a kind.
+    because the unresponsive accelerator may be the one that is missing from a kind.
     """
     devices = take(readings, "accelerator", AcceleratorsReading)
     runs = take(readings, "training", RunsReading)
@@ -183,9 +184,10 @@ def _has_work(devices: AcceleratorsReading | None, runs: RunsReading | None) -> 
 def _add_alerts(found: Sequence[Trouble], firing: Iterable[Alert]) -> list[Trouble]:
     """Return this machine's alerts that no problem reports yet, as problems."""
     known = {(trouble.alert, trouble.subject) for trouble in found}
-    # An alert aggregated over the machine has no subject.
+    # An alert that is aggregated over the machine has no subject.
     known |= {(trouble.alert, "") for trouble in found}
-    # An OOM kill of a run triggers both alerts, and TrainingRunLost contains more detail.
+    # An OOM kill of a run triggers TrainingOutOfMemory and TrainingRunLost; the latter contains
+    # more detail.
     known |= {
         ("TrainingOutOfMemory", trouble.subject)
         for trouble in found

@@ -1,7 +1,7 @@
 """The bottleneck of a run, by the same conditions as the recording rules for the dashboards.
 
-The first condition that is true determines the bottleneck; a run that died, is stalled, is silent
-or has ended has no bottleneck.
+The first condition in this table that is true determines the bottleneck; a run that died, is
+stalled, is silent or has ended has no bottleneck.
 
 ================== =============================================================================
 word               condition
@@ -14,7 +14,7 @@ word               condition
 `not in steps`     every rank spends more than half of 10 minutes outside of training
 `underused`        one of the run's accelerators is busy for less than 50 % of 10 minutes (Gaudi:
                    20 %), with time outside of training counted as busy
-`compute-bound`    the run's accelerators are busy for at least that time
+`compute-bound`    the run's accelerators are busy for at least the share given for `underused`
 ================== =============================================================================
 """
 
@@ -31,7 +31,7 @@ from trainvitals.sources.runs.reading import RankReading
 from trainvitals.verdicts.accelerators import Work, is_throttled, is_underused, is_unused
 from trainvitals.verdicts.thresholds import Thresholds
 
-# The words, which the dashboards also use.
+# The words for the bottlenecks, which the dashboards also use.
 LOSS_IS_NAN: Final = "loss is NaN"
 INPUT_BOUND: Final = "input-bound"
 THROTTLED: Final = "throttled"
@@ -49,8 +49,10 @@ class Habit:
     """The phases of a rank over the past 10 minutes.
 
     Attributes:
-        waited_ratio: Share of step time in which the rank waited for data, 0 to 1; None if unknown.
-        away_ratio: Share of the time in which the rank did not train, 0 to 1; None if unknown.
+        waited_ratio: The share of step time in which the rank waited for data, 0 to 1; None if the
+            share is unknown.
+        away_ratio: The share of the time in which the rank did not train, 0 to 1; None if the share
+            is unknown.
     """
 
     waited_ratio: float | None = None
@@ -65,15 +67,17 @@ def judge_bound(
     work: Mapping[str, Work],
     thresholds: Thresholds,
 ) -> str | None:
-    """Return the bottleneck of a run, one of the words above; None for no or an unknown one.
+    """Return the bottleneck of a run, which is one of the words in the module's table.
+
+    The result is None if the run has no bottleneck, or if the bottleneck is unknown.
 
     Args:
-        state: The run's state, as `run_states.judge_state` returns it.
-        ranks: The run's ranks on this machine.
+        state: The state of the run, as `run_states.judge_state` returns the state.
+        ranks: The ranks of the run on this machine.
         habits: The recent phases of each rank, by rank number.
         devices: The accelerators of this machine.
         work: The recent utilization of each accelerator, by UUID.
-        thresholds: The thresholds.
+        thresholds: The thresholds of the alerts, by name.
     """
     living = [rank for rank in ranks if rank.ending is None]
     if state in _BOUNDLESS or not living:
@@ -103,12 +107,15 @@ def _judge_pace(
 
 
 def has_finite_loss(living: Iterable[RankReading]) -> bool:
-    """Return whether no rank has a NaN or infinite loss; an unknown loss counts as finite."""
+    """Return whether no rank's loss is NaN or infinite; an unknown loss counts as finite."""
     return all(math.isfinite(rank.record.step[_LOSS]) for rank in living)
 
 
 def measure_wait(habits: Iterable[Habit]) -> float | None:
-    """Return the largest share of step time in which a rank waited for data; None if unknown."""
+    """Return the largest share of step time in which a rank waited for data.
+
+    The result is None if the share is unknown for every rank.
+    """
     return max(_known(each.waited_ratio for each in habits), default=None)
 
 
@@ -129,7 +136,7 @@ def _judge_work(
 def _find_held(
     ranks: Sequence[RankReading], devices: Sequence[AcceleratorReading]
 ) -> list[AcceleratorReading]:
-    """Return the accelerators of a run; all of the machine's if no rank reports accelerators."""
+    """Return a run's accelerators; all accelerators of the machine if no rank reports any."""
     known = {uuid for rank in ranks for uuid in rank.gpu_uuids}
     return [device for device in devices if not known or device.identity.uuid in known]
 

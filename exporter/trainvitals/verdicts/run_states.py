@@ -1,6 +1,6 @@
-"""The state of a run in one word, by the same conditions as the dashboards' recording rules.
+"""The state of a run as a word, by the same conditions as in the dashboards' recording rules.
 
-The first condition that is true determines the state:
+The first condition in this table that is true determines the state:
 
 ============== =================================================================================
 word           condition
@@ -21,9 +21,9 @@ word           condition
 ============== =================================================================================
 
 The recording rules record the states as numbers, `NUMBERS`. The rules have no information about why
-a run ended, or about files that report that a run finished. They use one more state, `gone`, for
-a run that was alive 15 minutes ago and is no longer reported. A reading contains no history, and
-therefore no run that is gone.
+a run ended, or about files that report that a run finished. The rules use one more state, `gone`,
+for a run that was alive 15 minutes ago and is no longer reported. A reading contains no history,
+and therefore no run that is gone.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Request = Literal["interrupted", "terminated"]
 _SIGNAL_CODE = 128
 _KILLED = ("signal", "oom", "unknown")
 _STATE, _STEPS = STATE["state"], STEP["steps"]
-# The phases of a step in which the batch is available.
+# The phases of a step in which the rank has received a batch.
 _WITH_BATCH = (Phase.H2D, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 # If the phases of ranks differ, the first phase in this list counts.
 _PHASES = {
@@ -75,7 +75,9 @@ _PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The progress of the starting runs on a machine; None if no run that is alive reports a phase.
+    """The progress of the runs that are starting on a machine.
+
+    Both attributes are None if no run that is alive reports a phase.
 
     Attributes:
         has_model: Whether every rank that is alive has left the phase `init`.
@@ -87,7 +89,7 @@ class Start:
 
 
 def judge_start(ranks: Sequence[RankReading]) -> Start:
-    """Return how far the runs have started; all ranks that are alive on this machine count."""
+    """Return how far the ranks that are alive on this machine have started."""
     phases = [
         (rank, find_phase(rank.record))
         for rank in ranks
@@ -103,12 +105,12 @@ def judge_start(ranks: Sequence[RankReading]) -> Start:
 
 
 def judge_state(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> str:
-    """Return the state of a run, one of the words above.
+    """Return the state of a run, which is one of the words in the module's table.
 
     Args:
         ranks: The run's ranks on this machine, at least one.
-        now: The current time, Unix seconds.
-        thresholds: The thresholds.
+        now: The current time in Unix seconds.
+        thresholds: The thresholds of the alerts, by name.
     """
     dead = find_dead(ranks, now, thresholds)
     if not all(is_terminated(end, thresholds) for end in dead):
@@ -126,7 +128,7 @@ def judge_state(ranks: Sequence[RankReading], now: float, thresholds: Thresholds
 
 
 def find_dead(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> list[Ending]:
-    """Return the ends of ranks that died since the run's last start, the earliest first."""
+    """Return the ends of the ranks that died since the run's last start, the earliest first."""
     starts = [rank.start_timestamp_seconds for rank in ranks]
     started = max((start for start in starts if start is not None), default=float("-inf"))
     ends = (rank.ending for rank in ranks if rank.ending is not None)
@@ -135,7 +137,11 @@ def find_dead(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) 
 
 
 def name_code(ending: Ending) -> int | None:
-    """Return the shell's exit code, 128 plus the signal for a killed process; None if unknown."""
+    """Return the exit code of a rank as a shell reports the code.
+
+    For a process that a signal ended, the code is 128 plus the signal's number. The result is None
+    if the exit code is unknown.
+    """
     return ending.exit_code if ending.signal is None else _SIGNAL_CODE + ending.signal
 
 
@@ -150,12 +156,14 @@ def is_terminated(ending: Ending, thresholds: Thresholds) -> bool:
 
 
 def name_end(reason: str, code: int | None, thresholds: Thresholds) -> Reason | Request:
-    """Return how a rank ended: the request that ended it, else the reason, `unknown` if unfamiliar.
+    """Return how a rank ended: the request that ended the rank, or else the reason for the end.
+
+    An unfamiliar reason becomes `unknown`.
 
     Args:
         reason: The reason for the end, as in `training_process_end_timestamp_seconds`.
-        code: The shell's exit code, 128 plus the signal for a killed process; None if unknown.
-        thresholds: The thresholds.
+        code: The exit code as `name_code` returns it; None if the exit code is unknown.
+        thresholds: The thresholds of the alerts, by name.
     """
     alert = "training_run_failed" if reason == "exception" else "training_run_lost"
     if reason != "finished" and code == thresholds[f"{alert}:interrupt_exit_code"]:
@@ -171,7 +179,7 @@ def is_reporting(rank: RankReading) -> bool:
 
 
 def is_settled(ending: Ending, now: float, thresholds: Thresholds) -> bool:
-    """Return whether the reason for an end is known, or will not become known any more."""
+    """Return whether the reason for a rank's end is known, or can no longer become known."""
     waiting = thresholds["training_run_lost:unknown_window_seconds"]
     return ending.reason != "unknown" or now - ending.time >= waiting
 

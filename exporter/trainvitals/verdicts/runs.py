@@ -1,4 +1,4 @@
-"""Problems of training runs, according to alert thresholds, and descriptions of their ends."""
+"""Training run problems, according to the alert thresholds, and descriptions of ended runs."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def judge_runs(
     """Yield the problems of a machine's runs.
 
     Args:
-        reading: The reading of the training runs.
-        habits: The recent phases of ranks, by run and rank.
-        thresholds: The thresholds.
-        now: The current time, Unix seconds.
+        reading: The reading of the machine's training runs.
+        habits: The phases of each rank over the past 10 minutes, by run and rank.
+        thresholds: The thresholds of the alerts, by name.
+        now: The current time in Unix seconds.
     """
     by_run: dict[str, list[RankReading]] = {}
     for rank in reading.ranks:
@@ -62,9 +62,11 @@ def judge_runs(
 
 
 def describe_ending(ranks: Sequence[RankReading], now: float, thresholds: Thresholds) -> str:
-    """Describe how a run ended, or the rank that died; empty while the run is alive.
+    """Return a description of how a run or one of its ranks ended.
 
-    If several ranks died, the first one is described, because the others usually end as a
+    The description is empty while the run is alive.
+
+    If several ranks died, the first death is described, because the other ranks usually end as a
     consequence.
     """
     dead = find_dead(ranks, now, thresholds)
@@ -140,7 +142,7 @@ def _is_terminated(end: Ending, now: float, thresholds: Thresholds) -> bool:
 def _name_exhausted_memory(
     ranks: Sequence[RankReading], thresholds: Thresholds, now: float
 ) -> Iterator[str]:
-    """Yield the names of the problems of ranks that ended after memory ran out."""
+    """Yield the name of a problem for each kind of memory that ran out before a rank ended."""
     oldest = now - thresholds["training_out_of_memory:window_seconds"]
     dead = [(rank, rank.ending) for rank in ranks if rank.ending is not None]
     if any(rank.record.state[_DEVICE_OOM] > max(oldest, 0) for rank, _ in dead):

@@ -1,8 +1,8 @@
-"""The thresholds, from the file that the alert rules use.
+"""The thresholds of the alerts, read from the file that the alert rules use.
 
 `prometheus/rules/thresholds.yml` records each threshold as `threshold:NAME` with the expression
-`vector(NUMBER)`. Prometheus and this package read the same file, so an edit changes both. The file
-is the first of the following that exists:
+`vector(NUMBER)`. Prometheus and this package read the same file, so an edit changes the thresholds
+of both. The file in force is the first of the following files that exists:
 
 1. the file that `--thresholds.file` or `TRAINVITALS_THRESHOLDS_FILE` names
 2. the stack's file, which `trainvitals up` keeps in its state directory
@@ -32,13 +32,14 @@ _CONSTANT = re.compile(r"vector\(\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*\)")
 
 
 def find_thresholds(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file in force, which the module's description defines.
+    """Return the path of the thresholds file in force, which the module's description defines.
 
     Args:
-        environ: The environment variables.
+        environ: The environment variables of the process.
 
     Raises:
-        StackError: No file is in force, because the package was installed without the shipped one.
+        StackError: No file is in force, because the package was installed without a thresholds
+            file.
     """
     named = environ.get(VARIABLE)
     if named:
@@ -50,13 +51,13 @@ def find_thresholds(environ: Mapping[str, str] = os.environ) -> Path:
 def read_thresholds(path: Path | None = None) -> Thresholds:
     """Return the thresholds by name without `threshold:`, such as `high_memory_usage:ratio`.
 
-    A threshold that the file does not contain has the shipped value.
+    A threshold that the file does not contain has the value from the shipped file.
 
     Args:
-        path: The path of the file; None for the file in force.
+        path: The path of the thresholds file; None for the file in force.
 
     Raises:
-        StackError: The package was installed without the shipped file.
+        StackError: The package was installed without the shipped thresholds file.
         ConfigurationError: The file cannot be read, is not YAML, or an expression is not
             `vector(NUMBER)`.
     """
@@ -67,10 +68,11 @@ def read_thresholds(path: Path | None = None) -> Thresholds:
 
 
 class ThresholdsFile:
-    """The thresholds file in force, which is read again after each change.
+    """A thresholds file that is read again after each change.
 
     Args:
-        path: The path of the file; None for the file in force at the first reading.
+        path: The path of the thresholds file; None for the file that is in force at the first
+            reading.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -80,13 +82,15 @@ class ThresholdsFile:
         self._trouble = ""
 
     def latest(self) -> tuple[Thresholds, str]:
-        """Return the thresholds, and why they may differ from the file; empty if they do not.
+        """Return the thresholds, and the reason why they may differ from the file's content.
+
+        The reason is an empty string if the thresholds are those in the file.
 
         As in Prometheus, the previous thresholds remain in force if the file cannot be read; if the
         first reading fails, the shipped thresholds apply.
 
         Raises:
-            StackError: The package was installed without the shipped file.
+            StackError: The package was installed without the shipped thresholds file.
         """
         path = self._path = self._path or find_thresholds()
         stamp = _stamp(path)

@@ -1,4 +1,4 @@
-"""The problems of a machine, in one form for every view."""
+"""The problems of a machine, in one form that every view uses."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ _ENDED = ("TrainingRunLost", "TrainingRunFailed", "TrainingRunTerminated", "Trai
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A problem: a condition that needs attention.
+    """A problem of a machine: a condition that needs attention.
 
     Attributes:
-        subject_kind: The kind of the subject; `alert` for a problem that only Prometheus reports.
-        subject: The affected subject: `gpu0`, the name of a run, container or collector, or a mount
-            point; empty for the machine.
-        name: The problem in two or three words that follow the subject, such as `too hot`.
-        severity: The severity of the equivalent alert.
-        summary: The problem in a sentence with its figures but without the subject.
-        alert: The equivalent alert; empty if there is no such alert.
+        subject_kind: The kind of the affected subject; `alert` for a problem that only Prometheus
+            reports.
+        subject: The affected subject, such as `gpu0`, the name of a run, container or collector, or
+            a mount point; an empty string if the machine is affected.
+        name: Two or three words that name the problem after the subject, such as `too hot`.
+        severity: The severity of the problem, which is that of the equivalent alert.
+        summary: A sentence that describes the problem with figures, without naming the subject.
+        alert: The name of the equivalent alert; an empty string if there is no such alert.
     """
 
     subject_kind: SubjectKind
@@ -55,28 +56,28 @@ class Trouble:
 
     @property
     def title(self) -> str:
-        """The problem in a few words, such as `gpu0 too hot`."""
+        """A short text that names the subject and the problem, such as `gpu0 too hot`."""
         subject = "host" if self.subject_kind == "host" else self.subject
         return f"{subject} {self.name}".strip()
 
     @property
     def words(self) -> str:
-        """The title and the summary, on one line."""
+        """The title and the summary of the problem on one line."""
         return _join(self.title, self.summary)
 
     @property
     def remark(self) -> str:
-        """The name and the summary, for a place that already names the subject."""
+        """The name and the summary of the problem, for use where the subject is already named."""
         return _join(self.name, self.summary)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A missing source, without which a subject is unknown.
+    """A missing source of information, without which a subject is unknown.
 
     Attributes:
         subject_kind: The kind of subject that is unknown; `alert` for the alerts.
-        why: The reason and, if useful, what to do about it, on one line.
+        why: The reason why the subject is unknown and, if useful, a remedy, on one line.
     """
 
     subject_kind: SubjectKind
@@ -84,27 +85,27 @@ class Unknown:
 
     @property
     def title(self) -> str:
-        """The unknown subject in a few words, such as `alerts not known`."""
+        """A short text that names the unknown subject, such as `alerts not known`."""
         return f"{PLURALS[self.subject_kind]} not known"
 
     @property
     def words(self) -> str:
-        """The title and the reason, on one line."""
+        """The title and the reason why the subject is unknown, on one line."""
         return _join(self.title, self.why)
 
 
 @dataclass(frozen=True, slots=True)
 class _Inhibition:
-    """A rule by which one problem explains others, as in the rules and `alertmanager.yml`.
+    """A rule by which a problem explains other problems, as in the rules and `alertmanager.yml`.
 
     Attributes:
-        sources: The alerts that explain others.
-        targets: The alerts that are explained.
-        is_wide: Whether sources and targets may concern different subjects.
-        is_of_run: Whether the targets concern a run, and the sources an accelerator that the run
-            may hold.
-        name: The name of the problem that explains others; empty for any name.
-        target_name: The name of the explained problem; empty for any name.
+        sources: The alerts that explain other alerts.
+        targets: The alerts that the source alerts explain.
+        is_wide: Whether the source alert and the target alert may concern different subjects.
+        is_of_run: Whether the target alert concerns a run, and the source alert concerns an
+            accelerator that the run may hold.
+        name: The name of the problem that explains other problems; an empty string for any name.
+        target_name: The name of the explained problem; an empty string for any name.
     """
 
     sources: tuple[str, ...]
@@ -193,12 +194,12 @@ def sort_troubles(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
 def drop_explained(
     troubles: Iterable[Trouble], held: Mapping[str, frozenset[str]] | None = None
 ) -> tuple[Trouble, ...]:
-    """Return the problems that no other problem explains, as Alertmanager does with alerts.
+    """Return the problems that no other problem explains, as Alertmanager inhibits alerts.
 
     Args:
         troubles: All problems that were found.
-        held: The accelerators that each run holds, by run, and the kinds of which the run may hold
-            a missing accelerator; a run that is not listed may hold any accelerator.
+        held: By run, the accelerators that the run holds, and the kinds of accelerators of which
+            the run may hold a missing one; a run that is not listed may hold any accelerator.
     """
     kept = tuple(troubles)
     return tuple(trouble for trouble in kept if not _is_explained(trouble, kept, held or {}))

@@ -1,1 +1,1 @@
-"""Views: the machine state, the live page, the terminal screen, diagnoses and plots."""
+"""The views of the data: machine state, live page, terminal screen, diagnoses and plots."""

@@ -1,6 +1,6 @@
-"""A sparkline for the live page, reports and the terminal: SVG for HTML, blocks for text.
+"""Draws sparklines for the live page, reports and the terminal: SVG in HTML, blocks in text.
 
-None becomes a gap in the line, never 0; the newest point is on the right.
+A value of None is drawn as a gap in the line, never as 0; the newest point is on the right.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def sparkline_svg(
     """Return a sparkline as an SVG element with the classes `spark`, `trace` and `limit`.
 
     Args:
-        points: The values, the oldest first; if no value is known, the frame is empty.
+        points: The values, the oldest first; if no value is known, the frame contains no line.
         label: The text for screen readers, which is escaped by this function.
-        low: The value at the bottom.
-        high: The value at the top.
-        limit: The value at which a horizontal line is drawn; None for no line.
-        columns: The number of points that fit the width; None for the number of values.
+        low: The value at the bottom edge.
+        high: The value at the top edge.
+        limit: The value at which a horizontal line is drawn; if None, no such line is drawn.
+        columns: The number of points that fit the width; None means the number of values.
     """
     columns = columns or max(1, len(points))
     bottom, scale = HEIGHT - _MARGIN, (HEIGHT - 2 * _MARGIN) / ((high - low) or 1.0)
@@ -72,9 +72,9 @@ def sparkline_text(
 
     Args:
         points: The values, the oldest first.
-        width: The number of columns; each shows the mean of its share of the values.
-        low: The value of the lowest block; None for the lowest value.
-        high: The value of the highest block; None for the highest value.
+        width: The number of columns; each column shows the mean of some consecutive values.
+        low: The value of the lowest block; None means the lowest value of the points.
+        high: The value of the highest block; None means the highest value of the points.
     """
     means = _average_parts(points, width)
     known = [value for value in points if value is not None and math.isfinite(value)] or [0.0]
@@ -84,10 +84,10 @@ def sparkline_text(
 
 
 def _draw_strokes(heights: Sequence[float | None], first: int) -> str:
-    """Return an SVG path with a stroke for each run of values; a lone value is a short dash.
+    """Return an SVG path with a stroke for each group of adjacent values; a lone value is a dash.
 
     Args:
-        heights: The distance of each point from the top; None for a gap.
+        heights: The distance of each point from the top; None draws a gap.
         first: The column of the first point.
     """
     if None not in heights:
@@ -103,7 +103,7 @@ def _draw_strokes(heights: Sequence[float | None], first: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _choose_path(first: int, count: int) -> str:
-    """Return an SVG path with placeholders for heights, which are faster to format at once."""
+    """Return an SVG path with placeholders, because one format call for all heights is faster."""
     places = "L".join(f"{column} %d" for column in range(first, first + count))
     return f"M{places}h1" if count == 1 else f"M{places}" if count else ""
 

@@ -1,6 +1,6 @@
 """Replaces a file atomically, with backups.
 
-A backup is in the directory of the file, and its name contains the file name and the time:
+A backup is in the directory of the file. The backup's name contains the file name and the time:
 `daemon.json.trainvitals-TIME`. If the file did not exist, the backup is empty and its name ends in
 `.absent`. A file that `--revert` replaces is kept under a name that ends in `.reverted`.
 """
@@ -33,10 +33,10 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A file's backup.
+    """A backup of a file before a change.
 
     Attributes:
-        path: The backup's path.
+        path: The path of the backup.
         was_absent: Whether the file did not exist when the backup was made.
     """
 
@@ -45,7 +45,7 @@ class Backup:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the content of a file, following links; None if the file does not exist.
+    """Return the content of a file, following symbolic links; None if the file does not exist.
 
     Raises:
         ConfigurationError: The file cannot be read.
@@ -60,13 +60,14 @@ def read_file(path: Path) -> bytes | None:
 
 
 def replace_file(path: Path, data: bytes, before: bytes | None, *, time: float) -> Backup:
-    """Replace a file, keep the owner and the mode, and keep the old file as a backup.
+    """Replace a file, keep its owner and mode, and keep the old file as a backup.
 
     Args:
-        path: The file; if it is a symbolic link, the link is kept and the target is replaced.
-        data: The new content.
-        before: The content that was read before; None if the file did not exist.
-        time: The current time, Unix seconds.
+        path: The path of the file; if it is a symbolic link, the link is kept and the target is
+            replaced.
+        data: The new content of the file.
+        before: The content of the file when it was read; None if the file did not exist.
+        time: The current time in Unix seconds.
 
     Raises:
         ConfigurationError: The file cannot be written, or has changed since it was read.
@@ -97,8 +98,8 @@ def restore(path: Path, *, time: float) -> tuple[Backup, Path | None]:
     """Replace a file with its newest backup, byte for byte.
 
     Args:
-        path: The file; if it is a symbolic link, the link is kept.
-        time: The current time, Unix seconds.
+        path: The path of the file; if it is a symbolic link, the link is kept.
+        time: The current time in Unix seconds.
 
     Returns:
         The backup, which has been removed, and the path at which the replaced file is kept; the
@@ -153,7 +154,7 @@ def _find_free(target: Path, time: float, ending: str) -> Path:
 
 
 def _write(path: Path, data: bytes, like: Path) -> None:
-    """Write a new file atomically, with another file's owner, mode and attributes."""
+    """Write a new file atomically, with the owner, mode and attributes of another file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""Validates a file with dockerd, and reads an engine's settings and unlimited logs."""
+"""Validates a `daemon.json` with dockerd, and reads an engine's settings and unlimited logs."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class EndlessLog:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An engine's settings.
+    """The settings of a running Docker engine.
 
     Attributes:
-        version: The engine's version.
+        version: The version of the Docker engine.
         log_driver: The log driver of new containers.
         has_live_restore: Whether containers keep running while the engine is stopped
             (live-restore).
         is_in_swarm: Whether the engine is a swarm node.
-        plugins: The engine's available log drivers.
-        endless: The containers whose logs never rotate, with the largest log first.
+        plugins: The log drivers that are available in the engine.
+        endless: The logs that are never rotated, the largest first.
     """
 
     version: str
@@ -64,7 +64,7 @@ class Running:
 
 
 def read_engine(client: EngineClient) -> Running:
-    """Return an engine's settings and the logs that never rotate.
+    """Return an engine's settings and the logs that are never rotated.
 
     Raises:
         EngineError: The engine did not respond.
@@ -116,12 +116,12 @@ def _measure(path: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The result of validating a file.
+    """The result of validating a `daemon.json`.
 
     Attributes:
         by: A description of the program that validated the file.
-        error: The reason why dockerd would not start with the file; None if it would start or was
-            not checked.
+        error: The reason why dockerd would not start with the file; None if dockerd would start or
+            did not check the file.
     """
 
     by: str
@@ -131,12 +131,13 @@ class Validation:
 def validate(
     data: bytes, *, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Validation:
-    """Validate a file with dockerd if dockerd is installed and new enough.
+    """Validate a `daemon.json` with dockerd if dockerd is installed and new enough.
 
     Args:
-        data: The file's content.
-        environ: The environment, of which `PATH` is used.
-        root: The root of the file system, for program directories that `PATH` may lack.
+        data: The content of the file.
+        environ: The environment variables; only `PATH` is used.
+        root: The root directory of the file system, which contains program directories that `PATH`
+            may lack.
     """
     places = [environ.get("PATH", ""), *(str(root / place) for place in _PLACES)]
     program = shutil.which("dockerd", path=":".join(places))

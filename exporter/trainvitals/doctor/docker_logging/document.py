@@ -21,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Object(dict[str, object]):
-    """A JSON object in which the last of duplicate members applies, as in Docker."""
+    """A JSON object in which the last of several duplicate members applies, as in Docker."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
@@ -31,11 +31,11 @@ class _Object(dict[str, object]):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file with one JSON object, or an empty file.
+    """The content of a `daemon.json`: one JSON object, or nothing if the file is empty.
 
     Attributes:
-        text: The text, without a byte order mark.
-        options: The members of the JSON object.
+        text: The text of the file, without a byte order mark.
+        options: The members of the JSON object by name.
         repeated: The names of duplicate members, including those in `log-opts`.
         has_mark: Whether the file begins with a byte order mark.
     """
@@ -51,11 +51,12 @@ class Document:
         return not self.text.strip()
 
     def change(self, changes: Mapping[str, object], *, drops: frozenset[str] = frozenset()) -> str:
-        """Return the text with the given changes; member order and indentation are preserved.
+        """Return the file's text with changes; the member order and the indentation are preserved.
 
         Args:
-            changes: The members to set; an object is merged into the existing object.
-            drops: The members of `log-opts` to remove.
+            changes: The members to set by name; a value that is an object is merged into the
+                existing object.
+            drops: The names of the members of `log-opts` to remove.
         """
         options = dict(self.options)
         for key, value in changes.items():
@@ -106,7 +107,7 @@ def read_document(path: Path, data: bytes) -> Document:
 
 
 class _NumberError(ValueError):
-    """A number that Docker cannot parse; the message is the reason."""
+    """A number in the file cannot be parsed by Docker; the message is the reason."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

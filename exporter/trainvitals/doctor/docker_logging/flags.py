@@ -28,12 +28,12 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag for an option of `daemon.json`.
+    """A flag of dockerd that sets an option of `daemon.json`.
 
     Attributes:
-        key: The option.
+        key: The name of the option in `daemon.json`.
         word: The flag as it is written on the command line.
-        where: The location of the flag: the path of a unit, or `the process PID`.
+        where: The location of the flag: the path of a systemd unit, or `the process PID`.
     """
 
     key: str
@@ -42,14 +42,14 @@ class Flag:
 
 
 def find_flags(file: Path, *, root: Path = Path("/")) -> tuple[Flag, ...]:
-    """Return the flags in the unit `docker.service` and those of every dockerd with this file.
+    """Return the flags in the unit `docker.service`, and those of each dockerd that uses the file.
 
     Args:
         file: The path of `daemon.json`; a dockerd that uses another file is ignored.
-        root: The root of the file system that contains `/proc`, `/etc` and `/usr`.
+        root: The root directory of the file system that contains `/proc`, `/etc` and `/usr`.
 
     Returns:
-        One flag for each option, as far as this user is allowed to read the flags.
+        One flag for each option; flags that this user is not allowed to read are missing.
     """
     found: dict[str, Flag] = {}
     for where, words, usual in (*_read_unit(root), *_read_processes(root)):
@@ -154,5 +154,5 @@ def _split(command: str, variables: Mapping[str, str]) -> list[str]:
 def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text, comments=True)
-    except ValueError:  # an unclosed quotation mark
+    except ValueError:  # the text contains an unclosed quotation mark
         return text.split()

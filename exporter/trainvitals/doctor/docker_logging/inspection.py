@@ -1,4 +1,4 @@
-"""Inspects a `daemon.json`, finds problems, and plans their correction."""
+"""Inspects a `daemon.json`, finds problems, and plans the correction of the problems."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ class Findings:
 
     Attributes:
         file: The path of the file.
-        before: The file's content; None if the file does not exist.
-        syntax_error: The syntax error and its position; None if the file is valid JSON.
+        before: The content of the file; None if the file does not exist.
+        syntax_error: The syntax error in the file and the error's position; None if the file is
+            valid JSON.
         problems: The problems in the file.
         plan: The changes that `--apply` would make; None if the file is not valid JSON.
-        validation: The result of validating the planned file.
+        validation: The result of validating the planned file with dockerd.
         running: The engine's settings; None if the engine was not queried or did not respond.
-        engine_error: The reason why the engine did not respond; None if it responded or was not
-            queried.
+        engine_error: The reason why the engine did not respond; None if the engine responded or was
+            not queried.
     """
 
     file: Path
@@ -49,7 +50,7 @@ class Findings:
 
     @property
     def diff(self) -> str:
-        """The planned change as a unified diff; empty without a change."""
+        """The planned change as a unified diff; empty if no change is planned."""
         if self.plan is None or self.plan.text is None:
             return ""
         before = (self.before or b"").decode("utf-8-sig").splitlines()
@@ -89,10 +90,10 @@ def inspect(
     Args:
         file: The path of the file, which need not exist.
         wanted: The settings that the file should contain.
-        engine: The engine's address; `none` for no engine; None for this machine's engine if the
-            file is the default one.
-        environ: The environment, of which Docker's variables and `PATH` are used.
-        root: The root of the file system that contains `/proc` and systemd's units.
+        engine: The engine's address; `none` if no engine is queried. None means this machine's
+            engine if the file is the default file, and otherwise no engine.
+        environ: The environment variables; only Docker's variables and `PATH` are used.
+        root: The root directory of the file system that contains `/proc` and systemd's units.
 
     Raises:
         ConfigurationError: The file cannot be read, or the address is invalid.
@@ -160,7 +161,7 @@ def apply(findings: Findings, *, time: float) -> Backup | None:
 
     Args:
         findings: The findings about the file.
-        time: The current time, Unix seconds.
+        time: The current time in Unix seconds.
 
     Returns:
         The backup of the old file; None if no change was necessary.

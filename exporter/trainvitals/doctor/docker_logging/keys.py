@@ -1,6 +1,6 @@
 """The dockerd options in `daemon.json`, and the options of the log driver json-file.
 
-The names and types are those of all Docker releases from 20.10 to 29.
+The names and types of the options are those of all Docker releases from 20.10 to 29.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAMES: Mapping[Kind, str] = {
     """,
 }
 
-# The value is a number, or a string with a unit.
+# The value of these options is a number, or a string with a unit.
 _UNTYPED = frozenset({"default-shm-size"})
 
 KINDS: Mapping[str, Kind] = {name: kind for kind, text in _NAMES.items() for name in text.split()}
@@ -54,7 +54,7 @@ _DRIVERS = """
 """
 DRIVERS = frozenset(_DRIVERS.split())
 
-# These options are accepted with every driver, because the engine itself reads them.
+# These options are accepted with every log driver, because the engine itself reads the options.
 _COMMON = "cache-compress cache-disabled cache-max-file cache-max-size max-buffer-size mode"
 LOCAL_LOG_OPTIONS = frozenset(_COMMON.split()) | {"compress", "max-file", "max-size"}
 JSON_FILE_LOG_OPTIONS = LOCAL_LOG_OPTIONS | {"env", "env-regex", "labels", "labels-regex", "tag"}
@@ -75,7 +75,7 @@ _THOUSAND = 1000
 
 
 def name_option(flag: str) -> str | None:
-    """Return the `daemon.json` option for a dockerd flag; None if there is no such option."""
+    """Return the `daemon.json` option for a dockerd flag; None if the flag has no such option."""
     if not flag.startswith("--"):
         return _LETTERS.get(flag[1:2]) if flag.startswith("-") else None
     name = flag[2:].partition("=")[0].removeprefix("add-")
@@ -84,7 +84,7 @@ def name_option(flag: str) -> str | None:
 
 
 def read_size(text: str) -> int | None:
-    """Parse a size in Docker's log options into bytes; None if the size is invalid.
+    """Parse a size in Docker's log options and return it in bytes; None if the size is invalid.
 
     Units are decimal: `100m`, `100mb` and `100MiB` are a hundred million bytes.
     """

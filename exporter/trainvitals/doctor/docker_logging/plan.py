@@ -26,15 +26,15 @@ _DRIVERS = {
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """The settings that `--apply` writes; the default is 500 MB for each container.
+    """The log settings that `--apply` writes; the default is 500 MB for each container.
 
     Attributes:
         max_size: The size at which a log file is rotated, in Docker's syntax.
-        max_file: The number of files for each container; all except the current file are
+        max_file: The number of log files for each container; all except the current file are
             compressed.
-        has_live_restore: Whether to set live-restore, with which containers keep running while the
+        has_live_restore: Whether to set live-restore, so that containers keep running while the
             daemon is stopped.
-        replaces_driver: Whether to replace another log driver with json-file.
+        replaces_driver: Whether to replace another log driver with the driver json-file.
     """
 
     max_size: str = "100m"
@@ -53,20 +53,20 @@ class LogSettings:
 
     @property
     def log_options(self) -> dict[str, str]:
-        """The json-file driver's options; all values are strings, as Docker requires."""
+        """The options of the json-file driver; all values are strings, as Docker requires."""
         return {"max-size": self.max_size, "max-file": str(self.max_file), "compress": "true"}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A planned `daemon.json`.
+    """The plan for changes to a `daemon.json`.
 
     Attributes:
-        text: The text of the file; None if no change is planned.
-        changes: The options to set, with their values.
-        untouched: The settings that are not changed, with the reasons, one line each.
-        remaining: The remaining problems because of which the daemon or new containers would not
-            start.
+        text: The new text of the file; None if no change is planned.
+        changes: The options to set and the values of these options.
+        untouched: The settings that are not changed, one line each, with the reason.
+        remaining: The problems that the plan does not correct and that prevent the daemon or new
+            containers from starting.
     """
 
     text: str | None
@@ -76,7 +76,7 @@ class Plan:
 
 
 def make_plan(document: Document, wanted: LogSettings, daemon: Daemon) -> Plan:
-    """Return the changes that make logs rotate and containers survive a daemon restart."""
+    """Return a plan with which logs are rotated and containers survive a daemon restart."""
     untouched: list[str] = []
     target = {
         **_set_log(document, wanted, daemon, untouched),
@@ -131,7 +131,7 @@ def _set_live(wanted: LogSettings, daemon: Daemon, untouched: list[str]) -> dict
 
 
 def _find_drops(document: Document, wanted: LogSettings) -> frozenset[str]:
-    """Return another driver's options, with which containers with json-file would not start."""
+    """Return the log options of another driver, which containers with json-file would reject."""
     options = document.options
     there = options.get("log-opts")
     if (
@@ -153,7 +153,7 @@ def _has(options: Mapping[str, object], key: str, value: object) -> bool:
 
 
 def _means(name: str, there: object, wanted: str) -> bool:
-    """Return whether two values have the same meaning for Docker."""
+    """Return whether two values of an option have the same meaning for Docker."""
     if not isinstance(there, str):
         return False
     if name == "max-size":

@@ -1,4 +1,4 @@
-"""Finds problems in a daemon's settings with built-in rules.
+"""Finds problems in the settings of a Docker daemon with built-in rules.
 
 `dockerd --validate` finds misspelt options but accepts settings with which no container can start.
 """
@@ -46,12 +46,13 @@ _TYPES: Mapping[Kind, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem in a daemon's settings.
+    """A problem in the settings of a Docker daemon.
 
     Attributes:
-        place: The affected option, such as `log-opts.max-size`; empty for the whole file.
+        place: The affected option, such as `log-opts.max-size`; empty if the problem concerns the
+            whole file.
         text: The problem and its remedy in one sentence.
-        effect: The effect of the problem.
+        effect: The effect of the problem on the daemon or the containers.
     """
 
     place: str
@@ -66,11 +67,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """Facts about a daemon besides its file.
+    """Facts about a Docker daemon that its `daemon.json` does not contain.
 
     Attributes:
-        flags: The flags on its command line.
-        plugins: The daemon's log drivers; empty if unknown.
+        flags: The flags on the daemon's command line.
+        plugins: The daemon's log drivers; an empty collection if the drivers are unknown.
         is_in_swarm: Whether the daemon is a swarm node.
     """
 
@@ -79,7 +80,7 @@ class Daemon:
     is_in_swarm: bool = False
 
     def find_flag(self, *keys: str) -> Flag | None:
-        """Return the first flag for one of these options; None if no flag sets them."""
+        """Return the first flag that sets one of the options; None if no flag sets any of them."""
         return next((flag for flag in self.flags if flag.key in keys), None)
 
 
@@ -87,8 +88,8 @@ def find_problems(options: Mapping[str, object], daemon: Daemon = Daemon()) -> t
     """Return the problems in a `daemon.json`.
 
     Args:
-        options: The members of the JSON object.
-        daemon: Facts about the daemon besides the file.
+        options: The members of the JSON object in the file.
+        daemon: Facts about the daemon that the file does not contain.
 
     Returns:
         The problems; those that keep the daemon or containers from starting come first.
@@ -150,7 +151,7 @@ def _judge_flags(options: Mapping[str, object], flags: tuple[Flag, ...]) -> Iter
 
 def _judge_driver(options: Mapping[str, object], daemon: Daemon) -> Iterator[Problem]:
     driver = options.get("log-driver") or JSON_FILE
-    if not isinstance(driver, str):  # already reported
+    if not isinstance(driver, str):  # a wrong type has already been reported
         driver = JSON_FILE
     log_options = options.get("log-opts")
     given = log_options if isinstance(log_options, dict) else {}

@@ -45,7 +45,7 @@ _CAUTION = (
 
 
 def list_steps(findings: Findings, *, is_reverted: bool = False) -> tuple[str, ...]:
-    """Return the steps after which the daemon uses a changed file.
+    """Return the steps that make the daemon use a changed `daemon.json`.
 
     The steps are left to the user, because a restart of the daemon may stop containers.
     """
@@ -61,7 +61,7 @@ def list_steps(findings: Findings, *, is_reverted: bool = False) -> tuple[str, .
 
 
 def format_findings(findings: Findings) -> str:
-    """Return the findings and the changes that `--apply` would make, as text."""
+    """Return the findings about a `daemon.json`, and the changes of `--apply`, as text."""
     return "\n".join(_write_findings(findings))
 
 
@@ -176,12 +176,12 @@ def format_json(
     backup: Backup | None = None,
     kept: Path | None = None,
 ) -> str:
-    """Return the findings as JSON.
+    """Return the findings about a `daemon.json` as JSON.
 
     Args:
-        findings: The state of the file before the change.
-        action: `look`, `apply` or `revert`.
-        backup: The backup that was made or restored.
+        findings: The findings about the file before the change.
+        action: The action of the command: `look`, `apply` or `revert`.
+        backup: The backup that was made or restored; None if the action involved no backup.
         kept: The path of the file that a revert replaced; None if no file was replaced.
     """
     plan, running = findings.plan, findings.running

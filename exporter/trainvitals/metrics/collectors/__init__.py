@@ -1,4 +1,4 @@
-"""The list of collectors, each of which reads one part of the machine.
+"""The list of collectors; each collector reads one part of the machine.
 
 To add a collector, write a module in this folder and add an entry to `COLLECTORS`, from which the
 flags `--collector.NAME` and `--no-collector.NAME` are generated.
@@ -40,12 +40,12 @@ class Parts:
 
     Attributes:
         roots: The root directories of the file systems to read.
-        accelerators: The accelerator reader, which also has the IDs of its child processes.
+        accelerators: The accelerator reader, which also returns the IDs of its child processes.
         training: The directories and files for training runs.
         containers: The container engine and the settings for watching containers.
-        complain: Returns a line about an exporter file that is not in force; None if all files are
-            in force.
-        reloads: Returns how many times a reload of all files has been requested.
+        complain: A function that returns a line about an exporter file that is not in force; None
+            if all files are in force.
+        reloads: A function that returns how many times a reload of all files has been requested.
     """
 
     roots: Roots
@@ -61,9 +61,10 @@ class Entry:
     """An entry in the list of collectors.
 
     Attributes:
-        name: The label `collector` and the stem of its flags.
-        subject: The collected data, for the help text.
-        build: Creates the collector.
+        name: The name of the collector, which is the value of the label `collector` and part of the
+            collector's flags.
+        subject: The data that is collected, for the help text of the flags.
+        build: A function that creates the collector.
     """
 
     name: str
@@ -87,7 +88,10 @@ def _build_container(parts: Parts) -> ContainerCollector:
 
 
 def _judge(evidence: Evidence) -> Judgement:
-    """Return the cause of a container's exit; import the rules, which need memory, at first use."""
+    """Return the cause of a container's exit.
+
+    The rules, which need memory, are imported at the first use.
+    """
     from trainvitals.verdicts.causes.judge import judge  # noqa: PLC0415
 
     return judge(evidence)

@@ -1,4 +1,4 @@
-"""The accelerator collector: the GPUs and HPUs of all vendors with one schema."""
+"""The accelerator collector: the GPUs and HPUs of all vendors, with the same metrics."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _pick_seed = attrgetter(*(field for _, field, _ in _SEED_METRICS))
 
 
 class AcceleratorCollector(Collector[AcceleratorsReading]):
-    """Turns accelerator readings into metric families.
+    """The accelerator collector, which turns accelerator readings into metric families.
 
     Args:
-        source: The accelerator reader.
+        source: The reader of the machine's accelerators.
     """
 
     name = "accelerator"
@@ -60,7 +60,10 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         return self._source.read(deadline)
 
     def express(self, reading: AcceleratorsReading) -> tuple[Block, ...]:
-        """Return a reading's families; an accelerator that could not be read has only a state."""
+        """Return the metric families of an accelerator reading.
+
+        For an accelerator that could not be read, the only metric is the state.
+        """
         blocks = [_express_devices(self._kinds, reading)]
         if reading.memory_limit_bytes is not None:
             blocks.append(_express_memory_limit(reading.memory_limit_bytes))
@@ -80,15 +83,15 @@ class AcceleratorCollector(Collector[AcceleratorsReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: AcceleratorsReading) -> str | None:
-        """Return which drivers or devices do not respond; None if all of them respond."""
+        """Return which drivers or devices do not respond; None if every driver and device does."""
         return reading.complaint
 
     def omitted(self, reading: AcceleratorsReading) -> int:
-        """Return the number of processes that the limit left out."""
+        """Return the number of processes that the limit on processes left out."""
         return reading.omitted_processes
 
     def close(self) -> None:
-        """Terminate the child processes that use the drivers."""
+        """Terminate the child processes that use the accelerator drivers."""
         self._source.close()
 
 

@@ -1,4 +1,4 @@
-"""The accelerator metrics and the corresponding fields of a reading, one line each."""
+"""The accelerator metrics, each with the field of an accelerator reading that contains a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of a collector."""
+"""The interface that every collector implements."""
 
 from __future__ import annotations
 
@@ -6,59 +6,61 @@ from typing import Protocol, TypeVar
 
 from trainvitals.metrics.families import Block
 
-Reading = TypeVar("Reading")  # invariant: `read` returns this type and `express` accepts it
+Reading = TypeVar("Reading")  # `read` returns this type and `express` accepts it
 Read_co = TypeVar("Read_co", covariant=True)
 
 
 class Collector(Protocol[Reading]):
-    """Reads one part of the machine and turns readings into metric families.
+    """A collector, which reads one part of the machine and turns readings into metric families.
 
     The runner calls `read` and then `express` in a worker thread, never concurrently for the same
-    collector, and catches exceptions.
+    collector, and catches the exceptions that these methods raise.
 
     Attributes:
-        name: The label `collector` and the stem of its flags.
+        name: The name of the collector, which is the value of the label `collector` and part of the
+            collector's flags.
     """
 
     name: str
 
     def read(self, deadline: float) -> Reading:
-        """Read this part of the machine.
+        """Read the part of the machine that belongs to this collector.
 
         Args:
             deadline: The time at which the scrape stops waiting, as `time.monotonic` returns it.
 
         Raises:
-            SourceError: The part could not be read; the message is reported as the reason.
+            SourceError: The part of the machine could not be read; the error's message is reported
+                as the reason.
         """
         ...
 
     def express(self, reading: Reading) -> tuple[Block, ...]:
-        """Return a reading's metric families; a value that is None has no sample."""
+        """Return the metric families of a reading; a value that is None has no sample."""
         ...
 
     def complaint(self, reading: Reading) -> str | None:  # noqa: ARG002 - for subclasses
-        """Return the missing parts of a partial reading; by default None, for a complete one."""
+        """Return the missing parts of a reading, or None (the default) for a complete reading."""
         return None
 
     def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - for subclasses
-        """Return the number of items that a limit or a parse error left out; 0 by default."""
+        """Return the number of items that a limit or a parse error left out; the default is 0."""
         return 0
 
     def close(self) -> None:
-        """Release all open files and libraries."""
+        """Release all files and libraries that the collector has opened."""
         ...
 
 
 class Source(Protocol[Read_co]):
-    """Reads one part of the machine without calls that may block indefinitely."""
+    """A source, which reads one part of the machine without calls that may block indefinitely."""
 
     def read(self) -> Read_co:
-        """Read this part now."""
+        """Return a new reading of this part of the machine."""
         ...
 
     def close(self) -> None:
-        """Close the source's files."""
+        """Close the files that the source has opened."""
         ...
 
 
@@ -74,7 +76,7 @@ class SourceCollector(Collector[Reading]):
         self._source = source
 
     def read(self, deadline: float) -> Reading:  # noqa: ARG002 - no call can hang
-        """Read the source.
+        """Return a new reading of the source.
 
         Raises:
             SourceError: The source could not be read.
@@ -82,5 +84,5 @@ class SourceCollector(Collector[Reading]):
         return self._source.read()
 
     def close(self) -> None:
-        """Close the source."""
+        """Close the source of the collector."""
         self._source.close()

@@ -1,6 +1,6 @@
 """The container collector: the states, resource usage and exits of containers.
 
-If cAdvisor has the same metric, the name and the meaning are the same. A value that is None has no
+A metric that cAdvisor also provides has the same name and meaning. A value that is None has no
 series. Metrics are ordered by importance: a container has at most `MOST_SERIES` series, and the
 last series are left out first.
 """
@@ -17,7 +17,7 @@ from trainvitals.sources.containers.reading import ContainerReading, ContainersR
 
 MOST_SERIES = 25
 
-# The fields of `ContainerReading`, and of its fields `last_death` and `usage`.
+# The fields of `ContainerReading`, and of the objects in the fields `last_death` and `usage`.
 OF_CONTAINER = (
     gauge(
         "container_start_time_seconds",
@@ -153,16 +153,20 @@ _NO_USAGE = (None,) * len(OF_USAGE)
 
 
 class ContainerCollector(SourceCollector[ContainersReading]):
-    """Turns container readings into metric families.
+    """The container collector, which turns container readings into metric families.
 
     Args:
-        source: The source that watches containers.
+        source: The source that watches the containers.
     """
 
     name = "container"
 
     def express(self, reading: ContainersReading) -> tuple[Block, ...]:
-        """Return a reading's families; empty without engine and container control groups."""
+        """Return the metric families of a container reading.
+
+        The result is empty if the machine has neither a container engine nor control groups of
+        containers.
+        """
         if not reading.is_there:
             return ()
         blocks = [_express_watch(reading)]
@@ -176,11 +180,14 @@ class ContainerCollector(SourceCollector[ContainersReading]):
         return tuple(block for block in blocks if block.values)
 
     def complaint(self, reading: ContainersReading) -> str | None:
-        """Return why events cannot be followed or exits cannot be recorded; None if both can."""
+        """Return why engine events cannot be followed or container exits cannot be recorded.
+
+        The result is None if events can be followed and exits can be recorded.
+        """
         return reading.complaint
 
     def omitted(self, reading: ContainersReading) -> int:
-        """Return the number of containers that the limit left out."""
+        """Return the number of containers that the limit on containers left out."""
         return reading.omitted
 
 
@@ -235,7 +242,7 @@ def _describe_labelled(labels: Sequence[Sequence[Labels]]) -> tuple[Family, ...]
 
 
 def _list_labelled(container: ContainerReading) -> tuple[list[_Sample], ...]:
-    """Return a container's labelled samples in the order of the families."""
+    """Return a container's samples with additional labels, in the order of the metric families."""
     name = ("name", container.name)
     death = container.last_death
     last = "" if death is None else death.reason
@@ -298,7 +305,7 @@ def _list_values(container: ContainerReading) -> list[float | None]:
 
 
 def _cut(row: list[float | None], room: int) -> list[float | None]:
-    """Remove the last values if there is not enough room for all values."""
+    """Remove the last values of a row if the container has more values than remaining series."""
     for column, value in enumerate(row):
         room -= value is not None
         if room < 0:

@@ -1,4 +1,4 @@
-"""The CPU collector: time by mode, load, cores and frequencies."""
+"""The CPU collector: CPU time by mode, load, cores and frequencies."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _SCALARS = (
 
 
 class CpuCollector(SourceCollector[CpuReading]):
-    """Collects the processors' time in each mode, load and frequencies.
+    """The CPU collector: the processors' time in each mode, load and frequencies.
 
     Args:
         roots: The root directories of the file systems to read.
-        clock: Returns monotonic seconds.
+        clock: A function that returns monotonic seconds.
         max_cores: The maximum number of cores with separate series.
     """
 
@@ -72,7 +72,7 @@ class CpuCollector(SourceCollector[CpuReading]):
         super().__init__(CpuSource(roots=roots, clock=clock, max_cores=max_cores))
 
     def express(self, reading: CpuReading) -> tuple[Block, ...]:
-        """Return a reading's metric families."""
+        """Return the metric families of a CPU reading."""
         scalars = (
             reading.utilization_percent,
             reading.io_wait_ratio,
@@ -95,7 +95,7 @@ class CpuCollector(SourceCollector[CpuReading]):
         )
 
     def omitted(self, reading: CpuReading) -> int:
-        """Return the number of cores that the limit left out."""
+        """Return the number of cores that the limit on cores left out."""
         return reading.dropped
 
 

@@ -1,4 +1,4 @@
-"""The disk collector: disk transfers since boot."""
+"""The disk collector: the transfers of each disk since boot."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _pick = attrgetter(*list_fields(_METRICS))
 
 
 class DiskCollector(SourceCollector[DiskReading]):
-    """Collects disk transfers since boot.
+    """The disk collector, which collects the transfers of each disk since boot.
 
     Args:
         roots: The root directories of the file systems to read.
@@ -79,7 +79,7 @@ class DiskCollector(SourceCollector[DiskReading]):
         super().__init__(DiskSource(roots=roots, limit=limit))
 
     def express(self, reading: DiskReading) -> tuple[Block, ...]:
-        """Return a reading's metric families; empty if the kernel does not count transfers."""
+        """Return the metric families of a disk reading; empty if the kernel counts no transfers."""
         if reading.read_bytes is None or reading.written_bytes is None:
             return ()
         total = Block(

@@ -1,4 +1,4 @@
-"""The filesystem collector: the space of the host's file systems, and whether they respond."""
+"""The filesystem collector: the space and the responsiveness of the host's file systems."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from trainvitals.metrics.families import Block, Family, label_samples
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.filesystem import FilesystemReading, FilesystemSource
 
-# mount point, device and type; whether space, number of files and responsiveness are known
+# The mount point, device and type; whether space, file count and responsiveness are known.
 _Key = tuple[str, str, str, bool, bool, bool]
 
 
 class FilesystemCollector(Collector[FilesystemReading]):
-    """Collects the space of the host's file systems, and whether remote file systems respond.
+    """The filesystem collector: the space of file systems, and whether remote file systems respond.
 
     Args:
         roots: The root directories of the file systems to read.
-        statvfs: Returns the state of a file system.
-        limit: The maximum number of file systems.
+        statvfs: A function that returns the state of a file system.
+        limit: The maximum number of file systems to read.
     """
 
     name = "filesystem"
@@ -44,7 +44,10 @@ class FilesystemCollector(Collector[FilesystemReading]):
         return self._source.read(deadline)
 
     def express(self, reading: FilesystemReading) -> tuple[Block, ...]:
-        """Return a reading's families; a file system of unknown space has only an info series."""
+        """Return the metric families of a file system reading.
+
+        A file system whose space is unknown has only an info series.
+        """
         filesystems = reading.filesystems
         if not filesystems:
             return ()
@@ -88,7 +91,7 @@ class FilesystemCollector(Collector[FilesystemReading]):
         return reading.dropped
 
     def close(self) -> None:
-        """Close the mount table and release the worker threads."""
+        """Close the mount table, and release the worker threads."""
         self._source.close()
 
 

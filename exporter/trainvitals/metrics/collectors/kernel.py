@@ -1,4 +1,4 @@
-"""The kernel collector: boot time, time of day, and the state of the clock."""
+"""The kernel collector: the boot time, the current time, and the state of the clock."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ _FAMILIES = (
 
 
 class KernelCollector(SourceCollector[KernelReading]):
-    """Collects the host's boot time, current time and clock state.
+    """The kernel collector, which collects the host's boot time, current time and clock state.
 
-    Without permission for adjtimex, the clock state has no series; this is not an error.
+    If the exporter is not permitted to call adjtimex, the clock state has no series, which is not
+    an error.
 
     Args:
         roots: The root directories of the file systems to read.
-        clock: Returns the current time in Unix seconds.
-        uptime: Returns the seconds since boot, including time in suspension.
-        adjtimex: Returns the kernel's clock state; None for the function in the C library.
+        clock: A function that returns the current time in Unix seconds.
+        uptime: A function that returns the seconds since boot, including time in suspension.
+        adjtimex: A function that returns the kernel's clock state; None for the function in the C
+            library.
     """
 
     name = "kernel"
@@ -60,7 +62,7 @@ class KernelCollector(SourceCollector[KernelReading]):
         super().__init__(KernelSource(roots=roots, clock=clock, uptime=uptime, adjtimex=adjtimex))
 
     def express(self, reading: KernelReading) -> tuple[Block, ...]:
-        """Return a reading's metric families."""
+        """Return the metric families of a kernel reading."""
         clock = reading.clock
         values = (
             reading.boot_time_seconds,

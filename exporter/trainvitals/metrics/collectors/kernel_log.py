@@ -26,14 +26,16 @@ _LAST_HELP = (
 
 
 class KernelLogCollector(Collector[KernelTallyReading]):
-    """Counts the OOM kills and the Xids (NVIDIA GPU errors) in the kernel log.
+    """The kernel_log collector: counts of OOM kills and Xids (NVIDIA GPU errors) in the kernel log.
 
-    Without permission to read the kernel log, there are no series; this is not an error.
+    If the exporter is not permitted to read the kernel log, there are no series, which is not an
+    error.
 
     Args:
         roots: The root directories of the file systems to read.
-        clock: Returns the current time in Unix seconds.
-        monotonic: Returns monotonic seconds, which do not advance while the machine is suspended.
+        clock: A function that returns the current time in Unix seconds.
+        monotonic: A function that returns monotonic seconds, which do not advance while the machine
+            is suspended.
     """
 
     name = "kernel_log"
@@ -48,11 +50,11 @@ class KernelLogCollector(Collector[KernelTallyReading]):
         self._tally = KernelTally(roots.rootfs / "dev/kmsg", clock=clock, monotonic=monotonic)
 
     def read(self, deadline: float) -> KernelTallyReading:  # noqa: ARG002 - no call here can hang
-        """Read the log records since the last call."""
+        """Read the kernel log records that were written since the last call."""
         return self._tally.read()
 
     def express(self, reading: KernelTallyReading) -> tuple[Block, ...]:
-        """Return a reading's metric families; empty if the log cannot be read."""
+        """Return the metric families of a kernel log reading; empty if the log cannot be read."""
         if reading.oom_kills is None:
             return ()
         constraints = tuple(reading.oom_kills)
@@ -71,7 +73,7 @@ class KernelLogCollector(Collector[KernelTallyReading]):
         return tuple(blocks)
 
     def omitted(self, reading: KernelTallyReading) -> int:
-        """Return the number of error kinds that the limit left out."""
+        """Return the number of error kinds that the limit on error kinds left out."""
         return reading.omitted
 
     def close(self) -> None:

@@ -74,7 +74,7 @@ _FAMILIES = (
 
 
 class MemoryCollector(SourceCollector[MemoryReading]):
-    """Collects the host's total and available memory and swap.
+    """The memory collector, which collects the host's total and available memory and swap.
 
     Args:
         roots: The root directories of the file systems to read.
@@ -86,7 +86,7 @@ class MemoryCollector(SourceCollector[MemoryReading]):
         super().__init__(MemorySource(roots=roots))
 
     def express(self, reading: MemoryReading) -> tuple[Block, ...]:
-        """Return a reading's metric families."""
+        """Return the metric families of a memory reading."""
         values = (
             reading.used_bytes,
             reading.total_bytes,

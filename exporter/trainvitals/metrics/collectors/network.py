@@ -1,4 +1,4 @@
-"""The network collector: the interfaces' transfers since boot, and whether they are up."""
+"""The network collector: the interfaces' transfers since boot, and whether interfaces are up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _UP = list_fields(_METRICS).index("up")
 
 
 class NetworkCollector(SourceCollector[NetworkReading]):
-    """Collects the network interfaces' transfers since boot, and whether they are up.
+    """The network collector: the transfers of interfaces since boot, and whether interfaces are up.
 
     Args:
         roots: The root directories of the file systems to read.
@@ -75,7 +75,7 @@ class NetworkCollector(SourceCollector[NetworkReading]):
         super().__init__(NetworkSource(roots=roots, limit=limit))
 
     def express(self, reading: NetworkReading) -> tuple[Block, ...]:
-        """Return a reading's metric families."""
+        """Return the metric families of a network reading."""
         total = Block(
             (self.name, "total"), _describe_total, [reading.receive_bytes, reading.transmit_bytes]
         )

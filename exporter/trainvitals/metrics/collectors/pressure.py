@@ -11,9 +11,9 @@ from trainvitals.sources.host.pressure import PressureReading, PressureSource
 
 
 class PressureCollector(SourceCollector[PressureReading]):
-    """Collects the time for which tasks waited for CPU, memory, I/O and interrupts.
+    """The pressure collector: the time for which tasks waited for CPU, memory, I/O and interrupts.
 
-    If the kernel does not provide pressure stall information, there are no series; this is not an
+    If the kernel does not provide pressure stall information, there are no series, which is not an
     error.
 
     Args:
@@ -26,7 +26,10 @@ class PressureCollector(SourceCollector[PressureReading]):
         super().__init__(PressureSource(roots=roots))
 
     def express(self, reading: PressureReading) -> tuple[Block, ...]:
-        """Return a reading's metric families; empty without pressure stall information."""
+        """Return the metric families of a pressure reading.
+
+        The result is empty if the kernel provides no pressure stall information.
+        """
         found = {
             (stall.resource, level): seconds
             for stall in reading.stalls

@@ -58,16 +58,17 @@ def _no_complaint() -> str | None:
 
 
 class ProcessCollector(SourceCollector[ProcessReading]):
-    """Collects the CPU time, memory and file descriptors of the exporter and its child processes.
+    """The process collector: CPU time, memory and file descriptors of the exporter's processes.
 
-    A child process that has ended is left out; this is not an error.
+    The exporter's child processes are included. A child process that has ended is left out, which
+    is not an error.
 
     Args:
         procfs: The exporter's own `/proc`, which differs from the host's if the exporter runs in a
             container.
-        children: Returns the IDs of the child processes that read accelerators.
-        complain: Returns a line about an exporter file that is not in force, with the reason; None
-            if all files are in force.
+        children: A function that returns the IDs of the child processes that read accelerators.
+        complain: A function that returns a line about an exporter file that is not in force, with
+            the reason; None if all files are in force.
     """
 
     name = "process"
@@ -83,7 +84,7 @@ class ProcessCollector(SourceCollector[ProcessReading]):
         super().__init__(ProcessSource(procfs=procfs, children=children))
 
     def express(self, reading: ProcessReading) -> tuple[Block, ...]:
-        """Return a reading's metric families."""
+        """Return the metric families of a process reading."""
         values = (
             reading.cpu_seconds,
             reading.resident_bytes,
@@ -96,5 +97,5 @@ class ProcessCollector(SourceCollector[ProcessReading]):
         return (scalar_block(self.name, _FAMILIES, values),)
 
     def complaint(self, reading: ProcessReading) -> str | None:  # noqa: ARG002 - not a part of it
-        """Return a line about an exporter file that is not in force; None if all files are."""
+        """Return a line about an exporter file that is not in force; None if every file is."""
         return self._complain()

@@ -1,4 +1,4 @@
-"""Metric tables: one line for each family, and one row of values for each subject.
+"""Metric tables, with a line for each metric family and a row of values for each subject.
 
 A subject is a device, a disk, an interface, a container or a rank. A table is a tuple of `Metric`;
 a collector writes each subject's fields to a row, and `table_block` converts the rows to families.
@@ -19,15 +19,16 @@ Samples = tuple[tuple[str, Labels], ...]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric family with the same samples for each subject.
+    """A metric family that has the same samples for each subject.
 
     Attributes:
-        name: The family's name.
-        type: The Prometheus type.
-        help: The HELP text.
+        name: The name of the metric family.
+        type: The Prometheus type of the metric family.
+        help: The HELP text of the metric family.
         fields: The names of the subject's fields that contain the values; a field may be a tuple of
             several values.
-        samples: For each value, the suffix of the sample and the labels besides the subject's.
+        samples: For each value, the suffix of the sample and the labels in addition to the
+            subject's labels.
     """
 
     name: str
@@ -38,12 +39,12 @@ class Metric:
 
 
 def gauge(name: str, field: str, help_: str) -> Metric:
-    """Return a gauge with one sample for each subject."""
+    """Return a gauge that has one sample for each subject."""
     return Metric(name, "gauge", help_, (field,))
 
 
 def counter(name: str, field: str, help_: str) -> Metric:
-    """Return a counter with one sample for each subject."""
+    """Return a counter that has one sample for each subject."""
     return Metric(name, "counter", help_, (field,))
 
 
@@ -53,7 +54,7 @@ def by(label: str, values: Iterable[str]) -> Samples:
 
 
 def list_fields(metrics: Iterable[Metric]) -> tuple[str, ...]:
-    """Return a table's fields, in the order of the values in a row."""
+    """Return the fields of a metric table, in the order of the values in a row."""
     return tuple(field for metric in metrics for field in metric.fields)
 
 
@@ -65,14 +66,15 @@ def table_block(
     *,
     absent: float | None = None,
 ) -> Block:
-    """Return a block with a table's families.
+    """Return a block with the metric families of a table.
 
     Args:
-        shape: The names of the collector and the table, which distinguish the block from others.
-        metrics: The table.
+        shape: The names of the collector and the table, which distinguish the block from other
+            blocks.
+        metrics: The metrics in the table.
         subjects: The labels of each subject.
-        rows: For each subject, a value for each sample of each metric.
-        absent: The value for which there is no sample.
+        rows: The row of each subject, with a value for each sample of each metric.
+        absent: The value that marks an absent sample.
     """
     masks = tuple([bytes([value != absent for value in row]) for row in rows])
     columns = list(zip(*rows, strict=True))
@@ -87,7 +89,7 @@ def table_block(
 
 
 def _lay_out(metrics: Sequence[Metric]) -> list[tuple[Metric, slice]]:
-    """Return each metric with its position in a row, histograms last."""
+    """Return each metric with the position of its values in a row; histograms are last."""
     laid: list[tuple[Metric, slice]] = []
     at = 0
     for metric in metrics:
@@ -119,12 +121,12 @@ def _describe(
 
 
 def scalar_block(collector: str, families: tuple[Family, ...], values: Row) -> Block:
-    """Return a block of families without labels; families whose value is None are left out.
+    """Return a block of metric families without labels; a family whose value is None is left out.
 
     Args:
-        collector: The collector's name; a collector can have only one such block.
-        families: The families.
-        values: The value of each family.
+        collector: The name of the collector; a collector can have only one such block.
+        families: The metric families of the block.
+        values: The value of each metric family.
     """
     known = [value for value in values if value is not None]
     if len(known) == len(values):

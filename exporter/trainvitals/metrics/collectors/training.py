@@ -1,4 +1,4 @@
-"""The training collector: the training runs on the machine."""
+"""The training collector, which collects the training runs on the machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from trainvitals.workers import attempt_without_faulty
 
 
 class TrainingCollector(Collector[RunsReading]):
-    """Turns training run readings into metric families.
+    """The training collector, which turns readings of training runs into metric families.
 
     Args:
-        source: The training run reader.
+        source: The reader of training runs.
     """
 
     name = "training"
@@ -28,7 +28,7 @@ class TrainingCollector(Collector[RunsReading]):
         return self._source.read(deadline)
 
     def express(self, reading: RunsReading) -> tuple[Block, ...]:
-        """Return a reading's metric families; a value that is None has no sample."""
+        """Return the metric families of a training reading; a value that is None has no sample."""
         blocks = [_express_files(reading)]
         self._left_out, self._faulty = 0, []
         if reading.ranks:
@@ -49,11 +49,11 @@ class TrainingCollector(Collector[RunsReading]):
         return "; ".join(filter(None, (reading.complaint, *failed))) or None
 
     def omitted(self, reading: RunsReading) -> int:
-        """Return the number of ranks, and of series in the last `express`, that limits left out."""
+        """Return the number of ranks and series that limits left out in the last `express`."""
         return reading.omitted + self._left_out + len(self._faulty)
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all files that the training run reader has opened."""
         self._source.close()
 
 

@@ -1,4 +1,4 @@
-"""Converts a rank's values to a row, in the order of the metric table.
+"""The conversion of a rank's values to a row, in the order of the metric table.
 
 Besides the fields of the run file, the table contains values that are derived from these fields:
 
@@ -6,19 +6,19 @@ Besides the fields of the run file, the table contains values that are derived f
 name               value
 ================== =============================================================================
 up                 1 while the process is alive
-stopped            1 while it is stopped by a signal
-start_time         start time, Unix seconds
-exit_code          exit code; 128 plus the number of the signal for a signal
-end_REASON         end time, Unix seconds, by reason
+stopped            1 while the process is stopped by a signal
+start_time         start time of the process, in Unix seconds
+exit_code          exit code of the process; after a signal, 128 plus the signal's number
+end_REASON         end time of the process, in Unix seconds, by reason
 stalled, ...       whether the rank makes progress
 ..._per_second     current rates, and the ratio to the device's peak
 progress, ...      completed fraction of the run
 overhead           fraction of time that the client uses, since the run file was created
-straggler, ...     a comparison with the other ranks on this machine
-phase_PHASE        1 for the current coarse phase, 0 for earlier ones
+straggler, ...     a comparison of the rank with the other ranks on this machine
+phase_PHASE        1 for the current coarse phase, 0 for earlier phases
 seconds_PHASE      total seconds in each phase
-bucket_N           steps up to a duration; step_count counts all steps
-alert_ALERT        1 for an active alert of the client, 0 for one that was active before
+bucket_N           number of steps up to a duration; step_count counts all steps
+alert_ALERT        1 for an active alert of the client, 0 for an alert that was active before
 ================== =============================================================================
 """
 
@@ -104,9 +104,9 @@ _NANOSECONDS = 1e9
 
 
 def write_row(rank: RankReading) -> tuple[list[float], int]:
-    """Return a rank's values in the order of `FIELDS`, and the number that the limit left out.
+    """Return a rank's values in the order of `FIELDS`, and the number of omitted values.
 
-    A value is `ABSENT` if it is unknown or exceeds the limit.
+    A value is `ABSENT` if the value is unknown or is omitted because of the limit.
     """
     record = rank.record
     row = list(_pick((*_conclude(rank), *record.step, *record.state)))
@@ -145,7 +145,7 @@ def _conclude(rank: RankReading) -> tuple[float, ...]:
 
 
 def _is_switched_off(record: Record) -> bool:
-    """Return whether the monitor has disabled itself, so that the last phase is outdated."""
+    """Return whether a rank's monitor has disabled itself, so that the last phase is outdated."""
     return record.state[STATE["state"]] == State.SWITCHED_OFF
 
 
@@ -195,7 +195,7 @@ def _conclude_slowness(rank: RankReading) -> tuple[float, ...]:
 
 
 def _conclude_phases(record: Record, *, is_over: bool) -> tuple[float, ...]:
-    """Return the values of coarse phases, and the seconds in each phase that has occurred."""
+    """Return the value of each coarse phase, and the seconds in each phase that has occurred."""
     seconds = [total if total > 0 else ABSENT for total in record.step[_TOTALS]]
     phase = find_phase(record)
     if phase is None or is_over:

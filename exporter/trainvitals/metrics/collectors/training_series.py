@@ -1,4 +1,4 @@
-"""The metric families of ranks and runs; this module is imported with the first run."""
+"""The metric families of ranks and runs; this module is imported when the first run appears."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Names = tuple[tuple[str, str], ...]
 
 
 def express_runs(reading: RunsReading) -> tuple[list[Block], int]:
-    """Return the families of all ranks and runs, and the number of series that limits left out."""
+    """Return the metric families of all ranks and runs, and the number of omitted series."""
     rows = []
     left_out = 0
     for rank in reading.ranks:
@@ -71,7 +71,7 @@ def _describe_rank(rank: RankReading) -> Labels:
 
 
 def _list_free(rank: RankReading, room: int) -> tuple[_Names, list[float], int]:
-    """Return the names and values of a rank's first free metrics, and the number of others."""
+    """Return a rank's first free metrics, as names and values, and the number of omitted ones."""
     found: dict[tuple[str, str], float] = {}
     for number, name in enumerate(rank.record.metrics):
         value = rank.record.state[_METRICS + number]

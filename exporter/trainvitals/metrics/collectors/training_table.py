@@ -1,7 +1,7 @@
-"""The metrics of a rank and the fields that contain their values, one line each.
+"""The metrics of a rank, each with the field that contains the metric's value.
 
 Metrics are ordered by importance: a rank has at most `MOST_SERIES` series, and the last series are
-left out first. Free metrics use the remaining room, and the first `LEAST_FREE` free metrics are
+left out first. Free metrics use the remaining series, and the first `LEAST_FREE` free metrics are
 always included.
 """
 
@@ -12,7 +12,7 @@ from trainvitals.runfile import ALERTS, BUCKET_BOUNDS, COARSE_PHASES, PHASE_NAME
 from trainvitals.sources.runs.endings import REASONS
 from trainvitals.sources.runs.stragglers import LOCAL_PHASES
 
-# The fields are fields of the run file, or values that `training_row.py` derives from them.
+# The fields are fields of the run file, or values that `training_row.py` derives from these fields.
 
 MOST_SERIES = 80
 LEAST_FREE = 8

@@ -50,7 +50,7 @@ _SWITCH_INTERVAL_SECONDS = 0.0001
 
 
 def main(opener: Callable[[], Session], descriptor: int) -> None:
-    """Run as the child process: open the driver and answer the parent until the parent exits.
+    """Run the child process: open the driver and answer the parent until the parent exits.
 
     Args:
         opener: The function that opens the vendor's driver.
@@ -64,7 +64,7 @@ def main(opener: Callable[[], Session], descriptor: int) -> None:
 
 
 def run_reader(opener: Callable[[], Session], connection: socket.socket) -> None:
-    """Open the driver and answer requests until the other end closes or the driver is gone."""
+    """Open the driver and answer requests until the connection closes or the driver is gone."""
     line = _Line(connection)
     try:
         session = opener()
@@ -96,7 +96,7 @@ def _end_with_parent(descriptor: int) -> None:
 
 
 class _Line:
-    """The child's end of the socket pair, over which two of the child's threads send."""
+    """The child's end of the socket pair; two of the child's threads send messages through it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -40,17 +40,18 @@ class DevicePool:
     def read(
         self, patience: float, since: Mapping[str, int | None]
     ) -> tuple[list[tuple[object, ...]], list[tuple[str, str]], bool, list[str]]:
-        """Read every device.
+        """Read every device of the session.
 
         Args:
             patience: The maximum time to wait, in seconds; the wait is shorter for devices whose
                 recent readings were quick.
-            since: For each UUID, the newest sample that was already counted; see `Device.read`.
+            since: For each device's UUID, the timestamp of the newest sample that was already
+                counted; see `Device.read`.
 
         Returns:
             A UUID and a `DeviceRow` for each device that was read; the UUID and state of each of
             the other devices; whether the driver still lists the devices that it listed when it was
-            opened, true also if the driver does not report this; and a description of each
+            opened, true also if the devices could not be counted; and a description of each
             unexpected error or answer.
 
         Raises:
@@ -69,7 +70,7 @@ class DevicePool:
         return rows, states, count.value is None or bool(count.value), troubles
 
     def close(self) -> None:
-        """Stop the idle workers."""
+        """Stop the pool's idle workers."""
         self._pool.close()
 
     def _confirm_gone(self, outcomes: Mapping[str, Outcome[DeviceRow | bool]]) -> None:
@@ -110,7 +111,7 @@ def _shorten(
     known: Sequence[float],
     combine: Callable[[Sequence[float]], float],
 ) -> float:
-    """Limit a wait to a multiple of the devices' recent reading times, if they are known."""
+    """Limit a wait to a multiple of the devices' recent reading times, if any are known."""
     if not known:
         return seconds
     return min(seconds, max(SHORTEST_PATIENCE_SECONDS, factor * combine(known)))
@@ -159,5 +160,5 @@ class _TimedDevice:
                 self._durations.append(duration)
 
     def longest(self) -> float | None:
-        """Return the longest recent duration, in seconds; None before the first reading."""
+        """Return the longest recent reading duration, in seconds; None before the first reading."""
         return max(self._durations) if self._durations else None

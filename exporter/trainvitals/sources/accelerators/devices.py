@@ -1,4 +1,4 @@
-"""The devices of a driver, from when each device was first seen until the exporter exits.
+"""The histories of a driver's devices, each kept from detection until the exporter exits.
 
 A driver's counters restart from zero when the driver is reloaded, and a reader process may be
 replaced at any time. A device's history survives both events, so exported counters never decrease.
@@ -35,7 +35,7 @@ class DeviceHistory:
         identity: The identity of the device.
 
     Attributes:
-        xids: The counts of the errors that the device had.
+        xids: The device's error counts by Xid code.
     """
 
     def __init__(self, identity: Identity) -> None:
@@ -64,10 +64,10 @@ class DeviceHistory:
         processes: list[tuple[int, int | None]],
         at: float,
     ) -> None:
-        """Record a complete reading.
+        """Record a complete reading of the device.
 
-        The row, the busy time and the processes are in the format described in `child`; `at` is
-        the reading's Unix time.
+        The row, the busy time and the processes are in the format described in `child`; `at` is the
+        reading's Unix time.
         """
         self._totals.continue_with(row)
         if busy is not None:
@@ -110,7 +110,7 @@ class DeviceHistory:
 
     @property
     def omitted_processes(self) -> int:
-        """The number of processes that the latest reading omits because of the limit."""
+        """The number of processes that the latest reading omits because of `MOST_PROCESSES`."""
         return self._omitted
 
 
@@ -120,9 +120,9 @@ _PLACEHOLDER = "unknown-"
 class Devices:
     """The histories of a driver's devices.
 
-    A device that cannot be opened may not report its UUID. Until the UUID is read, the device has a
-    placeholder, which stands for the missing device with the same index, or for a new device if no
-    such device is missing.
+    A device that cannot be opened may not report its UUID. Until the UUID is read, a device is
+    identified by a placeholder, which stands for the missing device with the same index, or for a
+    new device if no such device is missing.
     """
 
     def __init__(self) -> None:
@@ -134,22 +134,22 @@ class Devices:
 
     @property
     def since(self) -> dict[str, int | None]:
-        """The newest sample that was counted for each UUID."""
+        """The timestamp of the newest counted sample for each device's UUID; see `Device.read`."""
         return {uuid: history.since for uuid, history in self._histories.items()}
 
     @property
     def omitted_processes(self) -> int:
-        """The number of processes that the latest reading omits because of the limit."""
+        """The number of processes that the latest reading omits because of `MOST_PROCESSES`."""
         return sum(history.omitted_processes for history in self._histories.values())
 
     @property
     def hung(self) -> list[Identity]:
-        """The devices that do not respond, sorted by index."""
+        """The identities of the devices that do not respond, sorted by index."""
         hung = [history.identity for history in self._histories.values() if history.state == "hung"]
         return sorted(hung, key=lambda identity: identity.index)
 
     def readable(self, reader: Reader) -> set[str]:
-        """Return the UUIDs of the devices that a reader has open and whose state is ok or hung."""
+        """Return the UUIDs of a reader's open devices whose state is `ok` or `hung`."""
         return {
             who.uuid
             for who in reader.identities
@@ -165,7 +165,7 @@ class Devices:
         )
 
     def register(self, reader: Reader) -> None:
-        """Create a history for each new device, and update the identities of the known devices."""
+        """Create a history for each of a reader's new devices, and update all known identities."""
         shown = [*reader.identities, *(identity for identity, _ in reader.unreadable)]
         uuids = {identity.uuid for identity in shown}
         for uuid in [uuid for uuid in self._histories if uuid.startswith(_PLACEHOLDER)]:
@@ -196,7 +196,8 @@ class Devices:
 
         Args:
             state: The new state of every device.
-            keep_samples: Whether the driver stayed loaded, so that its sample buffers continue.
+            keep_samples: Whether the driver stayed loaded, so that its sample buffers still contain
+                the earlier samples.
         """
         for history in self._histories.values():
             since = history.since
@@ -205,10 +206,10 @@ class Devices:
                 history.since = since
 
     def count(self, events: Iterable[XidEvent], *, but_of: Collection[str] = ()) -> None:
-        """Count errors that devices reported.
+        """Count the Xid errors that devices reported.
 
         Args:
-            events: The errors.
+            events: The errors that devices reported.
             but_of: The UUIDs of the devices whose errors have already been counted.
         """
         for event in events:
@@ -217,7 +218,7 @@ class Devices:
                 history.xids.count(event.code, event.at)
 
     def witness(self, errors: Iterable[XidError]) -> None:
-        """Count errors from the kernel log that the driver did not report."""
+        """Count Xid errors from the kernel log that the driver did not report."""
         for error in errors:
             bus_id = name_as_nvml(error.bus_id)
             for history in self._histories.values():

@@ -4,20 +4,20 @@ The first reader runs on a thread of the exporter, which uses the least memory. 
 runs in a child process: after a failure, the library must be loaded again, and the reader may have
 to be killed.
 
-- The library or the driver is absent: nothing is reported, and the driver is looked for again every
-  minute.
-- The driver was unloaded, replaced or restarted: its reader reports the change and ends. A child
+- The library or the driver is absent: the exporter reports no devices and checks for the driver
+  again every minute.
+- The driver was unloaded, replaced or restarted: the reader reports the change and ends. A child
   process, which loads the library again, is started every few seconds until the driver opens.
 - A child process exited unexpectedly: a new child is started at once, or a few seconds later if the
   previous child was started just before.
 - A device was lost, added or removed: a second reader is started beside the first reader and
-  replaces the first if it can read other devices. Meanwhile the first reader continues to read its
-  devices. See `rescan`.
+  replaces the first reader if the second reader can read other devices. Meanwhile, the first reader
+  continues to read its devices. See `rescan`.
 - Opening the driver hangs, or a reader does not answer: the reader is replaced after a minute.
 - The driver is released on request: the reader is ended, so that the driver can be unloaded.
 
-A child that is killed during a driver call is in uninterruptible sleep until the call returns, and
-exits only then. For this reason, it is reaped later.
+A child process that is killed during a driver call stays in uninterruptible sleep until the call
+returns, and exits only then. For this reason, a killed child is reaped later.
 """
 
 from __future__ import annotations
@@ -57,13 +57,15 @@ class Driver:
     """One vendor's driver and all its devices.
 
     Args:
-        vendor: The vendor.
+        vendor: The vendor of the driver.
         roots: The file systems that contain the files which show a driver change.
         is_isolated: Whether the reader always runs in a child process.
-        environ: The environment of child processes; None for the exporter's environment.
+        environ: The environment variables of child processes; None if child processes inherit the
+            exporter's environment.
 
     Attributes:
-        complaint: The error that made the latest reading incomplete; None if it is complete.
+        complaint: The error that made the latest reading incomplete; None if the latest reading is
+            complete.
     """
 
     def __init__(
@@ -96,21 +98,21 @@ class Driver:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start to open the driver if it is installed; the call does not wait for the driver."""
+        """Start to open an installed driver, without waiting until the driver is open."""
         if self.vendor.is_installed():
             self._reader = self._start_reader()
         else:
             self._report_absent("there is no library")
 
     def read(self, deadline: float) -> list[AcceleratorReading]:
-        """Read every device.
+        """Read every device of the driver.
 
         Args:
             deadline: The `time.monotonic` value by which the method returns.
 
         Returns:
             A reading for every device that was ever seen, sorted by index. Afterwards, `complaint`
-            is the reason why the reading is incomplete, or None.
+            contains the reason why the reading is incomplete; None if the reading is complete.
         """
         with self._lock:
             readings = self._read(deadline)
@@ -118,7 +120,7 @@ class Driver:
         return readings
 
     def note_logged(self, errors: Iterable[XidError]) -> None:
-        """Add errors from the kernel log to the errors to be counted; see `XidCounts`."""
+        """Store GPU errors from the kernel log for the next reading to count; see `XidCounts`."""
         self._logged.extend(errors)
 
     @property
@@ -128,22 +130,22 @@ class Driver:
 
     @property
     def omitted_processes(self) -> int:
-        """The number of processes that the latest reading omits because of the limit."""
+        """The number of processes that the latest reading omits because of the limit per device."""
         return self._devices.omitted_processes
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The PIDs of the child processes, whose resource usage counts as the exporter's."""
+        """The PIDs of the reader processes, whose resource usage counts as the exporter's."""
         return tuple(pid for reader in self._readers() if (pid := reader.pid) is not None)
 
     def release(self, seconds: float = RELEASE_SECONDS) -> None:
-        """Release the driver so that it can be unloaded; reopen the driver if it is released.
+        """Release the driver so that it can be unloaded; reopen a driver that is already released.
 
-        The method never blocks, so a signal handler may call it. A reading in progress is cut short
-        and carries out the request when it ends.
+        The method never blocks, so a signal handler may call it. A reading in progress is cut
+        short, and the request is carried out when that reading ends.
 
         Args:
-            seconds: The time after which a released driver is reopened.
+            seconds: The time after which a released driver is reopened, in seconds.
         """
         self._release_requests.append(seconds)
         for reader in self._readers():
@@ -151,7 +153,7 @@ class Driver:
         self._apply_release_requests()
 
     def close(self) -> None:
-        """End the readers, which are never restarted."""
+        """End the driver's readers permanently."""
         self._released_until = float("inf")
         for reader in self._readers():
             reader.hang_up()
@@ -191,12 +193,12 @@ class Driver:
         return self._devices.read()
 
     def _read_once(self, deadline: float) -> bool:
-        """Read the devices; return True if the reader ended instead and another can be started."""
+        """Read the devices; return True if the reader has ended and another reader can start."""
         reader = self._find_open_reader(deadline)
         return reader is not None and self._ask(reader, deadline)
 
     def _find_open_reader(self, deadline: float) -> Reader | None:
-        """Return the reader that has the driver open; None if no reader has."""
+        """Return the reader that has opened the driver; None if the driver is not open."""
         now = time.monotonic()
         if self._reader is None and now >= max(self._retry_at, self._released_until):
             self._retry_at = now + _RETRY_SECONDS
@@ -221,7 +223,10 @@ class Driver:
         return None
 
     def _choose_patience(self, reader: Reader, now: float, deadline: float) -> float:
-        """Return the time until which to wait for the driver to open; the first wait is longer."""
+        """Return the monotonic time at which the wait for the driver to open ends.
+
+        The wait is longer until the driver has been opened for the first time.
+        """
         moment = now + _SHORT_WAIT_SECONDS
         if self._registered is None:
             moment = max(moment, reader.started_at + _OPENING_SECONDS)
@@ -235,7 +240,7 @@ class Driver:
         _log.info("%s driver open, %d devices", self.vendor.name, len(reader.identities))
 
     def _ask(self, reader: Reader, deadline: float) -> bool:
-        """Read all devices and record the answer; return True if the reader ended instead."""
+        """Read all devices and record the answer; return True if the reader has ended."""
         now = time.monotonic()
         margin = _margin(deadline - now)
         until = deadline - margin / 2
@@ -271,7 +276,7 @@ class Driver:
         self.complaint = "; ".join(complaints) or None
 
     def _start_rescan(self, deadline: float) -> bool:
-        """Start a second reader if a rescan is due; return whether it has replaced the first."""
+        """Start a second reader if a rescan is due; return whether the first has been replaced."""
         now = time.monotonic()
         if self._successor is not None or self._reader is None or not self._reader.opened:
             return False
@@ -288,7 +293,7 @@ class Driver:
         return self._compare_successor()
 
     def _compare_successor(self) -> bool:
-        """Replace the first reader with the second if the second can read other devices.
+        """Replace the first reader with the second reader if the latter can read other devices.
 
         The second reader also replaces a first reader whose device list is out of date. The driver
         reports every Xid to both readers; Xids of the devices that the first reader has open have
@@ -319,7 +324,7 @@ class Driver:
         return True
 
     def _report_absent(self, reason: str) -> None:
-        """Report that the driver is absent, which is a fault only if it was present before."""
+        """Report that the driver is absent, which is a fault only if devices were found before."""
         self._end_readers()
         if self._devices:
             self._report_gone(reason)
@@ -333,9 +338,10 @@ class Driver:
         self.complaint = f"{self.vendor.name}: {reason}"
 
     def _report_opening(self, reader: Reader, now: float) -> None:
-        """Report that opening the driver takes long.
+        """Report that opening the driver takes a long time.
 
-        After `_OPENING_SECONDS`, all devices count as hung; until then, they keep their last state.
+        After `_OPENING_SECONDS`, all devices count as hung; until then, every device keeps its last
+        state.
         """
         lasts = now - reader.started_at > _OPENING_SECONDS
         if lasts or self.complaint is None:
@@ -354,7 +360,7 @@ class Driver:
             self._reader = None
 
     def _replace(self, reason: str) -> None:
-        """Drop the reader, which has ended; the next reading starts another reader."""
+        """Drop the reader that has ended; the next reading starts another reader."""
         if self._reader is not None:
             self._retire(self._reader)
         self._reader = None

@@ -1,7 +1,7 @@
-"""Gaudi cards, read with HLML and its binding habana-pyhlml, or else with `hl-smi`.
+"""Gaudi cards, read with HLML and its binding habana-pyhlml, or with the command `hl-smi`.
 
 Each sensor is queried from the card's firmware through a single mailbox for the whole machine.
-Therefore the cards are read one after the other, and an unsupported value is queried again only
+Therefore, the cards are read one after the other, and an unsupported value is queried again only
 after five minutes. NIC counters and PCIe throughput take 25 ms to 100 ms each and are never read.
 """
 
@@ -56,13 +56,12 @@ _PCIE_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0":
 
 
 def open_habana() -> Session:
-    """Open the driver with HLML if the library's binding is installed, else with `hl-smi`.
+    """Open the Gaudi driver with HLML if HLML and its binding are installed, else with `hl-smi`.
 
     Raises:
-        DriverAbsentError: Neither the library nor the command is installed, or the driver is not
-            loaded.
-        DriverGoneError: The driver refuses to open, or the library is installed with neither its
-            binding nor the command.
+        DriverAbsentError: Neither HLML nor `hl-smi` is installed, or the driver is not loaded.
+        DriverGoneError: The driver refuses to open, or HLML is installed but neither its binding
+            nor `hl-smi` is installed.
     """
     path = find_library()
     if path is not None and is_binding_installed():
@@ -84,11 +83,11 @@ def read_resident_bytes() -> int:
 
 
 class HabanaSession:
-    """The driver opened with HLML; see `Session`.
+    """A Gaudi driver that was opened with HLML; see `Session`.
 
     Args:
-        hlml: The opened binding.
-        read_resident_bytes: Returns this process's resident memory in bytes.
+        hlml: The opened HLML binding.
+        read_resident_bytes: A function that returns this process's resident memory in bytes.
     """
 
     parallel = 1
@@ -110,10 +109,10 @@ class HabanaSession:
             self._open_device(index)
 
     def is_current(self) -> bool:
-        """Return whether the number of cards is unchanged and the library has not leaked much.
+        """Return whether the number of cards is unchanged and HLML has leaked at most 64 MiB.
 
-        The library leaks memory with each temperature reading; a new process frees the leaked
-        memory. A temporary failure to count the cards is ignored.
+        HLML leaks memory with each temperature reading; replacing the reader process frees the
+        leaked memory. A temporary failure to count the cards is ignored.
         """
         code, shown = self._count()
         return (code != 0 or shown == self._shown) and not self._is_bloated()
@@ -123,10 +122,10 @@ class HabanaSession:
         return
 
     def stop_watching(self) -> None:
-        """Do nothing, because nothing is watched."""
+        """Do nothing, because `watch` does not wait for events."""
 
     def close(self) -> None:
-        """Shut the library down."""
+        """Shut down HLML."""
         self._hlml.close()
 
     def _is_bloated(self) -> bool:
@@ -174,10 +173,10 @@ class HabanaSession:
 
 
 class HabanaDevice:
-    """One Gaudi card; see `Device`.
+    """A Gaudi card that is read with HLML; see `Device`.
 
     Args:
-        hlml: The opened binding.
+        hlml: The opened HLML binding.
         handle: The binding's handle for the card.
         identity: The identity of the card.
     """
@@ -191,7 +190,7 @@ class HabanaDevice:
         self._lasting_until = float("-inf")
 
     def read(self, since: int | None) -> DeviceRow:  # noqa: ARG002 - there is no sample buffer
-        """Read all of the card's values; see `Device`."""
+        """Read all of the card's values; see `Device.read`."""
         if "reset" in decode(self._ask("hlmlDeviceGetOperationStatus")):
             raise DeviceError("resetting")
         if time.monotonic() >= self._lasting_until:
@@ -208,7 +207,7 @@ class HabanaDevice:
         return row, None, []
 
     def _ask(self, function: str, *arguments: int) -> Any:  # noqa: ANN401 - the binding has no types
-        """Return a value of this card from the driver; None if the driver does not report it."""
+        """Return one of the card's values; None if the driver does not report the value."""
         key = (function, arguments)
         if key in self._unsupported:
             return None
@@ -218,7 +217,7 @@ class HabanaDevice:
         return None if answer in _NOT_AVAILABLE else answer
 
     def _read_lasting(self) -> None:
-        """Read the values that rarely change, and let unsupported calls be tried again."""
+        """Read the card's values that rarely change, and allow unsupported calls to be retried."""
         self._unsupported.clear()
         row: Row = list(EMPTY_ROW)
         threshold = self._ask("hlmlDeviceGetTemperatureThreshold", _SLOWDOWN)
@@ -301,12 +300,15 @@ class HabanaDevice:
 
 
 def parse_link_speed(text: str) -> int | None:
-    """Return the PCIe generation for a transfer rate such as "32.0GT/s"; None for other text."""
+    """Return the PCIe generation for a transfer rate such as "32.0GT/s".
+
+    The result is None if the text is not a known transfer rate.
+    """
     return _PCIE_GENERATIONS.get(text.partition("GT/s")[0].strip())
 
 
 def parse_link_width(text: str) -> int | None:
-    """Return the number of lanes in a link width such as "x16"; None for other text."""
+    """Return the number of lanes in a link width such as "x16"; None if the width is invalid."""
     lanes = text.removeprefix("x")
     return int(lanes) if lanes in ("1", "2", "4", "8", "16") else None
 

@@ -1,11 +1,12 @@
 """Gaudi cards, read with the command `hl-smi`, for machines without the HLML binding.
 
+The following command prints one line for each card:
+
     hl-smi -Q index,uuid,... -f csv,noheader,nounits
 
-prints one line for each card. The cells of a line are separated by a comma and a space, and an
-unknown value is `N/A`. The documented units are MiB, W, C, % and MHz. One run of the command
-reports all cards, so each run provides one reading of every card, and only one run is in progress
-at a time.
+The cells of a line are separated by a comma and a space, and an unknown value is `N/A`. The
+documented units of the values are MiB, W, C, % and MHz. One run of the command reports all cards,
+so each run provides one reading of every card, and only one run is in progress at a time.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ Query = Callable[[Sequence[str]], str]
 
 
 class HlSmiFailedError(Exception):
-    """The command failed; the message is the first line of its error output."""
+    """The command `hl-smi` failed; the message is the first line of the command's error output."""
 
 
 def find_hl_smi() -> str | None:
-    """Return the path of the first `hl-smi` in PATH; None if PATH contains none."""
+    """Return the path of the first `hl-smi` in PATH; None if the command is not in PATH."""
     for folder in os.get_exec_path():
         command = f"{folder}/hl-smi"
         if os.access(command, os.X_OK):
@@ -57,7 +58,7 @@ def find_hl_smi() -> str | None:
 
 
 def open_hl_smi(command: str) -> HlSmiSession:
-    """Open the driver with the command `hl-smi`.
+    """Open the Gaudi driver with the command `hl-smi`.
 
     Raises:
         DriverAbsentError: The command is installed but the driver is not loaded.
@@ -80,7 +81,7 @@ def open_hl_smi(command: str) -> HlSmiSession:
 def run_hl_smi(
     command: str, fields: Sequence[str], *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> str:
-    """Run the command and return its output.
+    """Run the command `hl-smi` and return its output.
 
     Raises:
         DeviceError: The command did not exit in time and was killed.
@@ -119,10 +120,10 @@ def run_hl_smi(
 def choose_fields(query: Query) -> tuple[tuple[str, ...], str]:
     """Determine the fields that the installed version of `hl-smi` supports.
 
-    A version that does not know a field fails or omits the field's cells.
+    A version that does not know a requested field fails or omits the field's cells.
 
     Returns:
-        The fields, and the command's output for these fields.
+        The supported fields, and the output of `hl-smi` for these fields.
 
     Raises:
         DeviceError: The command did not exit in time.
@@ -150,12 +151,12 @@ def _try(query: Query, fields: Sequence[str]) -> str | None:
 
 
 class HlSmiSession:
-    """The driver read with `hl-smi`; see `Session`.
+    """A Gaudi driver that is read with `hl-smi`; see `Session`.
 
     Args:
-        query: Runs the command for the given fields and returns its output.
-        fields: The fields that the installed version supports.
-        text: The command's output for these fields.
+        query: A function that runs `hl-smi` for the given fields and returns the output.
+        fields: The fields that the installed version of `hl-smi` supports.
+        text: The output of `hl-smi` for these fields.
     """
 
     parallel = 1
@@ -177,7 +178,7 @@ class HlSmiSession:
 
     @property
     def troubles(self) -> list[str]:
-        """A description of the part of the latest run's output that could not be parsed."""
+        """A description of the latest `hl-smi` output that could not be parsed."""
         found = [f"{uuid}: {words}" for uuid, said in self._garbled.items() for words in said]
         found += [f"no such unit: {column}" for column in self._table.strange_columns]
         lines = self._find_strange_lines()
@@ -186,13 +187,13 @@ class HlSmiSession:
         return [f"hl-smi printed what is not understood ({'; '.join(found)})"] if found else []
 
     def is_current(self) -> bool:
-        """Return whether the latest run listed the same cards as the first run.
+        """Return whether the latest run of `hl-smi` listed the same cards as the first run.
 
-        If no card is open, the command is run again, because only its failure then shows that the
-        driver is gone.
+        If no card is open, `hl-smi` is run again, because only a failure of the command then shows
+        that the driver is gone.
 
         Raises:
-            DriverGoneError: No card is open, and the command fails.
+            DriverGoneError: No card is open, and `hl-smi` fails.
         """
         if not self.devices:
             self._run()
@@ -205,21 +206,24 @@ class HlSmiSession:
         return len(cards) == self._shown and known.issuperset(filter(None, (c.uuid for c in cards)))
 
     def watch(self, report: Callable[[str, int], None]) -> None:  # noqa: ARG002 - no Xids
-        """Return at once, because the command reports no events."""
+        """Return at once, because `hl-smi` reports no events."""
         return
 
     def stop_watching(self) -> None:
-        """Do nothing, because nothing is watched."""
+        """Do nothing, because `watch` does not wait for events."""
 
     def close(self) -> None:
-        """Do nothing, because nothing is held open."""
+        """Do nothing, because the driver is not kept open between runs of `hl-smi`."""
 
     def read(self, uuid: str, bus_id: str) -> Row:
-        """Return a card's row from a recent run of the command that has not served this card yet.
+        """Return a card's row from the output of `hl-smi`.
+
+        The command is run again if its latest output is more than 1 s old or was already used for
+        this card.
 
         Raises:
-            DeviceError: This card cannot be read, or no card can, because the command hangs.
-            DriverGoneError: The command fails.
+            DeviceError: This card cannot be read, or no card can be read because `hl-smi` hangs.
+            DriverGoneError: The command `hl-smi` fails.
         """
         with self._lock:
             if uuid in self._served or time.monotonic() - self._ran_at > _FRESH_SECONDS:
@@ -241,7 +245,7 @@ class HlSmiSession:
     def _find_strange_lines(self) -> list[str]:
         """Return the unrecognised lines that may describe a card.
 
-        If the output contains cards, a line without a comma is not one of these lines.
+        If the output contains cards, a line without a comma is not returned.
         """
         table = self._table
         return [line for line in table.strange_lines if "," in line or not table.cards]
@@ -286,7 +290,7 @@ class HlSmiSession:
 
 
 class HlSmiDevice:
-    """One Gaudi card read with `hl-smi`; see `Device`.
+    """A Gaudi card that is read with `hl-smi`; see `Device`.
 
     Args:
         session: The session that the card belongs to.

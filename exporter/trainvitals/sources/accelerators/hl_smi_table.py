@@ -74,9 +74,10 @@ class Card:
     """One card's line in the table.
 
     Attributes:
-        place: The position among the cards, from 0.
-        cells: The line's cells.
-        named: The cells by field; empty if the number of cells differs from the number of fields.
+        place: The card's position among the cards in the table, counted from 0.
+        cells: The cells of the card's line.
+        named: The line's cells by field name; empty if the number of cells differs from the number
+            of fields.
     """
 
     __slots__ = ("cells", "named", "place")
@@ -88,13 +89,13 @@ class Card:
 
     @property
     def index(self) -> int:
-        """The driver's index for the card; `place` if the index is not a number."""
+        """The driver's index for the card; `place` if the table contains no numeric index."""
         index = self.named.get("index", self.cells[0])
         return int(index) if _INDEX.fullmatch(index) else self.place
 
     @property
     def uuid(self) -> str | None:
-        """The card's UUID; None if the line contains none."""
+        """The card's UUID; None if the card's line contains no valid UUID."""
         uuid = self.named.get("uuid", "")
         return uuid if _UUID.fullmatch(uuid) else None
 
@@ -103,12 +104,12 @@ class Table:
     """The output of one run of `hl-smi`.
 
     Args:
-        fields: The requested fields.
-        text: The output.
+        fields: The fields that were requested from `hl-smi`.
+        text: The output of `hl-smi`.
 
     Attributes:
         cards: The cards in the output.
-        strange_lines: The lines that are neither a card nor a header.
+        strange_lines: The output lines that are neither a card's line nor a header.
         strange_columns: The header cells of columns with a unit other than the documented unit.
     """
 
@@ -129,12 +130,12 @@ class Table:
 
     @property
     def fits(self) -> bool:
-        """Whether a card has the expected number of cells, or the output contains no card."""
+        """Whether a card's line has the expected number of cells or the output has no card."""
         return not self.cards or any(card.named for card in self.cards)
 
 
 def split_cells(text: str) -> list[list[str]]:
-    """Return the cells of each line that is not blank."""
+    """Return the cells of each output line that is not blank."""
     return [[cell.strip() for cell in line.split(",")] for line in text.split("\n") if line.strip()]
 
 
@@ -144,7 +145,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 
 def _name_column(cell: str) -> str:
-    """Return the field that a header cell names; the whole cell if its unit is unexpected."""
+    """Return the field name in a header cell, or the whole cell if the unit is unexpected."""
     match = _HEADER.fullmatch(cell)
     name = match[1].lower() if match is not None else cell
     unit = match[2] if match is not None else None
@@ -167,7 +168,7 @@ def parse_number(cell: str, unit: str = "") -> float | None:
         unit: The unit that may follow the number.
 
     Raises:
-        ValueError: The cell is not a number, or has another unit.
+        ValueError: The cell does not contain a number, or contains another unit.
     """
     if cell == NOT_KNOWN:
         return None
@@ -204,7 +205,7 @@ def parse_row(named: Mapping[str, str]) -> tuple[Row, list[str]]:
 
 
 def _refuse_bytes(row: Row) -> Iterator[str]:
-    """Remove memory sizes that are too large to be in MiB, and yield a description of them."""
+    """Remove memory sizes that are too large to be in MiB, and yield an error message."""
     total = row[SLOT["memory_total_bytes"]]
     if isinstance(total, (int, float)) and total > _LARGEST_MEMORY_MIB * _MIB:
         for name in ("memory_total_bytes", "memory_used_bytes", "memory_free_bytes"):

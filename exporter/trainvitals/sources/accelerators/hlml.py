@@ -1,8 +1,8 @@
 """Access to HLML, the library for Gaudi cards, through the binding habana-pyhlml.
 
-The binding is optional. By itself, it prints a message if it does not find the library, issues a
-warning when it is imported, and loads the library only from Intel's directory. This module also
-finds the library on the loader's search path, and suppresses the warning.
+The binding is optional. Used directly, the binding prints a message if it does not find the
+library, issues a warning when it is imported, and loads the library only from Intel's directory.
+This module also finds the library on the loader's search path, and suppresses the warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GONE = {
 
 
 def find_library() -> str | None:
-    """Return a name by which the loader finds the library; None if the loader cannot find it."""
+    """Return a name by which the loader finds HLML; None if the loader cannot find HLML."""
     for path in LIBRARIES:
         try:
             ctypes.CDLL(path)
@@ -43,8 +43,8 @@ def find_library() -> str | None:
 def is_binding_installed() -> bool:
     """Return whether habana-pyhlml is installed.
 
-    The module of its predecessor, pyhlml 1.9, has the same name but is not accepted: its buffers
-    are smaller than the values that current libraries write into them.
+    The module of the binding's predecessor, pyhlml 1.9, has the same name but is not accepted: its
+    buffers are smaller than the values that current versions of HLML write.
     """
     try:
         module = _import_binding()
@@ -64,7 +64,7 @@ def _import_binding() -> ModuleType:
 
 
 class Hlml:
-    """The opened binding, whose fatal errors are raised as `DeviceError` and `DriverGoneError`.
+    """The opened HLML binding; fatal errors are raised as `DeviceError` or `DriverGoneError`.
 
     Args:
         path: The library's path, or a name by which the loader finds the library.
@@ -92,14 +92,14 @@ class Hlml:
             raise DriverGoneError(f"hlmlInit failed with code {error.value}") from error
 
     def ask(self, function: str, *arguments: object) -> tuple[Any, int]:
-        """Call a function of the binding.
+        """Call one of the binding's functions.
 
         Returns:
-            The result and 0, or None and HLML's error code.
+            The function's result and 0; None and HLML's error code if the call fails.
 
         Raises:
             DeviceError: The card is lost.
-            DriverGoneError: The driver is gone.
+            DriverGoneError: The driver was unloaded or restarted.
         """
         call: Callable[..., Any] | None = getattr(self._module, function, None)
         if call is None:  # an older binding lacks the function
@@ -115,15 +115,15 @@ class Hlml:
         return None, code
 
     def ask_text(self, function: str, *arguments: object) -> str:
-        """Return the text that a function of the binding returns; empty if it returns none."""
+        """Return the text that a binding function returns; empty if no text is returned."""
         return decode(self.ask(function, *arguments)[0])
 
     def close(self) -> None:
-        """Shut the library down."""
+        """Shut down HLML."""
         with contextlib.suppress(self._error):
             self._module.hlmlShutdown()
 
 
 def decode(text: object) -> str:
-    """Decode bytes that the binding returned; the result is empty if the value is not bytes."""
+    """Decode a text that the binding returned; the result is empty if the value is not bytes."""
     return text.decode(errors="replace") if isinstance(text, bytes) else ""

@@ -25,14 +25,14 @@ _CELSIUS = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,18})?) ?(?:°?C)?", re.IGNORECAS
 
 
 def parse_memory_limit(text: str) -> int | None:
-    """Parse the value of `--accelerators.memory-limit` and return it in bytes.
+    """Parse the value of `--accelerators.memory-limit` and return the limit in bytes.
 
     Args:
         text: A number of bytes, or a number with kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB,
             TiB (powers of 1024), such as 7.5GB; case is ignored.
 
     Returns:
-        The limit in bytes, at least 1; None for an empty text, which means no limit.
+        The limit in bytes, at least 1; None if the text is empty, which means that no limit is set.
 
     Raises:
         ConfigurationError: The text is not a size, or the size is less than one byte.
@@ -49,16 +49,18 @@ def parse_memory_limit(text: str) -> int | None:
 
 
 def parse_temperature_limit(text: str) -> float | None:
-    """Parse the value of `--accelerators.temperature-limit` and return it in degrees Celsius.
+    """Parse the value of `--accelerators.temperature-limit`; return the limit in degrees Celsius.
 
     Args:
         text: A number, with or without a unit, such as 80, 82.5 or 80 °C.
 
     Returns:
-        The limit, above 0 and below 1000; None for an empty text, which means no limit.
+        The limit, in degrees Celsius, above 0 and below 1000; None if the text is empty, which
+        means that no limit is set.
 
     Raises:
-        ConfigurationError: The text is not a temperature, or is outside this range.
+        ConfigurationError: The text is not a temperature, or the temperature is not above 0 and
+            below 1000.
     """
     if not text.strip():
         return None
@@ -73,7 +75,10 @@ def parse_temperature_limit(text: str) -> float | None:
 
 
 def parse_size(text: str) -> int | None:
-    """Return a size such as 7.5GB, 40GiB or 512 in bytes; None for other text, or below 1 byte."""
+    """Parse a size such as 7.5GB, 40GiB or 512, and return the number of bytes.
+
+    The result is None if the text is not a size or the size is less than 1 byte.
+    """
     size = _SIZE.fullmatch(text.strip())
     unit = None if size is None else _UNITS.get(size[2].lower())
     if size is None or unit is None:

@@ -40,10 +40,10 @@ _OPENING_SECONDS = 2.5
 
 
 def open_nvidia() -> NvidiaSession:
-    """Open the driver with NVML.
+    """Open the NVIDIA driver with NVML.
 
     Raises:
-        DriverAbsentError: The library is not installed, or the driver is not loaded.
+        DriverAbsentError: NVML is not installed, or the driver is not loaded.
         DriverGoneError: The driver refuses to open.
     """
     import pynvml  # noqa: PLC0415 - heavy, and only this process needs it
@@ -59,10 +59,10 @@ def open_nvidia() -> NvidiaSession:
 
 
 class NvidiaSession:
-    """The driver opened with NVML; see `Session`.
+    """An NVIDIA driver that was opened with NVML; see `Session`.
 
     Args:
-        library: The initialised library.
+        library: The initialised NVML library.
     """
 
     parallel = 64
@@ -80,10 +80,10 @@ class NvidiaSession:
         self._open_devices()
 
     def is_current(self) -> bool:
-        """Return whether the driver still lists the same number of GPUs; True if it fails to count.
+        """Return whether the driver still lists the same number of GPUs; True if the count fails.
 
         Raises:
-            DriverGoneError: The driver is gone.
+            DriverGoneError: The driver was unloaded, restarted or replaced.
         """
         code, shown = self._count()
         if code in GONE:
@@ -109,7 +109,7 @@ class NvidiaSession:
         self._stopping.set()
 
     def close(self) -> None:
-        """Shut the library down."""
+        """Shut down NVML."""
         self._library.nvmlShutdown()
 
     def _count(self) -> tuple[int, int]:
@@ -159,7 +159,10 @@ class NvidiaSession:
 
 
 def _ask_text(function: Callable[..., int], *handle: ctypes.c_void_p) -> tuple[int, str]:
-    """Return NVML's return code and the text; the text is empty if the call fails."""
+    """Call an NVML function that returns a text; return NVML's return code and the text.
+
+    The text is empty if the call fails.
+    """
     buffer = ctypes.create_string_buffer(96)
     code = function(*handle, buffer, U32(len(buffer)))
     return code, buffer.value.decode(errors="replace") if code == SUCCESS else ""

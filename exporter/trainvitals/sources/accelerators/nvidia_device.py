@@ -1,7 +1,7 @@
 """One NVIDIA GPU, read through NVML.
 
 Each call is bound once to its arguments and result buffer, because reading a result through the
-binding's structures takes longer than the call. Field values are read in one call. Every return
+binding's structures takes longer than the call. All field values are read in one call. Every return
 code is checked: a value that the card does not report is None and is not read again for five
 minutes.
 """
@@ -63,11 +63,11 @@ _MEMORY_V1 = struct.Struct("=QQQ")  # total, free, used
 
 
 class NvidiaDevice:
-    """One NVIDIA GPU; see `Device`.
+    """An NVIDIA GPU that is read with NVML; see `Device`.
 
     Args:
-        library: The initialised library.
-        handle: The library's handle for the GPU.
+        library: The initialised NVML library.
+        handle: NVML's handle for the GPU.
         identity: The identity of the GPU.
     """
 
@@ -79,7 +79,7 @@ class NvidiaDevice:
         self._bound_until = float("-inf")
 
     def read(self, since: int | None) -> DeviceRow:
-        """Read all of the GPU's values; see `Device`."""
+        """Read all of the GPU's values; see `Device.read`."""
         if time.monotonic() >= self._bound_until:
             self._bind()
         row = self._static.copy()
@@ -97,7 +97,7 @@ class NvidiaDevice:
         return row[:THROTTLE_SECONDS], busy, processes
 
     def _bind(self) -> None:
-        """Prepare all calls, and omit unsupported calls until the method is called again."""
+        """Prepare all NVML calls, and omit unsupported calls until the method is called again."""
         self._unsupported: set[str] = set()
         self._static: Row = [*EMPTY_ROW, *(None for _ in range(SLOTS - len(EMPTY_ROW)))]
         self._scalars = self._bind_scalars(STATIC_SCALARS)
@@ -133,7 +133,7 @@ class NvidiaDevice:
         self._fields = FieldRequest(self._library, self.handle, pairs)
 
     def _read_scalars(self, row: Row) -> bool:
-        """Read the numeric values; return False if any call failed temporarily."""
+        """Read the numeric values into a row; return False if any call failed temporarily."""
         unsupported = set()
         is_whole = True
         for function, arguments, out, (slot, factor, divisor, least, most) in self._scalars:
@@ -231,7 +231,7 @@ class NvidiaDevice:
         return holders
 
     def _call(self, symbol: str, *arguments: object) -> bool:
-        """Call a function for this device; return False if the call fails or is unsupported."""
+        """Call an NVML function for this GPU; return False if the call fails or is unsupported."""
         if symbol in self._unsupported:
             return False
         code = getattr(self._library, symbol)(self.handle, *arguments)
@@ -241,12 +241,12 @@ class NvidiaDevice:
         return False
 
     def _give_up(self, symbol: str, code: int) -> None:
-        """Stop making a call if its return code is permanent."""
+        """Stop calling an NVML function whose return code means that the failure is permanent."""
         check(code)
         if code in LASTING:
             self._unsupported.add(symbol)
 
 
 def _to_ratio(percent: int) -> float | None:
-    """Convert a percentage to a ratio; the result is None above 100 %, which means unknown."""
+    """Convert a percentage to a ratio; a percentage above 100 is unknown and becomes None."""
     return percent / 100 if percent <= _FULL_PERCENT else None

@@ -1,4 +1,4 @@
-"""Reporting of one NVIDIA GPU's Xids as soon as NVML reports them.
+"""Reporting of one NVIDIA GPU's Xid errors as soon as NVML delivers the events.
 
 Each GPU has its own event set, because the loss of a GPU affects its entire event set: the driver
 then answers every wait with the loss, before or instead of the other errors in the set.
@@ -36,12 +36,12 @@ _UNKNOWN = 999
 
 
 class XidListener:
-    """Waits for the Xids of one GPU.
+    """Waits for one GPU's Xid errors and reports each error.
 
     Args:
-        library: The initialised library.
-        device: The GPU.
-        report: Called with the GPU's UUID and the error's code for each error.
+        library: The initialised NVML library.
+        device: The GPU whose errors are reported.
+        report: A function that is called for each error with the GPU's UUID and the Xid code.
         stopping: An event that is set to make `listen` return within `_LONGEST_WAIT_MS`.
     """
 
@@ -62,13 +62,13 @@ class XidListener:
         self._wanted = nvmlEventTypeXidCriticalError
 
     def listen(self) -> None:
-        """Report errors until stopped, the driver is gone, or this GPU's events are unsupported."""
+        """Report errors until `stopping` is set, the driver is gone, or events are unsupported."""
         code = SUCCESS
         while not self._stopping.is_set() and not self._is_final(code):
             code = self._listen_once()
 
     def _listen_once(self) -> int:
-        """Wait with a new event set until a call fails, and return the driver's code."""
+        """Report errors from a new event set until a call fails; return the call's return code."""
         events = ctypes.c_void_p()
         code = self._library.nvmlEventSetCreate(ctypes.byref(events))
         if code != SUCCESS:
@@ -88,14 +88,14 @@ class XidListener:
         return code
 
     def _wait_for_failure(self, events: ctypes.c_void_p) -> int:
-        """Report errors until stopped or until a wait fails; return the driver's code."""
+        """Report errors until `stopping` is set or a wait fails; return the last return code."""
         code = SUCCESS
         while code in (SUCCESS, TIMEOUT) and not self._stopping.is_set():
             code = self._wait(events, _LONGEST_WAIT_MS)
         return code
 
     def _drain(self, events: ctypes.c_void_p) -> None:
-        """Report the errors in the set, even if the driver first reports up to two failures."""
+        """Report the remaining errors in an event set, even if up to two waits fail."""
         failures = 0
         for _ in range(_MOST_DRAINED):
             code = self._wait(events, 0)
@@ -109,7 +109,7 @@ class XidListener:
         if code == FUNCTION_NOT_FOUND:  # version 1 fills fewer members of the data
             code = self._library.nvmlEventSetWait(*arguments)
         if code == SUCCESS and self._data.eventType != self._wanted:
-            return _UNKNOWN  # causes a pause, as further calls may return the same
+            return _UNKNOWN  # causes a pause; further calls may return the same event
         if code == SUCCESS:
             self._report(self._device.identity[2], self._data.eventData)
         return code
@@ -119,7 +119,7 @@ class XidListener:
             self._stopping.wait(_RETRY_WAIT_MS / 1000)
 
     def _is_final(self, code: int) -> bool:
-        """Return whether to stop listening: events are unsupported, or the driver is gone."""
+        """Return whether a return code means that events are unsupported or the driver is gone."""
         if code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
             return True
         count = U32()  # one GPU's answer is no proof that the driver is gone

@@ -39,13 +39,13 @@ _OF_LINKS = {
 
 
 class Links:
-    """Reads the links of one GPU at most every 5 s, because each link requires a call.
+    """Reads the NVLinks of one GPU at most every 5 s, because each link requires an NVML call.
 
     A link that does not answer keeps its previous error counts, so that the sum never decreases.
 
     Args:
-        library: The initialised library.
-        handle: The library's handle for the GPU.
+        library: The initialised NVML library.
+        handle: NVML's handle for the GPU.
     """
 
     def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
@@ -59,11 +59,11 @@ class Links:
         self._read_at = float("-inf")
 
     def bind(self) -> None:
-        """Determine the card's links and the field values that the card supports.
+        """Determine the card's NVLinks and the field values that the card supports.
 
         Raises:
             DeviceError: The GPU cannot be read.
-            DriverGoneError: The driver is gone.
+            DriverGoneError: The driver was unloaded, restarted or replaced.
         """
         self._links = [n for n in range(_MOST_LINKS) if self._ask_state(n)[0] not in LASTING]
         self._chosen = self._choose()
@@ -75,13 +75,13 @@ class Links:
         self._read_at = float("-inf")
 
     def read(self) -> tuple[int | None, tuple[float | None, ...]]:
-        """Return the number of links that are up, and the error count for each of `LINK_ERRORS`.
+        """Return the number of NVLinks that are up, and the error count for each of `LINK_ERRORS`.
 
-        A number that is unknown is None.
+        An unknown number is None.
 
         Raises:
             DeviceError: The GPU cannot be read.
-            DriverGoneError: The driver is gone.
+            DriverGoneError: The driver was unloaded, restarted or replaced.
         """
         now = time.monotonic()
         if now - self._read_at > _SECONDS_BETWEEN:
@@ -122,7 +122,10 @@ class Links:
                 self._states[link] = is_up
 
     def _ask_state(self, link: int) -> tuple[int, bool]:
-        """Return the driver's code, and whether the link is up (active, or asleep while idle)."""
+        """Return the driver's return code, and whether a link is up.
+
+        A link that is asleep while it is idle also counts as up.
+        """
         state = U32()
         code = self._library.nvmlDeviceGetNvLinkState(self._handle, U32(link), ctypes.byref(state))
         check(code)
@@ -134,10 +137,10 @@ class Links:
                 self._counts[count] = value
 
     def _sum_up(self, kind: str) -> float | None:
-        """Return the number of errors of one kind.
+        """Return the GPU's number of NVLink errors of one kind.
 
-        The result is None if the card does not count the errors, or if not every chosen link has
-        answered yet.
+        The result is None if the card does not count errors of this kind, or if not every link that
+        is counted has responded yet.
         """
         chosen = [count for count in self._chosen if count[0] == kind]
         if not chosen or any(count not in self._counts for count in chosen):

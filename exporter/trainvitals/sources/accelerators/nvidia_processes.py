@@ -1,8 +1,8 @@
-"""The processes that compute on one NVIDIA GPU, read in the newest list version of the driver.
+"""The processes that compute on one NVIDIA GPU, read with the newest supported NVML function.
 
-NVML has three versions of the process list. A driver supports the version that was current when the
-driver was released, and the older versions. Some drivers of release 535 append a number to each
-entry of the third version.
+NVML defines three versions of the process list. A driver supports the version that was current when
+the driver was released, and the older versions. Some drivers of the 535 release append a number to
+each entry of the third version.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ProcessList:
     """Reads the list of the processes that compute on one GPU.
 
     Args:
-        library: The initialised library.
-        handle: The library's handle for the GPU.
+        library: The initialised NVML library.
+        handle: NVML's handle for the GPU.
     """
 
     def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
@@ -65,7 +65,7 @@ class ProcessList:
 
         Raises:
             DeviceError: The GPU cannot be read.
-            DriverGoneError: The driver is gone.
+            DriverGoneError: The driver was unloaded, restarted or replaced.
         """
         while self._versions:
             symbol, sizes = self._versions[0]
@@ -86,7 +86,10 @@ class ProcessList:
         self._buffer = ctypes.create_string_buffer(_LARGEST_ENTRY_BYTES * self._room)
 
     def _fetch(self, symbol: str) -> tuple[int, int]:
-        """Fill the buffer; return the driver's code and the number of entries."""
+        """Fill the buffer with the process list.
+
+        The result is the driver's return code and the number of entries.
+        """
         code, count = self._call(symbol)
         if code == INSUFFICIENT_SIZE and count > self._room:  # the number of all processes
             self._make_room(count + _MORE_ROOM)

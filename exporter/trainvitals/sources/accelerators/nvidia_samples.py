@@ -40,12 +40,12 @@ class SampleBuffer:
     """Reads the utilization samples of one GPU.
 
     Args:
-        library: The initialised library.
-        handle: The library's handle for the GPU.
+        library: The initialised NVML library.
+        handle: NVML's handle for the GPU.
 
     Raises:
         DeviceError: The GPU cannot be read.
-        DriverGoneError: The driver is gone.
+        DriverGoneError: The driver was unloaded, restarted or replaced.
     """
 
     def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
@@ -59,16 +59,16 @@ class SampleBuffer:
         self._samples = (U64 * (2 * min(max(capacity, 1), _LARGEST_CAPACITY)))()
 
     def read(self, since: int | None) -> BusyTime | None:
-        """Return the busy time since a sample.
+        """Return the GPU's busy time since a given sample.
 
         The result is None if the driver keeps no samples, or if the call fails temporarily.
 
         Args:
-            since: See `Device.read`.
+            since: The timestamp of the given sample in microseconds; see `Device.read`.
 
         Raises:
             DeviceError: The GPU cannot be read.
-            DriverGoneError: The driver is gone.
+            DriverGoneError: The driver was unloaded, restarted or replaced.
         """
         if not self._is_supported:
             return None
@@ -86,9 +86,9 @@ class SampleBuffer:
         return integrate_samples(stamps, percents, since=since, is_full=is_full)
 
     def _fetch(self, since: int) -> tuple[int, int]:
-        """Fill the buffer with the samples after a timestamp; return the driver's code and a count.
+        """Fill the buffer with the samples after a timestamp.
 
-        The count is the number of samples.
+        The result is the driver's return code and the number of samples.
         """
         count = U32(len(self._samples) // 2)
         code = self._call(since, count, self._samples)
@@ -104,7 +104,7 @@ class SampleBuffer:
         )
 
     def _list_samples(self, count: int, since: int) -> list[tuple[int, int]]:
-        """Return the timestamp and percentage of each newer sample.
+        """Return the timestamp and percentage of each sample that is newer than `since`.
 
         Samples dated more than a day in the future are omitted, because such a sample would hide
         all later samples.
@@ -115,9 +115,9 @@ class SampleBuffer:
         return [(stamp, value & 0xFFFFFFFF) for stamp, value in pairs if since < stamp < latest]
 
     def _find_newest(self, since: int) -> int:
-        """Return the timestamp to continue from when no sample is newer than the given one.
+        """Return the timestamp from which counting continues if no sample is newer than `since`.
 
-        It is earlier than the given timestamp if the clock was set back.
+        The returned timestamp is earlier than `since` if the clock was set back.
         """
         code, count = self._fetch(0)
         samples = self._list_samples(count, 0) if code == SUCCESS else []
@@ -128,14 +128,14 @@ class SampleBuffer:
 def integrate_samples(
     stamps: Sequence[int], percents: Sequence[int], *, since: int | None, is_full: bool
 ) -> BusyTime:
-    """Sum the busy time since a sample.
+    """Return the busy time since a given sample, summed over the later samples.
 
     Args:
         stamps: The ends of the periods in microseconds, ascending, all later than `since`.
         percents: The utilization in each period, 0 to 100.
         since: The timestamp of the newest sample that was counted before; 0 if the buffer was empty
-            at the time; None if no sample was ever counted: then counting starts at the newest
-            sample.
+            when it was last read; None if no sample was ever counted, so that counting starts at
+            the newest sample.
         is_full: Whether the buffer is full, so that older samples may have been lost. The gap
             before the first sample of a full buffer counts at the mean utilization of the remaining
             samples; all other gaps are time without activity and count as idle.

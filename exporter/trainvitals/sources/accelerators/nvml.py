@@ -1,7 +1,7 @@
-"""The NVML functions that are called, and the meaning of NVML's return codes.
+"""The NVML functions that the reader calls, and the meaning of NVML's return codes.
 
 The tables list the calls of a scrape: the function or field value for each slot of a row, with the
-conversion of its unit. The numbers and their meanings are those of nvml.h.
+unit conversion. The numbers and their meanings are defined in nvml.h.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Library:
     """The NVML library; a function that the driver version lacks returns `FUNCTION_NOT_FOUND`.
 
     Args:
-        library: The loaded library.
+        library: The loaded NVML library.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -72,13 +72,13 @@ def _report_missing(*_: object) -> int:
 
 
 class Scalar:
-    """A call that returns one number: value * factor / divisor is stored in the slot.
+    """An NVML call that returns one number; the row's slot is set to value * factor / divisor.
 
     A value below `least` or above `most` is discarded. By default, this includes the value with all
     bits set, which means "not available".
 
     Attributes:
-        meaning: The slot, the factor, the divisor, and the minimum and maximum value.
+        meaning: The row's slot, the factor, the divisor, and the minimum and maximum value.
     """
 
     __slots__ = ("arguments", "meaning", "symbol", "type")
@@ -136,7 +136,7 @@ STATIC_SCALARS = (
 
 
 class FieldValue:
-    """An NVML field value: value * factor / divisor is stored in the slot."""
+    """An NVML field value; the row's slot is set to value * factor / divisor."""
 
     __slots__ = ("divisor", "factor", "field", "scope", "slot")
 
@@ -185,7 +185,7 @@ THROTTLE_BITS = {
 
 
 def check(code: int) -> None:
-    """Raise the error for a return code that concerns the device or the driver.
+    """Raise an error if a return code concerns the whole device or the driver.
 
     Return codes that concern a single value raise no error.
     """

@@ -26,8 +26,8 @@ class FieldRequest:
     """A reusable request for several field values.
 
     Args:
-        library: The initialised library.
-        handle: The library's handle for the GPU.
+        library: The initialised NVML library.
+        handle: NVML's handle for the GPU.
         wanted: The ID and the scope of each field value.
     """
 
@@ -43,11 +43,11 @@ class FieldRequest:
             struct.pack_into("=II", self._buffer, at * _ENTRY.size, field, scope)
 
     def ask(self) -> list[Answer]:
-        """Return the driver's code and the number, or None, for each field value.
+        """Return a return code and a number for each field value; an unknown number is None.
 
         Raises:
             DeviceError: The GPU cannot be read.
-            DriverGoneError: The driver is gone.
+            DriverGoneError: The driver was unloaded, restarted or replaced.
         """
         count = len(self._wanted)
         if not count:
@@ -74,12 +74,12 @@ class FieldRequest:
 
 
 def decode_field(value_type: int, value: int) -> int | float | None:
-    """Return the number in a field value's union; None if it is unavailable or not finite.
+    """Return the number in a field value's union; None if the number is unknown or not finite.
 
     Args:
         value_type: The type of the number: 0 double, 1 uint, 2 ulong, 3 ull, 4 sll, 5 int,
             6 ushort; the result is None for other types.
-        value: The bits of the union.
+        value: The bits of the field value's union.
     """
     mask = _UNSIGNED_MASKS.get(value_type)
     if mask is not None:

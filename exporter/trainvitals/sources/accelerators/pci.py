@@ -19,9 +19,9 @@ class PciDevice:
     """A PCI device.
 
     Attributes:
-        address: The PCI address.
-        vendor: The vendor ID.
-        category: The class and subclass: the upper 16 bits of `class`.
+        address: The device's PCI address.
+        vendor: The device's PCI vendor ID.
+        category: The device's class and subclass, which are the upper 16 bits of the file `class`.
         driver: The kernel driver that the device is bound to; empty if no driver is bound.
     """
 
@@ -32,13 +32,13 @@ class PciDevice:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the device is an NVIDIA GPU not passed through to a virtual machine."""
+        """Whether the device is an NVIDIA GPU that is not passed through to a virtual machine."""
         is_one = self.vendor == NVIDIA and self.category in _DISPLAYS
         return is_one and self.driver != "vfio-pci"
 
     @property
     def is_hpu(self) -> bool:
-        """Whether the device is a Gaudi card not passed through to a virtual machine."""
+        """Whether the device is a Gaudi card that is not passed through to a virtual machine."""
         is_one = self.vendor == HABANA and self.category == _PROCESSOR
         return is_one and self.driver != "vfio-pci"
 
@@ -53,8 +53,8 @@ class Ports:
     """The network ports of an accelerator.
 
     Attributes:
-        count: The number of ports.
-        up: The number of ports with a link.
+        count: The number of network ports.
+        up: The number of network ports with a link.
     """
 
     count: int
@@ -62,7 +62,7 @@ class Ports:
 
 
 def count_ports(sysfs: Path, address: str) -> Ports | None:
-    """Count the network ports of the device with a PCI address; return None if it has no ports.
+    """Count a PCI device's network ports; return None if the device has no network ports.
 
     The Gaudi driver creates a network interface for each port. Habana's `manage_network_ifs.sh
     --status` counts the ports in the same way.

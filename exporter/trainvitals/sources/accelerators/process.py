@@ -1,7 +1,7 @@
 """A vendor's reader in a child process.
 
 The child process can hang, crash or leak memory without affecting the exporter, can be killed, and
-loads the vendor's library again. Its interpreter requires about 9 MiB of memory.
+loads the vendor's library again. The child's interpreter requires about 9 MiB of memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class ReaderProcess(Reader):
 
     Args:
         opener: The function that opens the driver in the child.
-        environ: The child's environment; None for this process's environment.
+        environ: The child's environment variables; None if the child inherits this process's
+            environment.
     """
 
     def __init__(self, opener: Opener, *, environ: Mapping[str, str] | None = None) -> None:
@@ -55,7 +56,7 @@ class ReaderProcess(Reader):
 
     @property
     def pid(self) -> int | None:
-        """The child's PID."""
+        """The PID of the child process."""
         return self._pid
 
     @property
@@ -65,14 +66,17 @@ class ReaderProcess(Reader):
 
     @property
     def gone(self) -> str | None:
-        """The reason why the driver no longer responds or the child has ended; None if neither."""
+        """The reason why the driver no longer responds or the child has ended.
+
+        The value is None if the driver has not failed and the child has not ended.
+        """
         if self._gone is None and self._ended and self._absent is None:
             return UNEXPECTED_END
         return self._gone
 
     @property
     def is_busy(self) -> bool:
-        """Whether an earlier request has not been answered yet."""
+        """Whether an earlier request to the child has not been answered yet."""
         return self._awaited > 0
 
     def wait_until_opened(self, until: float) -> None:
@@ -89,7 +93,7 @@ class ReaderProcess(Reader):
             self._connection.sendall(marshal.dumps(("read", self._number, patience, dict(since))))
 
     def take_answer(self, until: float) -> Answer | None:
-        """Wait for the answer to the latest request; return None if it does not arrive in time."""
+        """Wait for the answer to the latest request; return None if no answer arrives in time."""
         while not self._ended and self._gone is None:
             if self._answer is not None and self._answer[0] == self._number:
                 answer, self._answer = self._answer[1], None
@@ -99,14 +103,14 @@ class ReaderProcess(Reader):
         return None
 
     def take_xids(self) -> list[XidEvent]:
-        """Return the errors reported since the last call, even if the child has ended."""
+        """Return the Xid errors reported since the last call, even if the child has ended."""
         while not self._ended and self._listen_once(0.0):
             pass
         xids, self._xids = self._xids, []
         return xids
 
     def hang_up(self) -> None:
-        """Close the connection: a wait for the child returns soon, and the child exits."""
+        """Close the connection, so that a wait for the child returns soon and the child exits."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
@@ -118,7 +122,7 @@ class ReaderProcess(Reader):
         self._connection.close()
 
     def reap(self) -> bool:
-        """Reap the child if it has exited; return whether it has."""
+        """Reap the child if it has exited; return whether the child has exited."""
         try:
             pid, _ = os.waitpid(self._pid, os.WNOHANG)
         except ChildProcessError:
@@ -126,7 +130,7 @@ class ReaderProcess(Reader):
         return pid != 0
 
     def _listen_once(self, until: float) -> bool:
-        """Receive one message; return False if none arrives by the monotonic deadline."""
+        """Receive one message; return False if no message arrives by the monotonic deadline."""
         wait = until - time.monotonic()
         self._connection.settimeout(max(wait, 0.0))  # 0 does not block
         try:
@@ -183,7 +187,7 @@ def make_pair() -> tuple[socket.socket, socket.socket]:
 def _spawn(opener: Opener, descriptor: int, environ: Mapping[str, str]) -> int:
     """Start a child interpreter without site and user settings, and return its PID.
 
-    The child has the import path of this interpreter.
+    The child uses the import path of this interpreter.
     """
     code = _CHILD.format(path=sys.path, module=opener.module, opener=opener.name)
     actions = [

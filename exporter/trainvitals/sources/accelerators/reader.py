@@ -27,7 +27,7 @@ class Opener:
 
 @dataclass(frozen=True, slots=True)
 class XidEvent:
-    """An error that a device reported.
+    """An Xid error that a device reported.
 
     Attributes:
         uuid: The device's UUID.
@@ -60,7 +60,7 @@ class Answer:
 
 
 class Reader(ABC):
-    """A reader that has one vendor's driver open, or is opening it.
+    """A reader that has one vendor's driver open, or is opening the driver.
 
     Attributes:
         started_at: The `time.monotonic` value when the reader was started.
@@ -95,17 +95,17 @@ class Reader(ABC):
 
     @property
     def absent(self) -> str | None:
-        """The reason why the driver is absent; None if it is present or still being opened."""
+        """The reason why the driver is absent; None if the driver is present or being opened."""
         return self._absent
 
     @property
     def gone(self) -> str | None:
-        """The reason why the driver no longer responds; None if it has not failed."""
+        """The reason why the driver no longer responds; None if the driver has not failed."""
         return self._gone
 
     @property
     def is_busy(self) -> bool:
-        """Whether an earlier request has not been answered yet."""
+        """Whether an earlier request to the reader has not been answered yet."""
         return False
 
     @abstractmethod
@@ -118,19 +118,22 @@ class Reader(ABC):
 
     @abstractmethod
     def take_answer(self, until: float) -> Answer | None:
-        """Wait for the answer to the latest request; return None if it does not arrive in time."""
+        """Wait for the answer to the latest request; return None if no answer arrives in time."""
 
     @abstractmethod
     def take_xids(self) -> list[XidEvent]:
-        """Return the errors reported since the last call."""
+        """Return the Xid errors reported since the last call."""
 
     def hang_up(self) -> None:  # noqa: B027 - a reader that cannot be interrupted does nothing
-        """Make a wait for the reader return soon; any thread or signal handler may call this."""
+        """Make a wait for the reader return soon.
+
+        Any thread or signal handler may call this method.
+        """
 
     @abstractmethod
     def end(self) -> None:
-        """Make the reader end; the call does not wait for the end."""
+        """Make the reader end, without waiting until the reader has ended."""
 
     @abstractmethod
     def reap(self) -> bool:
-        """Return whether the reader has ended; if it has, release its resources."""
+        """Return whether the reader has ended; release the resources of an ended reader."""

@@ -1,4 +1,4 @@
-"""The reading of one accelerator, in base units and of one type for every vendor."""
+"""The data types of accelerator readings, which are the same for every vendor, in base units."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ State = Literal["ok", "lost", "hung", "resetting", "no_driver", "unsupported"]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The properties of a device that do not change while it is in the machine.
+    """The properties of a device that do not change while the device is in the machine.
 
     Attributes:
-        kind: `gpu` or `hpu`.
+        kind: The kind of the device, `gpu` or `hpu`.
         index: The driver's index for the device, which `nvidia-smi` and `hl-smi` show.
         uuid: The device's UUID, which stays the same if the index changes.
-        model: The product name.
-        bus_id: The PCI address.
-        driver: The driver version.
-        firmware: The VBIOS or firmware version; None if it is not reported.
+        model: The device's product name.
+        bus_id: The device's PCI address.
+        driver: The version of the device's driver.
+        firmware: The VBIOS or firmware version; None if the driver does not report the version.
     """
 
     kind: Kind
@@ -36,10 +36,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """The measured values of one device at one time; None means "not reported".
+    """The measured values of one device at one time; a value that is not reported is None.
 
-    Fields that end in `_total` never decrease: when the driver's own counter restarts, the sum
-    continues.
+    A field whose name ends in `_total` never decreases, even if the driver's own counter restarts.
 
     Attributes:
         utilization_ratio: The share of the driver's last sample period (1/6 s to 1 s) in which a
@@ -48,21 +47,22 @@ class Measurements:
             written, 0 to 1.
         busy_seconds_total: The time in which a kernel ran, in seconds, integrated from every sample
             in the driver's buffer.
-        busy_unobserved_seconds_total: The time, in seconds, whose samples the buffer no longer held
-            when it was read; `busy_seconds_total` counts this time at the mean utilization of the
-            remaining samples.
-        memory_total_bytes: The size of the device memory.
-        memory_used_bytes: The device memory that programs use; if the driver reports its reserved
-            memory, this memory is excluded.
-        memory_reserved_bytes: The device memory that the driver reserves for itself.
-        memory_free_bytes: The free device memory.
+        busy_unobserved_seconds_total: The time, in seconds, whose samples were missing from the
+            driver's buffer when the buffer was read; `busy_seconds_total` counts this time at the
+            mean utilization of the remaining samples.
+        memory_total_bytes: The size of the device memory, in bytes.
+        memory_used_bytes: The device memory that programs use, in bytes; the driver's reserved
+            memory is excluded if the driver reports it.
+        memory_reserved_bytes: The device memory that the driver reserves for itself, in bytes.
+        memory_free_bytes: The free device memory, in bytes.
         temperature_core_celsius: The temperature of the chip.
         temperature_memory_celsius: The temperature of the device memory.
-        temperature_slowdown_celsius: The temperature at which the hardware slows down.
+        temperature_slowdown_celsius: The temperature at which the hardware slows the chip down.
         temperature_headroom_celsius: The slowdown temperature minus the chip's temperature.
         power_watts: The power draw reported by the driver (on newer cards, a mean over 1 s).
-        power_limit_watts: The power limit in force.
-        energy_joules_total: The energy used, counted by the driver since it was loaded.
+        power_limit_watts: The power limit that is currently enforced.
+        energy_joules_total: The energy that the device has used, counted by the driver since the
+            driver was loaded.
         clock_core_hertz: The SM (GPU) or SoC (HPU) clock frequency.
         clock_memory_hertz: The memory clock frequency.
         clock_core_max_hertz: The maximum SM or SoC clock frequency.
@@ -74,7 +74,7 @@ class Measurements:
         ecc_corrected_errors_total: The number of corrected memory errors.
         ecc_uncorrected_errors_total: The number of uncorrected memory errors.
         row_remap_pending: 1 if a memory repair requires a reset to take effect, else 0.
-        row_remap_failed: 1 if memory can no longer be repaired, else 0.
+        row_remap_failed: 1 if the device memory can no longer be repaired, else 0.
         rows_remapped_corrected: The number of rows remapped because of corrected errors.
         rows_remapped_uncorrected: The number of rows remapped because of uncorrected errors.
         pages_retired_corrected: The number of pages retired because of corrected errors (before
@@ -96,7 +96,7 @@ class Measurements:
         link_errors_total: The number of NVLink errors for each of `LINK_ERRORS`.
         encoder_utilization_ratio: The utilization of the video encoder, 0 to 1.
         decoder_utilization_ratio: The utilization of the video decoder, 0 to 1.
-        fan_speed_ratio: The fan speed as a share of the full speed; may exceed 1.
+        fan_speed_ratio: The fan speed as a share of the full speed; the share can exceed 1.
         performance_state: The performance state, 0 (fastest) to 15.
         processes: The number of processes that compute on the device.
     """
@@ -167,9 +167,9 @@ class XidCount:
     """The number of a device's errors with one Xid code.
 
     Attributes:
-        xid: The Xid code.
-        count: The number of errors since the exporter started.
-        last_timestamp_seconds: The Unix time of the latest error.
+        xid: The Xid code of the errors.
+        count: The number of errors with this code since the exporter started.
+        last_timestamp_seconds: The Unix time of the latest error with this code.
     """
 
     xid: int
@@ -183,16 +183,16 @@ class AcceleratorReading:
 
     Attributes:
         identity: The identity of the device.
-        state: `ok`; `lost` (the device fell off the bus or vanished); `hung` (a driver call does
-            not return); `resetting` (the device requires or undergoes a reset); `no_driver` (the
-            driver is unloaded, replaced or released); `unsupported` (the driver refuses to read the
-            device).
+        state: The device's state: `ok`; `lost` (the device fell off the bus or vanished); `hung` (a
+            driver call does not return); `resetting` (the device requires or undergoes a reset);
+            `no_driver` (the driver is unloaded, replaced or released); `unsupported` (the driver
+            refuses to read the device).
         last_seen_timestamp_seconds: The Unix time of the latest complete reading; None before the
             first complete reading.
-        measurements: The measured values; None unless the state is `ok`.
-        processes: The processes that hold the most device memory, in descending order, limited in
-            number.
-        xids: The device's errors, sorted by code.
+        measurements: The device's measured values; None unless the state is `ok`.
+        processes: The processes that hold the most device memory, at most 8, in descending order of
+            memory.
+        xids: The device's error counts, sorted by Xid code.
     """
 
     identity: Identity
@@ -210,10 +210,11 @@ class AcceleratorsReading:
     Attributes:
         devices: Every device seen since the exporter started, sorted by kind and index.
         expected: The configured number of devices of each kind.
-        complaint: The reason why the reading is incomplete; None if it is complete.
-        omitted_processes: The number of processes omitted because of the limit.
-        memory_limit_bytes: The memory limit for each device; None if not set.
-        temperature_limit_celsius: The temperature limit for each chip; None if not set.
+        complaint: The reason why the reading is incomplete; None if the reading is complete.
+        omitted_processes: The number of processes that the readings omit because of the limit per
+            device.
+        memory_limit_bytes: The memory limit for each device, in bytes; None if no limit is set.
+        temperature_limit_celsius: The temperature limit for each chip; None if no limit is set.
     """
 
     devices: tuple[AcceleratorReading, ...]

@@ -62,7 +62,7 @@ class RescanSchedule:
     - While a device is missing, a rescan is due after 5 s, and then at intervals that grow to one
       minute.
 
-    All times are `time.monotonic` values.
+    The times that the methods take are `time.monotonic` values.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class RescanSchedule:
             self._missing_since = now
 
     def is_due(self, now: float) -> bool:
-        """Return whether a rescan is due."""
+        """Return whether a rescan is due at the given time."""
         if self.has_change or now - self._changed_at < _AFTER_CHANGE_SECONDS:
             return now >= self._scanned_at + _INTERVAL_SECONDS
         if self._missing_since is None:

@@ -1,7 +1,7 @@
-"""Settings of NVIDIA GPUs made by an administrator, and properties that do not change.
+"""NVIDIA GPU settings that an administrator can change, and GPU properties that never change.
 
-The settings are read once and are therefore not part of the readings. They are read by a child
-process, which loads the library that is currently on disk and can be killed if the driver hangs.
+The settings are read once and are therefore not part of the readings. A child process reads the
+settings: it loads the library that is currently on disk, and can be killed if the driver hangs.
 
 The child process prints one JSON array per line:
     ["absent", reason]                      the driver is absent
@@ -44,19 +44,20 @@ _QUESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class GpuSettings:
-    """The settings of one GPU; None means "not reported".
+    """The settings of one GPU; a setting that the driver does not report is None.
 
     Attributes:
         uuid: The GPU's UUID.
         index: The driver's index for the GPU.
-        model: The product name.
-        capability: The compute capability, as major and minor number, such as 9 and 0.
+        model: The GPU's product name.
+        capability: The GPU's compute capability as the major and minor number, such as 9 and 0.
         has_persistence: Whether the driver stays loaded while no process uses the GPU.
-        has_ecc: Whether the memory's error correction is enabled.
-        will_have_ecc: Whether the memory's error correction will be enabled after the next reset.
-        power_default_watts: The power limit set at the factory.
-        compute_mode: The processes that may compute: 0 any process, 2 no process, 3 one process at
-            a time.
+        has_ecc: Whether error correction is enabled for the GPU memory.
+        will_have_ecc: Whether error correction for the GPU memory will be enabled after the next
+            reset.
+        power_default_watts: The power limit that was set at the factory.
+        compute_mode: The compute mode: 0 if any process may compute, 2 if no process may compute, 3
+            if one process at a time may compute.
     """
 
     uuid: str
@@ -75,12 +76,13 @@ class NvidiaSettings:
     """The driver's version, the supported CUDA version, and the settings of every GPU.
 
     Attributes:
-        driver: The driver version; empty if the driver did not open.
-        cuda: The newest supported CUDA version, as major and minor number, such as 12 and 8; None
-            if unknown.
-        gpus: The settings of the GPUs that answered, sorted by index.
-        absent: The reason why the driver is absent; empty if it is present.
-        trouble: The reason why the driver refuses access or does not respond; empty if it responds.
+        driver: The driver version; empty if the driver could not be opened.
+        cuda: The newest CUDA version that the driver supports, as the major and minor number, such
+            as 12 and 8; None if the version is unknown.
+        gpus: The settings of the GPUs that responded, sorted by index.
+        absent: The reason why the driver is absent; empty if the driver is present.
+        trouble: The reason why the driver refuses access or does not respond; empty if the driver
+            responds.
     """
 
     driver: str = ""
@@ -96,9 +98,10 @@ def read_settings(
     """Read the GPU settings from the driver.
 
     Args:
-        timeout_seconds: The maximum time to wait. If the driver hangs, the values received until
-            then are returned.
-        environ: The child process's environment; None for this process's environment.
+        timeout_seconds: The maximum time to wait for the child process. If the driver hangs, the
+            settings received before the timeout are returned.
+        environ: The child process's environment variables; None if the child inherits this
+            process's environment.
     """
     command = [sys.executable, "-I", "-S", "-c", _CHILD.format(path=sys.path)]
     try:
@@ -120,7 +123,7 @@ def read_settings(
 
 
 def report() -> None:
-    """Run as the child process: read the settings and print them."""
+    """Read the GPU settings and print them; the child process calls this function."""
     try:
         session = open_nvidia()
     except DriverAbsentError as error:
@@ -160,7 +163,7 @@ def _report_device(library: Library, device: NvidiaDevice) -> None:
 
 
 def _say(*words: object) -> None:
-    os.write(1, (json.dumps(words) + "\n").encode())  # one call, as threads must not mix lines
+    os.write(1, (json.dumps(words) + "\n").encode())  # one call, so that threads do not mix lines
 
 
 def _understand(data: bytes, trouble: str) -> NvidiaSettings:

@@ -1,4 +1,4 @@
-"""The reading of all accelerators of the machine."""
+"""Reading of all the machine's accelerators."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class AcceleratorSource:
     """Reads every accelerator of the machine.
 
     Args:
-        vendors: The vendors whose devices are read.
+        vendors: The vendors whose accelerators are read.
         expected: The configured number of devices of each kind.
-        memory_limit_bytes: The memory limit for each device; None for no limit.
-        temperature_limit_celsius: The temperature limit for each chip; None for no limit.
+        memory_limit_bytes: The memory limit for each device, in bytes; None if no limit is set.
+        temperature_limit_celsius: The temperature limit for each chip; None if no limit is set.
         roots: The file systems that contain the kernel log and the files which show driver changes.
         is_isolated: Whether drivers are always opened in child processes.
-        environ: The environment of child processes; None for this process's environment.
+        environ: The environment variables of child processes; None if child processes inherit this
+            process's environment.
 
     Attributes:
         latest: The latest reading; None before the first reading.
@@ -69,7 +70,7 @@ class AcceleratorSource:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of devices that are read."""
+        """The kinds of devices that the source reads."""
         return tuple(driver.vendor.kind for driver in self._drivers)
 
     @property
@@ -83,7 +84,7 @@ class AcceleratorSource:
         troubles: list[str] = []
         if present:
             self._note_logged_errors()
-        if len(present) > 1:  # so that a hung driver does not delay the other
+        if len(present) > 1:  # so that a hung driver does not delay the others
             devices = self._read_beside(present, deadline, troubles)
         else:
             devices = [reading for driver in self._drivers for reading in driver.read(deadline)]

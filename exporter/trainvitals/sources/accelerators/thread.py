@@ -1,7 +1,8 @@
 """A vendor's reader in the exporter's process: one thread opens the driver, and workers read it.
 
-Such a reader needs no second interpreter, but it cannot be killed: a call that hangs blocks its
-worker, and a replaced driver remains unusable until a reader in a child process takes over.
+A reader in the exporter's process needs no second interpreter, but it cannot be killed: a call that
+hangs blocks its worker, and a replaced driver remains unusable until a reader in a child process
+takes over.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from trainvitals.sources.accelerators.vendor import Session
 class ReaderThread(Reader):
     """A reader in the exporter's process; the constructor does not wait for the driver to open.
 
-    After `end`, the reader closes the driver within the 15 s that a wait for errors may take.
+    After a call of `end`, the reader closes the driver within the 15 s that a wait for errors may
+    take.
 
     Args:
         opener: The function that opens the driver.
@@ -53,7 +55,10 @@ class ReaderThread(Reader):
 
     @property
     def gone(self) -> str | None:
-        """The reason why the driver no longer responds or could not be opened; None if neither."""
+        """The reason why the driver no longer responds or could not be opened.
+
+        The value is None if the driver has not failed.
+        """
         if self._gone is None and self._absent is None and not self._thread.is_alive():
             return UNEXPECTED_END
         return self._gone
@@ -67,7 +72,7 @@ class ReaderThread(Reader):
         self._request = (patience, since)
 
     def take_answer(self, until: float) -> Answer | None:
-        """Read every device by the monotonic deadline; return None if the driver is gone."""
+        """Read every device by the monotonic deadline; return None if the driver is not open."""
         patience, since = self._request
         if self._pool is None or self._gone is not None:
             return None
@@ -79,11 +84,11 @@ class ReaderThread(Reader):
         return Answer(*found)  # type: ignore[arg-type]  # as a child sends them
 
     def take_xids(self) -> list[XidEvent]:
-        """Return the errors reported since the last call."""
+        """Return the Xid errors reported since the last call."""
         return [self._xids.popleft() for _ in range(len(self._xids))]
 
     def end(self) -> None:
-        """Make the reader close the driver and end; the call does not wait for the end."""
+        """Make the reader close the driver and end, without waiting until the reader has ended."""
         self._is_ending.set()
         if self._session is not None:
             self._session.stop_watching()

@@ -1,7 +1,8 @@
-"""The counters of one device, which continue when their sources restart from 0.
+"""One device's counters, which continue to increase when the driver's counters restart from 0.
 
-A decrease counts as a restart only if the next reading is lower as well. A single lower reading is
-treated as an error of the source, because an addition to the total could not be undone.
+A decrease counts as a restart only if the next reading is also below the earlier value. A single
+lower reading is treated as an error of the driver, because an addition to the total could not be
+undone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Totals:
 
     def __init__(self) -> None:
         self._last: list[float | None] = []
-        self._bases: list[float] | None = None  # None until a source's value first decreases
+        self._bases: list[float] | None = None  # None until a counter first decreases
         self._lower: set[int] = set()
 
     def expect_restart(self) -> None:
@@ -38,7 +39,7 @@ class Totals:
         self._lower = set(range(len(self._last)))
 
     def continue_with(self, row: list[object]) -> None:
-        """Replace a row's raw counters with sums that continue when the sources restart."""
+        """Replace a row's raw counters with totals that continue when the counters restart."""
         raw = _flatten(row)
         last = self._last or raw
         if self._bases is None and _went_back(raw, last):
@@ -58,7 +59,7 @@ class Totals:
     def _settle(
         self, at: int, now: float | None, before: float | None, bases: list[float]
     ) -> float | None:
-        """Return the source's value, or its previous value at the first unconfirmed decrease."""
+        """Return a counter's new value, or the previous value if a decrease is unconfirmed."""
         if now is None or before is None:
             return now
         if now >= before:

@@ -23,7 +23,8 @@ class Vendor:
         name: The vendor's name, in lower case.
         kind: The value of the label `kind` for the vendor's devices.
         opener: The function that opens the driver, called by the reader.
-        is_installed: Returns whether the vendor's library or tool can be found, without running it.
+        is_installed: A function that returns whether the vendor's library or tool can be found,
+            without running the tool.
         traces: The files and directories that change when the driver or its devices are added or
             removed; each path begins with `proc/` or `sys/`.
         is_isolated: Whether the vendor's reader always runs in a child process.
@@ -51,7 +52,8 @@ class Device(Protocol):
 
         Args:
             since: The timestamp of the newest sample that was already counted, in microseconds; 0
-                if the buffer was empty at the time; None if no sample was ever counted.
+                if the sample buffer was empty when it was last read; None if no sample was ever
+                counted.
 
         Raises:
             DeviceError: This device cannot be read.
@@ -61,7 +63,7 @@ class Device(Protocol):
 
 
 class Session(Protocol):
-    """An open driver.
+    """A vendor's open driver.
 
     Attributes:
         parallel: The number of devices that may be read at once. If 1, the devices are read one
@@ -82,7 +84,7 @@ class Session(Protocol):
 
     @property
     def troubles(self) -> Sequence[str]:
-        """Descriptions of unrecognised output at the latest reading."""
+        """Descriptions of the driver output that the latest reading did not recognise."""
         ...
 
     def is_current(self) -> bool:
@@ -94,11 +96,14 @@ class Session(Protocol):
         ...
 
     def watch(self, report: Callable[[str, int], None]) -> None:
-        """Report the UUID and code of each error until stopped or until the driver is gone."""
+        """Report each Xid error until `stop_watching` is called or the driver is gone.
+
+        The function `report` is called with the device's UUID and the Xid code.
+        """
         ...
 
     def stop_watching(self) -> None:
-        """Make `watch` return soon; any thread may call this."""
+        """Make `watch` return soon; any thread may call this method."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The vendors whose devices can be read.
 
-To add a vendor, write its reader in a file beside `nvidia.py` (a function that opens a `Session`)
-and add an entry to `VENDORS`.
+To add a vendor, write a function that opens a `Session` in a file beside `nvidia.py`, and add an
+entry to `VENDORS`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Counts of one device's errors by Xid code; an error reported by two sources counts once.
 
 The driver reports an error as an event, unless the event is lost together with the device. If the
-exporter can read the kernel log, it also finds one or more lines for the error there. Either source
-may be read first.
+exporter can read the kernel log, it also finds one or more lines about the error in the log. Either
+source may be read first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REMEMBERED_TIMES = 64
 
 
 class XidCounts:
-    """Counts errors by code; codes beyond the limit of `MOST_XIDS` are counted together as -1."""
+    """Counts errors by Xid code; codes beyond the limit `MOST_XIDS` are counted together as -1."""
 
     def __init__(self) -> None:
         self._counts: dict[int, XidCount] = {}
@@ -29,7 +29,7 @@ class XidCounts:
         self._unreported: dict[int, float] = {}
 
     def count(self, code: int, at: float) -> None:
-        """Count an error that the driver reported.
+        """Count an Xid error that the driver reported.
 
         Args:
             code: The error's Xid code.
@@ -41,7 +41,7 @@ class XidCounts:
         self._add(code if code in self._counts or not self._is_full() else _OTHER_XIDS, at)
 
     def witness(self, code: int, at: float) -> None:
-        """Count an error found in the kernel log, unless the driver has reported it.
+        """Count an Xid error found in the kernel log, unless the driver has reported it.
 
         Args:
             code: The error's Xid code.
@@ -55,7 +55,7 @@ class XidCounts:
         self._add(code, at)
 
     def read(self) -> tuple[XidCount, ...]:
-        """Return the counts, sorted by code."""
+        """Return the error counts, sorted by Xid code."""
         return tuple(self._counts[code] for code in sorted(self._counts))
 
     def _is_full(self) -> bool:

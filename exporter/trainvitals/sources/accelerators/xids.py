@@ -15,12 +15,12 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One Xid code.
+    """One Xid code with its meaning and remedy.
 
     Attributes:
-        code: The number in the driver's message.
+        code: The Xid code, which is the number in the driver's message.
         meaning: The meaning of the error, in a few words.
-        severity: The severity; see the module's description.
+        severity: The severity of the error, as described in the module's docstring.
         action: The remedy, worded so that it completes "the GPU needs".
     """
 

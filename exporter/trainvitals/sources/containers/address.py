@@ -1,4 +1,4 @@
-"""The address of a container engine, and connections to the engine."""
+"""Find the address of a container engine, and connect to the engine."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Address:
     """The address of a container engine.
 
     Attributes:
-        text: The address as text; a Unix socket's address begins with `unix://`.
-        path: The path of the Unix socket; empty for a TCP connection.
-        host: The host; empty for a Unix socket.
-        port: The TCP port; 0 for a Unix socket.
+        text: The text of the address; a Unix socket's address begins with `unix://`.
+        path: The path of the engine's Unix socket; empty for a TCP connection.
+        host: The host name or IP address of the engine; empty for a Unix socket.
+        port: The TCP port of the engine; 0 for a Unix socket.
         tls: The TLS context, which verifies the server; None for an unencrypted connection.
     """
 
@@ -50,7 +50,7 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """The value of the HTTP header `Host`."""
+        """The value of the HTTP header `Host` for requests to the engine."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"{name}:{self.port}" if self.host else "localhost"
 
@@ -58,8 +58,8 @@ class Address:
         """Connect to the engine and return the socket.
 
         Raises:
-            OSError: No server listens at the address, this user has no permission, or the
-                connection times out.
+            OSError: No server listens at the address, this user has no permission to connect, or
+                the connection times out.
         """
         if not self.path:
             plain = socket.create_connection((self.host, self.port), timeout_seconds)
@@ -84,19 +84,19 @@ class Address:
 
 
 def find_engine(address: str | None, *, environ: Mapping[str, str], rootfs: Path) -> str | None:
-    """Return the address of the engine to query.
+    """Return the address of the container engine to query.
 
     Args:
         address: The configured address: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…`,
-            `https://…` or `none`; None to detect one.
+            `https://…` or `none`; None to detect the address.
         environ: The environment, from which `DOCKER_HOST` and `XDG_RUNTIME_DIR` are read;
             `DOCKER_HOST` takes precedence over the usual sockets.
         rootfs: The host's root directory. Sockets are tried only if this directory is `/`, because
             sockets in a container are not the host's.
 
     Returns:
-        The address; None if there is no engine, or if only Docker's own client can use the value of
-        `DOCKER_HOST` (`ssh://`). This user may lack permission to use the address.
+        The engine's address; None if there is no engine, or if only Docker's own client can use the
+        value of `DOCKER_HOST` (`ssh://`). This user may lack permission to use the address.
 
     Raises:
         ConfigurationError: The configured address is invalid.
@@ -122,10 +122,11 @@ def _is_socket(path: str) -> bool:
 
 
 def parse_address(text: str, environ: Mapping[str, str]) -> Address:
-    """Parse an engine address.
+    """Parse the address of a container engine.
 
     Args:
-        text: The address: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…` or `https://…`.
+        text: The engine address: `unix:///PATH`, `/PATH`, `tcp://HOST:PORT`, `http://…` or
+            `https://…`.
         environ: The environment, which is interpreted as by Docker's own client: if
             `DOCKER_TLS_VERIFY` is set, `tcp://` connections are secured with `ca.pem`, `cert.pem`
             and `key.pem` in `DOCKER_CERT_PATH`.
@@ -152,7 +153,7 @@ def parse_address(text: str, environ: Mapping[str, str]) -> Address:
 
 
 def _read_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
-    import ssl  # noqa: PLC0415 - slow to import, and most engines listen on a Unix socket
+    import ssl  # noqa: PLC0415 - slow to import, and rarely needed
 
     folder = environ.get("DOCKER_CERT_PATH")
     if not folder:
@@ -175,7 +176,7 @@ def _read_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
 def describe_failure(address: Address, error: OSError) -> tuple[str, str]:
     """Return the reason why the engine at an address could not be reached, and the remedy."""
     place = _mask(address.text)
-    if isinstance(error, TimeoutError | BlockingIOError):  # the latter means a full backlog
+    if isinstance(error, TimeoutError | BlockingIOError):  # the latter: the backlog is full
         return f"{place} does not answer", "look with `docker version` whether the engine hangs"
     if address.tls is not None and (reason := getattr(error, "reason", None)):
         return f"{place}: {reason}", "check DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
@@ -211,10 +212,10 @@ def _describe_permission(path: str) -> str:
 
 
 def find_engine_start(address: str, roots: Roots) -> float | None:
-    """Return the start time of Docker's daemon from its PID file; None if unknown.
+    """Return the start time of the Docker daemon from its PID file; None if it is unknown.
 
     Args:
-        address: The engine's address; None is returned for a Unix socket other than Docker's.
+        address: The engine's address; the result is None for a Unix socket other than Docker's.
         roots: The paths of the host's file systems.
     """
     if address.startswith("unix://") and not address.endswith("/run/docker.sock"):

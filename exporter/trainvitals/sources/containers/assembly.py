@@ -1,4 +1,4 @@
-"""Assembly of the evidence for a container's death from several sources."""
+"""Assemble the evidence for a container's exit from several sources."""
 
 from __future__ import annotations
 
@@ -35,27 +35,29 @@ _NOTHING: tuple[object, ...] = (None, "", ())
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The data from all sources for one container; None if a source could not be read.
+    """The data about one container from all sources; data from an unreadable source is None.
 
     Attributes:
-        name: The container's name, used if no source contains a name.
-        id: The container's ID, used if the inspection does not contain an ID.
-        inspection: The engine's current inspection.
-        events: The engine's events, including those of other containers.
+        name: The container's name, which is used if no source contains a name.
+        id: The container's ID, which is used if the inspection does not contain an ID.
+        inspection: The engine's current inspection of the container.
+        events: The engine's events, including the events of other containers.
         log: The last lines of the container's log; lines of earlier starts may be included if they
             have timestamps.
-        oom_kills: The kernel's OOM kills, including those in other control groups.
-        xids: The GPU errors.
+        oom_kills: The kernel's OOM kills, including OOM kills in other control groups.
+        xids: The GPU errors from the kernel log.
         kernel_lines: The relevant lines of the kernel log.
-        is_kernel_dated: Whether the kernel log's lines have dates, not only the time since boot.
-        kernel_zone: The time zone of the kernel log's dates, such as `+0100`; empty if they have none.
-        engine_lines: The lines of the engine's log.
-        sample: A sample of the container's control group.
-        host: The machine's state.
-        engine: `docker` or `podman` with its version.
-        engine_started: When the engine started.
+        is_kernel_dated: Whether the kernel log's lines have dates, rather than only the time since
+            boot.
+        kernel_zone: The time zone of the kernel log's dates, such as `+0100`; empty if the dates
+            have no time zone.
+        engine_lines: The lines of the container engine's log.
+        sample: A sample of the container's control group before its end.
+        host: The machine's state at the time of the evidence.
+        engine: The name and version of the container engine, which is `docker` or `podman`.
+        engine_started: The time when the container engine started.
         cgroup: The path of the container's control group.
-        gaps: The sources that could not be read.
+        gaps: The sources of evidence that could not be read.
     """
 
     name: str
@@ -78,9 +80,9 @@ class Pieces:
 
 
 def assemble(pieces: Pieces) -> Evidence:
-    """Return the evidence for a container's last death or for its current trouble.
+    """Return the evidence for a container's last exit or for the container's current problem.
 
-    If the container is running again and shows no trouble now, its last death is described.
+    If the container is running again and has no current problem, its last exit is described.
     """
     inspection = pieces.inspection
     own = _choose_events(pieces)
@@ -116,7 +118,10 @@ def assemble(pieces: Pieces) -> Evidence:
 
 
 def find_log_start(evidence: Evidence) -> float | None:
-    """Return the time from which log lines belong to this start; it can precede `started`."""
+    """Return the time from which log lines belong to the last start.
+
+    The returned time can precede `started`.
+    """
     if evidence.started is None:
         return None
     before = evidence.started - _LATE_SECONDS
@@ -126,7 +131,7 @@ def find_log_start(evidence: Evidence) -> float | None:
 
 
 def fill(record: Evidence, other: Evidence) -> Evidence:
-    """Add evidence that was found later about the same death to a journal record's evidence."""
+    """Add evidence that was found later about the same exit to a journal record's evidence."""
     return replace(
         record,
         **{
@@ -138,7 +143,7 @@ def fill(record: Evidence, other: Evidence) -> Evidence:
 
 
 def _choose_events(pieces: Pieces) -> tuple[ContainerEvent, ...]:
-    """Return the container's own events, the oldest first."""
+    """Return the events of the container itself, the oldest first."""
     id_ = _find_id(pieces, pieces.events or ())
     own = [event for event in pieces.events or () if event.id == id_]
     return tuple(sorted(own, key=lambda event: event.time))
@@ -169,7 +174,7 @@ def _find_label(inspection: Inspection | None, last: ContainerEvent | None, name
 
 
 def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tuple[str, ...] | None:
-    """Return the log lines of this start; lines without a timestamp are assumed to belong to it."""
+    """Return the last start's log lines, including all log lines without a timestamp."""
     if lines is None:
         return None
     since = find_log_start(evidence) or 0.0
@@ -180,7 +185,7 @@ def _choose_lines(lines: Sequence[DatedLine] | None, evidence: Evidence) -> tupl
 def _choose_engine_lines(
     lines: Sequence[DatedLine], last_start: LastStart, id_: str
 ) -> tuple[str, ...]:
-    """Return the engine log's lines from around the end, and the lines that name the container."""
+    """Return the engine log's lines around a container's end, and its lines about the container."""
     chosen = [
         line.text
         for line in lines
@@ -198,7 +203,8 @@ def choose_kills(
     """Return the OOM kills between the start and the end that concern the evidence's subject.
 
     Evidence that names neither a container nor a control group nor a process is attributed to the
-    last kill that its log allows, and to the other such kills in the same control group.
+    last OOM kill that the evidence's log allows, and to the other such OOM kills in the same
+    control group.
     """
     since = float("-inf") if evidence.started is None else evidence.started - _SLACK_SECONDS
     until = float("inf") if evidence.ended is None else evidence.ended + _SLACK_SECONDS
@@ -238,9 +244,10 @@ def _add_kernel(evidence: Evidence, pieces: Pieces) -> Evidence:
 
 
 def _find_owner(evidence: Evidence, pieces: Pieces) -> LogOwner:
-    """Return the owner of the log.
+    """Return the owner of the container's log.
 
-    The log is ignored if the evidence contains the subject's ID, control group, start or end.
+    The container's log is ignored if the evidence contains the subject's ID, control group, start
+    or end.
     """
     is_known = evidence.id or evidence.cgroup or evidence.started or evidence.ended
     log = None if is_known else pieces.log
@@ -248,7 +255,7 @@ def _find_owner(evidence: Evidence, pieces: Pieces) -> LogOwner:
 
 
 def _describe_kernel(evidence: Evidence, pieces: Pieces, owner: LogOwner) -> Iterable[str]:
-    """Yield the kernel log's lines from around the end, and a line for each other OOM kill then."""
+    """Yield the kernel log's lines from around the end, and a line for each other OOM kill."""
     for line in owner.select(pieces.kernel_lines):
         if _is_near(line.time, evidence):
             yield line.text
@@ -284,7 +291,11 @@ def _is_own(kill: OomKill, evidence: Evidence) -> bool:
 
 
 def _concerns(kill: OomKill, evidence: Evidence) -> bool:
-    """Return whether a kill hit the container, or a process under a limit that includes it."""
+    """Return whether an OOM kill concerns the container.
+
+    The kill hit the container itself, or a process under a memory limit that includes the
+    container.
+    """
     if _is_own(kill, evidence):
         return True
     if not kill.task_memcg:  # kernels before 5.0, or many kills in a row
@@ -299,7 +310,7 @@ def _concerns(kill: OomKill, evidence: Evidence) -> bool:
 
 
 def _is_near(time: float | None, evidence: Evidence, *, before: float = _AROUND_SECONDS) -> bool:
-    """Return whether a time is around the end or, if there is no end, after the start."""
+    """Return whether a time is around the evidence's end or, without an end, after its start."""
     if time is None:
         return True
     if evidence.ended is None:

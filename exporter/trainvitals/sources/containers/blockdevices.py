@@ -1,4 +1,4 @@
-"""The underlying devices of each block device, so that no transfer is counted twice.
+"""Find the underlying devices of each block device, so that no transfer is counted twice.
 
 The kernel counts a write to an encrypted or logical volume both for the volume and for the
 underlying disk.
@@ -33,12 +33,12 @@ class BlockDevices:
     def add_up(self, transfers: Mapping[str, int]) -> int:
         """Return the larger sum of the transfers to top-level devices and to bottom-level devices.
 
-        Both sums are equal, with two exceptions: a transfer to the underlying device that is made
-        by a thread of the volume is counted only for the volume, and a transfer to a partition
-        without a volume is counted only for the disk. The larger sum is therefore correct.
+        The two sums are equal, with two exceptions: a transfer to the underlying device by a
+        volume's thread is counted only for the volume, and a transfer to a partition without a
+        volume is counted only for the disk. The larger sum is therefore correct.
 
         Args:
-            transfers: The number of bytes by device number, such as `8:0`.
+            transfers: The number of transferred bytes, by device number, such as `8:0`.
         """
         if len(transfers) < 2:  # noqa: PLR2004 - a single device has no others below it
             return sum(transfers.values())
@@ -65,7 +65,7 @@ def _read_below(sysfs: Path, number: str) -> list[str]:
         names = os.listdir(folder)  # noqa: PTH208 - paths are text here
     except OSError:
         return []
-    # For a partition, the parent folder is the disk's; for a disk, it contains no file `dev`.
+    # The parent folder of a partition is the disk; the parent folder of a disk has no file `dev`.
     places = [place for name in names for place in (f"{folder}/{name}", f"{folder}/{name}/..")]
     return [
         data.decode("ascii", "replace").strip()

@@ -1,8 +1,8 @@
-"""Numbers read from the small files of control groups.
+"""Read numbers from the small files of control groups.
 
-Each file is read in one call if possible. The files are reopened for each reading, because this
-costs less than keeping hundreds of files open. A file may be removed at any time together with its
-container.
+Each file is read in one call if possible. The files are reopened for each reading, because
+reopening costs less than keeping hundreds of files open. A file may be removed at any time together
+with its container.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ _LONGEST_NUMBER = 20
 
 
 def read_data(folder: str | None, name: str, *, comes_by_page: bool = False) -> bytes | None:
-    """Read a file and return its content.
+    """Read a control group's file and return the content of the file.
 
     Args:
-        folder: The file's folder; None if unknown.
-        name: The file's name.
-        comes_by_page: Whether the kernel returns the content in pieces, however large the buffer.
+        folder: The folder that contains the file; None if the folder is unknown.
+        name: The name of the file.
+        comes_by_page: Whether the kernel returns the content in pieces, regardless of the buffer
+            size.
 
     Returns:
-        The content, about 1 MiB at most; None if the folder is unknown, or the file does not exist,
-        cannot be read, or belongs to accounting that is disabled.
+        The content of the file, at most about 1 MiB; None if the folder is unknown, or the file
+        does not exist, cannot be read, or belongs to accounting that is disabled.
     """
     if folder is None:
         return None
@@ -53,13 +54,13 @@ def parse_number(digits: bytes) -> int | None:
 
 
 def read_number(folder: str | None, name: str) -> int | None:
-    """Read a file that contains one number; None if it cannot be read or is not a valid number."""
+    """Read the number in a file; return None if the number cannot be read or is invalid."""
     data = read_data(folder, name)
     return None if data is None else parse_number(data)
 
 
 def find_number(data: bytes | None, key: bytes) -> int | None:
-    """Return the number after a key at the start of a line; None if no line starts with the key."""
+    """Return the number after a key that starts a line; None if no line starts with the key."""
     if data is None:
         return None
     if data.startswith(key + b" "):
@@ -73,7 +74,7 @@ def find_number(data: bytes | None, key: bytes) -> int | None:
 
 
 def add_up(numbers: list[int | None]) -> int | None:
-    """Return the sum of the numbers; None if any number is unknown."""
+    """Return the sum of some numbers; None if any of the numbers is unknown."""
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
 

@@ -1,10 +1,10 @@
-"""A container's resource usage, read from the files of its control group.
+"""Read a container's resource usage from the files of the container's control group.
 
 Older kernels lack some files and values: the OOM kill count was added in Linux 4.13, and
 `memory.peak` in Linux 5.19. cgroup v1 has a hierarchy for each controller, so the files of one
-group are in several folders; the values of `memory.stat` that include subgroups (`total_...`) are
-read, because the usage and the limit include subgroups as well. In cgroup v2, the files of one
-group are in one folder.
+control group are in several folders; the values of `memory.stat` that include subgroups
+(`total_...`) are read, because the usage and the limit include subgroups as well. In cgroup v2, the
+files of one control group are in one folder.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ _NO_LIMIT = 1 << 60
 
 
 def read_usage(group: GroupPaths, time: float, devices: BlockDevices) -> Usage:
-    """Read the usage from a control group's files; a field whose file does not exist is None.
+    """Read the resource usage from a control group's files.
+
+    A field of the usage is None if the file for this field does not exist.
 
     Args:
-        group: The folders that contain the files.
+        group: The folders that contain the control group's files.
         time: The time of the reading, in seconds since 1970.
         devices: The underlying devices of the block devices.
     """
@@ -103,7 +105,7 @@ def _read_version_2(group: GroupPaths, time: float, devices: BlockDevices) -> Us
 
 
 def subtract_inactive(usage: int | None, inactive_file: int | None) -> int | None:
-    """Return the working set: the usage without the inactive file cache.
+    """Return the memory working set: the memory usage without the inactive file cache.
 
     The result is None if either number is unknown.
     """

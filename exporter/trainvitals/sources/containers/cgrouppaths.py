@@ -1,7 +1,7 @@
-"""The control groups of containers, for cgroup v1, cgroup v2 and hybrid mounts.
+"""Find the control groups of containers, in cgroup v1, cgroup v2 and hybrid mounts.
 
-The path of a control group is searched for, never constructed, because it depends on the engine,
-the engine's cgroup driver and the container's parent group.
+The path of a control group is searched for, never constructed, because the path depends on the
+engine, the engine's cgroup driver and the container's parent group.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _CONTAINER = re.compile(
     r"([0-9a-f]{64})(?:\.scope)?"
 )
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids", "blkio")
-# The controllers in order of preference; the hierarchy of the first one present is searched, and
-# the other hierarchies contain the same groups.
+# The controllers in order of preference; the hierarchy of the first controller present is searched,
+# and the other hierarchies contain the same groups.
 _V1_WALKED = ("memory", "pids", "cpuacct", "cpu", "blkio")
 _DEEPEST = 8
 _MOST_FOLDERS = 8192
 # The link count of a cgroupfs folder is 2 plus the number of its subfolders.
 _LINKS_OF_A_LEAF = 2
 _MOST_CGROUP_BYTES = 1 << 16
-# Units without processes of their own.
+# The units that contain no processes of their own.
 _EMPTY_UNITS = (".mount", ".swap", ".socket", ".device", ".timer", ".target")
 
 
@@ -39,13 +39,14 @@ _EMPTY_UNITS = (".mount", ".swap", ".socket", ".device", ".timer", ".target")
 class GroupPaths:
     """The folders that contain one control group's files.
 
-    In cgroup v2, all controllers have the same folder. A controller that is not available has no
-    folder (None).
+    In cgroup v2, all controllers have the same folder. The folder of a controller that is not
+    available is None.
 
     Attributes:
-        id: The container's full ID; empty for a group that belongs to no container.
+        id: The container's full ID; empty for a control group that belongs to no container.
         version: The cgroup version, 1 or 2.
-        cgroup: The group's path in the format of `/proc/PID/cgroup`, up to the container's group.
+        cgroup: The control group's path in the format of `/proc/PID/cgroup`, up to the container's
+            group.
         memory: The folder of the memory controller.
         cpu: The folder of the CPU controller.
         cpuacct: The folder of the controller that counts CPU time.
@@ -64,7 +65,7 @@ class GroupPaths:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The group's folders without duplicates."""
+        """The control group's folders, without duplicates."""
         folders = (self.memory, self.cpu, self.cpuacct, self.pids, self.blkio)
         return tuple(dict.fromkeys(folder for folder in folders if folder is not None))
 
@@ -77,8 +78,8 @@ def identify(cgroup_path: str) -> str | None:
             lines.
 
     Returns:
-        The ID (64 hexadecimal digits), which is the outermost container's ID for nested containers;
-        None if the control group belongs to no container.
+        The container's ID, which consists of 64 hexadecimal digits; for nested containers, the ID
+        of the outermost container; None if the control group belongs to no container.
     """
     for name in cgroup_path.split("/"):
         if match := _CONTAINER.fullmatch(name):
@@ -87,7 +88,9 @@ def identify(cgroup_path: str) -> str | None:
 
 
 def find_container(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B008 - immutable
-    """Return the ID of a process's container; None if it has no container or has exited.
+    """Return the ID of a process's container.
+
+    The result is None if the process is not in a container or has exited.
 
     Args:
         pid: The process's PID in `roots.procfs`.
@@ -98,15 +101,15 @@ def find_container(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: B00
 
 
 def find_group(pid: int, roots: Roots = Roots()) -> GroupPaths | None:  # noqa: B008 - immutable
-    """Return the control group of a process's container, or of the process if it has no container.
+    """Return the control group of a process's container, or of a process outside containers.
 
     Args:
         pid: The process's PID in `roots.procfs`.
         roots: The paths of `/proc` and `/sys`.
 
     Returns:
-        The control group; None if the process does not exist, is in the root group (which
-        represents the whole machine), or is outside of the exporter's cgroup namespace.
+        The control group; None if the process does not exist, is in the root group, which
+        represents the whole machine, or is outside the exporter's cgroup namespace.
     """
     groups = {
         controller: path
@@ -148,10 +151,10 @@ def find_groups(
 
     Args:
         roots: The path of `/sys`.
-        most: The maximum number of groups to return.
+        most: The maximum number of control groups to return.
 
     Returns:
-        The control groups by container ID; empty if no cgroup file system is mounted.
+        The control groups by container ID; the result is empty if no cgroup file system is mounted.
     """
     base = f"{roots.sysfs}/fs/cgroup"
     if os.path.exists(f"{base}/cgroup.controllers"):  # noqa: PTH110 - every 10 s
@@ -175,14 +178,14 @@ def find_groups(
 
 
 def take_folder(folder: str) -> GroupPaths | None:
-    """Return the paths for a folder that holds copies of one group's files, cgroup v1 or v2.
+    """Return the paths for a folder that contains copies of one control group's files.
 
     Args:
-        folder: The folder, whose name does not identify the container.
+        folder: The path of the folder; the folder's name need not identify the container.
 
     Returns:
-        The paths, with an empty container ID; None if the folder contains no file of a control
-        group.
+        The paths of the control group, with an empty container ID; None if the folder contains no
+        file of a control group.
     """
     try:
         names = set(os.listdir(folder))  # noqa: PTH208 - paths are text in this module
@@ -201,8 +204,8 @@ def take_folder(folder: str) -> GroupPaths | None:
 def read_groups(pid: int, procfs: Path) -> list[tuple[list[str], str]]:
     """Read `/proc/PID/cgroup` and return the controllers and the path from each line.
 
-    The line of cgroup v2 has one controller with an empty name. The result is empty if the file
-    cannot be read.
+    The line for cgroup v2 contains one controller with an empty name. The result is empty if the
+    file cannot be read.
     """
     if pid <= 0:
         return []
@@ -225,12 +228,12 @@ def _unified(id_: str, path: str, base: str) -> GroupPaths:
 
 
 def _is_below_root(path: str) -> bool:
-    """Return whether a group is below the root group and visible to the exporter."""
+    """Return whether a control group is below the root group and visible to the exporter."""
     return path.strip("/") != "" and ".." not in path.split("/")
 
 
 def _cut(path: str) -> str:
-    """Remove from a path the groups that a container created below its own group."""
+    """Remove from a path the control groups that a container created below its own group."""
     names = path.rstrip("/").split("/")
     for count, name in enumerate(names, 1):
         if _CONTAINER.fullmatch(name):
@@ -239,7 +242,7 @@ def _cut(path: str) -> str:
 
 
 def _walk(base: str, most: int) -> Iterator[tuple[str, str]]:
-    """Yield the ID and the path of each container's group, the nearest to the root first."""
+    """Yield each container's ID and control group path, the nearest to the root first."""
     found = 0
     folders = [""]
     looked_at = 0

@@ -1,7 +1,8 @@
-"""The containers' resource usage, read from control groups.
+"""Read the resource usage of containers from control groups.
 
-Any user may read these files. Reading ten files takes 0.1 ms, whereas a request for the engine's
-statistics takes one to two seconds. A value that is missing or cannot be read is None, never 0.
+Any user may read the files of control groups. Reading ten files takes 0.1 ms, whereas a request for
+the engine's statistics takes one to two seconds. A value that is missing or cannot be read is None,
+never 0.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class GroupFiles:
 
     Args:
         group: The paths of the container's control group.
-        pid: The PID of a process in the container, whose network counters are read; None for no
-            network counters.
+        pid: The PID of a process in the container, whose network counters are read; None if no
+            network counters are read.
         has_own_network: Whether the container's network is neither the host's nor another
-            container's; None to compare it with the network of process 1, and to read no network
-            counters if the comparison fails.
+            container's; None to compare the container's network with the network of process 1, and
+            to read no network counters if the comparison fails.
         roots: The paths of `/proc` and `/sys`.
-        clock: Returns the time, in seconds since 1970.
+        clock: A function that returns the time, in seconds since 1970.
     """
 
     __slots__ = ("_clock", "_devices", "_group", "_network")
@@ -68,7 +69,7 @@ class GroupFiles:
                 self._network = f"{roots.procfs}/{pid}/net"
 
     def read(self) -> Usage | None:
-        """Return the current usage; None if the control group no longer exists."""
+        """Return the container's current usage; None if the control group no longer exists."""
         usage = read_usage(self._group, self._clock(), self._devices)
         traffic = read_traffic(self._network)
         if not any(map(_is_there, self._group.folders[:1])):
@@ -79,7 +80,10 @@ class GroupFiles:
 
 
 def to_sample(usage: Usage) -> Sample:
-    """Convert a usage to a sample for evidence; a limit of 0 (no limit) becomes None."""
+    """Convert a usage to a sample for evidence.
+
+    A limit of 0 in the usage, which means no limit, becomes None in the sample.
+    """
     return Sample(
         time=usage.time,
         cgroup_version=usage.cgroup_version,
@@ -98,15 +102,15 @@ def to_sample(usage: Usage) -> Sample:
 
 
 def find_name(id: str, roots: Roots = Roots()) -> str | None:  # noqa: A002, B008 - the field's name
-    """Return a container's name from the files of Docker or Podman, without a request to either.
+    """Return a container's name from the files of Docker or Podman, without an engine request.
 
     Args:
         id: The container's full ID.
         roots: The path of the host's root directory.
 
     Returns:
-        The name; None if the files do not contain the container, or if this user may not read them:
-        the files belong to root.
+        The container's name; None if the files do not contain the container, or if this user may
+        not read the files, which belong to root.
     """
     if not _ID.fullmatch(id):
         return None
@@ -127,10 +131,10 @@ def read_traffic(folder: str | None) -> tuple[int, int] | None:
     """Return the numbers of bytes received and transmitted over all interfaces except loopback.
 
     Args:
-        folder: `/proc/PID/net`; None to read nothing.
+        folder: The folder `/proc/PID/net`; None to read nothing.
 
     Returns:
-        The two numbers; None if they cannot be read.
+        The two numbers; None if the numbers cannot be read.
     """
     data = read_data(folder, "dev", comes_by_page=True)
     if data is None:
@@ -148,7 +152,8 @@ def read_traffic(folder: str | None) -> tuple[int, int] | None:
 
 def _has_own_network(pid: int, procfs: Path) -> bool:
     try:
-        # Any user may compare files of the network namespaces; their links may not be readable.
+        # Any user may compare these files, but the links to the network namespaces may be
+        # unreadable.
         own, host = (os.stat(f"{procfs}/{number}/net/dev") for number in (pid, 1))  # noqa: PTH116
     except OSError:
         return False

@@ -1,8 +1,8 @@
-"""Comparison of the engine's list of all containers with the registry.
+"""Compare the engine's list of all containers with the registry.
 
-The two are compared after each connection to the engine, so that deaths without an event are found
-as well. At the first comparison the registry is empty: containers that are dead at that time died
-before the exporter started.
+The list and the registry are compared after each connection to the engine, so that exits without an
+event are found as well. At the first comparison the registry is empty: containers that are not
+running at that time exited before the exporter started.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from trainvitals.sources.containers.schedule import TaskQueue
 
 _MOST_OLD_DEATHS = 32
 _AGAIN_SECONDS = 10.0
-# After a reconnection, the engine repeats the events that it still has. They contain more
+# After a reconnection, the engine repeats the events that it still has. The events contain more
 # information than the list.
 _REPLAY_SECONDS = 1.0
 _SAME_SECONDS = 2.0
@@ -50,17 +50,18 @@ _log = logging.getLogger(__name__)
 
 
 class Comparison:
-    """Compares the engine's list with the registry.
+    """Compares the engine's list of all containers with the registry.
 
     Args:
-        client: The engine's client.
-        registry: The known containers.
-        inspector: Inspects containers.
-        handler: Handles deaths.
-        tasks: Runs functions that may block.
-        journal: The journal that contains the verdicts on earlier deaths; None for no journal.
-        on_first: Called when the first list has been compared.
-        clock: Returns the time, in seconds since 1970.
+        client: The client for the container engine.
+        registry: The registry of known containers.
+        inspector: The inspector that inspects containers.
+        handler: The handler for container exits.
+        tasks: The queue for functions that may block.
+        journal: The journal that contains the verdicts on earlier exits; None if no journal is
+            kept.
+        on_first: A function that is called when the first list has been compared.
+        clock: A function that returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Comparison:
         self._is_first = True
 
     def ask(self) -> None:
-        """Schedule a comparison; an earlier request that has not been carried out is dropped."""
+        """Schedule a comparison, and drop an earlier request that has not been carried out yet."""
         with self._registry.lock:
             self._asked += 1
             number = self._asked
@@ -114,7 +115,7 @@ class Comparison:
     def _take_list(
         self, version: Document, listed: list[Listing], counts: dict[str, int], *, is_first: bool
     ) -> None:
-        """Remove containers that are not in the list, and add new containers from the list."""
+        """Remove containers that the engine's list lacks, and add new containers from the list."""
         self._handler.engine = describe_engine(version)
         there = {each.id for each in listed}
         for known in self._registry.list_present():
@@ -195,7 +196,8 @@ class Comparison:
     def _notice_unseen_start(self, known: ContainerState, inspection: Inspection) -> None:
         started, finished = inspection.state.started or 0.0, inspection.state.finished
         if known.attempt.started is not None:
-            # The exit code is lost: the state contains that of the last end, which may be later.
+            # The exit code is lost: the state contains the exit code of the last end, which may be
+            # later.
             if not known.attempt.is_over:
                 is_later = finished is None or finished > started
                 self._handler.begin_unseen(known, started if is_later else finished or started)
@@ -203,7 +205,7 @@ class Comparison:
         known.attempt = take_up_attempt(inspection, self._clock())
 
     def _recall_deaths(self, inspected: list[Inspection]) -> None:
-        """Determine the causes of the most recent deaths before the exporter's start."""
+        """Determine the causes of the most recent exits before the exporter's start."""
         dead = sorted(
             (each for each in inspected if has_ended(each) and each.state.finished),
             key=lambda each: each.state.finished or 0.0,
@@ -265,7 +267,7 @@ def has_other_start(attempt: Attempt, inspection: Inspection) -> bool:
 
 
 def take_up_attempt(inspection: Inspection, heard_since: float) -> Attempt:
-    """Return the start described by an inspection, for a start that no event reported."""
+    """Return the attempt that an inspection describes, for a start that no event reported."""
     started, finished = inspection.state.started, inspection.state.finished
     ended_before = started is not None and finished is not None and finished < started
     is_first = started is None or not (inspection.restart_count or ended_before)

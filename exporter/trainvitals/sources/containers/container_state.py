@@ -1,4 +1,4 @@
-"""The state of each container, kept from its creation until its series are dropped."""
+"""The state of each container, kept from the container's creation until its series are dropped."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ CHANNELS: tuple[Channel, ...] = ("event", "cgroup", "kernel")
 
 @dataclass(slots=True)
 class Attempt:
-    """One start of a container, from `create` or `start` to its end.
+    """One start of a container, from the event `create` or `start` to the end of the container.
 
     Attributes:
-        started: When the container started; None if it has not started.
+        started: The time when the container started; None if the container has not started.
         log_since: The time from which the log belongs to this start; None for the whole log.
-        events: The engine's events, the oldest first.
+        events: The engine's events of this start, the oldest first.
         heard_since: The time from which events were followed; `-inf` if all events were followed.
-        is_found: Whether the start was found by a query, not reported by an event.
-        pid: The main process's PID on the host, even after the process has exited; None if unknown.
-        cgroup: The control group's path in the format of `/proc/PID/cgroup`; empty if unknown.
+        is_found: Whether the start was found by a query, rather than reported by an event.
+        pid: The main process's PID on the host, even after the process has exited; None if the PID
+            is unknown.
+        cgroup: The control group's path in the format of `/proc/PID/cgroup`; empty if the path is
+            unknown.
         usage: The latest sample of the control group; None before the first sample.
-        host_oom_kills: The host's OOM kill count at the latest sample; None if it was not read.
+        host_oom_kills: The host's OOM kill count at the latest sample; None if the count was not
+            read.
         oom_kills: The control group's OOM kill count at the latest sample.
-        ended: When the container ended; None if it has not ended.
-        is_over: Whether the end is being handled or has been handled.
+        ended: The time when the container ended; None if the container has not ended.
+        is_over: Whether the end of this start is being handled or has been handled.
     """
 
     started: float | None = None
@@ -51,39 +54,44 @@ class Attempt:
 
     @property
     def is_running(self) -> bool:
-        """Whether the container was started and no end is known."""
+        """Whether the container was started and no end of this start is known."""
         return self.started is not None and not self.is_over
 
 
 @dataclass(slots=True)
 class ContainerState:
-    """The state kept under a container name; a new container of that name continues the counts.
+    """The state that is kept for a container name, and continued by a new container of that name.
 
     Attributes:
-        name: The container's name.
+        name: The name of the container.
         id: The ID of the newest container with this name.
-        image: The image's name.
-        compose_project: The Compose project; empty if there is none.
-        compose_service: The Compose service; empty if there is none.
+        image: The name of the container's image.
+        compose_project: The container's Compose project; empty if the container belongs to no
+            project.
+        compose_service: The container's Compose service; empty if the container belongs to no
+            service.
         status: The container's state; None if no engine is queried or the state is unknown.
-        health: The result of the health check; None if there is no health check.
-        inspection: The engine's latest inspection; None before the first inspection.
+        health: The result of the container's health check; None if the container has no health
+            check.
+        inspection: The engine's latest inspection of the container; None before the first
+            inspection.
         pid: The main process's PID on the host; None if the container is not running or the PID is
             unknown.
-        attempt: The newest start.
-        ending: The handling of the last end; None if the container has not ended.
-        event_count: The number of events received. An answer may be outdated if the number has
-            changed since its request.
-        starts: The number of starts since the container was first seen.
-        restarts: The number of restarts; None if unknown.
-        deaths: The number of deaths by reason.
-        last_death: The last death; None if no death is known.
-        earlier: The times of the earlier deaths, the oldest first.
-        oom_kills: The number of OOM kills by the source that reported them.
+        attempt: The newest start of the container.
+        ending: The handling of the container's last end; None if the container has not ended.
+        event_count: The number of events received about the container. The answer to a request may
+            be outdated if this number has changed since the request.
+        starts: The number of the container's starts since the container was first seen.
+        restarts: The number of the container's restarts; None if the number is unknown.
+        deaths: The number of the container's exits, by reason.
+        last_death: The container's last exit; None if no exit is known.
+        earlier: The times of the container's earlier exits, the oldest first.
+        oom_kills: The number of OOM kills in the container, by the source that reported the kills.
         accelerators: The accelerators that the container's processes use.
-        removed: When the container was removed; None while it exists.
-        changed: When the container's state last changed.
-        successor: The state under the same name that continues the counts; None if there is none.
+        removed: The time when the container was removed; None while the container exists.
+        changed: The time of the last change of the container's state.
+        successor: The state under the same name that continues the counts; None if this state
+            itself continues the counts.
     """
 
     name: str
@@ -111,14 +119,14 @@ class ContainerState:
 
     @property
     def newest(self) -> ContainerState:
-        """The state that continues the counts; see `successor`."""
+        """The state that continues the counts: the last in the chain of successors."""
         known = self
         while known.successor is not None:
             known = known.successor
         return known
 
     def take_settings(self, inspection: Inspection) -> None:
-        """Update the inspection, the image, the Compose labels and an unknown restart count."""
+        """Update the inspection, image, Compose labels and, if unknown, the restart count."""
         self.inspection = inspection
         self.image = inspection.image or self.image
         self.compose_project = inspection.compose_project or self.compose_project
@@ -128,9 +136,9 @@ class ContainerState:
             self.restarts = inspection.restart_count or 0
 
     def take_state(self, inspection: Inspection) -> None:
-        """Update the state from an inspection.
+        """Update the container's state from an inspection.
 
-        An inspection that shows a start whose event has not arrived yet is ignored.
+        The inspection is ignored if it shows a start whose event has not arrived yet.
         """
         status = name_status(inspection.state.status)
         if self.attempt.is_over and status in {"running", "paused"}:
@@ -141,7 +149,7 @@ class ContainerState:
         self.attempt.pid = inspection.pid or self.attempt.pid
 
     def end(self, at: float) -> None:
-        """Record that the container has ended."""
+        """Record the time at which the container ended."""
         self.attempt.is_over = True
         self.attempt.ended = at
         if self.status not in {"created", None}:
@@ -160,12 +168,12 @@ class ContainerState:
         other.successor = self
 
     def take_death(self, death: Death) -> None:
-        """Set the last death, unless a later death is already known."""
+        """Set the container's last exit, unless a later exit is already known."""
         if self.last_death is None or self.last_death.time <= death.time:
             self.last_death = death
 
     def count_oom_kills(self, channel: Channel, number: int = 1) -> None:
-        """Count OOM kills that a source reported."""
+        """Count OOM kills in the container that a source reported."""
         self.oom_kills[channel] += number
 
     def take_usage(self, usage: Usage, host_oom_kills: int | None) -> None:
@@ -184,21 +192,21 @@ class Ending:
     """The end of one start of a container, from the event to the verdict.
 
     Attributes:
-        known: The container's state.
-        attempt: The start that ended.
-        time: When the container ended, according to the engine's clock.
-        exit_code: The exit code; None if unknown.
-        is_witnessed: Whether an event reported the end.
+        known: The state of the container.
+        attempt: The container's start that ended.
+        time: The time when the container ended, according to the engine's clock.
+        exit_code: The container's exit code; None if the exit code is unknown.
+        is_witnessed: Whether an event reported the container's end.
         container: The container's ID at the end.
         inspection: The engine's inspection after the end, or the previous inspection; None if
-            neither is available.
+            neither inspection is available.
         state: The engine's state of the container after the end; None if the engine could not be
             queried or the container is running again.
-        log: The last log lines; None if they could not be read.
-        gaps: The sources that could not be read.
-        earlier: The times of the earlier deaths.
-        is_fetched: Whether all available evidence was fetched.
-        is_judged: Whether the evaluation has started.
+        log: The container's last log lines; None if the lines could not be read.
+        gaps: The sources of evidence that could not be read.
+        earlier: The times of the container's earlier exits.
+        is_fetched: Whether all available evidence about the end was fetched.
+        is_judged: Whether the evaluation of the evidence has started.
     """
 
     known: ContainerState
@@ -217,9 +225,9 @@ class Ending:
 
 
 def name_status(status: str) -> Status | None:
-    """Return the metric's state for an engine's state; None if the engine's state is not known.
+    """Return the state to export for an engine's state; None if the engine's state is not known.
 
-    For example, `removing`, `dead` and `stopped` become `exited`.
+    For example, the engine's states `removing`, `dead` and `stopped` are exported as `exited`.
     """
     match status:
         case "created" | "running" | "paused" | "restarting" | "exited":
@@ -233,7 +241,7 @@ def name_status(status: str) -> Status | None:
 
 
 def name_health(health: str | None) -> Health | None:
-    """Return the metric's health for an engine's health; None if there is no health check."""
+    """Return the health to export for an engine's health; None if there is no health check."""
     match health:
         case "starting" | "healthy" | "unhealthy":
             return health
@@ -242,7 +250,9 @@ def name_health(health: str | None) -> Health | None:
 
 
 def choose_shown(known: Iterable[ContainerState], most: int) -> tuple[list[ContainerState], int]:
-    """Choose the containers to export: running containers first, then the most recently changed.
+    """Choose the containers to export.
+
+    Running containers are chosen first, then the most recently changed containers.
 
     Returns:
         The chosen containers sorted by name, and the number of omitted containers.

@@ -1,8 +1,8 @@
-"""Handling of a container's end, up to the verdict.
+"""Handle a container's end, from the event to the verdict.
 
-The exit code and the time of a death are taken from its event. They are never overwritten by a
-later inspection, which may already describe the next start. An OOM kill can be reported up to a
-second after the death, so the evaluation starts one second after the death.
+The exit code and the time of an exit are taken from the exit's event, and are never replaced with
+those from a later inspection, which may already describe the next start. An OOM kill can be
+reported up to a second after the exit, so the evaluation starts one second after the exit.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ _log = logging.getLogger(__name__)
 
 
 class DeathHandler:
-    """Determines the cause of each death, and counts and records each death once.
+    """Determines the cause of each container exit, and counts and records each exit once.
 
-    Methods that are "called with the lock" require the registry's lock and never block.
+    A method that is documented as "called with the lock" requires the registry's lock and never
+    blocks.
 
     Args:
-        client: The engine's client.
-        registry: The known containers.
-        builder: Assembles the evidence.
-        following: Keeps the last log lines of containers whose logs are followed.
-        tasks: Runs functions that may block.
-        judge: Returns the verdict on a death.
-        journal: The journal in which deaths are recorded; None for no journal.
-        clock: Returns the time, in seconds since 1970.
+        client: The client for the container engine.
+        registry: The registry of known containers.
+        builder: The builder that assembles the evidence.
+        following: The object that keeps the last log lines of containers whose logs are followed.
+        tasks: The queue for functions that may block.
+        judge: A function that returns the verdict on a container exit.
+        journal: The journal in which container exits are recorded; None if no journal is kept.
+        clock: A function that returns the time, in seconds since 1970.
 
     Attributes:
-        engine: `docker` or `podman` with its version; empty if unknown.
-        engine_started: When the engine started; None if unknown.
+        engine: The name and version of the engine, which is `docker` or `podman`; empty if the
+            engine is unknown.
+        engine_started: The time when the engine started; None if the time is unknown.
     """
 
     def __init__(
@@ -81,13 +83,16 @@ class DeathHandler:
 
     @property
     def complaint(self) -> str | None:
-        """The reason why the last death could not be written to the journal; None otherwise."""
+        """The reason why the last exit could not be written to the journal; None on success."""
         return self._complaint
 
     def begin(
         self, known: ContainerState, at: float, exit_code: int | None, *, is_witnessed: bool
     ) -> None:
-        """Handle the end of the newest start, which has not ended yet; called with the lock."""
+        """Handle the end of a container's newest start; called with the lock.
+
+        The newest start must not have been recorded as ended yet.
+        """
         ending = Ending(
             known,
             known.attempt,
@@ -104,22 +109,22 @@ class DeathHandler:
         self._tasks.do(lambda: self._work_up(ending))
 
     def begin_unseen(self, known: ContainerState, at: float, exit_code: int | None = None) -> None:
-        """Handle an end that no event reported; called with the lock."""
+        """Handle a container's end that no event reported; called with the lock."""
         known.attempt.heard_since = at
         self.begin(known, at, exit_code, is_witnessed=False)
 
     def begin_aside(self, known: ContainerState, event: ContainerEvent) -> None:
-        """Handle the end of an earlier start about which only the event is known.
+        """Handle the end of an earlier start of which only the event is known.
 
-        The method is called with the lock. The event may be of another container that had the name
-        at that time.
+        The method is called with the lock. The event may belong to another container that had the
+        same name at that time.
         """
         attempt = Attempt(heard_since=event.time, is_over=True)
-        ending = Ending(known, attempt, event.time, event.exit_code, True, event.id)  # noqa: FBT003 - from the event
+        ending = Ending(known, attempt, event.time, event.exit_code, True, event.id)  # noqa: FBT003 - an event
         self._tasks.do(lambda: self._work_up(ending))
 
     def confirm(self, ending: Ending, event: ContainerEvent) -> None:
-        """Add an event to an end that was found without one; called with the lock."""
+        """Add an event to an end that was found without an event; called with the lock."""
         ending.is_witnessed = True
         if not ending.is_judged:
             ending.time, ending.exit_code = event.time, event.exit_code
@@ -132,9 +137,9 @@ class DeathHandler:
         self._registry.remove(known)
 
     def recall(self, ending: Ending) -> None:
-        """Export a death that happened before the exporter started, without counting it.
+        """Export a container exit from before the exporter's start.
 
-        The death is not recorded in the journal either.
+        The exit is neither counted nor recorded in the journal.
         """
         self._fetch(ending)
         _, death = self._judge(ending)
@@ -150,7 +155,10 @@ class DeathHandler:
         self._tasks.do_after(min(late, LATE_SECONDS), lambda: self._conclude(ending))
 
     def _fetch(self, ending: Ending) -> None:
-        """Fetch the evidence; if this fails, the verdict uses the data that is already known."""
+        """Fetch the evidence about an end.
+
+        If the evidence cannot be fetched, the verdict uses the data that is already known.
+        """
         task = lambda: fetch(ending, self._client, self._following)  # noqa: E731 - used at once
         report_failure(try_("to inspect what died", task))
 
@@ -168,9 +176,9 @@ class DeathHandler:
         _log.log(level, "container %s: %s (%s)", name, death.summary, death.reason)
 
     def _judge(self, ending: Ending) -> tuple[tuple[Evidence, Judgement] | None, Death]:
-        """Return the evidence with its verdict, and the death to export.
+        """Return the evidence about an end with the verdict, and the exit to export.
 
-        If the evaluation fails, the first value is None, and the death has an unknown cause.
+        If the evaluation fails, the first value is None, and the exit has an unknown cause.
         """
         with self._registry.lock:
             ending.is_judged = True

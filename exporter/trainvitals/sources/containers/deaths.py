@@ -1,4 +1,4 @@
-"""Collection of a death's evidence as soon as the death is reported."""
+"""Collect the evidence about a container's exit as soon as the exit is reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trainvitals.sources.host.kernel_log import KernelLog, KernelNews
 from trainvitals.sources.host.snapshot import read_host
 from trainvitals.sources.signals import name_signal
 
-# An OOM kill can be reported up to a second after the death that it caused.
+# An OOM kill can be reported up to a second after the exit that it caused.
 LATE_SECONDS = 1.0
 _LOG_LINES = 200
 _BEFORE_SECONDS = 60.0
@@ -61,7 +61,7 @@ def _fetch_inspection(ending: Ending, client: EngineClient) -> None:
     ending.inspection = inspection
     finished = inspection.state.finished
     is_of_it = finished is not None and abs(finished - ending.time) <= _SLACK_SECONDS
-    # If the engine restarted the container at once, it reports the next start.
+    # If the engine restarted the container at once, the inspection describes the next start.
     if is_of_it or inspection.state.status not in {"running", "restarting", "paused"}:
         ending.state = inspection.state
 
@@ -86,14 +86,14 @@ def _fetch_log(
 
 
 class EvidenceBuilder:
-    """Assembles the evidence for a container's end.
+    """Assembles the available evidence for a container's end.
 
     Args:
-        kernel_log: Follows the kernel log.
-        registry: The containers whose OOM kills are counted.
+        kernel_log: The kernel log, which is followed.
+        registry: The registry of the containers whose OOM kills are counted.
         roots: The paths of the host's file systems.
-        clock: Returns the time, in seconds since 1970.
-        read_host: Reads the machine's state.
+        clock: A function that returns the time, in seconds since 1970.
+        read_host: A function that reads the machine's state.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class EvidenceBuilder:
         self._read_host = read_host
 
     def catch_up(self) -> None:
-        """Read the kernel log's new records and count their OOM kills."""
+        """Read the kernel log's new records, and count the OOM kills in these records."""
         with self._lock:
             if self._is_closed:
                 return
@@ -154,12 +154,13 @@ class EvidenceBuilder:
             self._kernel_log.close()
 
     def build(self, ending: Ending, *, engine: str, engine_started: float | None) -> Evidence:
-        """Return the evidence for an end that is available now.
+        """Return the evidence for a container's end that is currently available.
 
         Args:
-            ending: The container's end.
-            engine: `docker` or `podman` with its version; empty if unknown.
-            engine_started: When the engine started; None if unknown.
+            ending: The end of the container.
+            engine: The name and version of the engine, which is `docker` or `podman`; empty if the
+                engine is unknown.
+            engine_started: The time when the engine started; None if the time is unknown.
         """
         return replace(self._describe(ending), engine=engine, engine_started=engine_started)
 
@@ -199,7 +200,7 @@ class EvidenceBuilder:
     def _look_up(self, ending: Ending) -> tuple[KernelNews | None, Gap | None]:
         """Return the kernel log's records of the start that ended.
 
-        If the kernel log cannot be read, the first value is None, and the second is the gap.
+        If the kernel log cannot be read, the first value is None, and the second value is the gap.
         """
         recent = ending.time - _BEFORE_SECONDS
         started = ending.attempt.started
@@ -208,8 +209,8 @@ class EvidenceBuilder:
             if self._is_closed or not self._kernel_log.is_readable:
                 return None, None if self._is_closed else self._kernel_log.why_not
             news = self._kernel_log.recall(since)
-        # Other containers' kills are included: if two containers share a limit, only the kernel log
-        # shows which container was killed.
+        # OOM kills in other containers are included: if two containers share a limit, only the
+        # kernel log shows which container was killed.
         kills = tuple(_attribute(kill, ending) for kill in news.oom_kills[-_MOST_KILLS:])
         xids = tuple(xid for xid in news.xids if xid.time >= recent)
         lines = tuple(line for line in news.lines if line.time is None or line.time >= recent)
@@ -230,11 +231,11 @@ class EvidenceBuilder:
 
 
 def was_heard(ending: Ending) -> bool:
-    """Return whether the events of a start are complete enough to show how it ended.
+    """Return whether the events of a start are complete enough to show how the start ended.
 
     If events were followed from the beginning of the start or long enough before the end, the
-    absence of an event shows that nothing happened. If they were followed for less time, only
-    events that were reported count.
+    absence of an event shows that nothing happened. If events were followed for less time, only
+    events that were reported are evidence.
     """
     attempt = ending.attempt
     if attempt.heard_since == -math.inf:
@@ -261,7 +262,7 @@ def _attribute(kill: OomKill, ending: Ending) -> OomKill:
     group = ending.attempt.cgroup or f"/{ending.container}"
     settings = ending.inspection.settings if ending.inspection is not None else None
     is_limited = settings is not None and settings.memory_limit_bytes is not None
-    # The line shows that a limit was hit, but not which one; the nearest is the container's.
+    # The line shows that a limit was hit, but not which limit; the nearest is the container's.
     is_own = is_limited and kill.constraint == _LIMIT and kill.oom_memcg is None
     return replace(kill, task_memcg=group, oom_memcg=group if is_own else kill.oom_memcg)
 
@@ -272,12 +273,12 @@ def list_events(attempt: Attempt) -> tuple[EngineEvent, ...]:
 
 
 def count_host_oom_kills(roots: Roots) -> int | None:
-    """Return the number of OOM kills since boot from `/proc/vmstat`; None if unknown."""
+    """Return the number of OOM kills since boot from `/proc/vmstat`; None if it is unknown."""
     return find_number(read_data(str(roots.procfs), "vmstat", comes_by_page=True), b"oom_kill")
 
 
 def describe_death(evidence: Evidence, verdict: Judgement) -> Death:
-    """Return the exported description of a death."""
+    """Return the description to export for a container exit."""
     number = evidence.last_signal
     return Death(
         time=evidence.ended or 0.0,

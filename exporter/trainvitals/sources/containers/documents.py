@@ -1,7 +1,8 @@
-"""Typed access to the JSON documents in an engine's answers.
+"""Typed access to the JSON documents in a container engine's answers.
 
-Engines differ: a list may be null or missing, and a string may stand in place of a list or a
-number. A member of an unexpected type is treated as missing, and no accessor raises an error.
+The documents of different engines differ: a list may be null or missing, and a string may replace a
+list or a number. A member of an unexpected type is treated as missing, and no accessor raises an
+error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LIST_LENGTH = 1000
 
 
 def parse_json(text: bytes | str) -> object:
-    """Parse a JSON text.
+    """Parse the text of a JSON document.
 
     Raises:
         ValueError: The text is not valid JSON, or is nested too deeply.
@@ -33,17 +34,17 @@ def parse_json(text: bytes | str) -> object:
 
 
 def get_mapping(document: Document, name: str) -> Document:
-    """Return a member that is an object; an empty object for a missing or other member."""
+    """Return a document's member that is an object, or an empty object for any other member."""
     return as_mapping(document.get(name))
 
 
 def as_mapping(value: object) -> Document:
-    """Return a value that is an object; an empty object for any other value."""
+    """Return a value that is an object, or an empty object for any other value."""
     return value if isinstance(value, dict) else _NOTHING
 
 
 def get_list(document: Document, name: str) -> tuple[object, ...]:
-    """Return a member that is a list, limited to 1,000 entries; empty for any other member."""
+    """Return the first 1,000 entries of a document's list member, or () for any other member."""
     value = document.get(name)
     return tuple(value[:_LIST_LENGTH]) if isinstance(value, list) else ()
 
@@ -60,7 +61,7 @@ def as_text(value: object) -> str:
 
 
 def get_texts(document: Document, name: str) -> tuple[str, ...]:
-    """Return the strings of a member that is a list or a single string; empty for other members."""
+    """Return the strings of a member that is a list or a single string, or () for other members."""
     value = document.get(name)
     if isinstance(value, str):
         return (as_text(value),)
@@ -68,7 +69,7 @@ def get_texts(document: Document, name: str) -> tuple[str, ...]:
 
 
 def get_number(document: Document, name: str) -> int | None:
-    """Return a member that is a signed 64-bit integer; None for any other member."""
+    """Return a document's member that is a signed 64-bit integer; None for any other member."""
     value = document.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
@@ -76,5 +77,8 @@ def get_number(document: Document, name: str) -> int | None:
 
 
 def get_time(document: Document, name: str) -> float | None:
-    """Return a member that is a time as text; None for any other member and for the zero time."""
+    """Return a document's member that is a time as text, in seconds since 1970.
+
+    The result is None for any other member and for the zero time.
+    """
     return parse_time(get_text(document, name))

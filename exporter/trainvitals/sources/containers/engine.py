@@ -1,8 +1,9 @@
-"""The client for a container engine: Docker, or Podman through Docker's API.
+"""A client for a container engine: Docker, or Podman through Docker's API.
 
-Access is read-only: `AnswerDecoder` writes the requests and supports only the method GET. The paths
-contain no API version, so each engine answers in its default version; engines refuse versions that
-they do not support. Only members that exist in all versions, including Podman's, are read.
+Access is read-only: `AnswerDecoder` writes the requests and supports only the method GET. The
+request paths contain no API version, so each engine answers in its default version; an engine
+refuses versions that it does not support. Only members that exist in all versions, including
+Podman's, are read.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ _OTHER_REMEDY = "look at the engine's own log, such as `journalctl -u docker`"
 
 
 class EngineError(SourceError):
-    """A request to the engine failed or was refused.
+    """The error for a request to the engine that failed or was refused.
 
     Args:
-        act: The failed action, such as `read the log`.
+        act: The action that failed, such as `read the log`.
         why: The reason for the failure.
-        remedy: The next step for the user.
+        remedy: The step that the user can take to fix the failure.
         status: The HTTP status of the engine's answer; None if the engine did not answer.
     """
 
@@ -74,14 +75,14 @@ class EngineError(SourceError):
 
 
 class EngineClient:
-    """Sends requests to an engine.
+    """Sends requests to a container engine.
 
     Each request opens a new connection, so any number of threads may use a client.
 
     Args:
         address: The engine's address, in the form that `find_engine` returns.
         timeout_seconds: The maximum time to wait for a connection and for each part of an answer.
-            (The socket of a suspended engine accepts connections, but the engine never answers.)
+            The socket of a suspended engine accepts connections, but the engine never answers.
         environ: The environment, from which `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH` are read for
             `tcp://`.
 
@@ -101,14 +102,14 @@ class EngineClient:
 
     @property
     def address(self) -> str:
-        """The engine's address."""
+        """The address of the container engine."""
         return self._address.text
 
     def ping(self) -> None:
-        """Check that the engine answers.
+        """Check that the engine answers a request.
 
         Raises:
-            EngineError: The engine does not answer.
+            EngineError: The engine does not answer the request.
         """
         self.ask("reach the engine", "/_ping")
 
@@ -116,7 +117,7 @@ class EngineClient:
         """Return the engine's answer to `/version`.
 
         Raises:
-            EngineError: The request failed.
+            EngineError: The request to the engine failed.
         """
         return self._ask_for_mapping("ask for the engine's version", "/version")
 
@@ -124,15 +125,15 @@ class EngineClient:
         """Return the engine's answer to `/info`.
 
         Raises:
-            EngineError: The request failed.
+            EngineError: The request to the engine failed.
         """
         return self._ask_for_mapping("ask how the engine is set up", "/info")
 
     def list_containers(self) -> tuple[Document, ...]:
-        """Return all containers, running or not, from `/containers/json?all=1`.
+        """Return the entries of all containers, running or not, from `/containers/json?all=1`.
 
         Raises:
-            EngineError: The request failed.
+            EngineError: The request to the engine failed.
         """
         act = "list the containers"
         body = self.ask(act, "/containers/json", {"all": "1"}, most_bytes=_MOST_LIST_BYTES)
@@ -148,22 +149,23 @@ class EngineClient:
             container: The container's ID, a prefix of the ID, or the container's name.
 
         Raises:
-            EngineError: The request failed; its status is 404 if the container does not exist.
+            EngineError: The request failed; the error's status is 404 if the container does not
+                exist.
         """
         return self._ask_for_mapping(
             f"inspect container {container[:64]}", _path_of(container, "json")
         )
 
     def stats(self, container: str) -> Usage | None:
-        """Return a container's usage from `/containers/{id}/stats`.
+        """Return a container's resource usage from `/containers/{id}/stats`.
 
-        Docker before version 23 takes a second to answer.
+        Docker before version 23 takes a second to answer this request.
 
         Returns:
-            The resource usage; None if the container is not running.
+            The container's resource usage; None if the container is not running.
 
         Raises:
-            EngineError: The request failed.
+            EngineError: The request to the engine failed.
         """
         act = f"ask what container {container[:64]} uses"
         body = self.ask(
@@ -182,22 +184,23 @@ class EngineClient:
         since: float | None = None,
         until: float | None = None,
     ) -> tuple[str, ...]:
-        """Return the last lines of a container's log: standard output and error in their order.
+        """Return the last lines of a container's log: standard output and standard error, in order.
 
         Args:
-            container: The container's ID or name.
-            tail: The maximum number of lines.
+            container: The ID or name of the container.
+            tail: The maximum number of lines to return.
             since: The time after which lines are returned, in seconds since 1970, such as the last
                 start; None for no limit.
-            until: The time before which lines are returned; None for no limit.
+            until: The time before which lines are returned, in seconds since 1970; None for no
+                limit.
 
         Returns:
-            The masked lines, the oldest first, at most 64 KiB in total; the middle of very long
+            The masked log lines, the oldest first, at most 64 KiB in total; the middle of very long
             lines is omitted.
 
         Raises:
-            EngineError: The log could not be read. The status is 404 or 409 if the container was
-                removed, and 501 if the log driver keeps no readable log.
+            EngineError: The log could not be read. The error's status is 404 or 409 if the
+                container was removed, and 501 if the log driver keeps no readable log.
         """
         act = f"read the log of container {container[:64]}"
         target = f"{_path_of(container, 'logs')}?{urlencode(log_query(tail, since, until))}"
@@ -223,16 +226,16 @@ class EngineClient:
         """Send a request and return the complete body of the answer.
 
         Args:
-            act: The purpose of the request for error messages, such as `list the containers`.
-            path: The path, percent-encoded.
-            query: The query parameters.
+            act: The purpose of the request, such as `list the containers`, for error messages.
+            path: The URL path of the request, percent-encoded.
+            query: The query parameters of the request.
             most_bytes: The maximum size of the answer, in bytes.
             timeout_seconds: The maximum time to wait for each part of the answer; None for the
                 client's timeout.
 
         Raises:
-            EngineError: The engine did not answer, the answer is truncated or too long, or its
-                status is not 200.
+            EngineError: The engine did not answer, the answer is truncated or too long, or the
+                answer's status is not 200.
         """
         patience = timeout_seconds or self._timeout_seconds
         return b"".join(self._receive_body(act, _join(path, query), most_bytes, patience))
@@ -245,19 +248,19 @@ class EngineClient:
         *,
         waits: bool = True,
     ) -> Stream:
-        """Request a streamed answer, which may never end.
+        """Request an answer as a stream, which may never end.
 
         Args:
-            act: The purpose of the request for error messages.
-            path: The path, percent-encoded.
-            query: The query parameters.
+            act: The purpose of the request, for error messages.
+            path: The URL path of the request, percent-encoded.
+            query: The query parameters of the request.
             waits: Whether to wait until the engine begins to answer. For a followed log, the engine
-                does not begin before the first line is written. A caller that does not wait must
-                check the status.
+                does not begin to answer before the first line is written. A caller that does not
+                wait must check the answer's status.
 
         Raises:
-            EngineError: The engine could not be reached, or it was waited for and did not answer or
-                answered with a status other than 200.
+            EngineError: The engine could not be reached. If `waits` is True, the error is also
+                raised if the engine does not answer or answers with a status other than 200.
         """
         stream = self._get(act, _join(path, query))
         if waits:
@@ -325,9 +328,9 @@ class EngineClient:
 
 
 def log_query(tail: int, since: float | None = None, until: float | None = None) -> dict[str, str]:
-    """Return the query parameters for a log's last lines in a time range.
+    """Return the query parameters that request a log's last lines in a time range.
 
-    Both streams are requested, without timestamps.
+    Standard output and standard error are requested, without timestamps.
     """
     query = {"stdout": "1", "stderr": "1", "timestamps": "0", "tail": str(tail)}
     if since is not None:
@@ -364,7 +367,7 @@ def _not_understood(act: str) -> EngineError:
 
 
 def _refused(act: str, stream: Stream, patience_seconds: float) -> EngineError:
-    """Return the error for a status other than 200, including the engine's message if present."""
+    """Return the error for an answer whose status is not 200, with the engine's message if any."""
     status = stream.status
     with suppress(FramingError, ValueError):
         answer = as_mapping(parse_json(stream.receive(patience_seconds) or b""))

@@ -1,8 +1,8 @@
-"""The engine's container events, from `/events`.
+"""Read and follow the engine's container events, from `/events`.
 
-An engine keeps only its last 256 events, and none after it is restarted. A restart ends the stream
-without an error. For this reason, the list of containers is compared after each connection, and
-each end of the stream counts as a gap.
+An engine keeps only its last 256 events, and loses all events when it is restarted. A restart of
+the engine ends the event stream without an error. Because events can be lost, the list of
+containers is compared after each connection, and each end of the stream counts as a gap.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ ACTIONS = (
     "health_status",
     "rename",
     "update",
-    "died",  # Podman's words for die and destroy
+    "died",  # Podman's names for die and destroy
     "remove",
 )
 _OTHER_WORDS = {"died": "die", "remove": "destroy"}
 _HEALTH = "health_status"
 _NANOSECONDS = 1_000_000_000
 _MOST_EVENT_BYTES = 1 << 20  # labels may be very long
-_REMEMBERED = 512  # an engine can repeat 256
+_REMEMBERED = 512  # an engine can repeat 256 events
 
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 30.0
@@ -61,20 +61,22 @@ _JOIN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """An event of a container.
+    """One event of a container, as reported by the engine.
 
     Attributes:
         time: The time of the event according to the engine's clock, in seconds since 1970.
-        action: The action under Docker's name, also for Podman: `start`, `die`, `destroy`,
-            `health_status: unhealthy`, ...
+        action: The action that the event reports, under Docker's name even for Podman: `start`,
+            `die`, `destroy`, `health_status: unhealthy`, ...
         id: The container's full ID.
-        name: The container's name.
-        image: The image's name.
-        compose_project: The Compose project; empty if there is none.
-        compose_service: The Compose service; empty if there is none.
-        exit_code: The exit code of a `die`; None for other actions.
-        signal: The signal of a `kill`; None for other actions, or if the engine does not report the
-            signal.
+        name: The name of the container.
+        image: The name of the container's image.
+        compose_project: The container's Compose project; empty if the container belongs to no
+            project.
+        compose_service: The container's Compose service; empty if the container belongs to no
+            service.
+        exit_code: The exit code in a `die` event; None for other actions.
+        signal: The signal in a `kill` event; None for other actions, or if the engine does not
+            report the signal.
     """
 
     time: float
@@ -93,10 +95,10 @@ class ContainerEvent:
 
 
 def parse_event(line: bytes | str) -> ContainerEvent | None:
-    """Parse one event from a line of JSON.
+    """Parse one engine event from a line of JSON.
 
     Returns:
-        The event; None if it is invalid or does not concern a container.
+        The event; None if the event is invalid or does not concern a container.
     """
     try:
         document = as_mapping(parse_json(line))
@@ -129,9 +131,10 @@ def read_events(client: EngineClient, *, since: float, until: float) -> tuple[Co
     """Return the engine's past container events; an engine keeps at most 256 events.
 
     Args:
-        client: The engine's client.
+        client: The client for the container engine.
         since: The time of the earliest event to return, in seconds since 1970.
-        until: The time of the latest event to return; the current time if it is earlier.
+        until: The time of the latest event to return, in seconds since 1970; the current time is
+            used if it is earlier.
 
     Raises:
         EngineError: The events could not be read.
@@ -146,19 +149,21 @@ class EventFollower:
     """Follows an engine's events on one thread and reconnects after each interruption.
 
     While no events arrive, the engine is pinged periodically on another connection, because a hung
-    engine keeps its connections open and is also silent. No event is lost while the engine hangs,
-    so a hang does not count as a gap.
+    engine keeps its connections open and sends no events either. No event is lost while the engine
+    hangs, so a hang does not count as a gap.
 
-    All three callbacks are called on the follower's thread, one at a time.
+    The callbacks `on_event`, `on_connect` and `on_gap` are called on the follower's thread, one at
+    a time.
 
     Args:
-        client: The engine's client.
-        on_event: Called once with each event.
-        on_connect: Called after each connection, and when a hung engine responds again. From then
-            on no event can be missed, so the list of all containers can be compared.
-        on_gap: Called with the reason when the event stream was interrupted.
-        first_wait_seconds: The time to wait before the first attempt to reconnect; it doubles with
-            each attempt, up to 30 s.
+        client: The client for the container engine.
+        on_event: A function that is called once with each event.
+        on_connect: A function that is called after each connection, and when a hung engine responds
+            again. From the call on, no event can be missed, so the list of all containers can be
+            compared.
+        on_gap: A function that is called with the reason when the event stream was interrupted.
+        first_wait_seconds: The time to wait before the first attempt to reconnect; the time doubles
+            with each attempt, up to 30 s.
         quiet_seconds: The time without an event after which the engine is pinged.
     """
 
@@ -194,23 +199,23 @@ class EventFollower:
 
     @property
     def complaint(self) -> str | None:
-        """The reason why the stream is not connected.
+        """The reason why the event stream is not connected.
 
-        None if the stream is connected or no connection has been attempted yet.
+        The reason is None if the stream is connected or no connection has been attempted yet.
         """
         return self._complaint
 
     @property
     def gaps(self) -> int:
-        """The number of interruptions of the event stream."""
+        """The number of times that the event stream was interrupted."""
         return self._gaps
 
     def start(self) -> None:
-        """Start to follow events."""
+        """Start the thread that follows events."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop following events at once; no callback is started afterwards.
+        """Stop following events at once; no callback is called afterwards.
 
         A request to a hung engine ends after its timeout.
         """
@@ -277,7 +282,7 @@ class EventFollower:
         try:
             self._client.ping()
         except EngineError as error:
-            if error.status is None:  # an answer with any status shows that it does not hang
+            if error.status is None:  # any answer shows that it does not hang
                 self._is_connected = False
                 self._complaint = str(error)
                 return

@@ -1,11 +1,12 @@
-"""The evidence for a death, from which the verdict is derived.
+"""The evidence for an exit, from which the verdict is derived.
 
-Command lines and log lines are kept as text, in which likely secrets have been masked (see
-`trainvitals.masking`). Only the names of environment variables are kept.
+Command lines and log lines are kept as text, in which `trainvitals.masking` has masked likely
+secrets. Of environment variables, only the names are kept.
 
 Times are seconds since 1970 according to the engine's or the kernel's clock, or seconds since a
 boot of unknown date (see `trainvitals.sources.host.kernel_text`). Sizes are in bytes. None means
-unknown; an empty tuple means that the source was read and contained nothing relevant.
+that a value is unknown; an empty tuple means that the source was read and contained nothing
+relevant.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trainvitals.sources.signals import read_signal
 Subject = Literal["container", "process", "run"]
 
 
-# The beginnings of the names of events that only a started container has.
+# The prefixes of the event names that only occur for a started container.
 _OF_LIFE = (
     "start",
     "restart",
@@ -41,12 +42,12 @@ class EngineEvent:
     """One container event reported by the engine.
 
     Attributes:
-        time: The time of the event.
-        action: The action under Docker's name: `create`, `start`, `oom`, `kill`, `die`, `stop`,
-            `destroy`, `health_status: unhealthy`, ...
-        exit_code: The exit code of a `die`; None for other actions.
-        signal: The signal of a `kill`; None for other actions, or if the engine does not report the
-            signal (Podman).
+        time: The time of the event, according to the engine's clock.
+        action: The action that the event reports, under Docker's name: `create`, `start`, `oom`,
+            `kill`, `die`, `stop`, `destroy`, `health_status: unhealthy`, ...
+        exit_code: The exit code in a `die` event; None for other actions.
+        signal: The signal in a `kill` event; None for other actions, or if the engine does not
+            report the signal, as with Podman.
     """
 
     time: float
@@ -60,9 +61,9 @@ class HealthProbe:
     """One run of a container's health check.
 
     Attributes:
-        time: When the run ended; None if unknown.
-        exit_code: The exit code; -1 after a timeout.
-        output: The masked output, limited in length.
+        time: The time when the run of the health check ended; None if the time is unknown.
+        exit_code: The exit code of the health check; -1 after a timeout.
+        output: The masked output of the health check, limited in length.
     """
 
     time: float | None
@@ -72,19 +73,20 @@ class HealthProbe:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A container's state according to the engine: `State` in the inspection.
+    """A container's state according to the engine, from `State` in the inspection.
 
     Attributes:
-        status: `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead` or
-            `stopped`.
-        exit_code: `ExitCode`.
-        is_oom_killed: `OOMKilled`, which engines may set incorrectly.
-        error: `Error`: the reason why the container could not be started; empty if it could.
-        started: `StartedAt`; None if the container has never started.
-        finished: `FinishedAt`; None if the container has never ended.
-        health: `Health.Status`; None if there is no health check.
+        status: The status of the container: `created`, `running`, `paused`, `restarting`,
+            `removing`, `exited`, `dead` or `stopped`.
+        exit_code: The exit code, from `ExitCode`.
+        is_oom_killed: The value of `OOMKilled`, which engines may set incorrectly.
+        error: The reason why the container could not be started, from `Error`; empty if the
+            container could be started.
+        started: The start time, from `StartedAt`; None if the container has never started.
+        finished: The end time, from `FinishedAt`; None if the container has never ended.
+        health: The health, from `Health.Status`; None if the container has no health check.
         failing_streak: The number of consecutive failed health checks.
-        probes: The last runs of the health check, the oldest first.
+        probes: The last runs of the container's health check, the oldest first.
     """
 
     status: str
@@ -100,29 +102,35 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A container's settings: `Config` and `HostConfig` in the inspection.
+    """A container's settings, from `Config` and `HostConfig` in the inspection.
 
     Attributes:
-        command: The entry point and the arguments as one list, masked.
-        variables: The names of the environment variables.
+        command: The masked entry point and arguments of the container, as one list.
+        variables: The names of the container's environment variables.
         is_unbuffered: Whether Python's output is unbuffered, because `PYTHONUNBUFFERED` is set or
             the command contains `-u`.
-        memory_limit_bytes: `Memory`; None for no limit.
-        memory_swap_bytes: `MemorySwap`; None if it is not set, -1 for no limit.
-        shm_size_bytes: `ShmSize`.
-        pids_limit: `PidsLimit`; None for no limit.
-        has_init: `Init`: whether PID 1 is Docker's own init process.
-        restart_policy: `RestartPolicy.Name`; `no` if the container has no restart policy.
-        log_driver: `LogConfig.Type`.
-        log_options: `LogConfig.Config`: the names and masked values, sorted by name.
-        network_mode: `NetworkMode`.
+        memory_limit_bytes: The memory limit, from `Memory`; None for no limit.
+        memory_swap_bytes: The limit on memory and swap, from `MemorySwap`; None if this limit is
+            not set, -1 for no limit.
+        shm_size_bytes: The size of `/dev/shm`, from `ShmSize`.
+        pids_limit: The maximum number of processes and threads, from `PidsLimit`; None for no
+            limit.
+        has_init: Whether PID 1 is Docker's own init process, from `Init`.
+        restart_policy: The restart policy, from `RestartPolicy.Name`; `no` if the container has no
+            restart policy.
+        log_driver: The log driver, from `LogConfig.Type`.
+        log_options: The names and masked values of the log options, sorted by name, from
+            `LogConfig.Config`.
+        network_mode: The network mode, from `NetworkMode`.
         wants_gpus: Whether the container requests GPUs.
-        is_read_only: `ReadonlyRootfs`.
-        has_tty: `Tty`.
-        is_removed_at_end: `AutoRemove`, set by `docker run --rm`.
-        stop_timeout_seconds: `StopTimeout`; None for the engine's default of 10 s.
-        user: `User`; empty for root.
-        mounts: The source and the target of each mount.
+        is_read_only: Whether the root file system is read-only, from `ReadonlyRootfs`.
+        has_tty: Whether the container has a terminal, from `Tty`.
+        is_removed_at_end: Whether the container is removed when it ends, from `AutoRemove`, which
+            `docker run --rm` sets.
+        stop_timeout_seconds: The time that `docker stop` waits, from `StopTimeout`; None for the
+            engine's default of 10 s.
+        user: The user of the main process, from `User`; empty for root.
+        mounts: The source and the target of each of the container's mounts.
     """
 
     command: tuple[str, ...] = ()
@@ -151,21 +159,24 @@ class Sample:
     """The last sample of a control group's resource usage before its end.
 
     Attributes:
-        time: The time of the sample.
+        time: The time at which the sample was taken.
         cgroup_version: The cgroup version, 1 or 2; 0 if the engine's statistics were read instead.
-        memory_usage_bytes: The memory charged to the group, including the file cache.
+        memory_usage_bytes: The memory charged to the control group, including the file cache.
         memory_working_set_bytes: The charged memory without the inactive file cache.
         memory_unreclaimable_bytes: The memory that the kernel cannot reclaim: anonymous and shared
             memory and, in cgroup v2, also locked memory and the kernel's own memory.
-        memory_peak_bytes: The maximum of the charged memory; None if the kernel does not record it.
-        memory_limit_bytes: The memory limit; None for no limit.
-        memory_pressure_ratio: The share of the last 10 s in which all of the group's tasks waited
-            for memory, 0 to 1; None in cgroup v1.
-        oom_kills: The number of the group's processes that the OOM killer killed.
-        processes: The number of processes and threads.
-        processes_limit: The maximum number of processes and threads; None for no limit.
-        processes_refused: The number of forks that failed because of this limit.
-        cpu_throttled_seconds: The time in which the CPU limit throttled the group, in seconds.
+        memory_peak_bytes: The maximum of the charged memory; None if the kernel does not record the
+            maximum.
+        memory_limit_bytes: The memory limit of the control group; None for no limit.
+        memory_pressure_ratio: The share of the last 10 s in which all of the control group's tasks
+            waited for memory, 0 to 1; None in cgroup v1.
+        oom_kills: The number of the control group's processes that the OOM killer killed.
+        processes: The number of processes and threads in the control group.
+        processes_limit: The maximum number of processes and threads in the control group; None for
+            no limit.
+        processes_refused: The number of forks that failed because of `processes_limit`.
+        cpu_throttled_seconds: The time in which the CPU limit throttled the control group, in
+            seconds.
     """
 
     time: float
@@ -188,9 +199,9 @@ class Disk:
     """The state of a file system when the container or run ended.
 
     Attributes:
-        path: A folder on the file system.
-        free_bytes: The space available to an unprivileged user.
-        total_bytes: The size of the file system.
+        path: The path of a folder on the file system.
+        free_bytes: The space on the file system that is available to an unprivileged user.
+        total_bytes: The total size of the file system.
         free_inodes: The number of files that can still be created; None if the file system does not
             limit the number of files.
     """
@@ -203,13 +214,13 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine's state at the time of the death.
+    """The machine's state at the time of the exit.
 
     Attributes:
-        time: The time of the reading.
-        memory_total_bytes: `MemTotal`.
-        memory_available_bytes: `MemAvailable`.
-        swap_free_bytes: `SwapFree`.
+        time: The time at which the machine's state was read.
+        memory_total_bytes: The total memory, from `MemTotal` in `/proc/meminfo`.
+        memory_available_bytes: The available memory, from `MemAvailable` in `/proc/meminfo`.
+        swap_free_bytes: The free swap space, from `SwapFree` in `/proc/meminfo`.
         disks: The file systems that containers write to.
         biggest: The name and the memory, in bytes, of each process with the highest memory usage.
     """
@@ -227,24 +238,31 @@ class Training:
     """The end of a training process, or its current state, according to its run file.
 
     Attributes:
-        source: The evidence for how the process ended, in a sentence; empty while it is running.
-        pid: The process's PID on the host; None if unknown.
-        phase: The last phase, such as `data_wait`, `backward` or `checkpoint`; None if unknown.
-        phase_seconds: The time since the phase was entered; None if unknown.
-        idle_seconds: The time from the last progress until the end, or until now if the process is
-            running; None if unknown.
-        idle_limit_seconds: The maximum time that the phase may take without progress; None for no
-            limit.
-        slowest_step_seconds: The duration of the slowest recent step; None if unknown.
-        stall: `stopped` if the process is stopped, `no_progress` if the phase takes too long; None
-            if the process makes progress or has ended.
-        steps: The number of steps; None if unknown.
-        nonfinite_losses: The number of losses that were NaN or infinite; None if unknown.
+        source: The evidence for how the process ended, in a sentence; empty while the process is
+            running.
+        pid: The process's PID on the host; None if the PID is unknown.
+        phase: The last phase of the process, such as `data_wait`, `backward` or `checkpoint`; None
+            if the phase is unknown.
+        phase_seconds: The time since the process entered `phase`, in seconds; None if the time is
+            unknown.
+        idle_seconds: The time from the last progress until the end, or until the reading if the
+            process is running, in seconds; None if the time is unknown.
+        idle_limit_seconds: The maximum time that `phase` may last without progress, in seconds;
+            None for no limit.
+        slowest_step_seconds: The duration of the slowest recent step, in seconds; None if the
+            duration is unknown.
+        stall: The cause of a stall: `stopped` if the process is stopped, `no_progress` if `phase`
+            lasts too long; None if the process makes progress or has ended.
+        steps: The number of steps that the process completed; None if the number is unknown.
+        nonfinite_losses: The number of losses that were NaN or infinite; None if the number is
+            unknown.
         is_loss_finite: Whether the last loss was finite; None if no loss was recorded.
-        is_switched_off: Whether the monitor had disabled itself after internal errors.
-        is_end_seen: Whether the exporter observed the end, or the process itself recorded its end.
-        world_size: The number of ranks on all machines; None if unknown.
-        ranks_here: The number of ranks with a run file on this machine; None if unknown.
+        is_switched_off: Whether the training monitor had disabled itself after internal errors.
+        is_end_seen: Whether the exporter observed the process's end, or the process itself recorded
+            its end.
+        world_size: The number of the run's ranks on all machines; None if the number is unknown.
+        ranks_here: The number of the run's ranks with a run file on this machine; None if the
+            number is unknown.
     """
 
     source: str = ""
@@ -269,7 +287,7 @@ class Gap:
     """A source of further evidence that could not be read.
 
     Attributes:
-        what: The missing source, such as `the kernel log`.
+        what: The name of the missing source, such as `the kernel log`.
         why: The reason why the source could not be read.
         remedy: The step that makes the source readable the next time.
     """
@@ -281,50 +299,56 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence for one death, or for the current trouble of a running subject.
+    """The evidence for one exit, or for the current problem of a running subject.
 
     The subject is a container, a process or a training run.
 
     Attributes:
-        subject: The kind of the subject.
+        subject: The kind of the subject, such as a container or a training run.
         name: The name of the container, process or run.
-        id: The container's ID; empty if there is none.
-        image: The image's name; empty if unknown.
-        compose_project: The Compose project; empty if there is none.
-        compose_service: The Compose service; empty if there is none.
-        engine: `docker` or `podman` with its version; empty if no engine was queried.
-        cgroup: The control group's path in the format of `/proc/PID/cgroup`; empty if unknown.
-        started: When the subject was last started; None if unknown.
-        ended: When the subject ended; None if it is running or the time is unknown.
-        exit_code: The exit code from the event `die`, or else from the state; None if the subject
-            is running or the code is unknown. An exit code reported by a user may be 256 plus a
-            signal number, or a negative signal number.
-        is_exit_code_witnessed: Whether the exit code was reported by the event.
-        signal: The signal that ended a plain process or rank; None for containers, whose exit code
-            contains the signal.
-        exception: The exception that ended a run; empty if there is none.
-        events: The engine's events for the container since its last start, and its creation, the
-            oldest first; None if events were not followed.
-        state: The container's state according to the engine; None if it is not known.
-        settings: The container's settings; None if they are not known.
-        log: The masked last log lines of the last start; None if they could not be read.
+        id: The container's ID; empty if the subject is not a container or the ID is unknown.
+        image: The name of the container's image; empty if the name is unknown.
+        compose_project: The container's Compose project; empty if the container belongs to no
+            project.
+        compose_service: The container's Compose service; empty if the container belongs to no
+            service.
+        engine: The name and version of the engine, which is `docker` or `podman`; empty if no
+            engine was queried.
+        cgroup: The control group's path in the format of `/proc/PID/cgroup`; empty if the path is
+            unknown.
+        started: The time of the subject's last start; None if the time is unknown.
+        ended: The time when the subject ended; None if the subject is running or the time is
+            unknown.
+        exit_code: The exit code from the event `die`, otherwise from the state; None if the subject
+            is running or the exit code is unknown. An exit code reported by a user may be 256 plus
+            a signal number, or a negative signal number.
+        is_exit_code_witnessed: Whether the exit code was reported by the event `die`.
+        signal: The signal that ended a process outside containers or a rank; None for containers,
+            whose exit code contains the signal.
+        exception: The exception that ended a training run; empty if no exception is known.
+        events: The engine's events for the container since its last start, and the container's
+            creation, the oldest event first; None if events were not followed.
+        state: The container's state according to the engine; None if the state is not known.
+        settings: The container's settings; None if the settings are not known.
+        log: The masked last log lines of the last start; None if the log could not be read.
         oom_kills: The OOM kills in the kernel log that concern the subject; None if the kernel log
             could not be read.
-        xids: The GPU errors around the end; None if the kernel log could not be read.
-        kernel_lines: Other relevant lines of the kernel log around the end, masked.
-        sample: The last sample of the control group; None if there is none.
-        host: The machine's state at the time of the death; None if it is not known.
-        host_oom_kills: The increase of the host's OOM kill count from the last sample before the
+        xids: The GPU errors around the subject's end; None if the kernel log could not be read.
+        kernel_lines: The other relevant lines of the kernel log around the subject's end, masked.
+        sample: The last sample of the control group; None if no sample was taken.
+        host: The machine's state at the time of the exit; None if the state is not known.
+        host_oom_kills: The increase in the host's OOM kill count from the last sample before the
             end until just after the end; None if the count was not observed.
-        restarts: The number of restarts by the engine; None if unknown.
-        earlier_deaths: The times of the earlier deaths, the oldest first.
-        engine_started: When the engine was started; None if unknown.
-        engine_errors: The lines of the engine's log around the end, masked.
-        training: The content of the run file; None if the subject is not a training run.
+        restarts: The number of restarts by the engine; None if the number is unknown.
+        earlier_deaths: The times of the subject's earlier exits, the oldest first.
+        engine_started: The time when the engine was started; None if the time is unknown.
+        engine_errors: The lines of the engine's log around the subject's end, masked.
+        training: The end or state of the training process, from the run file; None if the subject
+            is not a training run.
         is_ended: Whether the subject has ended according to the user; None if the user did not
-            report it.
-        pod: The masked lines of `kubectl describe pod`; None if they are not known.
-        gaps: The sources that could not be read.
+            report this.
+        pod: The masked lines from `kubectl describe pod`; None if the lines are not known.
+        gaps: The sources of further evidence that could not be read.
     """
 
     subject: Subject
@@ -372,7 +396,7 @@ class Evidence:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the subject has ended; False if it was never started."""
+        """Whether the subject has ended; False if the subject was never started."""
         if self.was_never_started:
             return False
         if self.ended is not None or self.signal is not None or self.exception:
@@ -385,7 +409,7 @@ class Evidence:
     def is_unobserved(self) -> bool:
         """Whether no source shows that the subject is running or has ended.
 
-        This is the case if, for example, the evidence consists only of a log.
+        For example, evidence that consists only of a log shows neither.
         """
         if self.has_ended or self.is_ended is not None:
             return False
@@ -396,9 +420,9 @@ class Evidence:
 
     @property
     def last_exit_code(self) -> int | None:
-        """The exit code from the event, or else from the state.
+        """The subject's exit code from the event `die`, otherwise from the state.
 
-        None if the subject is running or the exit code is unknown.
+        The exit code is None if the subject is running or the exit code is unknown.
         """
         if self.exit_code is not None or self.state is None:
             return self.exit_code
@@ -406,7 +430,11 @@ class Evidence:
 
     @property
     def last_signal(self) -> int | None:
-        """The signal that ended the subject, or that its exit code implies; None if none did."""
+        """The signal that ended the subject.
+
+        The signal is `signal`, or otherwise the signal that the exit code implies. The result is
+        None if no signal is known.
+        """
         if self.signal is not None:
             return self.signal
         return read_signal(self.last_exit_code or 0)

@@ -1,22 +1,22 @@
-"""Evidence as a JSON document, in the journal and in the output of `diagnose --json`.
+"""Convert evidence to a JSON document, for the journal and for the output of `diagnose --json`.
 
-A document is one JSON object with these members:
+An evidence document is one JSON object with these members:
 
 - `format`: the number 1. The number increases when the meaning of a member changes, but not when
   members are added.
-- every attribute of `trainvitals.sources.containers.evidence.Evidence` under its own name. `state`,
-  `settings`, `sample`, `host` and `training` are objects. `events`, `oom_kills`, `xids`, `gaps`,
-  `probes` and `disks` are lists of objects. The members of these objects are the attributes of the
-  corresponding classes.
+- every attribute of `trainvitals.sources.containers.evidence.Evidence` under the attribute's name.
+  `state`, `settings`, `sample`, `host` and `training` are objects. `events`, `oom_kills`, `xids`,
+  `gaps`, `probes` and `disks` are lists of objects. The members of these objects are the attributes
+  of the corresponding classes.
 
 Texts are JSON strings, numbers are JSON numbers, and booleans are `true` or `false`. A tuple is a
-list; a pair (in `log_options`, `mounts` and `biggest`) is a list of two values. An unknown value is
-`null` or omitted, with the same meaning. An empty list means that the source was read and contained
-nothing relevant; if a list that can be None is omitted, its source was not read. Unknown members
-are ignored.
+JSON list; a pair in `log_options`, `mounts` and `biggest` is a list of two values. An unknown value
+is either `null` or omitted. An empty list means that the source was read and contained nothing
+relevant; if a list that can be None is omitted, the list's source was not read. Unknown members are
+ignored.
 
-Times are seconds since 1970, or seconds since boot if they are from a kernel log without dates.
-Sizes are in bytes. Likely secrets have been masked.
+Times are in seconds since 1970, or in seconds since boot if the times are from a kernel log without
+dates. Sizes are in bytes. Likely secrets have been masked.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _MOST_WHOLE = 1 << 63
 
 
 class EvidenceError(TrainvitalsError):
-    """A document is not an evidence document, or has an unsupported format number."""
+    """The error for a document that is no evidence document or has an unsupported format number."""
 
 
 def to_json(evidence: Evidence) -> dict[str, object]:
-    """Convert evidence to an object for `json.dumps`; `from_json` is the inverse function."""
+    """Convert evidence to an object for `json.dumps`; `from_json` is the inverse of `to_json`."""
     return {"format": FORMAT, **_write_members(evidence)}
 
 
 def from_json(document: Mapping[str, object]) -> Evidence:
     """Convert an object that `to_json` returned to evidence.
 
-    Unknown members are ignored, and the values of missing members are unknown.
+    Unknown members of the object are ignored, and the values of missing members are unknown.
 
     Raises:
         EvidenceError: The object is not an evidence document; the message names the invalid member.

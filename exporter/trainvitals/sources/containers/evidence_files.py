@@ -1,4 +1,4 @@
-"""Single evidence files by their content: a log, a kernel log, a pod or an inspection."""
+"""Read single evidence files: a log, a kernel log, a pod description or an inspection."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def read_files(
     """Read an evidence file, a kernel log, or both.
 
     Args:
-        path: A log, a kernel log or the output of `kubectl describe pod`, `kubectl get pod` or
-            `docker inspect`; `-` for standard input.
-        kernel_log: A kernel log; `-` for standard input.
-        clock: Returns the time, which is used to date kernel log lines without a full date.
+        path: The path of a log, of a kernel log, or of the output of `kubectl describe pod`,
+            `kubectl get pod` or `docker inspect`; `-` for standard input.
+        kernel_log: The path of a kernel log; `-` for standard input.
+        clock: A function that returns the time, which is used to date kernel log lines without a
+            full date.
 
     Raises:
         ConfigurationError: A file cannot be read, the files are empty, or both are standard input.

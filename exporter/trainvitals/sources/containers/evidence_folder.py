@@ -1,7 +1,7 @@
-r"""A folder that contains the evidence for one death, collected by `--save` or manually.
+r"""Read and write a folder with the evidence for one exit, collected by `--save` or manually.
 
-All files are optional. Most of them contain the output of a standard command, so the evidence can
-be collected on any machine:
+All files in the folder are optional. Most of the files contain the output of a standard command, so
+the evidence can be collected on any machine:
 
 =============== ================================================================================
 file            source
@@ -24,15 +24,16 @@ file            source
                 files, which only add missing values
 =============== ================================================================================
 
-Other text files are recognised by their content: logs, kernel logs, pod descriptions and
-inspections. If a file has one of the names above, other files of the same kind are ignored.
+Text files with other names are recognised by their content: logs, kernel logs, pod descriptions and
+inspections. If a file has one of the names in the table, other files of the same kind are ignored.
 
-If no file contains the container's name, the folder's name is used. Likely secrets are masked when
-the evidence is read. Because a folder may come from an untrusted person, only regular files are
-read, links are not followed, and only the end of large logs is read.
+If no file contains the container's name, the folder's name is used as the container's name. Likely
+secrets are masked when the evidence is read. Because a folder may come from an untrusted person,
+only regular files are read, links are not followed, and only the end of large logs is read.
 
-`--save` writes files that only the owner can read (the folder has mode 0700, the files have mode
-0600): `evidence.json`, in the format of a journal record, and `report.md`, a report for people.
+`--save` writes `evidence.json`, in the format of a journal record, and `report.md`, a report for
+people. Only the owner can read the folder, which has mode 0700, and the files, which have mode
+0600.
 """
 
 from __future__ import annotations
@@ -94,14 +95,15 @@ _T = TypeVar("_T")
 
 
 def read_folder(path: Path, *, clock: Callable[[], float] = time.time) -> Evidence:
-    """Read an evidence folder.
+    """Read the evidence in an evidence folder.
 
     Args:
-        path: The folder.
-        clock: Returns the time, which is used to date kernel log lines without a full date.
+        path: The path of the folder.
+        clock: A function that returns the time, which is used to date kernel log lines without a
+            full date.
 
     Raises:
-        ConfigurationError: The path is not a folder, the folder contains none of the files, or a
+        ConfigurationError: The path is not a folder, the folder contains no evidence file, or a
             file cannot be read or is invalid.
     """
     if not path.is_dir():
@@ -146,12 +148,12 @@ def _read_texts(path: Path) -> Texts:
 
 
 def _choose(named: str | None, recognised: str | None) -> str | None:
-    """Return the text of the file with the standard name, or else the recognised text."""
+    """Return the text of the file with the standard name, otherwise the recognised text."""
     return recognised if named is None else named
 
 
 def _fill(record: Evidence, evidence: Evidence, pieces: Pieces) -> Evidence:
-    """Add missing values from the other files to a record, and remove the gaps that they fill."""
+    """Add missing values from other files to a record, and remove the gaps that these fill."""
     if pieces.oom_kills is not None:
         evidence = replace(evidence, oom_kills=choose_kills(pieces.oom_kills, record))
     filled = fill(record, evidence)
@@ -169,8 +171,8 @@ def parse_log(text: str) -> tuple[DatedLine, ...]:
 def _split_stamps(lines: Sequence[str]) -> tuple[DatedLine, ...]:
     """Split the lines of `docker logs --timestamps` into time and text.
 
-    If any line does not begin with such a timestamp, no line is split, because the timestamps are
-    then the program's own.
+    If any line does not begin with a timestamp in Docker's format, no line is split, because the
+    timestamps were then written by the program itself.
     """
     if not all(_DOCKER.match(line) for line in lines):
         return tuple(DatedLine(None, line) for line in lines)
@@ -182,7 +184,7 @@ def parse_record(text: str) -> Evidence:
     """Parse a journal record, or its member `evidence` alone, and mask likely secrets.
 
     Raises:
-        ValueError: The text is not a JSON object.
+        ValueError: The text of the record is not a JSON object.
         EvidenceError: The object is neither a journal record nor an evidence document.
     """
     document: Any = json.loads(text)
@@ -193,7 +195,7 @@ def parse_record(text: str) -> Evidence:
 
 
 def _mask(value: Any, name: str = "") -> Any:  # noqa: ANN401 - a JSON value
-    """Return a JSON value with likely secrets masked, because its author may not have done so."""
+    """Return a JSON value with likely secrets masked, which the author may not have masked."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, dict):
@@ -207,7 +209,7 @@ def _mask(value: Any, name: str = "") -> Any:  # noqa: ANN401 - a JSON value
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """The objects in `sample.json` and `host.json`."""
+    """The objects from the files `sample.json` and `host.json`."""
 
     sample: Sample | None
     host: Host | None
@@ -246,7 +248,7 @@ def _parse_member(name: str, text: str) -> Evidence:
 def add_kernel(
     pieces: Pieces, text: str | None, *, now: float, boot_time: float | None = None
 ) -> Pieces:
-    """Return the pieces with a kernel log's content added; unchanged if the text is None."""
+    """Return the pieces with a kernel log's content added, or unchanged if the text is None."""
     if text is None:
         return pieces
     is_dated = boot_time is not None or not counts_from_boot(text)
@@ -272,8 +274,9 @@ def add_kernel(
 def _guess_boot_time(text: str, pieces: Pieces, now: float) -> float:
     """Return the machine's boot time, which is the zero point of the kernel log's timestamps.
 
-    The boot time is chosen such that the container's last OOM kill coincides with its last event
-    `oom`, or else with its death. If neither the start nor the end is known, the result is 0.
+    The boot time is chosen such that the container's last OOM kill coincides with the container's
+    last event `oom`, otherwise with the container's exit. If neither the container's start nor its
+    end is known, the result is 0.
     """
     evidence = assemble(pieces)
     ooms = [event.time for event in evidence.events or () if event.action == "oom"]
@@ -290,7 +293,7 @@ def _guess_boot_time(text: str, pieces: Pieces, now: float) -> float:
 
 
 def _read(path: Path, parse: Callable[[str], _T]) -> _T | None:
-    """Read and parse a file; return None if the file does not exist.
+    """Read and parse an evidence file; return None if the file does not exist.
 
     Raises:
         ConfigurationError: The file cannot be read or is invalid.
@@ -317,7 +320,7 @@ def _not_understood(path: Path, error: Exception) -> ConfigurationError:
 
 
 def read_inspection(text: str) -> Inspection:
-    """Read the output of `docker inspect`, of which the first container counts.
+    """Read the first container's inspection from the output of `docker inspect`.
 
     Raises:
         ValueError: The text is not JSON, or lists no container.
@@ -336,7 +339,7 @@ def _parse_events(text: str) -> tuple[ContainerEvent, ...]:
 
 
 def save_folder(path: Path, evidence: Evidence, verdict: Judgement, report: str) -> None:
-    """Write the evidence and a report to a folder, which is created if it does not exist.
+    """Write the evidence and a report to a folder, and create the folder if it does not exist.
 
     Raises:
         ConfigurationError: The folder cannot be written, or already contains evidence.

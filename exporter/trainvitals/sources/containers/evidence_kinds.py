@@ -1,4 +1,4 @@
-"""Recognition of evidence files by their content, for files without a standard name."""
+"""Recognise evidence files without a standard name by their content."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _SYSLOG_LINE = re.compile(rf"{_STAMP} \S{{1,255}} [\w.@()/-]{{1,80}}(?:\[[0-9]+\
 _SYSTEM_LINE = re.compile(r" (?:kernel|systemd[\w-]*|earlyoom|nohang)(?:\[[0-9]+\])?: ")
 _MOST_FILES = 64
 _MOST_BYTES = 8 << 20
-# Suffixes of documents, including the report that `--save` writes; some are of kubectl and Docker.
+# Suffixes of documents, such as the report that `--save` writes, or kubectl and Docker files.
 _NO_LOGS = frozenset({".json", ".jsonl", ".md", ".yml", ".yaml", ".csv", ".html"})
 _DOCUMENTS = frozenset({".json", ".yml", ".yaml"})
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts in a folder by kind; the texts of several logs are concatenated.
+    """The texts in a folder, by kind; the texts of several logs are concatenated.
 
     Attributes:
         log: The last lines of the logs, with the same maximum number of lines for each log; None if
-            there is no log.
-        kernel: The kernel logs; None if there is none.
-        pod: The output of `kubectl describe pod` or `kubectl get pod`; None if there is none.
-        inspection: The output of `docker inspect`; None if there is none.
+            the folder contains no log.
+        kernel: The kernel logs; None if the folder contains no kernel log.
+        pod: The output of `kubectl describe pod` or `kubectl get pod`; None if the folder contains
+            no such output.
+        inspection: The output of `docker inspect`; None if the folder contains no such output.
     """
 
     log: str | None = None
@@ -51,7 +52,7 @@ class Texts:
 
 
 def recognise(text: str) -> Kind:
-    """Return the kind of a text, which is a log unless another kind is recognised."""
+    """Return the kind of an evidence text, which is a log unless another kind is recognised."""
     if is_inspection(text):
         return "inspection"
     if is_pod(text):
@@ -75,8 +76,9 @@ def is_inspection(text: str) -> bool:
 def is_kernel_log(text: str) -> bool:
     """Return whether a text is a kernel log or the log of a whole system.
 
-    At least half of the last lines have the format of a kernel log, or at least 80 % of them have
-    the format of syslog and one is from the kernel, systemd, earlyoom or nohang.
+    In such a log, at least half of the last lines have the format of a kernel log, or at least 80 %
+    of the last lines have the format of syslog and one of them is from the kernel, systemd,
+    earlyoom or nohang.
     """
     lines = [line for line in text.split("\n")[-_LOOKED_AT_LINES:] if line.strip()]
     kernel = sum(_KERNEL_LINE.match(line) is not None for line in lines)
@@ -86,11 +88,11 @@ def is_kernel_log(text: str) -> bool:
 
 
 def read_texts(folder: Path, *, known: frozenset[str], most_lines: int) -> Texts:
-    """Read the regular text files in a folder.
+    """Read the regular text files in an evidence folder.
 
     Args:
-        folder: The folder.
-        known: The names of files to ignore.
+        folder: The path of the folder.
+        known: The names of the files to ignore.
         most_lines: The maximum number of log lines to return from all files together.
 
     Raises:
@@ -118,5 +120,5 @@ def _read_unknown(folder: Path, known: frozenset[str]) -> Iterator[tuple[str, st
 
 
 def _cut(text: str, most: int) -> str:
-    """Return the last lines of a text."""
+    """Return the last lines of a text, up to a maximum number."""
     return "\n".join(text.removesuffix("\n").rsplit("\n", most)[-most:])

@@ -1,4 +1,4 @@
-"""Selection of the containers whose logs are followed, so that their last lines are kept."""
+"""Select the containers whose logs are followed, so that the last log lines are kept."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Following:
     """Chooses the containers whose logs are followed.
 
     Args:
-        ring: Follows the logs; None to follow no logs.
-        follow: The containers whose logs are followed: those that are removed at their end
-            (`auto`), all containers (`all`) or none (`none`).
+        ring: The object that follows logs; None to follow no logs.
+        follow: The containers whose logs are followed: `auto` for the containers that are removed
+            when they end, `all` for all containers, or `none` for no container.
     """
 
     def __init__(self, ring: LogRing | None, follow: Follow = "auto") -> None:
@@ -23,7 +23,10 @@ class Following:
         self._follow = follow
 
     def watch(self, known: ContainerState) -> None:
-        """Follow a running container's log if it is selected; called with the registry's lock."""
+        """Follow a running container's log if the container is selected.
+
+        The method is called with the registry's lock.
+        """
         inspection, attempt, ending = known.inspection, known.attempt, known.ending
         if self._ring is None or inspection is None or not attempt.is_running:
             return
@@ -36,7 +39,7 @@ class Following:
             self._ring.watch(known.id, since=attempt.log_since)
 
     def read(self, ending: Ending) -> tuple[str, ...] | None:
-        """Return the last log lines of a container that has ended; None if it was not followed."""
+        """Return the last log lines of an ended container; None if the log was not followed."""
         if self._ring is None:
             return None
         self._ring.await_end(ending.container, _PATIENCE_SECONDS)

@@ -1,12 +1,13 @@
-"""Incremental parsing of the engine's byte stream: HTTP answers, log frames and lines.
+"""Parse the engine's byte stream incrementally: HTTP answers, log frames and lines.
 
 Each class accepts bytes in pieces of any size, never blocks, and stores a limited number of bytes,
-whatever its input is.
+regardless of the input.
 
 The log of a container without a terminal consists of frames. A frame is a header of 8 bytes,
-followed by text. The header contains the stream (0 standard input, 1 standard output, 2 standard
-error, 3 the engine's own messages), three zero bytes, and the length of the text as a big-endian
-number. The text is usually one line, but may be a part of a line or several lines.
+followed by text. The header contains the number of the stream, three zero bytes, and the length of
+the text as a big-endian number. The streams are standard input (0), standard output (1), standard
+error (2) and the engine's own messages (3). The text of a frame is usually one line, but may be a
+part of a line or several lines.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ _CUT = b" [...] "
 
 
 class FramingError(ValueError):
-    """The bytes received do not follow the protocol."""
+    """The error for received bytes that do not follow the protocol."""
 
 
 class AnswerDecoder:
-    """Decodes the answer to one GET request with h11.
+    """Decodes the engine's answer to one GET request, using h11.
 
     Attributes:
-        request: The request to send.
-        status: The answer's status; None before the head has been received.
-        is_complete: Whether the complete body has been received.
-        ends_by_itself: Whether the head specifies the end of the body; otherwise the body ends with
-            the connection, and `is_complete` is never true.
+        request: The bytes of the request to send.
+        status: The HTTP status of the answer; None before the answer's head has been received.
+        is_complete: Whether the complete body of the answer has been received.
+        ends_by_itself: Whether the answer's head specifies the end of the body; otherwise the body
+            ends with the connection, and `is_complete` is never true.
     """
 
     __slots__ = ("_connection", "ends_by_itself", "is_complete", "request", "status")
@@ -47,20 +48,20 @@ class AnswerDecoder:
         headers = [("Host", host), ("Connection", "close")]
         question = h11.Request(method="GET", target=target, headers=headers)
         self.request = self._connection.send(question) or b""
-        self._connection.send(h11.EndOfMessage())  # the end of a request without a body is not sent
+        self._connection.send(h11.EndOfMessage())  # sends no bytes if the request has no body
         self.status: int | None = None
         self.is_complete = False
         self.ends_by_itself = False
 
     def feed(self, data: bytes) -> bytes:
-        """Add received bytes and return the part of the body that they contain.
+        """Add received bytes and return the part of the answer's body that these bytes contain.
 
         Raises:
             FramingError: The bytes are not an HTTP answer.
         """
         body: list[bytes] = []
         try:
-            if data and not self.is_complete:  # empty data means the end of the connection to h11
+            if data and not self.is_complete:  # to h11, empty data means the connection's end
                 self._connection.receive_data(data)
             while not self.is_complete:
                 event = self._connection.next_event()
@@ -82,8 +83,8 @@ class AnswerDecoder:
 class LineSplitter:
     """Splits a text stream into lines; the middle of very long lines is omitted.
 
-    The beginning of a line is kept because it identifies the line, and the end because an error
-    message may follow a progress bar in the same line.
+    The beginning of a very long line is kept because it identifies the line, and the end because an
+    error message may follow a progress bar in the same line.
 
     Args:
         most_bytes: The maximum length of a line that is returned completely, in bytes.
@@ -98,11 +99,11 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> bytes:
-        """The line that has not ended yet; empty if there is none."""
+        """The line that has not ended yet; empty if the stream is at the end of a line."""
         return self._finish(self._rest) if self._head or self._rest else b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add text and return the lines that ended in the text, without line endings."""
+        """Add text and return the lines that the text completes, without line endings."""
         first, *others = data.split(b"\n")
         if not others:
             self._hold(first)
@@ -129,9 +130,11 @@ class LineSplitter:
 
 
 class LogDecoder:
-    """Splits a log into lines; the log consists of frames or, with a terminal, of plain text.
+    """Splits the log of a container into lines.
 
-    The first bytes show the format, because no text begins with a frame header.
+    The log of a container without a terminal consists of frames; the log of a container with a
+    terminal is plain text. The first bytes show the format, because no text begins with a frame
+    header.
     """
 
     __slots__ = ("_channels", "_is_framed", "_missing", "_rest", "_splitter")
@@ -145,12 +148,12 @@ class LogDecoder:
 
     @property
     def unfinished(self) -> list[bytes]:
-        """The lines that have not ended yet, at most one for each stream."""
+        """The log lines that have not ended yet, at most one line for each stream."""
         rest = [self._rest] if self._is_framed is None and self._rest else []
         return rest + [line for channel in self._channels if (line := channel.unfinished)]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add received bytes to the buffer and return the lines that they complete.
+        """Add received bytes to the buffer and return the log lines that the bytes complete.
 
         Raises:
             FramingError: A frame does not begin with a valid header.
@@ -187,7 +190,7 @@ class LogDecoder:
 
 
 def _looks_framed(data: bytes) -> bool | None:
-    """Return whether the data begins with a frame header; None if the data is too short."""
+    """Return whether some data begins with a frame header; None if the data is too short."""
     start = data[:4]
     if not start:
         return None
@@ -200,8 +203,8 @@ class LastLines:
     """A buffer for the last lines of a log.
 
     Args:
-        most_lines: The maximum number of lines.
-        most_bytes: The maximum total size of the lines, in bytes.
+        most_lines: The maximum number of lines to keep.
+        most_bytes: The maximum total size of the kept lines, in bytes.
     """
 
     __slots__ = ("_bytes", "_lines", "_most_bytes")
@@ -212,7 +215,7 @@ class LastLines:
         self._bytes = 0
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Add lines, and drop the oldest lines if a limit is exceeded."""
+        """Add lines to the buffer, and drop the oldest lines if a limit is exceeded."""
         kept = self._lines
         for line in lines:
             if len(kept) == kept.maxlen:
@@ -223,7 +226,7 @@ class LastLines:
             self._bytes -= len(kept.popleft())
 
     def read(self, more: Iterable[bytes] = ()) -> tuple[str, ...]:
-        """Return the lines, the oldest first; bytes that are not UTF-8 are replaced.
+        """Return the lines in the buffer, the oldest first; bytes that are not UTF-8 are replaced.
 
         Args:
             more: Incomplete lines that follow the stored lines.

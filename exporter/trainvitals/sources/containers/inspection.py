@@ -1,8 +1,8 @@
 """The engine's description of a container: an inspection, or an entry in the container list.
 
 Docker and Podman differ in the members that they omit and in the values that mean "nothing". All
-variants are accepted; unknown values are None or empty. Only the names of environment variables are
-kept, and likely secrets in text written by people are masked.
+variants are accepted, and an unknown value is None or empty. Only the names of environment
+variables are kept, and likely secrets in text written by people are masked.
 """
 
 from __future__ import annotations
@@ -35,27 +35,29 @@ _COMPOSE_PROJECT = ("com.docker.compose.project", "io.podman.compose.project")
 _COMPOSE_SERVICE = ("com.docker.compose.service", "io.podman.compose.service")
 _UNBUFFERED = "PYTHONUNBUFFERED"
 _PYTHON = re.compile(r"python[0-9.]*")
-# Python's options whose value is the rest of the word or the next word.
+# The options of Python whose value is the rest of the word or the next word.
 _OPTIONS_WITH_VALUE = "XW"
-# Python's options that are followed by the program; later options belong to the program.
+# The options of Python that are followed by the program; later options belong to the program.
 _LAST_OPTIONS = "cm"
 _DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/kfd")
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The engine's description of a container from an inspection.
+    """The engine's description of a container, from an inspection.
 
     Attributes:
-        id: The full ID.
-        name: The container's name.
-        image: The image's name as written by the user.
-        compose_project: The Compose project; empty if there is none.
-        compose_service: The Compose service; empty if there is none.
-        created: When the container was created; None if unknown.
+        id: The full ID of the container.
+        name: The name of the container.
+        image: The name of the container's image, as written by the user.
+        compose_project: The container's Compose project; empty if the container belongs to no
+            project.
+        compose_service: The container's Compose service; empty if the container belongs to no
+            service.
+        created: The time when the container was created; None if the time is unknown.
         pid: The main process's PID on the host; None if the container is not running.
-        restart_count: The number of restarts by the restart policy; None if unknown.
-        state: The state, including how the container ended.
+        restart_count: The number of restarts by the restart policy; None if the number is unknown.
+        state: The container's state, including how the container ended.
         settings: The container's settings.
     """
 
@@ -76,13 +78,15 @@ class Listing:
     """A container's entry in the engine's list of all containers.
 
     Attributes:
-        id: The full ID.
-        name: The container's name.
-        image: The image's name.
-        compose_project: The Compose project; empty if there is none.
-        compose_service: The Compose service; empty if there is none.
-        created: When the container was created; None if unknown.
-        status: `State`: `created`, `running`, `exited`, ...
+        id: The full ID of the container.
+        name: The name of the container.
+        image: The name of the container's image.
+        compose_project: The container's Compose project; empty if the container belongs to no
+            project.
+        compose_service: The container's Compose service; empty if the container belongs to no
+            service.
+        created: The time when the container was created; None if the time is unknown.
+        status: The container's status from `State`: `created`, `running`, `exited`, ...
     """
 
     id: str
@@ -119,7 +123,7 @@ def parse_listing(document: Document) -> Listing:
     created = get_number(document, "Created")
     return Listing(
         id=get_text(document, "Id"),
-        # Names that contain a slash are the names that other containers use for this one.
+        # Names that contain a slash are the names that other containers use for this container.
         name=next((name for name in names if "/" not in name), ""),
         image=get_text(document, "Image"),
         compose_project=project,
@@ -130,16 +134,19 @@ def parse_listing(document: Document) -> Listing:
 
 
 def find_compose(labels: Document) -> tuple[str, str]:
-    """Return the Compose project and service from a container's labels; empty if missing."""
+    """Return the Compose project and service from a container's labels.
+
+    A name is empty if its label is missing.
+    """
     project = next(filter(None, (get_text(labels, name) for name in _COMPOSE_PROJECT)), "")
     service = next(filter(None, (get_text(labels, name) for name in _COMPOSE_SERVICE)), "")
     return project, service
 
 
 def describe_engine(version: Document) -> str:
-    """Return the engine's name and version from `/version`, such as `docker 26.1.5`.
+    """Return the engine's name and version from the answer to `/version`.
 
-    The result is empty if the answer contains no version.
+    An example is `docker 26.1.5`. The result is empty if the answer contains no version.
     """
     number = get_text(version, "Version")
     parts = [get_text(as_mapping(part), "Name").lower() for part in get_list(version, "Components")]
@@ -164,7 +171,7 @@ def _parse_state(state: Document) -> State:
 
 
 def _guess_status(state: Document) -> str:
-    """Derive the status from the state's flags, for engines that do not report a status."""
+    """Derive a container's status from the state's flags, for engines that report no status."""
     flags = {"Restarting": "restarting", "Paused": "paused", "Running": "running", "Dead": "dead"}
     found = next((status for flag, status in flags.items() if state.get(flag) is True), None)
     return found or ("exited" if get_time(state, "FinishedAt") else "created")
@@ -236,7 +243,7 @@ def _positive(document: Document, name: str) -> int | None:
 
 
 def _find_command(document: Document, config: Document) -> tuple[str, ...]:
-    """Return the entry point and arguments that the engine used, or else the configured ones."""
+    """Return the entry point and arguments that the engine used, or otherwise those configured."""
     path = get_text(document, "Path")
     if path:
         words = (path, *get_texts(document, "Args"))
@@ -246,7 +253,7 @@ def _find_command(document: Document, config: Document) -> tuple[str, ...]:
 
 
 def _find_variables(config: Document) -> tuple[tuple[str, bool], ...]:
-    """Return the names of the environment variables, and whether each value is not empty."""
+    """Return the name of each environment variable, and whether the variable has a value."""
     parts = [entry.partition("=") for entry in get_texts(config, "Env")[:_MOST_VARIABLES]]
     return tuple((name, bool(value)) for name, _, value in parts)
 

@@ -1,4 +1,4 @@
-"""Container inspections, which are requested from the engine when they are needed."""
+"""Request container inspections from the engine when the inspections are needed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 class Inspector:
-    """Inspects containers.
+    """Inspects containers, and updates the registry from the inspections.
 
-    An answer describes the container at some time after the request, so events that have arrived
-    since the request take precedence.
+    The engine's answer describes the container at some time after the request, so events that have
+    arrived since the request take precedence.
 
     Args:
-        client: The engine's client.
-        registry: The known containers.
-        handler: Handles deaths.
-        following: Selects the containers whose logs are followed.
-        clock: Returns the time, in seconds since 1970.
+        client: The client for the container engine.
+        registry: The registry of known containers.
+        handler: The handler for container exits.
+        following: The object that selects the containers whose logs are followed.
+        clock: A function that returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -50,7 +50,10 @@ class Inspector:
         self._clock = clock
 
     def inspect(self, container: str) -> Inspection | None:
-        """Return a container's inspection; None if it was removed or the request failed."""
+        """Return the inspection of a container.
+
+        The result is None if the container was removed or the request failed.
+        """
         try:
             return parse_inspection(self._client.inspect(container))
         except EngineError as error:
@@ -58,7 +61,7 @@ class Inspector:
             return None
 
     def refresh(self, known: ContainerState, container: str) -> None:
-        """Update a container from the engine; nothing is updated if the container was removed."""
+        """Update a container's state from the engine, unless the container was removed."""
         for _ in range(MOST_LOOKS):
             event_count = known.event_count
             inspection = self.inspect(container)
@@ -72,7 +75,10 @@ class Inspector:
                 self._following.watch(known)
 
     def take(self, known: ContainerState, inspection: Inspection) -> None:
-        """Apply an inspection that is newer than all events; called with the registry's lock."""
+        """Apply an inspection that is newer than all events to a container's state.
+
+        The method is called with the registry's lock.
+        """
         known.take_settings(inspection)
         known.take_state(inspection)
         if inspection.name and inspection.name != known.name:
@@ -84,7 +90,7 @@ class Inspector:
         self._following.watch(known)
 
     def check_started(self, known: ContainerState, attempt: Attempt) -> None:
-        """Check whether a container could not be started, because no event reports this."""
+        """Check whether a container could not be started, which no event reports."""
         with self._registry.lock:
             container = known.id
             if known.attempt is not attempt or attempt.is_over or attempt.started is not None:

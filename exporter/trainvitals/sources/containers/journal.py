@@ -1,21 +1,21 @@
-"""The journal of deaths: one JSON file for each death, including deaths of removed containers.
+"""The journal of exits: one JSON file for each exit, including exits of removed containers.
 
-The name of a record is `<UTC time>-<name>-<first 12 characters of the ID>.json`, such as
-`20260503T140312.250Z-train-85a2c6d12832.json`. Only the owner can read a record (its mode is 0600,
-and the folder's mode is 0700). A record contains one JSON object:
+The file name of a record is `<UTC time>-<name>-<first 12 characters of the ID>.json`, such as
+`20260503T140312.250Z-train-85a2c6d12832.json`. Only the owner can read a record: the record's file
+has mode 0600, and the folder has mode 0700. A record contains one JSON object:
 
 ========== =====================================================================================
 member     value
 ========== =====================================================================================
 `format`   the number 1
 `evidence` the evidence, as described in `trainvitals.sources.containers.evidence_document`
-`verdict`  the verdict at the time of the death: `reason`, `confidence` and `summary`
+`verdict`  the verdict at the time of the exit: `reason`, `confidence` and `summary`
 ========== =====================================================================================
 
-A reader determines the cause again, because its version may support more causes than the writer's
-version. The number and the total size of the records are limited, and the oldest records are
-removed first. A file gets its final name only after it has been written completely. Files with
-other names are not changed.
+A reader determines the cause again, because the reader's version may support more causes than the
+writer's version. The number and the total size of the records are limited, and the oldest records
+are removed first. A record's file gets its final name only after the file has been written
+completely. Files with other names are not changed.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One journal record.
+    """One record of the journal.
 
     Attributes:
-        path: The record's file.
-        evidence: The recorded evidence.
-        reason: The cause according to the recorded verdict.
+        path: The path of the record's file.
+        evidence: The evidence that was recorded about the exit.
+        reason: The cause of the exit according to the recorded verdict.
         confidence: The confidence of the recorded verdict.
-        summary: The recorded verdict in a sentence.
+        summary: The recorded verdict, in a sentence.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Entry:
 
 
 def default_journal(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder that the exporter and `diagnose` use by default.
+    """Return the journal folder that the exporter and `diagnose` use by default.
 
     The folder is `$TRAINVITALS_JOURNAL_DIR` if the variable is set, otherwise
     `/var/lib/trainvitals/deaths` for root, and `trainvitals/deaths` in `$XDG_STATE_HOME` or
@@ -103,9 +103,9 @@ class Journal:
     """The journal in one folder, which is created when the first record is written.
 
     Args:
-        directory: The folder.
-        most_records: The maximum number of records.
-        most_bytes: The maximum total size of the records, in bytes.
+        directory: The path of the folder.
+        most_records: The maximum number of records in the journal.
+        most_bytes: The maximum total size of the journal's records, in bytes.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class Journal:
         self._most_bytes = most_bytes
 
     def write(self, evidence: Evidence, verdict: Judgement) -> Path:
-        """Write a record, remove the oldest records if a limit is exceeded, and return the path.
+        """Write a record and return the path; the oldest records beyond the limits are removed.
 
         Raises:
-            SourceError: The journal cannot be written.
+            SourceError: The record cannot be written.
         """
         document = to_record(evidence, verdict)
         path = self.directory / _name_record(evidence)
@@ -139,10 +139,10 @@ class Journal:
         return path
 
     def read_entries(self) -> tuple[Entry, ...]:
-        """Read all records, the newest first; files that are not records are skipped.
+        """Read all journal records, the newest first; files that are not records are skipped.
 
         Raises:
-            SourceError: The folder exists but cannot be read.
+            SourceError: The journal's folder exists but cannot be read.
         """
         entries = []
         for path in reversed(self._find()):
@@ -152,7 +152,7 @@ class Journal:
         return tuple(entries)
 
     def _find(self) -> list[Path]:
-        """Return the paths of the records, the oldest first."""
+        """Return the paths of the journal records, the oldest first."""
         try:
             paths = sorted(self.directory.iterdir())
         except FileNotFoundError:

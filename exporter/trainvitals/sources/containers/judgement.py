@@ -1,4 +1,4 @@
-"""The interface of the verdict on a death; the sources do not depend on its implementation."""
+"""The interface of a verdict on an exit; the sources do not depend on its implementation."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from trainvitals.sources.containers.evidence import Evidence
 
 
 class Judgement(Protocol):
-    """The verdict on a death, which the journal records and the metrics expose."""
+    """The verdict on an exit, which the journal records and the metrics expose."""
 
     @property
     def reason(self) -> str:
-        """The cause, which is one of the fixed set in `docs/diagnosis.md`."""
+        """The cause of the exit, which is one of the causes in `docs/diagnosis.md`."""
         ...
 
     @property
     def confidence(self) -> str:
-        """The confidence: `high`, `medium` or `low`."""
+        """The confidence in the cause: `high`, `medium` or `low`."""
         ...
 
     @property
     def summary(self) -> str:
-        """The cause in a sentence."""
+        """The cause of the exit, in a sentence."""
         ...
 
 
-# A function that judges a death, such as `trainvitals.verdicts.causes.judge.judge`.
+# A function that judges an exit, such as `trainvitals.verdicts.causes.judge.judge`.
 Judge = Callable[[Evidence], Judgement]

@@ -1,4 +1,4 @@
-"""The last start of a container and its end, from the engine's events and the container's state."""
+"""Find a container's last start and its end, from the engine's events and the container's state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainvitals.sources.containers.events import ContainerEvent
 from trainvitals.sources.containers.evidence import EngineEvent, State
 from trainvitals.sources.containers.inspection import Inspection
 
-# The engine reports the end before it updates the state.
+# The engine reports a container's end before it updates the container's state.
 _SLACK_SECONDS = 5.0
 _RUNS = frozenset({"running", "paused"})
 _NEVER_RAN = frozenset({"created", "configured", "initialized"})
@@ -17,17 +17,19 @@ _NEVER_RAN = frozenset({"created", "configured", "initialized"})
 
 @dataclass(frozen=True, slots=True)
 class LastStart:
-    """The last start of a container, and its end.
+    """The last start of a container, and the end of that start.
 
     Attributes:
-        started: When the container was started; None if it was never started or the time is
+        started: The time when the container was started; None if the container was never started or
+            the time is unknown.
+        ended: The time when the container ended; None if the container is running or has not been
+            started.
+        exit_code: The container's exit code; None if the container is running or the exit code is
             unknown.
-        ended: When the container ended; None if it is running or has not been started.
-        exit_code: The exit code; None if the container is running or the exit code is unknown.
-        is_witnessed: Whether the exit code was reported by the event.
-        state: The engine's state of the container; None if it does not describe this start.
-        events: The engine's events of this start; None if there are none.
-        earlier_deaths: The times of the earlier deaths.
+        is_witnessed: Whether the exit code was reported by the event `die`.
+        state: The engine's state of the container; None if the state does not describe this start.
+        events: The engine's events of this start; None if no events are known.
+        earlier_deaths: The times of the container's earlier exits.
     """
 
     started: float | None = None
@@ -40,14 +42,14 @@ class LastStart:
 
 
 def find_last_start(inspection: Inspection | None, own: Sequence[ContainerEvent]) -> LastStart:
-    """Return the last start that ended, or the current start if the container is in trouble now.
+    """Return the last start that ended, or the current start if the container has a problem now.
 
-    The exit code and the time of the end are taken from the event `die` if there is one, because a
-    later inspection may describe the next start.
+    The exit code and the time of the end are taken from the event `die` if this event is known,
+    because a later inspection may describe the next start.
 
     Args:
-        inspection: The engine's current inspection.
-        own: The container's own events, the oldest first.
+        inspection: The engine's current inspection of the container.
+        own: The events of the container itself, the oldest first.
     """
     state = None if inspection is None else inspection.state
     deaths = [number for number, event in enumerate(own) if event.action == "die"]
@@ -76,10 +78,10 @@ def find_last_start(inspection: Inspection | None, own: Sequence[ContainerEvent]
 
 
 def _fails_now(state: State, own: Sequence[ContainerEvent]) -> bool:
-    """Return whether a container is in trouble after the death that `own` begins with.
+    """Return whether a container has a problem after the exit with which `own` begins.
 
-    It is in trouble if it is running again and is paused, is unhealthy or has had an OOM kill; if
-    it could not be restarted; or if it ended again without an event.
+    The container has a problem if it is running again and is paused, is unhealthy or has had an OOM
+    kill; if it could not be restarted; or if it ended again without an event.
     """
     if state.status in _RUNS:
         is_killing = any(event.action == "oom" for event in _after_start(own))
@@ -108,7 +110,7 @@ def _judge_by_state(
         return LastStart(started=state.started, state=state, events=events, earlier_deaths=earlier)
     ended = state.finished
     if state.status in _NEVER_RAN:
-        if not (state.error or state.exit_code):  # it has not been started yet
+        if not (state.error or state.exit_code):  # not started yet
             return LastStart(state=state, events=events, earlier_deaths=earlier)
         ended = own[-1].time if own else inspection.created
     return LastStart(

@@ -1,15 +1,16 @@
-"""The last log lines of containers, read while the containers are running.
+"""Keep the last log lines of containers, which are read while the containers are running.
 
-When a container that was started with `--rm` ends, its log is removed before it can be read.
-For this reason, the logs of watched containers are followed from the start.
+When a container that was started with `--rm` ends, the engine removes the container's log before
+the log can be read. The logs of watched containers are therefore followed from the container's
+start.
 
 Following requires one connection for each container, and one thread in total. The thread pauses ten
 times as long as it works, so it never uses more than about a tenth of a core. During a pause the
 engine waits, but the container does not: the engine reads from the log file, independently of the
-container's writes, and keeps the file open even if it is rotated in the meantime. A container that
-writes faster than its log can be read for ten seconds is no longer followed. Its last lines are
-read every 30 seconds instead, so the very last lines may be missing if the container was started
-with `--rm`.
+container's writes, and keeps the file open even if it is rotated in the meantime. If a container
+writes faster than its log can be read for ten seconds, the log is no longer followed. Instead, the
+container's last log lines are read every 30 seconds, so the very last lines may be missing if the
+container was started with `--rm`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from trainvitals.sources.containers.framing import FramingError, LastLines, LogD
 from trainvitals.sources.containers.stream import Stream
 
 _OK = 200
-_ROUND_BYTES = 1 << 15  # the maximum for one container before the next is read
-# A full pipe is refilled as soon as it has room; if it is not refilled, nothing is left to read.
+_ROUND_BYTES = 1 << 15  # the maximum per container and round
+# A full pipe is refilled as soon as it has room; a pipe that is not refilled has been read.
 _FULL_BYTES = 1 << 10
 _REFILL_SECONDS = 0.02
 _REST_SECONDS = 0.1
@@ -40,22 +41,24 @@ _JOIN_SECONDS = 1.0
 
 
 class _Followed:
-    """A container whose log is followed.
+    """The state of a container whose log is followed.
 
     Attributes:
-        container: The container's ID.
-        since: When the container was last started; None if all log lines are kept.
-        lines: The last log lines; None if the log has not been requested yet or cannot be read.
-        decoder: Decodes the stream.
+        container: The ID of the container.
+        since: The time of the container's last start; None if all log lines are kept.
+        lines: The container's last log lines; None if the log has not been requested yet or cannot
+            be read.
+        decoder: The decoder for the log's stream.
         is_fresh: Whether nothing has been received yet from the current stream, which begins at the
             same time in the log as the previous stream.
-        stream: The current stream; None if no stream is open.
-        due: When to open the next stream or to poll the log; None if neither is planned.
-        read_at: When the log was last read.
-        behind_seconds: How long the container has written faster than the log was read, less the
-            time in which it has not.
-        is_flooding: Whether the log is polled, because the container writes faster than the log can
-            be read.
+        stream: The current stream of the log; None if no stream is open.
+        due: The time at which to open the next stream or to poll the log; None if neither is
+            planned.
+        read_at: The time when the log was last read.
+        behind_seconds: The time in which the container has written faster than the log was read,
+            minus the time in which it has not.
+        is_flooding: Whether the log is polled instead of followed, because the container writes
+            faster than the log can be read.
         ended: An event that is set when the end of the log was reached or the log cannot be read.
     """
 
@@ -99,15 +102,18 @@ class LogRing:
     the caller's thread.
 
     Args:
-        client: The engine's client.
+        client: The client for the container engine.
         most_containers: The maximum number of containers that are followed at once. An additional
-            container replaces the oldest container that has ended, or else the oldest container.
-        most_lines: The maximum number of lines kept for each container.
-        most_bytes: The maximum total size of these lines, in bytes.
+            container replaces the oldest container that has ended, otherwise the oldest container.
+        most_lines: The maximum number of log lines that are kept for each container.
+        most_bytes: The maximum total size of the log lines that are kept for each container, in
+            bytes.
         retry_seconds: The time after which the engine is asked again for a log that could not be
             followed.
-        flood_seconds: The maximum time for which a container may write faster than its log is read.
-        poll_seconds: The interval at which the last lines are read after this time was exceeded.
+        flood_seconds: The maximum time, in seconds, for which a container may write faster than its
+            log is read.
+        poll_seconds: The interval at which a container's last log lines are read after
+            `flood_seconds` was exceeded.
     """
 
     def __init__(
@@ -152,7 +158,7 @@ class LogRing:
 
         Args:
             container: The container's full ID.
-            since: When the container was last started; None to keep all lines. Earlier lines are
+            since: The time of the container's last start; None to keep all lines. Earlier lines are
                 dropped, except for lines written shortly before this time, because the container
                 may write its first lines before the engine determines the time of the start.
         """
@@ -172,10 +178,10 @@ class LogRing:
         self._wake()
 
     def lines(self, container: str) -> tuple[str, ...] | None:
-        """Return a container's last log lines.
+        """Return the last log lines of a watched container.
 
         Returns:
-            The masked lines, the oldest first; None if the container is not watched or its log
+            The masked log lines, the oldest first; None if the container is not watched or its log
             cannot be read.
         """
         with self._lock:
@@ -189,22 +195,22 @@ class LogRing:
         """Wait until a container's log has been read to the end.
 
         Returns:
-            Whether the end was reached or the log cannot be read; False if the container is not
-            watched or the wait timed out.
+            Whether the end of the log was reached or the log cannot be read. The result is False if
+            the container is not watched or the wait timed out.
         """
         with self._lock:
             followed = self._followed.get(container)
         return followed is not None and followed.ended.wait(patience_seconds)
 
     def forget(self, container: str) -> None:
-        """Stop following a container's log, and drop the lines."""
+        """Stop following a container's log, and drop the container's log lines."""
         with self._lock:
             if container in self._followed:
                 self._drop(container)
         self._wake()
 
     def close(self) -> None:
-        """Stop the thread and close all streams."""
+        """Stop the thread that reads the logs, and close all streams."""
         self._closing.set()
         self._wake()
         if self._thread.ident is None:  # the thread was never started
@@ -222,7 +228,7 @@ class LogRing:
     def _wake(self) -> None:
         try:
             self._wake_sender.send(b"!")
-        except OSError:  # full, so the thread wakes up anyway; or closed
+        except OSError:  # the pipe is full, which also wakes the thread, or is closed
             return
 
     def _run(self) -> None:

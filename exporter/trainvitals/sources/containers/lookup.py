@@ -1,4 +1,4 @@
-"""Search for a container by name or ID, and for recent ends of containers and processes."""
+"""Find a container by name or ID, and the recent ends of containers and processes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _OVER = frozenset({"exited", "dead", "stopped", "created"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A container known to one of the sources.
+    """A container that is known to one of the sources.
 
     Attributes:
         id: The container's ID.
         name: The container's name.
-        service: The Compose service; empty if there is none.
+        service: The container's Compose service; empty if the container belongs to no service.
     """
 
     id: str
@@ -40,12 +40,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a container.
+    """One end of a container.
 
     Attributes:
         id: The container's ID.
         name: The container's name.
-        time: When the container ended.
+        time: The time when the container ended.
     """
 
     id: str
@@ -56,8 +56,8 @@ class End:
 def find_container(survey: Survey, words: str) -> Candidate | None:
     """Find a container by its name, a prefix of its ID, or its Compose service.
 
-    If several containers had the name one after the other, the newest container is returned; the
-    result is None if no container matches.
+    If several containers had the name in succession, the newest container is returned. The result
+    is None if no container matches.
 
     Raises:
         ConfigurationError: More than one container matches.
@@ -89,7 +89,7 @@ def list_candidates(survey: Survey) -> Iterator[Candidate]:
 
 
 def suggest_names(survey: Survey, words: str, others: Iterable[str] = ()) -> str:
-    """Return known names that are similar to an unknown name, or else the newest names."""
+    """Return known names that are similar to an unknown name, or otherwise the newest names."""
     names = list(dict.fromkeys([*(known.name for known in list_candidates(survey)), *others]))
     near = difflib.get_close_matches(words, names, _MOST_NAMES, 0.5)
     near = near or [name for name in names if words in name] or names
@@ -99,7 +99,7 @@ def suggest_names(survey: Survey, words: str, others: Iterable[str] = ()) -> str
 def find_ends(survey: Survey, since: float) -> list[End]:
     """Return all known ends of containers since a time, the most recent first.
 
-    The sources are the journal, the engine and the kernel log.
+    The ends are found in the journal, in the engine's answers and in the kernel log.
     """
     ends: list[End] = []
     for source in (_list_journal(survey), _list_events(survey)):
@@ -117,8 +117,8 @@ def find_kills(survey: Survey, since: float, *, others: Iterable[int | None] = (
     """Return the OOM kills of processes outside containers since a time, the most recent first.
 
     Args:
-        survey: The findings on this machine.
-        since: The earliest time, in seconds since 1970.
+        survey: The findings about all containers on this machine.
+        since: The time of the earliest kill to return, in seconds since 1970.
         others: The PIDs of processes to omit.
     """
     kills = survey.kernel.oom_kills if survey.kernel is not None else ()
@@ -162,7 +162,7 @@ def _list_events(survey: Survey) -> Iterator[End]:
 
 
 def _list_states(survey: Survey, since: float, ends: Sequence[End]) -> Iterator[End]:
-    """Yield the ends that are not among the known ends: earlier ends and failed starts."""
+    """Yield the ends and failed starts, from the engine's states, that are not yet known."""
     if survey.client is None:
         return
     known = {end.id for end in ends}

@@ -1,4 +1,4 @@
-"""The threads that watch containers; the module is imported only on machines with containers."""
+"""Start the threads that watch containers; imported only on machines with containers."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class ContainerMonitor:
         )
 
     def close(self) -> None:
-        """Stop watching containers."""
+        """Stop the threads that watch containers."""
         self._tasks.close()
         self._sampler.close()
         ends: dict[str, Callable[[], None]] = {
@@ -146,13 +146,13 @@ class ContainerMonitor:
             ends["events"] = self._follower.close
         if self._ring is not None:
             ends["logs"] = self._ring.close
-        pool = WorkerPool(name="container-end", limit=len(ends))  # each of the calls may hang
+        pool = WorkerPool(name="container-end", limit=len(ends))  # each call may hang
         pool.gather(ends, _CLOSE_SECONDS)
         pool.close()
 
 
 def describe(known: ContainerState, forget_after_seconds: float) -> ContainerReading:
-    """Return the reading of a container."""
+    """Return the reading of a container from the container's state."""
     attempt = known.attempt
     return ContainerReading(
         name=known.name,
@@ -183,18 +183,18 @@ def start_monitor(
     judge: Judge,
     clock: Callable[[], float],
 ) -> ContainerMonitor:
-    """Start to watch containers.
+    """Start the threads that watch this machine's containers.
 
     Args:
-        options: The collector's options.
+        options: The options of the container collector.
         address: The engine's address; None to detect containers only by their control groups.
         roots: The paths of the host's file systems.
-        accelerators: Provides the processes that use an accelerator; None to report no
+        accelerators: The source of the processes that use an accelerator; None to report no
             accelerators.
         environ: The environment, from which the journal's folder and the certificates for an
             engine's TCP address are determined.
-        judge: Returns the verdict on a death.
-        clock: Returns the time, in seconds since 1970.
+        judge: A function that returns the verdict on a container exit.
+        clock: A function that returns the time, in seconds since 1970.
 
     Raises:
         ConfigurationError: The address is invalid, or the certificates cannot be read.

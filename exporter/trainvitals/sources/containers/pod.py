@@ -1,6 +1,6 @@
-"""Parses the output of `kubectl describe pod`, and that of `kubectl get pod` with `pod_listing`.
+"""Parse the output of `kubectl describe pod` and, with `pod_listing`, of `kubectl get pod`.
 
-The continuation lines of a multi-line message can have any indentation.
+In the output of kubectl, the continuation lines of a multi-line message can have any indentation.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
 _RESTARTED = re.compile(
     r"\s{1,8}\w{1,20} {1,8}(?:Started|Created|BackOff) {1,20}(?:[0-9]{1,3}m)?(?:[0-9]{1,3}s)? \(x[0-9]"
 )
-# The event that explains why a container was not created or started; the state does not.
+# The event that explains why a container was not created or started, unlike the state.
 _REFUSED = re.compile(r"\s{1,8}Warning {1,8}Failed {1,20}[^\n]{1,80}? Error: (\S+ \S.*)")
-# The reasons for which a pod fails as a whole.
+# The reasons why a pod fails as a whole.
 _ENDED = frozenset({"Evicted", "NodeLost", "Shutdown", "NodeShutdown", "DeadlineExceeded"})
 _ACCELERATOR = re.compile(r"\.com/(?:gpu|mig-|tpu)|habana\.ai/|/(?:gaudi|neuron|npu)")
 _SIDECAR = re.compile(
     r"(?:^|-)(?:istio|linkerd|envoy|proxy|sidecar|fluent|fluentd|fluentbit|log|logs|logger|shipper|filebeat|promtail|vector"
     r"|exporter|metrics|monitor|monitoring|agent|otel|collector|sync|syncer|git|gcsfuse|cloudsql|vault|tensorboard|debug)(?:-|$)"
 )
-# The reasons for which the container runtime could not start the command.
+# The reasons why the container runtime could not start the command.
 _NOT_STARTED = frozenset(
     {"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"}
 )
@@ -56,12 +56,13 @@ _NOT_STARTED = frozenset(
 
 @dataclass(slots=True)
 class _Container:
-    """One container of a pod.
+    """One container of a Kubernetes pod.
 
     Attributes:
         name: The container's name.
-        values: The values by path, such as `Last State/Exit Code`.
-        was_restarted_lately: Whether a recent event shows that a container was started repeatedly.
+        values: The values in the container's description by path, such as `Last State/Exit Code`.
+        was_restarted_lately: Whether a recent event shows that a container of the pod was started
+            repeatedly.
         is_init: Whether the container is an init container.
     """
 
@@ -75,9 +76,9 @@ class _Container:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the container is running, ready and not recently restarted.
+        """Whether the container is running, is ready and was not restarted recently.
 
-        The last end of such a container is no longer relevant.
+        The last end of a container that is ready is no longer relevant.
         """
         runs = self.get("State") == "Running" and self.get("Ready") == "True"
         return runs and not self.was_restarted_lately
@@ -89,9 +90,10 @@ class _Container:
 
     @property
     def ending(self) -> str:
-        """The state that records the end: `State` or `Last State`; an empty string if neither does.
+        """The state that records the container's end: `State` or `Last State`; otherwise empty.
 
-        `Last State` is considered only if the container is not ready; see `is_ready`.
+        The result is an empty string if neither state records an end. `Last State` is considered
+        only if `is_ready` is False.
         """
         states = ("State",) if self.is_ready else ("State", "Last State")
         return next((name for name in states if self.get(name) == "Terminated"), "")
@@ -107,7 +109,7 @@ class _Container:
 
     @property
     def is_over(self) -> bool:
-        """Whether this is an init container that succeeded; its end is not the end of the pod."""
+        """Whether the container is an init container that succeeded, which does not end the pod."""
         return self.is_init and self.ending == "State" and not self.has_failed
 
 
@@ -124,8 +126,8 @@ def _is_description(text: str) -> bool:
 def parse_pod(text: str) -> Evidence:
     """Return the evidence about a pod's failed container.
 
-    If no container has failed, the first container that is waiting or has ended is chosen, or else
-    the first that was restarted, or else the first container.
+    If no container has failed, the first container that is waiting or has ended is chosen,
+    otherwise the first container that was restarted, otherwise the first container.
 
     Raises:
         ValueError: The text is not a pod description.
@@ -165,7 +167,7 @@ def is_pending(evidence: Evidence) -> bool:
 
 
 def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, with continuation lines of messages and events joined to the first line."""
+    """Yield lines, with the continuation lines of messages and events joined to the first line."""
     held, is_open, has_events = "", False, False
     for line in map(str.rstrip, lines):
         if has_events:
@@ -191,7 +193,7 @@ def parse_quantity(text: str) -> int | None:
 
 
 def _read_heads(lines: Sequence[str]) -> tuple[dict[str, str], list[_Container]]:
-    """Return the pod's values and containers."""
+    """Return the values and the containers in the description of a pod."""
     heads: dict[str, str] = {}
     containers: list[_Container] = []
     section, outer = "", ""
@@ -229,7 +231,7 @@ def find_failing_sidecar(pod: Iterable[str]) -> str:
 
 
 def _list_sidecars(containers: Sequence[_Container]) -> list[_Container]:
-    """Return the sidecars that are not running although the main container is."""
+    """Return the sidecars that are not running although the main container is running."""
     own = [each for each in containers if not each.is_init]
     running = [each for each in own if each.is_ready and not _SIDECAR.search(each.name)]
     has_accelerator = any(each.has_accelerator for each in running)
@@ -255,7 +257,7 @@ def _choose(containers: Sequence[_Container]) -> _Container:
 
 
 def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
-    """Return containers in this order: failed; waiting or ended; restarted."""
+    """Return the containers with a problem: failed, then waiting or ended, then restarted."""
     failed = [each for each in containers if each.has_failed]
     waiting = [each for each in containers if each.is_waiting or each.ending == "State"]
     restarted = [each for each in containers if each.get("Last State")]
@@ -263,7 +265,7 @@ def _list_troubled(containers: Sequence[_Container]) -> list[_Container]:
 
 
 def _read_settings(container: _Container) -> Settings | None:
-    """Return the container's settings; None for a table of pods, which contains no settings."""
+    """Return a container's settings; None for a table of pods, which contains no settings."""
     if not container.get("Image"):
         return None
     return Settings(memory_limit_bytes=parse_quantity(container.get("Limits/memory")))
@@ -289,7 +291,10 @@ def _read_number(text: str) -> int | None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Parse a time into Unix seconds; return None for other text and for the year 1 (never)."""
+    """Parse a time into Unix seconds; return None for other text and for the year 1.
+
+    A time in the year 1 means that the event has never happened.
+    """
     if _LONG_AGO.search(text):  # the parser would read the year 1 as a year of this century
         return None
     try:

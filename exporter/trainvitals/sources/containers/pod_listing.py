@@ -1,7 +1,7 @@
-"""Converts other kubectl output about pods to the format of `kubectl describe pod`.
+"""Convert other kubectl output about pods to the format of `kubectl describe pod`.
 
 The input is a document from `kubectl get pod -o yaml` or `-o json`, or the table from `kubectl get
-pods`. If it contains several pods, the first pod with a problem is chosen.
+pods`. If the input contains several pods, the first pod with a problem is chosen.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EARLY = frozenset({"Pending", "ContainerCreating", "PodInitializing", "Terminat
 _WAITING = re.compile(
     r"\w*BackOff$|ErrImage\w+|(?:Create|Run)Container\w*Error$|Invalid\w+|ImageInspectError|ContainerCreating|PodInitializing"
 )
-# The reasons for which a pod fails as a whole.
+# The reasons why a pod fails as a whole.
 _OF_POD = re.compile(
     r"Evicted|Node\w+|Shutdown|Deadline\w+|OutOf\w+|Unexpected\w+|\w+AffinityError|Preempting"
 )
@@ -58,9 +58,9 @@ def describe_listing(text: str) -> str:
     return "\n".join(_describe_pod(min(_read_pods(text[:_MOST_CHARACTERS]), key=_is_well)))
 
 
-@lru_cache(maxsize=1)  # the text is first parsed to recognize it
+@lru_cache(maxsize=1)  # the text is parsed twice
 def _read_pods(text: str) -> tuple[Document, ...]:
-    """Return the pods with a status in a YAML or JSON document; an empty tuple for other text."""
+    """Return the pods with a status in a YAML or JSON document, or () for any other text."""
     if not _START.match(text) or not _KIND.search(text) or "status" not in text:
         return ()
     try:
@@ -73,7 +73,7 @@ def _read_pods(text: str) -> tuple[Document, ...]:
 
 
 def _read_rows(text: str) -> list[re.Match[str]]:
-    """Return the rows if the whole text is a table of pods; an empty list for any other text."""
+    """Return a text's rows if the whole text is a table of pods, otherwise an empty list."""
     lines = [line for line in text[:_MOST_CHARACTERS].splitlines() if line.strip()]
     lines = lines[1:] if lines and _COMMAND.match(lines[0]) else lines
     if not lines or not _HEAD.match(lines[0]):
@@ -93,7 +93,7 @@ def _rank(row: re.Match[str]) -> int:
 
 def _describe_row(row: re.Match[str]) -> Iterator[str]:
     stage, _, status = row["status"].rpartition(":")
-    if stage in {"ExitCode", "Signal"}:  # the container has no reason
+    if stage in {"ExitCode", "Signal"}:  # there is no reason
         stage, status = "", row["status"]
     is_of_pod = _OF_POD.fullmatch(status) is not None
     yield f"Name:         {row['name']}"
@@ -200,7 +200,7 @@ def _line(document: Document, name: str) -> str:
 
 
 def _clean(value: object) -> str:
-    """Return a value as one line of text; an empty string for a list, a mapping or None."""
+    """Return a value as one line of text, or an empty string for a list, a mapping or None."""
     text = "" if value is None or isinstance(value, dict | list) else str(value)
     return " ".join(text[:_LONGEST_TEXT].split())
 

@@ -1,4 +1,4 @@
-"""The registry of all known containers by name and by ID; each is kept until its series end."""
+"""The registry of all known containers, which are kept until their series end."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SHORT_ID = 12
 
 
 class ContainerRegistry:
-    """The containers that exist or were removed recently.
+    """The registry of the containers that exist or were removed recently.
 
     Args:
         forget_after_seconds: The time for which a removed container is kept.
-        clock: Returns the time, in seconds since 1970.
+        clock: A function that returns the time, in seconds since 1970.
 
     Attributes:
         lock: The lock that must be held while the registry is read or changed.
-        containers: The containers by name.
+        containers: The states of the containers, by container name.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class ContainerRegistry:
         self._clock = clock
 
     def find(self, container: str) -> ContainerState | None:
-        """Return the container with a full ID; None if the ID is unknown."""
+        """Return the state of the container with a full ID; None if the ID is unknown."""
         return self._by_id.get(container)
 
     def list_present(self) -> list[ContainerState]:
-        """Return the containers that have not been removed."""
+        """Return the states of the containers that have not been removed."""
         return [known for known in self.containers.values() if known.removed is None]
 
     def take_up(self, name: str, container: str) -> ContainerState:
-        """Add a container and return its state; the counts of a known name continue."""
+        """Add a container and return the container's state; the counts of a known name continue."""
         name = name or container[:_SHORT_ID]
         known = self.containers.get(name)
         if known is None:
@@ -77,7 +77,7 @@ class ContainerRegistry:
         self.containers[name] = known
 
     def remove(self, known: ContainerState) -> None:
-        """Record that a container was removed."""
+        """Record that a known container was removed."""
         if known.removed is None:
             known.removed = known.changed = self._clock()
         known.health = known.pid = None

@@ -1,4 +1,4 @@
-"""Periodic sampling of all containers' control groups on the schedule's thread."""
+"""Sample all containers' control groups periodically, on the schedule's thread."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Sampler:
     """Samples the resource usage of containers.
 
     Args:
-        registry: The known containers.
-        builder: Reads the kernel log.
-        client: The engine's client, used to request statistics if a control group cannot be read.
-            None means that there is no engine, and containers are detected by their control groups.
-        accelerators: Provides the processes that use an accelerator; None to report no
+        registry: The registry of known containers.
+        builder: The evidence builder, which reads the kernel log.
+        client: The client for the container engine, which is used to request statistics if a
+            control group cannot be read. None means that there is no engine; containers are then
+            detected by their control groups.
+        accelerators: The source of the processes that use an accelerator; None to report no
             accelerators.
         roots: The paths of the host's file systems.
-        clock: Returns the time, in seconds since 1970.
+        clock: A function that returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class Sampler:
 
     @property
     def sampled(self) -> float | None:
-        """When all containers were last sampled, in seconds since 1970; None if not yet."""
+        """The Unix time when all containers were last sampled; None before the first sample."""
         return self._sampled
 
     def sample(self) -> None:
-        """Sample all running containers, and drop containers that were removed long enough ago."""
+        """Sample all running containers, and drop containers whose series have ended."""
         self._builder.catch_up()
         groups = find_groups(self._roots)
         if self._client is None:
@@ -88,7 +89,7 @@ class Sampler:
         self._sampled = self._clock()
 
     def close(self) -> None:
-        """Stop the workers."""
+        """Stop the threads that request statistics from the engine."""
         self._pool.close()
 
     def _update_registry(self, groups: Mapping[str, GroupPaths]) -> None:
@@ -177,7 +178,10 @@ def _is_of(pid: int | None, container: str, roots: Roots) -> bool:
 
 
 def ask_for_usage(client: EngineClient, container: str) -> Usage | None:
-    """Return a container's usage from the engine; None if not running or the request fails."""
+    """Return a container's resource usage from the engine.
+
+    The result is None if the container is not running or the request fails.
+    """
     try:
         return client.stats(container)
     except EngineError:

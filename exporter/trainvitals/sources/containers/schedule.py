@@ -1,6 +1,6 @@
-"""Delayed calls on one thread, and a pool of workers for calls that wait for an engine.
+"""Make delayed calls on one thread, and calls that wait for an engine on a pool of threads.
 
-The workers prevent a slow engine from delaying its own events and the calls that are due.
+Because of the pool, a slow engine delays neither its own events nor the calls that are due.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _JOIN_SECONDS = 1.0
 
 
 def report_failure(outcome: Outcome[Result], more: bool = False) -> None:  # noqa: ARG001, FBT001, FBT002 - as `workers.Deliver` has it
-    """Log an error that a task raised, which is a bug."""
+    """Log an error that a task raised; such an error is a bug."""
     if outcome.error is not None:
         _log.error("%s failed: %s", outcome.key, outcome.error, exc_info=outcome.error)
 
@@ -28,7 +28,7 @@ class Schedule:
     """Makes short calls at scheduled times; calls that may block belong in a `TaskQueue`.
 
     Args:
-        name: The thread's name.
+        name: The name of the thread that makes the calls.
     """
 
     def __init__(self, *, name: str) -> None:
@@ -39,11 +39,11 @@ class Schedule:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; calls that were scheduled before are made from now on."""
+        """Start the thread, which also makes the calls that were scheduled earlier."""
         self._thread.start()
 
     def call_after(self, seconds: float, task: Callable[[], object]) -> None:
-        """Call a function after a number of seconds."""
+        """Call a function on the schedule's thread after a number of seconds."""
         with self._condition:
             if not self._is_closing:
                 heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), task))
@@ -61,7 +61,7 @@ class Schedule:
         self.call_after(0.0, turn)
 
     def close(self) -> None:
-        """Stop the thread; pending calls are dropped."""
+        """Stop the schedule's thread, and drop pending calls."""
         with self._condition:
             self._is_closing = True
             self._due.clear()
@@ -87,7 +87,7 @@ _WORKERS = 4
 
 
 class TaskQueue:
-    """Runs tasks that may block; any thread may submit them.
+    """Runs tasks that may block; any thread may submit tasks.
 
     Args:
         schedule: The schedule on which delayed tasks wait.
@@ -101,21 +101,21 @@ class TaskQueue:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the queue is closed and starts no further tasks."""
+        """Whether the queue is closed, so that it starts no further tasks."""
         return self._is_closed
 
     def do(self, task: Callable[[], object]) -> None:
-        """Run a task as soon as a worker is free."""
+        """Run a task as soon as a worker thread is free."""
         if not self._is_closed:
             self._pool.submit(str(next(self._numbers)), lambda: self._do(task), report_failure)
             self._pool.wake(1)
 
     def do_after(self, seconds: float, task: Callable[[], object]) -> None:
-        """Run a task after a number of seconds."""
+        """Run a task on a worker thread after a number of seconds."""
         self._schedule.call_after(seconds, lambda: self.do(task))
 
     def close(self) -> None:
-        """Start no further tasks; running tasks are not interrupted."""
+        """Close the queue, which starts no further tasks but does not interrupt running tasks."""
         self._is_closed = True
         self._pool.close()
 

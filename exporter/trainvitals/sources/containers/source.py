@@ -1,7 +1,7 @@
-"""The source of this machine's container readings.
+"""Read the state of this machine's containers.
 
-Separate threads follow the containers' events from the start of the exporter. A reading returns
-the data that these threads have collected, and never waits for an engine.
+Separate threads follow the containers' events from the start of the exporter. A reading returns the
+data that the threads have collected, and never waits for an engine.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Follow = Literal["auto", "all", "none"]
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """The options for watching containers.
+    """The options of the container collector.
 
     Attributes:
-        engine: The engine's address, or `none` for no engine; None to detect an engine.
-        journal: The folder of the journal of deaths; None for the default folder.
-        follow: The containers whose logs are followed: those that are removed at their end
-            (`auto`), all containers (`all`) or none (`none`).
+        engine: The container engine's address, or `none` for no engine; None to detect an engine.
+        journal: The folder of the exit journal; None for the default folder.
+        follow: The containers whose logs are followed: `auto` for the containers that are removed
+            when they end, `all` for all containers, or `none` for no container.
         interval_seconds: The interval between samples of the control groups.
         forget_after_seconds: The time for which the series of a removed container are kept.
     """
@@ -52,19 +52,19 @@ class ContainerOptions:
 class ContainerSource:
     """Watches the containers of this machine.
 
-    If the machine has neither an engine nor a container's control group, a reading checks for them
-    again, at most once a minute.
+    If the machine has neither an engine nor a container's control group, readings check again for
+    an engine and for containers' control groups, at most once a minute.
 
     Args:
-        options: The collector's options.
-        judge: Returns the verdict on a death.
+        options: The options for watching containers.
+        judge: A function that returns the verdict on a container exit.
         roots: The paths of the host's file systems.
-        accelerators: Provides the processes that use an accelerator; None to report no
+        accelerators: The source of the processes that use an accelerator; None to report no
             accelerators.
         environ: The environment, from which variables such as `DOCKER_HOST` and
             `TRAINVITALS_JOURNAL_DIR` are read; None for this process's environment.
-        clock: Returns the time, in seconds since 1970.
-        monotonic: Returns the value of a monotonic clock, in seconds.
+        clock: A function that returns the time, in seconds since 1970.
+        monotonic: A function that returns the value of a monotonic clock, in seconds.
 
     Raises:
         ConfigurationError: The engine's address is invalid, or the certificates cannot be read.
@@ -105,7 +105,7 @@ class ContainerSource:
         return ContainersReading(is_there=False) if monitor is None else monitor.read()
 
     def close(self) -> None:
-        """Stop watching containers; the call waits for at most about a second."""
+        """Stop watching containers; the call blocks for at most about a second."""
         with self._lock:
             self._is_closed = True
             monitor, self._monitor = self._monitor, None

@@ -1,4 +1,4 @@
-"""The engine's statistics for a container, used if its control group cannot be read."""
+"""Parse the engine's statistics, which are used if a control group cannot be read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NO_LIMIT = 1 << 62
 
 
 def parse_statistics(document: Document) -> Usage | None:
-    """Parse the answer to `/containers/{id}/stats`.
+    """Parse the engine's answer to `/containers/{id}/stats`.
 
-    The memory limit is omitted, because the engine returns the host's memory if there is no limit.
+    The memory limit is not read, because the engine returns the host's memory if there is no limit.
 
     Returns:
-        The resource usage; None if the container is not running.
+        The container's resource usage; None if the container is not running.
     """
     time = get_time(document, "read")
     memory = get_mapping(document, "memory_stats")
@@ -63,7 +63,8 @@ def _find_inactive_file(parts: Document) -> int | None:
 
 def _find_unreclaimable(parts: Document) -> int | None:
     if "total_rss" in parts:
-        # cgroup v1 counts shared memory in the anonymous lists; the API has no member for it alone.
+        # cgroup v1 counts shared memory in the anonymous lists; the API has no member for shared
+        # memory alone.
         names = ["total_inactive_anon", "total_active_anon", "total_unevictable"]
     else:
         names = ["anon", "unevictable", "slab_unreclaimable", "shmem"]

@@ -1,4 +1,4 @@
-"""A streamed answer from an engine."""
+"""Receive a streamed answer from a container engine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _RECEIVE_BYTES = 1 << 16
 
 
 class Stream:
-    """A streamed answer on its own connection.
+    """A streamed answer from a container engine, on its own connection.
 
-    Only one thread may receive. Any thread may close the stream, which ends a wait in the receiving
-    thread at once.
+    Only one thread may receive from a stream. Any thread may close the stream, which ends a wait in
+    the receiving thread at once.
 
     Args:
         connection: The connection over which the request was sent.
-        decoder: Decodes the answer.
+        decoder: The decoder for the answer.
     """
 
     __slots__ = ("_closed", "_decoder", "_early", "_lock", "_receiving", "_socket")
@@ -35,28 +35,28 @@ class Stream:
 
     @property
     def status(self) -> int | None:
-        """The answer's status; None before the head has been received."""
+        """The HTTP status of the answer; None before the answer's head has been received."""
         return self._decoder.status
 
     @property
     def is_complete(self) -> bool:
-        """Whether the complete answer was received; see `AnswerDecoder`."""
+        """Whether the complete answer was received, according to `AnswerDecoder.is_complete`."""
         return self._decoder.is_complete
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether the answer declares its end; otherwise it ends with the connection."""
+        """Whether the answer declares its end; otherwise the answer ends with the connection."""
         return self._decoder.ends_by_itself
 
     def fileno(self) -> int:
-        """Return the file descriptor to wait on; -1 if the stream is closed."""
+        """Return the connection's file descriptor, to wait on; -1 if the stream is closed."""
         return self._socket.fileno()
 
     def await_head(self, patience_seconds: float) -> None:
         """Wait until the answer's head has been received.
 
         Raises:
-            TimeoutError: The head did not arrive in time.
+            TimeoutError: The answer's head did not arrive in time.
             FramingError: The received bytes are not an HTTP answer, or the connection was closed
                 before the head was received.
         """
@@ -70,13 +70,14 @@ class Stream:
             self._early = self._decoder.feed(data)
 
     def receive(self, patience_seconds: float) -> bytes | None:
-        """Receive the next part of the body.
+        """Receive the next part of the answer's body.
 
         Args:
-            patience_seconds: The maximum time to wait; 0 to return at once.
+            patience_seconds: The maximum time to wait, in seconds; 0 to return at once.
 
         Returns:
-            The received bytes; None if no bytes arrived in time; empty at the end of the stream.
+            The received bytes, which are empty at the end of the stream; None if no bytes arrived
+            in time.
 
         Raises:
             FramingError: The received bytes are not an HTTP answer.
@@ -94,12 +95,12 @@ class Stream:
         return b""
 
     def close(self) -> None:
-        """Close the connection; a second call has no effect."""
+        """Close the stream's connection; a second call has no effect."""
         with self._lock:
             self._closed = True
             with suppress(OSError):  # the engine has already closed the connection
                 self._socket.shutdown(socket.SHUT_RDWR)
-            # While another thread waits on the descriptor, it must not be reused for another file.
+            # The descriptor must not be reused for another file while another thread waits on it.
             if not self._receiving:
                 self._socket.close()
 

@@ -1,4 +1,4 @@
-"""A single query of all sources on this machine: the engine, the journal and the kernel log."""
+"""Query all sources on this machine once: the engine, the journal and the kernel log."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ from trainvitals.sources.host.kernel_log import KernelLog, KernelNews
 from trainvitals.sources.host.memory import read_memory
 
 KMSG = Path("/dev/kmsg")
-# The journal's folder of an exporter that runs as root.
+# The journal folder of an exporter that runs as root.
 _SYSTEM_JOURNAL = Path("var/lib/trainvitals/deaths")
-# A user would rather wait than be told that a busy engine does not answer.
+# A longer timeout is better for a user than an error when the engine is busy.
 _PATIENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The findings about all containers.
+    """The findings about all containers on this machine.
 
     Attributes:
         time: The time of the survey, in seconds since 1970.
         roots: The paths of this machine's file systems.
-        client: The engine's client; None if no engine answered.
-        engine: `docker` or `podman` with its version; empty if unknown.
-        engine_root: The engine's data folder; empty if unknown.
+        client: The client for the container engine; None if no engine answered.
+        engine: The name and version of the engine, which is `docker` or `podman`; empty if the
+            engine is unknown.
+        engine_root: The engine's data folder; empty if the folder is unknown.
         is_local: Whether the engine runs on this machine, so that this machine's kernel log and
             control groups concern the containers.
         listings: The engine's list of all containers, running or not.
-        events: The events that the engine still has; None if they could not be read.
-        entries: The journal's records, the newest first.
-        journal: The journal's folder.
-        kernel: The events in the kernel log; None if it cannot be read.
-        gaps: The sources that could not be read.
+        events: The events that the engine still has; None if the events could not be read.
+        entries: The records in the journal, the newest first.
+        journal: The folder of the journal.
+        kernel: The events in the kernel log; None if the kernel log cannot be read.
+        gaps: The sources of evidence that could not be read.
     """
 
     time: float
@@ -63,10 +64,10 @@ class Survey:
 
     @property
     def step(self) -> int:
-        """The level of access that the survey had.
+        """The level of access that the survey had to the sources.
 
-        0 for control groups and `/proc` only, 1 for the engine as well, 2 for the kernel log as
-        well.
+        The level is 0 if only control groups and `/proc` could be read, 1 if the engine could be
+        queried as well, and 2 if the kernel log could be read as well.
         """
         if self.client is None:
             return 0
@@ -83,17 +84,17 @@ def survey_machine(
     kmsg: Path = KMSG,
     clock: Callable[[], float] = time.time,
 ) -> Survey:
-    """Query all sources; each source that cannot be read is recorded as a gap.
+    """Query all sources, and record each source that cannot be read as a gap.
 
     Args:
         engine: The engine's address, or `none` for no engine; None to detect an engine.
-        journal: The journal's folder; None for the default folders.
+        journal: The folder of the journal; None for the default folders.
         since_seconds: The maximum age of the requested events, in seconds.
         environ: The environment, from which variables such as `DOCKER_HOST` and
             `TRAINVITALS_JOURNAL_DIR` are read.
         roots: The paths of this machine's file systems.
-        kmsg: The kernel log's path.
-        clock: Returns the time, in seconds since 1970.
+        kmsg: The path of the kernel log.
+        clock: A function that returns the time, in seconds since 1970.
 
     Raises:
         ConfigurationError: The engine's address is invalid, or a certificate cannot be read.
@@ -120,7 +121,7 @@ def _read_journal(survey: Survey, folder: Path) -> Survey:
 
 
 def read_kernel(kmsg: Path = KMSG) -> tuple[KernelNews | None, tuple[Gap, ...]]:
-    """Return the kernel log's records, or None and the gaps if it cannot be read."""
+    """Return the kernel log's records, or None and the gaps if the kernel log cannot be read."""
     with closing(KernelLog(kmsg)) as log:
         if log.is_readable:
             return log.read(), ()
@@ -155,7 +156,7 @@ def _ask_engine(
 def _ask_info(survey: Survey, client: EngineClient) -> Survey:
     try:
         info = client.info()
-    except EngineError:  # a proxy may refuse it; the engine is then assumed to be local
+    except EngineError:  # a proxy may refuse the request; the engine is then assumed to be local
         return survey
     memory = get_number(info, "MemTotal")
     return replace(

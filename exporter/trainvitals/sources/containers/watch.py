@@ -1,8 +1,9 @@
-"""Tracking of every container from its creation to its removal by the engine's events.
+"""Track every container from its creation to its removal, by the engine's events.
 
 Events arrive on one thread and only update the registry. The requests that follow from events are
-made by a few workers, so that a slow engine delays no event. An event can arrive twice, or after
-its effect was found in the engine's list; nevertheless, each start and each end counts once.
+made by a few worker threads, so that a slow engine delays no event. An event can arrive twice, or
+after the event's effect was found in the engine's list; nevertheless, each start and each end is
+counted once.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ _log = logging.getLogger(__name__)
 class Watch:
     """Updates the registry from the engine's events.
 
-    Any thread may call the methods, none of which waits for an engine.
+    Any thread may call the methods; no method waits for an engine.
 
     Args:
-        registry: The known containers.
-        handler: Handles deaths.
-        inspector: Inspects containers.
-        comparison: Finds changes that no event reported.
-        following: Selects the logs to follow.
-        tasks: Runs tasks that may block.
-        clock: Returns the time, in seconds since 1970.
+        registry: The registry of known containers.
+        handler: The handler for container exits.
+        inspector: The inspector that inspects containers.
+        comparison: The comparison that finds changes that no event reported.
+        following: The object that selects the logs to follow.
+        tasks: The queue for tasks that may block.
+        clock: A function that returns the time, in seconds since 1970.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Watch:
         """Record the engine's start, and request a comparison with the engine's list.
 
         Args:
-            engine_started: When the engine started; None if unknown.
+            engine_started: The time when the engine started; None if the time is unknown.
         """
         self._handler.engine_started = engine_started
         self._comparison.ask()
@@ -123,10 +124,10 @@ class Watch:
         return known
 
     def _take_up(self, event: ContainerEvent) -> ContainerState | None:
-        """Add a container for an event and return its state.
+        """Add the container that an event is about, and return the container's state.
 
-        The result is None if the event reports the removal, or if it does not report the creation
-        or start and another existing container has the name.
+        The result is None if the event reports the container's removal, or if the event reports
+        neither its creation nor its start and another existing container has the name.
         """
         holder = self._registry.containers.get(event.name)
         if holder is not None and holder.removed is None:
@@ -210,15 +211,16 @@ class Watch:
 
 
 def find_log_start(known: ContainerState, started: float) -> float | None:
-    """Return the time from which the log belongs to a new start; None for the whole log.
+    """Return the time from which a container's log belongs to a new start; None for the whole log.
 
-    The time precedes the start, because a process may write before the engine sends the event.
+    The returned time precedes the start, because a process may write before the engine sends the
+    event.
     """
     return max(known.earlier[-1], started - _EARLY_SECONDS) if known.earlier else None
 
 
 def _choose_attempt(known: ContainerState, event: ContainerEvent) -> Attempt:
-    """Return the start that an event belongs to; the event can arrive after the next start."""
+    """Return the start that an event belongs to, which may not be the container's latest start."""
     attempt, ending = known.attempt, known.ending
     is_late = attempt.started is not None and event.time < attempt.started
     if is_late and ending is not None and ending.container == event.id:

@@ -1,1 +1,1 @@
-"""The host: CPU, memory, disks, network, file systems, processes, and the kernel and its log."""
+"""Readers for the host's CPU, memory, disks, network, file systems, processes and kernel log."""

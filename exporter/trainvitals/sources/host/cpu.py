@@ -1,4 +1,4 @@
-"""The processors, from `/proc/stat`, `/proc/loadavg` and the topology in `/sys`."""
+"""The host's processors, read from `/proc/stat`, `/proc/loadavg` and the topology in `/sys`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_LOAD = 32
 
 # The minimum time over which `cpu_utilization_percent` is averaged: a tick is 10 ms, so a shorter
 # time would be coarse. Several readings are kept, so that two scrapers with different intervals
-# each find a suitable one.
+# each find a suitable reading.
 _WINDOW_SECONDS = 1.0
 _KEEP_EVERY_SECONDS = 0.25
 _KEPT_READINGS = 8
@@ -34,21 +34,22 @@ class CpuReading:
 
     Attributes:
         mode_seconds: The time that all cores together spent in each mode since boot, in the order
-            of `MODES`; no value is ever less than in the previous reading.
+            of `MODES`; the values never decrease.
         cores: The numbers of the online cores, at most `max_cores`.
-        core_busy_seconds: For each core in `cores`, the time since boot that was neither idle nor
-            iowait.
+        core_busy_seconds: For each core in `cores`, the core's time since boot that was neither
+            idle nor iowait.
         dropped: The number of online cores left out of `cores` and `core_busy_seconds`.
         logical: The number of online cores, including hyper-threads.
-        physical: The number of physical cores; None if `/sys` does not report it.
-        utilization_percent: The share of time that was neither idle nor iowait, 0 to 100, since the
-            newest kept reading that is at least 1 s old; None without such a reading.
-        io_wait_ratio: The share of time spent idle with I/O outstanding, 0 to 1, over the same
-            period; None if `utilization_percent` is None.
-        frequencies: The cores' clock frequencies; None if the kernel does not report them.
-        load1: The load average over about 1 minute; None if it cannot be read.
-        load5: The load average over about 5 minutes; None if it cannot be read.
-        load15: The load average over about 15 minutes; None if it cannot be read.
+        physical: The number of physical cores; None if `/sys` does not report the topology.
+        utilization_percent: The share of the cores' time that was neither idle nor iowait, 0 to
+            100, since the newest kept reading that is at least 1 s old; None if no kept reading is
+            that old.
+        io_wait_ratio: The share of the cores' time spent idle with I/O outstanding, 0 to 1, over
+            the period of `utilization_percent`; None if `utilization_percent` is None.
+        frequencies: The cores' clock frequencies; None if the kernel does not report frequencies.
+        load1: The load average over about 1 minute; None if `/proc/loadavg` cannot be read.
+        load5: The load average over about 5 minutes; None if `/proc/loadavg` cannot be read.
+        load15: The load average over about 15 minutes; None if `/proc/loadavg` cannot be read.
         processes_running: The number of tasks that are running or ready to run.
         processes_blocked: The number of tasks that are waiting for I/O.
     """
@@ -89,9 +90,9 @@ class CpuSource:
 
     Args:
         roots: The paths of `/proc` and `/sys`.
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns a monotonic time in seconds.
         max_cores: The maximum number of cores to report individually.
-        ticks_per_second: The number of clock ticks per second; `/proc/stat` counts in ticks.
+        ticks_per_second: The number of clock ticks per second; `/proc/stat` counts time in ticks.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class CpuSource:
         self._physical: int | None = None
 
     def read(self) -> CpuReading:
-        """Read the current state of the processors.
+        """Read the current state of the host's processors.
 
         Raises:
             SourceError: `/proc/stat` does not exist, cannot be read, or is invalid.
@@ -147,7 +148,7 @@ class CpuSource:
         )
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the source's open files in `/proc`."""
         self._stat.close()
         self._loadavg.close()
         self._frequencies.forget()
@@ -160,7 +161,7 @@ class CpuSource:
             raise not_understood(self._stat.path) from error
 
     def _read_loadavg(self) -> tuple[float | None, float | None, float | None]:
-        """Return the load averages; None for each if they cannot be read or parsed."""
+        """Return the three load averages; each is None if the file cannot be read or parsed."""
         try:
             data = self._loadavg.read() or b""
             load1, load5, load15 = [_hundredths(load) for load in data.split(None, 3)[:3]]

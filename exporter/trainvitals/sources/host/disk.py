@@ -1,4 +1,4 @@
-"""Disk transfers since boot, from `/proc/diskstats` and `/sys/block`."""
+"""Disk transfers since boot, read from `/proc/diskstats` and `/sys/block`."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ class Disk:
     """One disk's transfers since boot.
 
     Attributes:
-        device: The kernel's name, such as `sda` or `nvme0n1`.
+        device: The kernel's name for the disk, such as `sda` or `nvme0n1`.
         layered: Whether the disk is composed of other disks (device mapper, RAID, ZFS volumes).
         reads_completed: The number of completed read requests.
-        read_bytes: The number of bytes read.
-        read_seconds: The total duration of all reads.
+        read_bytes: The number of bytes read from the disk.
+        read_seconds: The total duration of all reads, in seconds.
         writes_completed: The number of completed write requests.
-        written_bytes: The number of bytes written.
-        write_seconds: The total duration of all writes.
-        io_now: The number of requests in flight.
+        written_bytes: The number of bytes written to the disk.
+        write_seconds: The total duration of all writes, in seconds.
+        io_now: The number of requests that are currently in flight.
         io_seconds: The time with at least one request in flight.
-        io_weighted_seconds: The same time, weighted by the number of requests in flight.
+        io_weighted_seconds: The time with at least one request in flight, weighted by the number of
+            requests in flight.
     """
 
     device: str
@@ -58,7 +59,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class DiskReading:
-    """The host's disks.
+    """The transfers of the host's disks.
 
     Attributes:
         disks: The whole disks that have been used since boot, disks composed of other disks last,
@@ -66,9 +67,9 @@ class DiskReading:
         dropped: The number of disks left out of `disks`, plus the number of lines that could not be
             parsed.
         read_bytes: The number of bytes read from all disks since boot, each byte counted once; None
-            if the kernel does not count them.
+            if the kernel does not count disk transfers.
         written_bytes: The number of bytes written to all disks since boot, each byte counted once;
-            None if the kernel does not count them.
+            None if the kernel does not count disk transfers.
     """
 
     disks: tuple[Disk, ...]
@@ -126,7 +127,7 @@ class DiskSource:
         )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close `/proc/diskstats`."""
         self._diskstats.close()
 
     def _parse(self, lines: list[bytes]) -> tuple[list[Disk], int]:
@@ -150,7 +151,7 @@ class DiskSource:
         return used, broken
 
     def _parse_line(self, line: bytes, kinds: dict[bytes, _Kind]) -> Disk | None:
-        """Return the disk on a line and store its kind; None for a partition or a repeated line."""
+        """Return a line's disk and store its kind; None for a partition or a repeated line."""
         _, _, name, numbers = line.split(None, 3)
         if name in kinds:
             return None  # lines can repeat: the file is read page by page while disks are removed

@@ -1,8 +1,8 @@
-"""Lines about problems in a container engine's own log, with their times.
+"""Lines about problems in a container engine's own log, with the time of each line.
 
-Docker writes `time="…" level=… msg="…"`; journald and syslog add a prefix. The log is a file or, if
-the file does not exist, part of the journal. `read_engine_log` reads the lines around a time;
-`LogTail` and `JournalTail` return new lines.
+Docker writes lines such as `time="…" level=… msg="…"`; journald and syslog add a prefix. Docker's
+log is a file or, if the file does not exist, part of the journal. `read_engine_log` reads the lines
+around a time; `LogTail` and `JournalTail` return new lines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _JOURNALCTL = (
 
 
 def parse_engine_log(text: str) -> tuple[DatedLine, ...]:
-    """Return the lines about problems, with secrets masked, the oldest first."""
+    """Return an engine log's lines about problems, with secrets masked, the oldest first."""
     chosen = []
     for line in text.split("\n"):
         found = _FIELDS.search(line)
@@ -94,12 +94,14 @@ def read_engine_log(
     """Read the lines about problems from the engine's log file or, around a time, from the journal.
 
     Args:
-        around: The time, in seconds since 1970; the journal is read from 60 s before to 60 s after.
+        around: The time, in seconds since 1970; the journal is read from 60 s before to 60 s after
+            this time.
         rootfs: The host's root directory.
-        find: Returns the path of a program; None if the program is not installed.
+        find: A function that returns a program's path, or None if the program is not installed.
 
     Returns:
-        The lines about problems, and the reason why the log could not be read; None if it was read.
+        The lines about problems, and the reason why the log could not be read; the reason is None
+        if the log was read.
     """
     path = _find_file(rootfs)
     if path is not None:
@@ -142,25 +144,25 @@ def _ask_journal(journalctl: str, around: float) -> tuple[tuple[DatedLine, ...],
 
 
 class EngineLog(Protocol):
-    """An engine log whose new lines are read."""
+    """A container engine's log, from which new lines are read."""
 
     def read(self) -> bytes | None:
-        """Return the lines since the last call, at most 1 MiB; None if the log is unreadable."""
+        """Return the lines added since the last call, at most 1 MiB; None for an unreadable log."""
         ...
 
     def close(self) -> None:
-        """Release the log."""
+        """Stop reading the log, and release its resources."""
         ...
 
 
 def find_engine_log(
     rootfs: Path = Path("/"), *, find: Callable[[str], str | None] = shutil.which
 ) -> EngineLog | None:
-    """Return the engine's log; None if there is neither a log file nor a journal.
+    """Return the container engine's log; None if neither a log file nor a journal exists.
 
     Args:
         rootfs: The host's root directory.
-        find: Returns the path of a program; None if the program is not installed.
+        find: A function that returns a program's path, or None if the program is not installed.
     """
     path = _find_file(rootfs)
     if path is not None:
@@ -182,10 +184,12 @@ def _is_own(rootfs: Path) -> bool:
 
 
 class LogTail:
-    """Reads the lines that are added to a log file from now on, even if the file is rotated.
+    """Reads the lines that are added to a log file, even if the file is rotated.
+
+    Lines that were written before the object was created are not read.
 
     Args:
-        path: The log file.
+        path: The path of the log file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -197,7 +201,7 @@ class LogTail:
             self._inode, self._offset = found.st_ino, found.st_size
 
     def read(self) -> bytes | None:
-        """Return the lines since the last call, at most 1 MiB; None if the log is unreadable."""
+        """Return the lines added since the last call, at most 1 MiB; None for an unreadable log."""
         try:
             with open(open_regular(str(self._path)), "rb") as file:  # noqa: PTH123 - of a descriptor
                 found = os.fstat(file.fileno())
@@ -212,7 +216,7 @@ class LogTail:
         return whole
 
     def close(self) -> None:
-        """Do nothing: the file is open only while it is read."""
+        """Do nothing, because the log file is open only while it is read."""
 
 
 class JournalTail:
@@ -229,7 +233,7 @@ class JournalTail:
         self._start()
 
     def read(self) -> bytes | None:
-        """Return the lines since the last call, at most 1 MiB; None if the log is unreadable."""
+        """Return the lines added since the last call, at most 1 MiB; None for an unreadable log."""
         if self._process is None or self._process.stdout is None:
             return None
         data = self._rest
@@ -267,7 +271,7 @@ class JournalTail:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C must not end it
+                start_new_session=True,  # Ctrl-C must not end journalctl
                 bufsize=0,
             )
         except OSError:  # no journal is available

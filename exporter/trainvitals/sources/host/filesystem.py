@@ -1,4 +1,4 @@
-"""The space on the host's file systems, from `mountinfo` and `statvfs(3)`.
+"""The space on the host's file systems, read from `mountinfo` and with `statvfs(3)`.
 
 A `statvfs` call on a mount whose server does not respond never returns. File systems that may hang
 are therefore read by worker threads with a short timeout; while a read hangs, that file system is
@@ -31,8 +31,8 @@ class Space:
     """The result of `statvfs` for one file system.
 
     Attributes:
-        size_bytes: The file system's size.
-        avail_bytes: The space available to users other than root, at most `size_bytes`.
+        size_bytes: The file system's size, in bytes.
+        avail_bytes: The space available to users other than root, in bytes, at most `size_bytes`.
         files: The maximum number of files; None if the file system has no such limit, or reports
             more free files than the maximum.
         files_free: The number of files that can still be created; None if `files` is None.
@@ -53,12 +53,12 @@ class Filesystem:
     Attributes:
         mountpoint: The mount point on the host.
         device: The mounted device: a block device, or a server and its path.
-        fstype: The type, such as `ext4` or `nfs4`.
-        space: The file system's space; None if it could not be read.
+        fstype: The file system type, such as `ext4` or `nfs4`.
+        space: The file system's space; None if the space could not be read.
         responding: Whether the server responds; None for a local file system, or if the mount point
             is hidden or this user is not permitted to read it.
-        trouble: Why the space could not be read; None if it was read, or if the mount point is
-            hidden or this user is not permitted to read it.
+        trouble: The reason why the space could not be read; None if the space was read, or if the
+            mount point is hidden or this user is not permitted to read it.
     """
 
     mountpoint: str
@@ -71,7 +71,7 @@ class Filesystem:
 
 @dataclass(frozen=True, slots=True)
 class FilesystemReading:
-    """The host's file systems.
+    """A reading of the host's file systems.
 
     Attributes:
         filesystems: The file systems that contain data, the most important first, at most `limit`.
@@ -96,10 +96,10 @@ class FilesystemSource:
 
     Args:
         roots: The paths of `/proc` and the host's root directory.
-        statvfs: Reads a file system's space, as `os.statvfs` does.
-        clock: A monotonic clock, in seconds, to which deadlines refer.
+        statvfs: A function that reads a file system's space, such as `os.statvfs`.
+        clock: A function that returns a monotonic time in seconds, to which deadlines refer.
         limit: The maximum number of file systems to list.
-        patience_seconds: The maximum time to wait for all file systems that may hang together.
+        patience_seconds: The maximum total time to wait for all file systems that may hang.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class FilesystemSource:
         self._pool: WorkerPool | None = None
 
     def read(self, deadline: float) -> FilesystemReading:
-        """Read the current state of the file systems.
+        """Read the current space on the host's file systems.
 
         Args:
             deadline: The time at which the caller stops waiting, as measured by `clock`.
@@ -147,7 +147,7 @@ class FilesystemSource:
         )
 
     def close(self) -> None:
-        """Close the file and release the worker threads."""
+        """Close the mount list and release the worker threads."""
         self._mountinfo.close()
         self._data = None
         if self._pool is not None:

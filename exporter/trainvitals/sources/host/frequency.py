@@ -1,4 +1,4 @@
-"""The cores' clock frequencies, from `/sys/devices/system/cpu` or `/proc/cpuinfo`."""
+"""The cores' clock frequencies, read from `/sys/devices/system/cpu` or `/proc/cpuinfo`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Frequencies:
     """Statistics of the core clock frequencies that were read.
 
     Attributes:
-        mean_hertz: The mean frequency.
+        mean_hertz: The mean frequency of the cores.
         min_hertz: The frequency of the slowest core.
         max_hertz: The frequency of the fastest core.
     """
@@ -45,19 +45,20 @@ class FrequencySource:
     """Reads the cores' clock frequencies.
 
     On some kernels, reading a core's frequency takes 10 ms or more, so that reading 128 cores takes
-    seconds. A reading therefore stops when its time is used up, and the next reading continues from
-    there. The order is chosen so that even a few cores come from all sockets. A frequency that was
-    read is used for one minute.
+    seconds. A reading therefore stops when its time is used up, and the next reading continues with
+    the next core. The cores are read in such an order that even a few cores cover all sockets. A
+    core's frequency is used for one minute after it was read.
 
-    On most virtual machines, `/sys` contains no frequencies; they are read from `/proc/cpuinfo`.
+    On most virtual machines, `/sys` contains no frequencies; the frequencies are then read from
+    `/proc/cpuinfo`.
 
     Args:
         roots: The paths of `/proc` and `/sys`.
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns a monotonic time in seconds.
         budget_seconds: The maximum duration of one reading of `/sys`.
-        age_seconds: How long a core's frequency is used after it was read.
-        cpuinfo_age_seconds: How long the frequencies from `/proc/cpuinfo` are used; the file is
-            long on a large machine.
+        age_seconds: The maximum age of a core's frequency from `/sys`.
+        cpuinfo_age_seconds: The maximum age of the frequencies from `/proc/cpuinfo`, which is a
+            long file on a large machine.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class FrequencySource:
         self._stated_until = -math.inf
 
     def read(self) -> Frequencies | None:
-        """Read the current frequencies.
+        """Read the cores' current clock frequencies.
 
         Returns:
-            The frequencies; None if the kernel does not report them.
+            Statistics of the frequencies; None if the kernel does not report frequencies.
         """
         if self._paths is None:
             self._paths = _spread(_find_files(self._cpus))
@@ -95,7 +96,7 @@ class FrequencySource:
         return _summarize(known) or self._read_cpuinfo()
 
     def forget(self) -> None:
-        """Close the file and list the cores again at the next reading."""
+        """Close `/proc/cpuinfo`, and list the cores again at the next reading."""
         self._cpuinfo.close()
         self._paths = None
         self._next = 0
@@ -131,7 +132,10 @@ class FrequencySource:
 
 
 def _find_files(cpus: Path) -> list[str]:
-    """Return the files of all policies (cores or core groups); before Linux 4.3, of all cores."""
+    """Return the frequency files of all cores.
+
+    Since Linux 4.3, each file belongs to a policy, which covers one core or a group of cores.
+    """
     folders = _sort(cpus.glob("cpufreq/policy[0-9]*")) or _sort(cpus.glob("cpu[0-9]*/cpufreq"))
     found = ([folder / name for name in _FILES if (folder / name).exists()] for folder in folders)
     return [str(files[0]) for files in found if files]
@@ -151,8 +155,8 @@ def _spread(paths: Sequence[str]) -> Sequence[str]:
 
 
 def _read_hertz(path: str) -> int | None:
-    """Return a frequency; None if it is `<unknown>` or the core is offline."""
-    # The files are not kept open, since there may be hundreds.
+    """Read a frequency file; return None if the frequency is unknown or the core is offline."""
+    # The files are not kept open, because there may be hundreds of files.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -26,7 +26,7 @@ class ClockState:
     """The kernel's own estimate of its clock's error.
 
     Attributes:
-        offset_seconds: The remaining clock adjustment; positive if the clock is behind.
+        offset_seconds: The remaining clock adjustment, in seconds; positive if the clock is behind.
         synchronized: Whether a time daemon synchronizes the clock.
     """
 
@@ -36,7 +36,7 @@ class ClockState:
 
 @dataclass(frozen=True, slots=True)
 class KernelReading:
-    """The host's clock.
+    """A reading of the host's clock.
 
     Attributes:
         boot_time_seconds: When the host booted, in seconds since 1970.
@@ -59,10 +59,10 @@ class KernelSource:
 
     Args:
         roots: The path of `/proc`.
-        clock: The time of day, in seconds since 1970.
-        uptime: The seconds since boot, including time in suspension.
-        adjtimex: Returns the kernel's clock state, or None if reading it is not permitted; the C
-            library's call by default.
+        clock: A function that returns the time of day, in seconds since 1970.
+        uptime: A function that returns the seconds since boot, including time in suspension.
+        adjtimex: A function that returns the kernel's clock state, or None if reading the state is
+            not permitted; by default, the C library's `adjtimex`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class KernelSource:
         self._booted_by_clock = float("-inf")
 
     def read(self) -> KernelReading:
-        """Read the current state of the clock.
+        """Read the current state of the host's clock.
 
         Raises:
             SourceError: `/proc/stat` does not exist, cannot be read, or contains no boot time.
@@ -98,7 +98,7 @@ class KernelSource:
         return KernelReading(self._boot_time, now, self._adjtimex())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close `/proc/stat`."""
         self._stat.close()
 
     def _read_boot_time(self) -> int:
@@ -113,11 +113,11 @@ class KernelSource:
 
 
 def load_adjtimex() -> Callable[[], ClockState | None]:
-    """Bind the C library's `adjtimex`.
+    """Load the C library's function `adjtimex`.
 
     Returns:
-        A function that reads the kernel's clock state and changes nothing; it returns None if the C
-        library does not provide the call or the kernel does not permit it.
+        A function that reads the kernel's clock state and changes nothing; the function returns
+        None if the C library does not provide `adjtimex` or the kernel does not permit the call.
     """
     import ctypes  # noqa: PLC0415 - not imported at start, to save time
 
@@ -142,9 +142,10 @@ def clock_state(state: int, offset: int, status: int) -> ClockState:
     """Return the clock state that an `adjtimex` result describes.
 
     Args:
-        state: The return value, `TIME_OK` to `TIME_ERROR`.
-        offset: `timex.offset`, in microseconds, or in nanoseconds when `STA_NANO` is set.
-        status: `timex.status`.
+        state: The return value of `adjtimex`, from `TIME_OK` to `TIME_ERROR`.
+        offset: The value of `timex.offset`, in microseconds, or in nanoseconds if `STA_NANO` is
+            set.
+        status: The value of `timex.status`.
     """
     units_per_second = 1_000_000_000 if status & _STATUS_NANO else 1_000_000
     return ClockState(offset / units_per_second, state != _STATE_ERROR)

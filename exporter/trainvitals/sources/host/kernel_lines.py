@@ -1,11 +1,11 @@
-"""Parse kernel log lines: OOM kills, Xids of NVIDIA GPUs, and other lines about problems.
+"""Parse kernel log lines about OOM kills, NVIDIA GPU errors (Xids) and other problems.
 
-The OOM killer writes about 50 lines for each kill. Since Linux 5.0, one line begins with
-`oom-kill:` and names the control groups, and the next contains `Killed process`. After ten kills in
-five seconds, the kernel writes only the `Killed process` line of each further kill. Before Linux
-5.0, the line was `Task in GROUP killed as a result of limit of GROUP`, and only if a limit was hit.
-With `memory.oom.group`, one `oom-kill:` line is followed by `Tasks in GROUP are going to be killed`
-and by one line for each killed process.
+The OOM killer writes about 50 lines for each kill. Since Linux 5.0, one of these lines begins with
+`oom-kill:` and names the control groups, and the next line contains `Killed process`. After ten
+kills in five seconds, the kernel writes only the `Killed process` line of each further kill. Before
+Linux 5.0, the kernel wrote `Task in GROUP killed as a result of limit of GROUP` instead of the
+`oom-kill:` line, and only if a limit was hit. With `memory.oom.group`, one `oom-kill:` line is
+followed by `Tasks in GROUP are going to be killed` and by one line for each killed process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _GPU_NAMED = re.compile(rf"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?{_BUS}")
 _FELL_OFF = re.compile(r"^NVRM: .{0,200}fallen off the bus")
 _NVIDIA = "NVRM:"
 
-# A name is cut to 15 arbitrary characters, some of which the kernel escapes, such as `\x0a`.
+# A process name is cut to 15 arbitrary characters. The kernel escapes some, such as `\x0a`.
 _NAME = r"(?:\\x[0-9a-f]{2}|.){0,15}"
 _OOM_KILL = re.compile(
     r"^oom-kill:constraint=(?P<constraint>CONSTRAINT_[A-Z_]{1,20}),nodemask=.{0,900}?"
@@ -97,16 +97,22 @@ class OomKill:
 
     Attributes:
         time: The time of the kill, in seconds since 1970.
-        constraint: `CONSTRAINT_MEMCG` if a control group's limit was hit, `CONSTRAINT_NONE` if the
-            host had no memory left, `CONSTRAINT_CPUSET` or `CONSTRAINT_MEMORY_POLICY` for NUMA
-            nodes; empty if the log does not contain the constraint.
-        oom_memcg: The control group whose limit was hit; None if the log does not name one.
-        task_memcg: The control group of the killed process; empty if the log does not name it.
+        constraint: The cause of the kill: `CONSTRAINT_MEMCG` if a control group's limit was hit,
+            `CONSTRAINT_NONE` if the host had no memory left, `CONSTRAINT_CPUSET` or
+            `CONSTRAINT_MEMORY_POLICY` for NUMA nodes; empty if the log does not contain the
+            constraint.
+        oom_memcg: The control group whose limit was hit; None if the log does not name the control
+            group.
+        task_memcg: The control group of the killed process; empty if the log does not name the
+            control group.
         task: The name of the killed process, cut to 15 characters.
         pid: The PID of the killed process on the host.
-        anon_rss_bytes: The process's anonymous memory; None if the kernel did not log it.
-        shmem_rss_bytes: The process's shared memory; None if the kernel did not log it.
-        limit_bytes: The limit that was hit; None if the kernel did not log it.
+        anon_rss_bytes: The killed process's anonymous memory, in bytes; None if the kernel did not
+            log the size.
+        shmem_rss_bytes: The killed process's shared memory, in bytes; None if the kernel did not
+            log the size.
+        limit_bytes: The memory limit that was hit, in bytes; None if the kernel did not log the
+            limit.
     """
 
     time: float
@@ -127,10 +133,10 @@ class XidError:
     Attributes:
         time: The time of the error, in seconds since 1970.
         bus_id: The PCI address as the kernel writes it, such as `0000:3b:00.0` or `0000:3b:00`.
-        code: The Xid; also 79 if the line contains no number and reports that the GPU has fallen
-            off the bus.
-        text: The text after the number, with secrets masked, cut to 300 characters.
-        pid: The PID of the process that the line names; None if it names none.
+        code: The Xid code; 79 also if the line contains no Xid code but reports that the GPU has
+            fallen off the bus.
+        text: The text after the Xid code, with secrets masked, cut to 300 characters.
+        pid: The PID of the process that the line names; None if the line names no process.
     """
 
     time: float
@@ -142,11 +148,12 @@ class XidError:
 
 @dataclass(frozen=True, slots=True)
 class DatedLine:
-    """A log line with its time.
+    """A log line and the time when the line was written.
 
     Attributes:
-        time: When the line was written, in seconds since 1970; None if the log contains no time.
-        text: The line, with secrets masked.
+        time: When the line was written, in seconds since 1970; None if the log does not contain the
+            time.
+        text: The log line, with secrets masked.
     """
 
     time: float | None
@@ -158,10 +165,10 @@ class KernelNews:
     """The events in a part of the kernel log.
 
     Attributes:
-        oom_kills: OOM kills, the oldest first.
-        xids: NVIDIA GPU errors, the oldest first.
-        lines: The last other lines about problems, at most 256, the oldest first, without control
-            characters and cut to 300 characters.
+        oom_kills: The OOM kills, the oldest first.
+        xids: The NVIDIA GPU errors, the oldest first.
+        lines: The last lines about other problems, at most 256, the oldest first; the lines are cut
+            to 300 characters and contain no control characters.
         lost: The number of records that were overwritten before they were read.
     """
 
@@ -173,14 +180,14 @@ class KernelNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """The control group of the next kills, used if their own lines do not name it.
+    """The control group of the next kills, for kills whose own lines do not name the group.
 
     Attributes:
         until: The last time at which a kill is attributed to the group.
-        constraint: The kill's `constraint`.
+        constraint: The `constraint` of each kill; see `OomKill`.
         is_for_one: Whether only one kill follows, instead of one for each process of the group.
-        oom_memcg: The kill's `oom_memcg`.
-        task_memcg: The kill's `task_memcg`.
+        oom_memcg: The `oom_memcg` of each kill; see `OomKill`.
+        task_memcg: The `task_memcg` of each kill; see `OomKill`.
     """
 
     until: float
@@ -194,8 +201,8 @@ class KernelLines:
     """Parses the lines of one kernel log, the oldest first.
 
     Args:
-        most_lines: The maximum number of other lines about problems to keep; 0 to keep none, so
-            that no line has to be masked.
+        most_lines: The maximum number of lines about other problems to keep. If 0, no such lines
+            are kept, and no line has to be masked.
     """
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
@@ -212,7 +219,7 @@ class KernelLines:
         self._falls: dict[str, tuple[float, bool]] = {}
 
     def take(self, time: float, text: str) -> None:
-        """Parse a line.
+        """Parse one line of the kernel log.
 
         Args:
             time: When the line was written, in seconds since 1970.
@@ -230,8 +237,8 @@ class KernelLines:
 
         Args:
             lost: The number of records that were overwritten before they were read.
-            ends: Whether no further lines follow. Otherwise, a kill whose second line is still
-                missing is held back until the next call at the latest.
+            ends: Whether the log ends here. If further lines can follow, a kill whose second line
+                is still missing is held back until the next call at the latest.
         """
         if ends or self._is_overdue:
             self._settle()
@@ -285,7 +292,7 @@ class KernelLines:
         return True
 
     def _take_reaped(self, time: float, match: re.Match[str]) -> None:
-        """Add a kill for which the log contains only the `oom_reaper` line, without the cause."""
+        """Add an OOM kill if the log contains only the `oom_reaper` line, without the cause."""
         pid = int(match["pid"])
         is_announced = self._announced is not None and self._announced.pid == pid
         if not is_announced and all(pid != other for other, _ in self._killed):
@@ -318,7 +325,7 @@ class KernelLines:
             self._settle()
             return True
         if any(pid == other and abs(time - then) < _OLD_SECONDS for other, then in self._killed):
-            return True  # every process of a group is reported, the first of them twice
+            return True  # every process of a group is reported, the first process twice
         group = self._find_group(time, match["scope"])
         if group is None:
             return False
@@ -385,7 +392,10 @@ class KernelLines:
 
 
 def clean(line: str) -> str:
-    """Return a line for display, masked, without control characters, cut to 300 characters."""
+    """Prepare a log line for display.
+
+    Secrets are masked, and the result contains no control characters and at most 300 characters.
+    """
     from trainvitals.masking import mask_text  # noqa: PLC0415 - few machines have such lines
 
     return mask_text(clean_text(line))[:_LONGEST_LINE]

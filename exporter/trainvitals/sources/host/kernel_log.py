@@ -3,8 +3,8 @@
 Each record of `/dev/kmsg` has the form `priority,sequence,microseconds,flags;text`, and may be
 followed by lines that begin with a space. The microseconds come from a clock that starts at boot,
 stops while the machine is suspended, and is not adjusted by a time daemon. The times of records
-from before the first read are therefore wrong by some seconds per week; the time of a later record
-is corrected to lie between the two reads around it.
+that were written before the first read are therefore wrong by some seconds per week; the time of a
+later record is corrected to lie between the reads before and after the record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["DatedLine", "KernelLog", "KernelNews"]
 _KMSG = Path("/dev/kmsg")
 # The maximum size of a record is 8 KiB.
 _CHUNK_BYTES = 1 << 14
-# More than the largest ring buffer contains; if the kernel is faster, the next call continues.
+# More records than the largest ring buffer contains; the next call reads any further records.
 _MOST_READS = 1 << 17
 _MOST_REMEMBERED = 256
 _MICROSECONDS = 1_000_000
@@ -48,14 +48,17 @@ _REMEDY = (
 
 
 class KernelLog:
-    """Follows the kernel log; several instances may do so at once, each at its own position.
+    """Follows the kernel log; several instances can follow it at once, each at its own position.
 
     Args:
-        path: The device, or a regular file with records in the same format.
-        clock: The time of day, in seconds since 1970.
-        monotonic: The seconds since boot, excluding time in suspension.
-        read: Reads at most a given number of bytes from a file descriptor, as `os.read` does.
-        most_lines: The maximum number of lines about other problems to keep; 0 to keep none.
+        path: The path of the device `/dev/kmsg`, or of a regular file with records in the same
+            format.
+        clock: A function that returns the time of day, in seconds since 1970.
+        monotonic: A function that returns the seconds since boot, excluding time in suspension.
+        read: A function that reads at most a given number of bytes from a file descriptor, such as
+            `os.read`.
+        most_lines: The maximum number of lines about other problems to keep; if 0, no such lines
+            are kept.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class KernelLog:
 
     @property
     def why_not(self) -> Gap | None:
-        """The reason why the log cannot be read, with the remedy; None if it can be read."""
+        """The reason why the kernel log cannot be read, with the remedy; None if it is readable."""
         if self.is_readable or self._error is None:
             return None
         from trainvitals.sources.containers.evidence import Gap  # noqa: PLC0415 - for deaths only
@@ -100,13 +103,13 @@ class KernelLog:
         return Gap("the kernel log", f"{self._path}: {self._error.strerror}", _REMEDY)
 
     def skip(self) -> None:
-        """Skip the existing records, so that only later records are read."""
+        """Skip the log's existing records, so that only later records are read."""
         self._skips = True
         self.close()
         self._open()
 
     def read(self) -> KernelNews:
-        """Read the records since the last call, without blocking.
+        """Read the log records written since the last call, without blocking.
 
         The first call reads the records that the ring buffer still contains, unless `skip` was
         called. The result is empty if the log cannot be read.
@@ -138,10 +141,10 @@ class KernelLog:
         return self._remember(self._lines.collect(lost=lost, ends=False))
 
     def recall(self, since: float) -> KernelNews:
-        """Return the events since a time, at most the last 256 of each kind.
+        """Return the events that occurred since a given time, at most the last 256 of each kind.
 
         Args:
-            since: The earliest time, in seconds since 1970.
+            since: The given time, in seconds since 1970.
         """
         return KernelNews(
             oom_kills=tuple(kill for kill in self._oom_kills if kill.time >= since),
@@ -150,7 +153,7 @@ class KernelLog:
         )
 
     def close(self) -> None:
-        """Close the file; the next read reopens it and continues where the last read ended."""
+        """Close the kernel log; the next read reopens it and continues after the last record."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
@@ -170,7 +173,7 @@ class KernelLog:
         return self._descriptor
 
     def _take(self, data: bytes, boot_time: float, now: float) -> int:
-        """Parse the bytes that were read; return the number of missing records before them."""
+        """Parse bytes read from the log; return the number of records missing before them."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:_CHUNK_BYTES]
         return sum(self._take_line(line, boot_time, now) for line in lines)
@@ -217,12 +220,13 @@ _DOMAIN_DIGITS = 8
 
 @dataclass(frozen=True, slots=True)
 class XidCount:
-    """The number of errors with one Xid on one GPU.
+    """The number of one GPU's errors with one Xid code.
 
     Attributes:
         bus_id: The GPU's PCI address as NVML writes it, such as `00000000:3B:00.0`.
-        code: The Xid.
-        errors: The number of errors since the exporter started; 0 if all occurred before.
+        code: The Xid code of the errors.
+        errors: The number of errors since the exporter started; 0 if all errors occurred before the
+            start.
         last: The time of the last error, in seconds since 1970.
     """
 
@@ -234,13 +238,14 @@ class XidCount:
 
 @dataclass(frozen=True, slots=True)
 class KernelTallyReading:
-    """The numbers of OOM kills and Xids.
+    """The number of OOM kills and GPU errors in the kernel log.
 
     Attributes:
         oom_kills: The number of processes killed since the exporter started, by constraint; None if
-            the log cannot be read.
-        xids: The GPU errors, by address and code.
-        omitted: The number of kinds of errors left out because of the limit.
+            the kernel log cannot be read.
+        xids: The GPU error counts, sorted by PCI address and Xid code.
+        omitted: The number of combinations of GPU and Xid code that are left out because of the
+            limit.
     """
 
     oom_kills: Mapping[str, int] | None
@@ -251,14 +256,14 @@ class KernelTallyReading:
 class KernelTally:
     """Counts the OOM kills and Xids in the kernel log.
 
-    Events from before the object was created are not counted, but the times of GPU errors from
-    before are kept.
+    Events that occurred before the object was created are not counted, but the times of such GPU
+    errors are kept.
 
     Args:
-        path: The device `/dev/kmsg`.
-        most: The maximum number of kinds of errors to count individually.
-        clock: The time of day, in seconds since 1970.
-        monotonic: The seconds since boot, excluding time in suspension.
+        path: The path of the device `/dev/kmsg`.
+        most: The maximum number of combinations of GPU and Xid code to count.
+        clock: A function that returns the time of day, in seconds since 1970.
+        monotonic: A function that returns the seconds since boot, excluding time in suspension.
     """
 
     def __init__(
@@ -277,7 +282,7 @@ class KernelTally:
         self._omitted: set[tuple[str, int]] = set()
 
     def read(self) -> KernelTallyReading:
-        """Count the events since the last call, and return all counts."""
+        """Count the events logged since the last call, and return all counts."""
         if not self._log.is_readable:
             return KernelTallyReading(None)
         news = self._log.read()
@@ -290,7 +295,7 @@ class KernelTally:
         return KernelTallyReading(dict(self._kills), xids, len(self._omitted))
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the kernel log."""
         self._log.close()
 
     def _count(self, xid: XidError) -> None:

@@ -1,8 +1,8 @@
 """Parse a saved kernel log in any of the formats that common commands write.
 
-These are the formats of `dmesg`, `dmesg -T`, `dmesg --time-format iso`, `/var/log/kern.log` and
-other syslog files, the short formats of `journalctl -k`, and the records of `/dev/kmsg`. Month
-names may be in languages other than English.
+The supported formats are those of `dmesg`, `dmesg -T`, `dmesg --time-format iso`,
+`/var/log/kern.log` and other syslog files, the short formats of `journalctl -k`, and the records of
+`/dev/kmsg`. Month names may be in languages other than English.
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ def parse_kernel_text(text: str, *, now: float, boot_time: float | None = None) 
     """Parse the lines of a saved kernel log, the oldest first.
 
     A time without a time zone is interpreted in the time zone of this process. If the text is
-    longer than 8 388 608 characters or 200 000 lines, only its end is parsed. Lines that do not
-    belong to a kernel log are ignored.
+    longer than 8 388 608 characters or 200 000 lines, only the end of the text is parsed. Lines
+    that do not belong to a kernel log are ignored.
 
     Args:
-        text: The lines.
+        text: The lines of the saved kernel log.
         now: When the log was saved, in seconds since 1970, or a later time in the same year; a date
             without a year is interpreted as the latest such date before `now`.
         boot_time: When the machine booted, in seconds since 1970, to convert times since boot; None
-            to assume that the last line was written at `now`; 0 if the boot time is unknown: the
-            result's times then count from the boot, and a line without a time has the time 0 (see
-            `is_since_boot`).
+            to assume that the last line was written at `now`; 0 if the boot time is unknown, in
+            which case the result's times count from the boot and a line without a time has the time
+            0 (see `is_since_boot`).
     """
-    # Not at other line separators, which a process name may contain.
+    # The text is not split at other line separators, because a process name may contain them.
     lines = [line.rstrip("\r") for line in _take_end(text)]
     understood = KernelLines()
     stamps = _Stamps(now, _find_boot_time(lines, now) if boot_time is None else boot_time)
@@ -109,12 +109,12 @@ def counts_from_boot(text: str) -> bool:
 
 
 def _take_end(text: str) -> list[str]:
-    """Return the last lines of a text, up to the maximum size that is parsed."""
+    """Return the last lines of a saved kernel log, up to the maximum size that is parsed."""
     return text[-_MOST_CHARACTERS:].rsplit("\n", _MOST_LINES)[-_MOST_LINES:]
 
 
 def drop_earlier_boots(text: str) -> str:
-    """Return the lines of a saved kernel log since its last boot."""
+    """Return the lines that a saved kernel log contains since the last boot."""
     at = text.rfind(_BOOT)
     return text if at < 0 else text[text.rfind("\n", 0, at) + 1 :]
 
@@ -125,11 +125,11 @@ def is_since_boot(time: float) -> bool:
 
 
 class _Stamps:
-    """Parses the time at the start of a line.
+    """Parses the times at the start of kernel log lines.
 
     Attributes:
-        last: The time of the last line that contains a time; 0 or the current time before the
-            first such line.
+        last: The time of the last line that contains a time. Before the first such line, the value
+            is `now`, or 0 if the boot time is unknown.
     """
 
     def __init__(self, now: float, boot_time: float) -> None:
@@ -155,7 +155,7 @@ class _Stamps:
                 continue
             try:
                 time = read(found)
-            except (ValueError, OverflowError):  # no such day
+            except (ValueError, OverflowError):  # the date does not exist
                 return None
             self.last = time
             return time, _ANY_UPTIME.sub("", found["text"], count=1)
@@ -183,7 +183,7 @@ class _Stamps:
 
 
 def _read_month(name: str) -> int | None:
-    """Return a month's number, given its name in some language; None if the name is unknown."""
+    """Return the number of a month whose name is in any language; None if the name is unknown."""
     if number := _NUMBER.match(name):  # `4月`
         return int(number[0])
     lower = unicodedata.normalize("NFC", name).lower()
@@ -226,5 +226,5 @@ def _find_boot_time(lines: list[str], now: float) -> float:
 
 
 def _tidy(line: str) -> str:
-    """Remove colours, and the log level with which the lines of some formats begin."""
+    """Remove colour codes and a leading log level from a kernel log line."""
     return _LEVEL.sub("", strip_escape_codes(line), count=1)

@@ -1,4 +1,4 @@
-"""Memory and swap, from `/proc/meminfo` and `/proc/vmstat`."""
+"""The host's memory and swap, read from `/proc/meminfo` and `/proc/vmstat`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainvitals.sources.files import KeptFile, Roots, not_understood
 
-# In the order of MemoryReading's fields after the first.
+# Labels in `/proc/meminfo`, in the order of MemoryReading's fields after the first.
 _PARTS = (
     b"\nMemAvailable:",
     b"\nMemFree:",
@@ -24,10 +24,10 @@ _MOST_BYTES = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """The host's memory and swap; a value is None if the kernel does not report it.
+    """The host's memory and swap; a value is None if the kernel does not report the value.
 
-    No part is larger than its total: if the file reports a larger part, as lxcfs does for swap, the
-    part is None.
+    No part is larger than its total: if `/proc/meminfo` reports a larger part, as lxcfs does for
+    swap, the part is None.
 
     Attributes:
         total_bytes: Usable RAM (`MemTotal`).
@@ -38,12 +38,12 @@ class MemoryReading:
         cached_bytes: Cached file contents, including shared memory (`Cached`).
         shared_bytes: Shared memory and tmpfs, including `/dev/shm` (`Shmem`).
         dirty_bytes: Bytes written to files but not yet to their devices (`Dirty`).
-        swap_total_bytes: Swap space (`SwapTotal`).
+        swap_total_bytes: The size of the swap space (`SwapTotal`).
         swap_free_bytes: Swap space that is not in use (`SwapFree`).
-        swap_in_bytes: Bytes read back from swap since boot (`pswpin`); None if the kernel has no
-            swap.
-        swap_out_bytes: Bytes written to swap since boot (`pswpout`); None if the kernel has no
-            swap.
+        swap_in_bytes: Bytes read back from swap since boot (`pswpin`); None if the kernel does not
+            support swap.
+        swap_out_bytes: Bytes written to swap since boot (`pswpout`); None if the kernel does not
+            support swap.
         oom_kills: The number of processes killed for lack of memory since boot, including those in
             containers (`oom_kill`); None before Linux 4.13.
     """
@@ -63,12 +63,15 @@ class MemoryReading:
 
     @property
     def used_bytes(self) -> int | None:
-        """Total minus available memory: the memory that is not available without swapping."""
+        """The memory that is not available without swapping: total minus available memory.
+
+        The value is None if the kernel does not report the available memory.
+        """
         return None if self.available_bytes is None else self.total_bytes - self.available_bytes
 
     @property
     def swap_used_bytes(self) -> int | None:
-        """Swap space in use."""
+        """The swap space that is in use; None if the kernel does not report the swap space."""
         if not self.swap_total_bytes:
             return self.swap_total_bytes
         return (
@@ -77,11 +80,11 @@ class MemoryReading:
 
 
 class MemorySource:
-    """Reads the host's memory.
+    """Reads the host's memory usage.
 
     Args:
         roots: The path of `/proc`.
-        page_bytes: The page size; `/proc/vmstat` counts in pages.
+        page_bytes: The page size; `/proc/vmstat` counts swapped memory in pages.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class MemorySource:
         self._page_bytes = page_bytes
 
     def read(self) -> MemoryReading:
-        """Read the current memory usage.
+        """Read the host's current memory usage.
 
         Raises:
             SourceError: `/proc/meminfo` does not exist, cannot be read, or contains no valid
@@ -128,13 +131,13 @@ class MemorySource:
         )
 
     def close(self) -> None:
-        """Close the files."""
+        """Close `/proc/meminfo` and `/proc/vmstat`."""
         self._meminfo.close()
         self._vmstat.close()
 
 
 def read_memory(roots: Roots) -> MemoryReading:
-    """Read the current memory usage once; see `MemorySource.read`."""
+    """Read the host's current memory usage once; see `MemorySource.read`."""
     source = MemorySource(roots=roots)
     try:
         return source.read()
@@ -143,7 +146,7 @@ def read_memory(roots: Roots) -> MemoryReading:
 
 
 def _find_size(meminfo: bytes, field: bytes, most_bytes: int) -> int | None:
-    """Return a field's value in bytes; None if it is missing or larger than `most_bytes`."""
+    """Return a field's value in bytes; None if the value is missing or above `most_bytes`."""
     kilobytes = _find_number(meminfo, field, b" kB")
     if kilobytes is None or kilobytes * _BYTES_PER_KB > most_bytes:
         return None

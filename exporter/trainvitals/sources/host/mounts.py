@@ -1,4 +1,4 @@
-"""Mounted file systems, from `/proc/PID/mountinfo`, and the choice of those to report."""
+"""Mounted file systems, read from `/proc/PID/mountinfo`, and the choice of the mounts to report."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _EXCLUDED_PLACES = re.compile(
     r"|run/(?!media/|mount/).+"
     r"|var/lib/(?:docker|containers|containerd|kubelet|rancher|lxcfs|snapd)/.+"
     r"|snap/.+"
-    # The same for an engine with another data directory.
+    # The same places for an engine with another data directory.
     r"|.*/?overlay2?/[^/]+/merged$"
     r"|.*/?containers/[0-9a-f]{64}/mounts/shm$"
     r"|.*/io\.containerd\.[^/]+/.+)(?:/|$)"
@@ -105,9 +105,9 @@ class Mount:
     Attributes:
         mountpoint: The mount point as text for display.
         path: The mount point as bytes, which need not be valid UTF-8.
-        device: The block device, or the server and its path.
-        fstype: The type, such as `ext4` or `nfs4`.
-        number: The kernel's device number; equal for all mounts of one file system.
+        device: The mounted block device, or the server and the path on the server.
+        fstype: The file system type, such as `ext4` or `nfs4`.
+        number: The kernel's device number, which is equal for all mounts of one file system.
         remote: Whether the file system is served by a server or another process.
         guarded: Whether reading the file system may hang, because it is remote or mounted below a
             remote file system.
@@ -125,14 +125,14 @@ class Mount:
 
 
 def parse_mountinfo(data: bytes) -> tuple[tuple[Mount, ...], int]:
-    """Parse the mounts, and choose those that contain data, one for each file system.
+    """Parse the mounts, and choose one mount for each file system that contains data.
 
     Returns:
-        The mounts, the most important first (the root, shared memory, others by mount point, and
-        last those of containers), and the number of lines that could not be parsed.
+        The mounts, the most important first (the root, shared memory, other mounts by mount point,
+        and last the mounts of containers), and the number of lines that could not be parsed.
 
     Raises:
-        ValueError: None of the lines can be parsed, so the data is not a `mountinfo`.
+        ValueError: None of the lines can be parsed, so the data is not a `mountinfo` file.
     """
     lines = [_parse_line(line) for line in data.split(b"\n") if line]
     known = [mount for mount in lines if mount is not None]

@@ -1,4 +1,4 @@
-"""Network transfers since boot, from `/proc/net/dev` and `/sys/class/net`."""
+"""Network transfers since boot, read from `/proc/net/dev` and `/sys/class/net`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Interface:
             not a port; neither is a card's virtual function (SR-IOV) whose port is also listed.
         receive_bytes: The number of bytes received.
         receive_packets: The number of packets received.
-        receive_errors: The number of packets that arrived damaged.
+        receive_errors: The number of received packets that were damaged.
         receive_dropped: The number of received packets that were dropped because a buffer was full
             or no protocol accepted them.
         transmit_bytes: The number of bytes sent.
         transmit_packets: The number of packets sent.
         transmit_errors: The number of packets that could not be sent.
         transmit_dropped: The number of packets that were dropped before they were sent.
-        up: Whether the interface can carry packets; None if `/sys` does not report it.
+        up: Whether the interface can carry packets; None if `/sys` does not report the state.
         speed_bytes: The link speed in bytes per second; None if the interface is down or the driver
             does not report the speed.
     """
@@ -63,15 +63,16 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class NetworkReading:
-    """The host's network interfaces.
+    """A reading of the host's network interfaces.
 
     Attributes:
-        interfaces: The interfaces, physical ones first, at most `limit`.
-        dropped: The number of interfaces left out of `interfaces`, including those whose line could
-            not be parsed but not those excluded by name.
+        interfaces: The network interfaces, physical interfaces first, at most `limit`.
+        dropped: The number of interfaces left out of `interfaces`, including interfaces whose line
+            could not be parsed but not interfaces excluded by name.
         receive_bytes: The number of bytes received since boot by all physical interfaces, or by all
             interfaces if none is physical, as in a container.
-        transmit_bytes: The number of bytes sent since boot by the same interfaces.
+        transmit_bytes: The number of bytes sent since boot by the interfaces that `receive_bytes`
+            counts.
     """
 
     interfaces: tuple[Interface, ...]
@@ -85,12 +86,12 @@ class NetworkSource:
 
     Args:
         roots: The paths of `/proc` and `/sys`.
-        clock: A monotonic clock, in seconds.
-        excluded: A regular expression that is matched at the start of interface names; matching
-            interfaces are left out.
+        clock: A function that returns a monotonic time in seconds.
+        excluded: A regular expression that is matched at the start of interface names; interfaces
+            with a matching name are left out.
         limit: The maximum number of interfaces to report individually.
-        speed_age_seconds: The maximum age of a link speed. Reading the speed takes the kernel's
-            lock for all interfaces, so it is read rarely, and when the link comes up.
+        speed_age_seconds: The maximum age of a link speed. Reading a speed takes the kernel's lock
+            for all interfaces, so speeds are read rarely, and when a link comes up.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class NetworkSource:
         self._links: list[_Link] = []
 
     def read(self) -> NetworkReading:
-        """Read the interfaces' current counters.
+        """Read the network interfaces' current counters.
 
         Raises:
             SourceError: `/proc/net/dev` does not exist or cannot be read, or no line can be parsed.
@@ -126,7 +127,7 @@ class NetworkSource:
             raise not_understood(self._dev.path) from error
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the source's open files in `/proc` and `/sys`."""
         self._dev.close()
         self._forget()
 
@@ -180,7 +181,7 @@ class NetworkSource:
 
 
 class _Link:
-    """The link state of one interface; its files are slow to read."""
+    """The link state of one interface, whose files in `/sys` are slow to read."""
 
     def __init__(self, name: bytes, class_net: Path, speed_age_seconds: float) -> None:
         self.name = name
@@ -237,7 +238,7 @@ def _is_port(folder: Path) -> bool:
 
 
 def _parse_traffic(numbers: bytes) -> list[int]:
-    """Return an interface's counters; an empty list if they cannot be parsed."""
+    """Parse an interface's counters; return an empty list if the counters cannot be parsed."""
     try:
         columns = list(map(int, numbers.split()))
     except ValueError:

@@ -1,6 +1,7 @@
 """Pressure stall information: how long tasks waited for CPU, memory, I/O and interrupts.
 
-It is read from `/proc/pressure/*`, which exists in Linux 4.20 and newer if it is enabled.
+The information is read from `/proc/pressure/*`. These files exist in Linux 4.20 and newer if
+pressure stall information is enabled.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The time for which tasks have been stalled on one resource since boot.
+    """The time that tasks have been stalled on one resource since boot.
 
     Attributes:
         resource: `cpu`, `io`, `irq` (interrupts, since Linux 6.1) or `memory`.
-        some_seconds: The time during which at least one task waited; None for interrupts, which
-            stop all tasks on a core.
-        full_seconds: The time during which all tasks waited at once; None for the CPU, since the
+        some_seconds: The time during which at least one task waited; None for interrupts, because
+            an interrupt stops all tasks on a core.
+        full_seconds: The time during which all tasks waited at once; None for the CPU, because the
             kernel does not define this time for a whole machine.
     """
 
@@ -33,7 +34,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class PressureReading:
-    """The host's stall times; empty if the kernel does not count them."""
+    """The host's stall times; `stalls` is empty if the kernel does not count stall times."""
 
     stalls: tuple[Stall, ...]
 
@@ -52,7 +53,7 @@ class PressureSource:
         )
 
     def read(self) -> PressureReading:
-        """Read the current stall times, leaving out those that cannot be read.
+        """Read the current stall times, and leave out resources whose file cannot be read.
 
         Raises:
             SourceError: Pressure files exist, but none of them can be read.
@@ -65,13 +66,17 @@ class PressureSource:
         return PressureReading(stalls)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the source's open files in `/proc/pressure`."""
         for _, file in self._files:
             file.close()
 
 
 def _read(resource: str, file: KeptFile) -> Stall | SourceError | None:
-    """Return a stall, the error if it cannot be read, or None if the kernel does not count it."""
+    """Read one resource's stall times.
+
+    The result is an error if the file cannot be read or parsed, and None if the file does not
+    exist.
+    """
     try:
         data = file.read()
         return None if data is None else _parse(resource, data)
@@ -90,7 +95,7 @@ def _parse(resource: str, data: bytes) -> Stall:
 
 
 def _parse_line(line: bytes) -> tuple[bytes, float]:
-    """Return a line's level, `some` or `full`, and its time in seconds."""
+    """Return the level of a pressure line, `some` or `full`, and the stall time in seconds."""
     head, _, total = line.rpartition(b" total=")
     if not total.isdigit():
         raise ValueError(line)

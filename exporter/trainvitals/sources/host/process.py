@@ -1,4 +1,4 @@
-"""Resource usage of the exporter itself, including its driver readers, from `/proc`."""
+"""Resource usage of the exporter itself, including its driver readers, read from `/proc`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ class ProcessReading:
     """The total resource usage of the exporter's process and its children.
 
     Attributes:
-        cpu_seconds: CPU time, including that of children that have ended; never decreases.
-        resident_bytes: Resident memory; a page shared by several processes counts for each of them.
-        virtual_bytes: The size of the address spaces.
+        cpu_seconds: The CPU time of the exporter and its children, including children that have
+            ended; the value never decreases.
+        resident_bytes: The resident memory of the exporter and its children; a page shared by
+            several processes counts for each process.
+        virtual_bytes: The total size of the processes' address spaces.
         start_time_seconds: When the exporter started, in seconds since 1970; None if the system
             does not report its boot time.
-        open_fds: The number of open file descriptors; None if this user is not permitted to count
-            those of a child.
+        open_fds: The number of the processes' open file descriptors; None if this user is not
+            permitted to count a child's file descriptors.
         max_fds: The exporter's soft limit on open files, multiplied by the number of processes;
-            None without a limit.
-        threads: The number of threads.
+            None if no limit is set.
+        threads: The number of threads of the exporter and its children.
     """
 
     cpu_seconds: float
@@ -61,8 +63,10 @@ class ProcessSource:
     """Reads the resources that the exporter itself uses.
 
     Args:
-        procfs: The exporter's own `/proc`, which in a container is not the host's.
-        children: Returns the PIDs of the child processes that count as part of the exporter.
+        procfs: The path of the exporter's own `/proc`, which in a container is not the host's
+            `/proc`.
+        children: A function that returns the PIDs of the child processes that count as part of the
+            exporter.
         ticks_per_second: The number of clock ticks per second; CPU and start times in `/proc` are
             in ticks.
         page_bytes: The page size; `/proc` counts memory in pages.
@@ -89,7 +93,7 @@ class ProcessSource:
         self._stat_counts_fds = False
 
     def read(self) -> ProcessReading:
-        """Read the current resource usage; a child that no longer exists is skipped.
+        """Read the exporter's current resource usage, and skip children that no longer exist.
 
         Raises:
             SourceError: `/proc/self/stat` or a child's file cannot be read or parsed, or the
@@ -113,7 +117,7 @@ class ProcessSource:
         )
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the source's open files in `/proc`."""
         self._own.close()
         for file in self._files.values():
             file.close()
@@ -153,7 +157,7 @@ class ProcessSource:
             if self._stat_counts_fds:
                 open_fds = self._own_fd.stat().st_size
             else:
-                open_fds = _count_names(self._own_fd) - 1  # one is open to list them
+                open_fds = _count_names(self._own_fd) - 1  # one is open to list the others
                 # Linux 6.2 and newer report the number as the directory's size.
                 self._stat_counts_fds = self._own_fd.stat().st_size == open_fds
             for pid in children:

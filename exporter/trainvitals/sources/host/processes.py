@@ -1,4 +1,4 @@
-"""The processes that use the most CPU and memory, from `/proc/PID/stat`.
+"""The processes that use the most CPU and memory, read from `/proc/PID/stat`.
 
 Command lines are never read, because they often contain secrets. A process is identified by its
 name (`comm`), its user and its PID.
@@ -29,16 +29,17 @@ _USER_FIELDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process.
+    """A process and its resource usage.
 
     Attributes:
         pid: The process ID.
         name: The process name, cut by the kernel to 15 characters.
-        user: The process's user name according to `/etc/passwd`, else the user ID; empty if the
-            process has ended.
+        user: The process's user name according to `/etc/passwd`, or the user ID if the file does
+            not list the user; empty if the process has ended.
         cpu_percent: The CPU usage since the previous reading, where 100 is one full core; None at
             the first reading.
-        resident_bytes: Resident memory; memory shared by several processes counts for each of them.
+        resident_bytes: The process's resident memory; memory shared by several processes counts for
+            each process.
     """
 
     pid: int
@@ -75,12 +76,12 @@ class _Stat:
 
 
 class ProcessesSource:
-    """Reads which processes use the most CPU and memory.
+    """Reads the processes that use the most CPU and memory.
 
     Args:
         roots: The paths of `/proc` and the host's `/etc/passwd`.
         most: The maximum number of processes in each list.
-        clock: A monotonic clock, in seconds.
+        clock: A function that returns a monotonic time in seconds.
         ticks_per_second: The number of clock ticks per second; CPU times in `/proc` are in ticks.
         page_bytes: The page size; `/proc` counts memory in pages.
     """
@@ -137,7 +138,7 @@ class ProcessesSource:
         )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close `/etc/passwd`."""
         self._passwd.close()
 
     def _read_stats(self) -> Iterable[_Stat]:
@@ -152,7 +153,10 @@ class ProcessesSource:
                 yield stat
 
     def _compare(self, stats: Iterable[_Stat]) -> Mapping[int, int]:
-        """Return the CPU ticks since the previous reading, by PID; empty at the first reading."""
+        """Return each process's CPU ticks since the previous reading, by PID.
+
+        The result is empty at the first reading.
+        """
         if self._seen_at is None:
             return {}
         # A new process has used all of its CPU time since the previous reading. A process's times
@@ -163,7 +167,7 @@ class ProcessesSource:
         }
 
     def _read_users(self) -> Mapping[str, str]:
-        # Not getpwuid, which may query a directory service that hangs.
+        # getpwuid is not used, because it may query a directory service that hangs.
         try:
             data = self._passwd.read() or b""
         except SourceError:  # user IDs are shown instead of names
@@ -186,7 +190,7 @@ def read_process_name(pid: int, roots: Roots = Roots()) -> str | None:  # noqa: 
 
 
 def _read_stat(path: str) -> _Stat | None:
-    """Read a process's `stat` file; None if the process has ended or the file is invalid."""
+    """Read a process's `stat` file; return None if the process ended or the file is invalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

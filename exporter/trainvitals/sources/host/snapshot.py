@@ -27,13 +27,13 @@ def read_host(
     roots: Roots = Roots(),  # noqa: B008 - immutable
     clock: Callable[[], float] = time.time,
 ) -> Host:
-    """Read memory, disks and the largest processes.
+    """Read the machine's memory, disks and largest processes.
 
     Args:
         paths: Directories whose file systems are reported in addition to `/` and `/dev/shm`: the
             engine's data directory and the container's mounts.
         roots: The paths of the machine's `/proc` and file systems.
-        clock: The time of day, in seconds since 1970.
+        clock: A function that returns the time of day, in seconds since 1970.
     """
     try:
         memory = read_memory(roots)
@@ -55,7 +55,7 @@ def find_biggest(
     most: int = _MOST_PROCESSES,
     page_bytes: int = os.sysconf("SC_PAGE_SIZE"),
 ) -> list[tuple[str, int]]:
-    """Return the processes with the most resident memory: the name with the PID, and bytes."""
+    """Return the largest processes, each as its name with the PID and its resident bytes."""
     try:
         pids = [name for name in os.listdir(procfs) if name.isdecimal()]  # noqa: PTH208 - names are all that is wanted
     except OSError:
@@ -88,7 +88,7 @@ def _read_disks(paths: Sequence[str], roots: Roots) -> Iterable[Disk]:
 
 
 def _find_filesystem(path: str, there: Iterable[Filesystem]) -> Filesystem | None:
-    """Return a path's file system: the one with the deepest mount point above the path."""
+    """Return a path's file system, which has the deepest mount point above the path."""
     above = {path, *map(str, PurePosixPath(path).parents)}
     on = [each for each in there if each.mountpoint in above]
     return max(on, key=lambda each: len(each.mountpoint), default=None)

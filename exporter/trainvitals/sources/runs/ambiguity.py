@@ -1,7 +1,7 @@
-"""Count the ways in which one text can match a regular expression, not counting its repeats.
+"""Count the ways in which a regular expression can match one text, apart from its repeats.
 
 A search tries all of these ways: `a?a?a?b` has eight ways to match the letters before a missing
-`b`, and each additional `a?` doubles the number.
+`b`, and each additional `a?` doubles the number of ways.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from trainvitals.sources.runs.automaton import START, Automaton
 
 _MOST_WAYS = 1 << 20
 _MOST_SETS = 5000
-_Counts = Mapping[int, int]  # for each place, the number of paths to it
+_Counts = Mapping[int, int]  # the number of paths to each place
 
 
 def count_ways(automaton: Automaton) -> float:
-    """Return the maximum number of paths for one text, in addition to one for each character.
+    """Return the maximum number of paths by which an automaton matches one text.
 
-    Each repeat is passed at most once. The number may be overestimated but is never underestimated.
-    The result is infinite if the number exceeds 2^20.
+    For each character, one path is not counted. Each path passes each repeat at most once. The
+    number of paths may be overestimated but is never underestimated; infinity is returned if the
+    number exceeds 2^20.
 
     Raises:
         OverflowError: The expression has too many combinations of places.
@@ -50,7 +51,7 @@ def count_ways(automaton: Automaton) -> float:
 
 
 def _follow(automaton: Automaton, before: _Counts) -> Iterator[_Counts]:
-    """Yield, for each kind of next character, the number of paths to each place after it."""
+    """Yield the number of paths to each place after each kind of next character."""
     ahead: dict[int, int] = {}
     for place, count in before.items():
         for end in () if place in automaton.sure else automaton.edges[place]:

@@ -1,8 +1,8 @@
-"""Restarted runs: the number of restarts and the lost work.
+"""Count the restarts of training runs, and the work that was lost because of the restarts.
 
 Each start of a rank creates one run file. Two run files with the same run and rank are attempts at
 the same work: if an attempt ended without finishing and another attempt follows, the steps between
-the first step of the successor and the last step of its predecessor were lost.
+the first step of the later attempt and the last step of the earlier attempt were lost.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _STATE, _FIRST = STATE["state"], STATE["first_global_step"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of one rank.
+    """One start of one rank of a training run.
 
     Attributes:
-        key: The identity of the run file.
-        run: The name of the run.
-        rank: The rank.
-        created_time: When the attempt started, in Unix seconds.
+        key: The identity of the attempt's run file.
+        run: The name of the run to which the rank belongs.
+        rank: The rank that was started.
+        created_time: The time when the attempt started, in Unix seconds.
         record: The last record in the run file.
-        is_alive: Whether the process is alive.
+        is_alive: Whether the attempt's process is alive.
     """
 
     key: Hashable
@@ -50,19 +50,19 @@ class Attempt:
 
     @property
     def has_finished(self) -> bool:
-        """Whether the record's state is `FINISHED` or `ENDED`."""
+        """Whether the state in the attempt's last record is `FINISHED` or `ENDED`."""
         return self.record.state[_STATE] in (State.FINISHED, State.ENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The steps and time that a run lost because of restarts, on the rank that lost the most.
+    """The steps and time that a run lost because of restarts, for the rank that lost the most.
 
     Attributes:
         restarts: The number of restarts after an attempt that did not finish.
-        steps: The number of lost steps.
+        steps: The number of steps that were lost because of these restarts.
         seconds: The duration of the lost steps, estimated from the mean step duration of the
-            attempt that did them.
+            attempt that completed these steps.
     """
 
     restarts: int = 0
@@ -72,9 +72,10 @@ class Losses:
 
 @dataclass(slots=True)
 class _Seen:
-    """The part of an attempt that is kept.
+    """The part of an attempt that is kept in memory.
 
-    A record takes some kilobytes, and there may be thousands of attempts.
+    An attempt's whole record is not kept, because a record takes some kilobytes and there may be
+    thousands of attempts.
     """
 
     key: Hashable
@@ -87,11 +88,12 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Chain:
-    """One rank's attempts: the latest one, and the latest one that has completed a step.
+    """One rank's latest attempt, and its latest attempt that has completed a step.
 
-    `dying` is an attempt that was still alive when its successor started. Its loss is counted only
-    after it has ended, since it may belong to another run with the same name. `first_after` is the
-    first step of its successor; None until the successor has completed a step.
+    `dying` is an attempt that was still alive when its successor started. The loss of `dying` is
+    counted only after that attempt has ended, since the attempt may belong to another run with the
+    same name. `first_after` is the first step of the successor of `dying`; `first_after` is None
+    until the successor has completed a step.
     """
 
     latest: _Seen | None = None
@@ -103,7 +105,7 @@ class _Chain:
     seconds: float = 0.0
 
     def follow(self, attempt: Attempt, present: Container[Hashable]) -> None:
-        """Add an attempt; attempts before the latest one have ended and have been counted."""
+        """Add an attempt, or update `dying` if a later attempt is already known."""
         latest = self.latest
         if latest is not None and latest.key != attempt.key:
             if attempt.created_time <= latest.created_time:
@@ -124,7 +126,7 @@ class _Chain:
             self.worked = seen
 
     def _measure_after_death(self, attempt: Attempt) -> None:
-        """Count the loss of `dying` if the given attempt shows that it has ended."""
+        """Count the loss of the attempt `dying` if the given attempt is `dying` and has ended."""
         if self.dying is None or self.dying.key != attempt.key or attempt.is_alive:
             return
         dead = _see(attempt)
@@ -145,9 +147,9 @@ class _Chain:
 
 
 class AttemptHistory:
-    """Keeps the attempts of every rank, even after their files were deleted.
+    """Keeps the attempts of every rank, even after the attempts' run files were deleted.
 
-    The numbers of losses never decrease during the lifetime of the object.
+    The losses of a run never decrease during the lifetime of the object.
     """
 
     def __init__(self) -> None:
@@ -155,14 +157,14 @@ class AttemptHistory:
         self._worst: dict[str, Losses] = {}
 
     def update(self, attempts: Iterable[Attempt]) -> Mapping[str, Losses]:
-        """Add the attempts whose files currently exist.
+        """Add the attempts whose run files currently exist.
 
         Args:
-            attempts: All these attempts, in any order; those that had ended before the last call
-                and have not changed may be left out.
+            attempts: All attempts whose run files exist, in any order; attempts that had ended
+                before the last call and have not changed may be left out.
 
         Returns:
-            The losses so far, by run, for all runs in `attempts`.
+            The losses so far for each run in `attempts`, by run name.
         """
         ordered = sorted(attempts, key=lambda attempt: attempt.created_time)
         present = {attempt.key for attempt in ordered}
@@ -183,14 +185,14 @@ class AttemptHistory:
 
 
 def _forget(kept: dict[Key, Value], present: Collection[Key]) -> None:
-    """Drop the oldest entries that are not present."""
+    """Drop the oldest entries whose keys are not present, if there are too many entries."""
     spare = len(kept) - max(MOST_REMEMBERED, len(present))
     for key in [key for key in kept if key not in present][: max(0, spare)]:
         del kept[key]
 
 
 def _find_worst(chains: Iterable[_Chain], before: Losses) -> Losses:
-    """Return the maximum losses of any rank, including the maximum losses found before."""
+    """Return the maximum losses of any rank in a run, including the maximum losses found before."""
     rows = [(chain.restarts, chain.steps, chain.seconds) for chain in chains]
     rows.append((before.restarts, before.steps, before.seconds))
     restarts, steps, seconds = (max(column) for column in zip(*rows, strict=True))

@@ -33,11 +33,11 @@ _MOST_EMPTIES = 64
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of an expression; a place that is listed twice can be reached in two ways.
+    """A part of a regular expression; a place that is listed twice can be reached in two ways.
 
     Attributes:
-        first: The places where the part may begin.
-        last: The places where the part may end.
+        first: The places where a match of the part may begin.
+        last: The places where a match of the part may end.
         ways: The number of ways in which the part may match no characters, at most 2.
         sure: The places where the part has matched, regardless of what follows.
         is_free: Whether the part may match no characters, regardless of what follows.
@@ -54,17 +54,18 @@ class _Part:
 
 @dataclass(slots=True)
 class Automaton:
-    """The places of an expression and the transitions between them.
+    """The places of a regular expression and the transitions between the places.
 
     Attributes:
-        characters: The characters to test with: some of each kind that the expression
-            distinguishes.
-        taken: For each place, the characters that it matches, as bits.
-        times: For each place, the maximum number of times that repeats match it.
-        edges: For each place, the places that may follow it; a place that is listed twice is
-            reached in two ways.
+        characters: The characters with which the expression is tested: some of each kind of
+            character that the expression distinguishes.
+        taken: For each place, the characters that the place matches, as bits.
+        times: For each place, the maximum number of times that repeats match the place.
+        edges: For each place, the places that may follow the place; a following place that is
+            listed twice is reached in two ways.
         sure: The places where the expression has matched, regardless of what follows.
-        copies: The number of times that repeats with a fixed count repeat the part being read.
+        copies: The number of times that repeats with a fixed count repeat the part that is being
+            read.
         is_exponential: Whether repeats with a fixed count multiply the ways to split a text, or
             empty alternatives do.
     """
@@ -78,7 +79,7 @@ class Automaton:
     is_exponential: bool = False
 
     def read(self, tree: _Tree, flags: int, times: int) -> _Part:
-        """Add the places of an expression, and link them."""
+        """Add the places of an expression to the automaton, and link the places."""
         parts = (self._read_one(operation, flags, times) for operation in tree)
         return reduce(self._join, parts, _Part())
 
@@ -137,7 +138,7 @@ class Automaton:
         return self._join(whole, last if least else _choose(_Part(), last))
 
     def _fits_in_two_ways(self, body: _Tree, flags: int) -> bool:
-        """Return whether a text matches repeats of an expression in two ways."""
+        """Return whether some text matches repeats of an expression in two ways."""
         trial = Automaton(self.characters, self.taken[:1], [_MOST_TIMES], [[]])
         part = trial.read(body, flags, 1)
         trial._link(part.last, part.first)
@@ -145,7 +146,7 @@ class Automaton:
         return bool(places) and (part.ways > 0 or trial.is_ambiguous(places))
 
     def is_ambiguous(self, loop: frozenset[int]) -> bool:
-        """Return whether a text leads from a place in a loop back to that place in two ways."""
+        """Return whether some text leads from a place in a loop back to that place in two ways."""
         if any(self.edges[one].count(other) > 1 for one, other in product(loop, loop)):
             return True
         home = (min(loop, default=START),) * 2
@@ -171,11 +172,14 @@ class Automaton:
 
     def _link(self, before: Places, after: Places) -> None:
         for one, other in product(before, after):
-            if self.edges[one].count(other) < 2:  # noqa: PLR2004 - two are as bad as more
+            if self.edges[one].count(other) < 2:  # noqa: PLR2004 - more than two count as two
                 self.edges[one].append(other)
 
     def reach(self, places: Places, *within: Container[int]) -> set[Places]:
-        """Return where one text leads from several places, each path within its own places."""
+        """Return the places to which one text can lead from the given places.
+
+        Each of the paths stays within one of the sets in `within`.
+        """
         reached: set[Places] = set()
         ends = [places]
         while ends:

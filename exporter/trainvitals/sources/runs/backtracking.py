@@ -4,17 +4,18 @@ Python's `re` engine tries every way to split a text among the parts of an expre
 structures allow many ways:
 
 - Within a repeat, a text leads from a place back to that place in two ways, as in `(a+)+`,
-  `(a|ab|b)+` or `(\w+\s?)+`. The time is exponential.
+  `(a|ab|b)+` or `(\w+\s?)+`. With such a repeat, the time is exponential in the length of the text.
 - The same text is matched by one repeat, by the path from this repeat to another, and by the other
-  repeat, as in `a+.*b`. Each such pair of repeats multiplies the time by the length of the text. A
-  search acts as a repeat of any character before the expression: `a.*b` contains one such pair, and
-  `\S+.*b` contains two.
+  repeat, as in `a+.*b`. Each pair of repeats with this structure multiplies the time by the length
+  of the text. A search acts as a repeat of any character before the expression: `a.*b` contains one
+  such pair, and `\S+.*b` contains two.
 
 - One text leads to a place in several ways without a repeat, as in `a?a?a?` or `(a|aa)(a|aa)`. Each
-  such part multiplies the time.
+  part with this structure multiplies the time.
 
-The first two structures are found in the products of the expression's automaton with itself. Because the
-automaton is simplified, the time of some expressions is overestimated, but never underestimated.
+The first two structures are found in the products of the expression's automaton with itself.
+Because the automaton is simplified, the time that an expression takes may be overestimated but is
+never underestimated.
 """
 
 from __future__ import annotations
@@ -28,16 +29,18 @@ from itertools import product
 from trainvitals.sources.runs.ambiguity import count_ways
 from trainvitals.sources.runs.automaton import Automaton, read_automaton
 
-# Alternatives and optional groups that begin alike, which most expressions have.
+# Most expressions contain some alternatives and optional groups that begin alike.
 _FEW_WAYS = 64
 
 
 def count_steps(regex: re.Pattern[str], *, length: int) -> float:
-    """Return the approximate maximum number of steps of a search; infinity if it is exponential.
+    """Return the approximate maximum number of steps of a search.
+
+    The result is infinity if the number of steps is exponential in the length of the text.
 
     Args:
-        regex: The expression.
-        length: The length of the text, in characters.
+        regex: The regular expression that is searched for.
+        length: The length of the searched text, in characters.
 
     Raises:
         OverflowError: The expression is too long or too ambiguous to be analysed.
@@ -60,7 +63,7 @@ def count_steps(regex: re.Pattern[str], *, length: int) -> float:
 
     @cache
     def count_after(loop: frozenset[int]) -> int:
-        """Return the factor by which the loops after a loop multiply the ways to split a text."""
+        """Return the factor by which later loops multiply the number of ways to split a text."""
         later = (other for other in left if other != loop and other <= after[min(loop)])
         return max(
             (

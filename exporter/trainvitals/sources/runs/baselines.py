@@ -1,15 +1,15 @@
-"""The expected pace and memory of runs, from a file that a user writes.
+"""The expected pace and memory of training runs, from a file that a user writes.
 
-The file is YAML with one key, `baselines`, a list of mappings:
+The baselines file is YAML with one key, `baselines`, which contains a list of mappings:
 
 ====================== ==========================================================================
 key                    meaning
 ====================== ==========================================================================
 `run`                  required: the name of a run, or a pattern with `*`, `?` and `[...]`; the
                        first matching entry is used
-`epochs_per_hour`      the pace
-`memory`               the memory on each of the run's accelerators: 7GB, 6.5GiB or bytes
-`memory_by_batch_size` the same by the number of samples per rank and step, such as
+`epochs_per_hour`      the expected pace, in epochs per hour
+`memory`               the expected memory on each of the run's accelerators: 7GB, 6.5GiB or bytes
+`memory_by_batch_size` the expected memory by the number of samples per rank and step, such as
                        {16: 6.5GB, 32: 11GB}; it takes precedence over `memory` if the run's batch
                        size is within 10% of a batch size listed here
 ====================== ==========================================================================
@@ -44,14 +44,15 @@ _STEPS, _SAMPLES = STEP["steps"], STEP["samples"]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The expectations for runs whose names match.
+    """The expected pace and memory of the runs whose names match a pattern.
 
     Attributes:
-        run: The name pattern.
-        epochs_per_hour: The pace; None if the file does not specify it.
-        memory_bytes: The memory on each accelerator at any batch size; None if the file does not
-            specify it.
-        memory_bytes_by_batch: The memory on each accelerator, by batch size.
+        run: The pattern that is compared with the run names.
+        epochs_per_hour: The expected pace, in epochs per hour; None if the file does not specify a
+            pace.
+        memory_bytes: The expected memory on each accelerator at any batch size; None if the file
+            does not specify it.
+        memory_bytes_by_batch: The expected memory on each accelerator in bytes, by batch size.
     """
 
     run: str
@@ -61,15 +62,15 @@ class Baseline:
 
 
 def read_baselines(path: Path, *, flag: str = "--baselines.file") -> tuple[Baseline, ...]:
-    """Read a baselines file.
+    """Read and check a baselines file.
 
     Args:
-        path: The file.
-        flag: The flag that names the file, for error messages.
+        path: The path of the baselines file.
+        flag: The command-line flag that error messages mention as the source of the path.
 
     Raises:
-        ConfigurationError: The file cannot be read, or an entry does not have the format described
-            above; the message names the file, the entry and the remedy.
+        ConfigurationError: The file cannot be read, or an entry does not have the format that the
+            module docstring describes; the message names the file, the entry and the remedy.
     """
     file = Section(str(path), load_yaml(path, flag=flag) or {})
     entries = file.take("baselines", list, "a list") or []
@@ -132,11 +133,11 @@ def _parse(entry: Section, key: str, size: object) -> int:
 def add_expected(
     baselines: Sequence[Baseline], runs: Iterable[RunReading], ranks: Iterable[RankReading]
 ) -> list[RunReading]:
-    """Return the runs with their expected pace and memory.
+    """Return the given runs, with their expected pace and memory added.
 
     Args:
-        baselines: The entries of the file, in order.
-        runs: The runs.
+        baselines: The entries in the baselines file, in order.
+        runs: The runs to which the expected values are added.
         ranks: The ranks of the runs; a run's batch size is the largest batch size of its ranks.
     """
     batches: dict[str, float] = {}
@@ -151,12 +152,12 @@ def add_expected(
 
 
 def find_expected(baselines: Sequence[Baseline], run: str, batch: float | None) -> Expected | None:
-    """Return a run's expected pace and memory; None if no entry matches.
+    """Return a run's expected pace and memory; None if no baseline matches the run's name.
 
     Args:
-        baselines: The entries of the file, in order.
-        run: The run's name.
-        batch: The number of samples per rank and step; None if unknown.
+        baselines: The entries in the baselines file, in order.
+        run: The name of the run.
+        batch: The number of samples per rank and step; None if the number is unknown.
     """
     baseline = next((each for each in baselines if fnmatchcase(run, each.run)), None)
     if baseline is None:
@@ -178,6 +179,6 @@ def _choose_memory(baseline: Baseline, batch: float | None) -> int | None:
 
 
 def _measure_batch(rank: RankReading) -> float | None:
-    """Return a rank's mean number of samples per step; None if the rank does not count them."""
+    """Return a rank's mean number of samples per step; None if the rank does not count samples."""
     steps, samples = rank.record.step[_STEPS], rank.record.step[_SAMPLES]
     return samples / steps if ABSENT not in (steps, samples) and steps > 0 < samples else None

@@ -1,8 +1,8 @@
-"""Choose which files in a run directory to open, and which of the open files to close.
+"""Choose which files in a run directory to open, and which open files to close.
 
-A directory may contain more files than are read. Users take turns, root and this process's user
-first. For each user, files held by a living process come before others, and newer files before
-older ones.
+A run directory may contain more files than are read. Files are chosen from each user in turn,
+beginning with root and this process's user. For each user, files held by a living process come
+before other files, and newer files before older ones.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Names(NamedTuple):
     """The names in a run directory.
 
     Attributes:
-        runs: The run files.
+        runs: The names of run files.
         notes: The names of notes on ended runs.
-        unfinished: The names of temporary files.
-        is_part: Whether the directory contains further names that were not listed this time.
+        unfinished: The names of temporary files, which a writer has not renamed yet.
+        is_part: Whether the run directory contains further names that were not listed this time.
     """
 
     runs: tuple[os.DirEntry[str], ...]
@@ -38,13 +38,13 @@ class Names(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A run file that is not open.
+    """A run file that has not been opened.
 
     Attributes:
-        name: The file name.
-        inode: The inode number.
-        owner: The ID of the user who owns the file.
-        made_time: When the file was created, according to the kernel, in Unix seconds.
+        name: The name of the run file.
+        inode: The inode number of the run file.
+        owner: The ID of the user who owns the run file.
+        made_time: The time when the run file was created, according to the kernel, in Unix seconds.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Candidate(NamedTuple):
 
 
 class NameLister:
-    """Lists a run directory, in parts if it contains too many names.
+    """Lists a run directory, in parts if the directory contains too many names.
 
     Any user may create thousands of files, but the files of other users must be found eventually.
-    Each part therefore continues where the previous part ended.
+    Each listing therefore continues after the names that the previous listing returned.
 
     Args:
         most: The maximum number of names of any kind in a part.
@@ -70,7 +70,7 @@ class NameLister:
         self._rest: Iterator[os.DirEntry[str]] = iter(())
 
     def list(self, folder: int) -> Names:
-        """List an open directory, or the next part of it.
+        """List the names in an open directory, or in the next part of the directory.
 
         Raises:
             OSError: The directory cannot be listed.
@@ -96,7 +96,7 @@ class NameLister:
         )
 
     def start_over(self) -> None:
-        """Begin the next listing with the first name."""
+        """Begin the next listing with the directory's first name."""
         if self._listing is not None:
             with self._listing:
                 self._listing = None
@@ -106,12 +106,13 @@ class NameLister:
 def order_candidates(
     entries: Iterable[os.DirEntry[str]], users: Users, *, folder: int
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the files of counted users, in the order to open them, and the files of other users.
+    """Return the counted users' files, in the order to open them, and the other users' files.
 
     Args:
-        entries: The files.
-        users: The users whose files count.
-        folder: The open directory; `DirEntry.stat` would use the directory that was listed first.
+        entries: The directory entries of the files.
+        users: The users whose files are counted.
+        folder: The open directory that contains the files; `DirEntry.stat` would use the directory
+            that was listed first.
     """
     counted: list[Candidate] = []
     ignored: list[Candidate] = []
@@ -127,7 +128,7 @@ def order_candidates(
 def choose_surplus(
     files: Mapping[FileKey, RankFile], most: int, users: Users
 ) -> Iterator[tuple[FileKey, bool]]:
-    """Yield the files to close if there are too many, and whether a living process holds each."""
+    """Yield each file to close beyond the limit, and whether a living process holds that file."""
     if len(files) <= most:
         return
     held = {key: file.is_held for key, file in files.items()}

@@ -1,4 +1,4 @@
-"""Rank endings, each determined once, recorded beside the run file, logged and counted."""
+"""Determine each rank's ending once, record it beside the run file, and log and count it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.moment import find_state
 from trainvitals.sources.runs.seen_files import SeenFile
 
-# How long to wait until the kernel reports an exit; it does so after the parent has waited.
+# How long to wait until the kernel reports an exit, which follows the parent's `wait` call.
 PATIENCE_SECONDS = 10.0
 _MOST_RUNS = 1024
 _MOST_COUNTED = 4096
@@ -31,13 +31,13 @@ _log = logging.getLogger("trainvitals")
 
 @dataclass(slots=True)
 class _Death:
-    """A rank that has ended.
+    """The end of one rank.
 
     Attributes:
-        ending: How the rank ended, as far as is known.
+        ending: How the rank ended, as far as that is known.
         liveness: The liveness from which `ending` was determined.
-        seen_at: When the rank was first seen dead, in Unix seconds.
-        is_reported: Whether the ending was counted and logged.
+        seen_at: The time when the rank was first found to have ended, in Unix seconds.
+        is_reported: Whether the rank's ending was counted and logged.
     """
 
     ending: Ending
@@ -47,11 +47,11 @@ class _Death:
 
 
 class DeathRegister:
-    """The endings of all ranks whose run file still exists.
+    """The register of the endings of all ranks whose run files still exist.
 
     Args:
-        describe: Returns the machine state, including the accelerators with the given UUIDs, as
-            numbers in base units by name.
+        describe: A function that returns the machine state, including the accelerators with the
+            given UUIDs, as numbers in base units, by name.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class DeathRegister:
         self._counted: dict[Hashable, None] = {}
 
     def note_living(self, key: Hashable) -> None:
-        """Record that a rank is alive, so that the time of its end will be known."""
+        """Record that a rank is alive, so that the time of the rank's end will be known."""
         self._living.add(key)
 
     def find_ending(
@@ -74,7 +74,7 @@ class DeathRegister:
 
         Args:
             key: The identity of the rank's run file.
-            file: The rank's run file.
+            file: The run file of the rank.
             now: The current time, in Unix seconds.
             gpu_uuids: The UUIDs of the accelerators that the rank's process held.
             run: The name of the run.
@@ -94,23 +94,24 @@ class DeathRegister:
         return death.ending
 
     def is_reported(self, key: Hashable) -> bool:
-        """Return whether a rank's ending was counted and logged, so that it is final."""
+        """Return whether a rank's ending was counted and logged, so that the ending is final."""
         death = self._deaths.get(key)
         return death is not None and death.is_reported
 
     def count_exits(self, run: str) -> Mapping[str, int]:
-        """Return how many processes of a run have ended, for each of `REASONS`."""
+        """Return the number of a run's processes that have ended, for each reason in `REASONS`."""
         return self._exits.get(run) or dict.fromkeys(REASONS, 0)
 
     def forget(self, present: Collection[Hashable], runs: Collection[str]) -> None:
-        """Drop the ranks whose files were deleted, but keep the counts.
+        """Drop the ranks whose files were deleted, but keep the counts of ended processes.
 
-        If the files reappear, for example because a file system could not be read for a while, the
-        ranks are not counted again.
+        If deleted files reappear, for example because a file system could not be read for a while,
+        the ranks are not counted again.
 
         Args:
-            present: The ranks whose files exist.
-            runs: The runs of these ranks, whose counts are always kept.
+            present: The identities of the run files that exist.
+            runs: The runs to which the run files in `present` belong; the counts of these runs are
+                always kept.
         """
         self._living.intersection_update(present)
         for key in self._deaths.keys() - present:
@@ -138,7 +139,7 @@ class DeathRegister:
         return _Death(ending, file.liveness, now, is_reported=key in self._counted)
 
     def _update(self, death: _Death, file: SeenFile) -> None:
-        """Update an ending with information that the kernel has reported since."""
+        """Update a rank's ending with information that the kernel has reported since."""
         before, death.liveness = death.ending, file.liveness
         ending = replace(_determine(file, before.time), machine=before.machine)
         if ending != before and not (death.is_reported and ending.reason != before.reason):
@@ -165,10 +166,13 @@ def _determine(file: SeenFile, when: float) -> Ending:
 
 
 def _date(file: SeenFile, now: float, *, died_here: bool) -> float:
-    """Return when a rank ended: the recorded time, else when it was found dead or last wrote.
+    """Return the time when a rank ended, in Unix seconds.
 
-    If nothing was recorded, it is the time at which the file was created. The time is never later
-    than `now`, even if the clock was fast when the record was written.
+    The result is the time that the rank recorded for its end. If the rank recorded no such time,
+    the result is the time when the rank was found to have ended or last wrote a record.
+
+    If the rank wrote no record, the result is the time at which the run file was created. The
+    result is never later than `now`, even if the clock was fast when the record was written.
     """
     record = file.record
     state = record.state

@@ -1,7 +1,7 @@
-"""The limit on file descriptors for reading runs.
+"""The limit on the file descriptors that are used to read runs.
 
-Any user may create run files, and without a free file descriptor the server could not accept
-connections.
+The limit is needed because any user may create run files, and without a free file descriptor the
+server could not accept connections.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ _SHARE = 0.75
 
 
 def require_room(descriptor: int) -> int:
-    """Return a file descriptor, or close it if less than a quarter of all descriptors are free.
+    """Return a file descriptor, or close it if fewer than a quarter of all descriptors are free.
 
     Raises:
-        OSError: The file descriptor was closed; the error is EMFILE, as if none were free.
+        OSError: The file descriptor was closed; the error code is EMFILE, as if no file descriptor
+            were free.
     """
     if not has_room(descriptor, _SHARE):
         os.close(descriptor)

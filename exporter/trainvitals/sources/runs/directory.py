@@ -1,8 +1,8 @@
-"""A run directory: the run files that trainers wrote, and whether the trainers are alive.
+"""Read a run directory: the run files that trainers wrote, and whether the trainers are alive.
 
 Any user may write to a run directory, so its contents are not trusted: a file that is not a
-complete run file of a known version is counted but not modified, and users take turns (see
-`owners`).
+complete run file of a known version is counted but not modified, and if there are too many files,
+files are chosen from each user in turn, as the module `owners` describes.
 """
 
 from __future__ import annotations
@@ -37,30 +37,33 @@ _FOLDER_FLAGS = (
 # A directory that changed more recently than this may have changed again within the same tick of
 # the file system's clock.
 _TICK_SECONDS = 1.0
-# One user's processes are at most one part in this many of the followed processes.
+# The divisor that limits one user's share of the followed processes.
 _WATCHED_SHARES = 2
 # The number of new files that are opened before files beyond the limit are closed.
 _BATCH = 128
-# Errors for a lack of file descriptors or memory, for which the file is not the cause.
+# Errors caused by a lack of file descriptors or memory, not by the file.
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits on reading a run directory.
+    """The limits that apply when a run directory is read.
 
     Attributes:
-        files: The maximum number of run files. Users take turns; for each user, the files of living
-            ranks come first, then the newest.
-        watched: The maximum number of ranks whose process is followed until it ends; half as many
-            for one user who is not trusted.
-        names: The maximum number of names of any kind per reading; later readings list the others.
+        files: The maximum number of run files that are read. Files are chosen from each user in
+            turn; for each user, the files of living ranks come first, then the newest files.
+        watched: The maximum number of ranks whose process is followed until the process ends; the
+            limit for one user who is not trusted is half of this number.
+        names: The maximum number of names of any kind that are listed per reading; later readings
+            list the other names.
         new: The maximum number of run files that are opened per reading; later readings open the
-            others. Users with write access may create thousands of run files repeatedly.
-        unlisted_seconds: How long a rank whose file was deleted is reported after the rank's end.
-        dead_seconds: How long a run file is kept after the rank's end.
-        discard_seconds: The interval at which files are discarded.
-        review_seconds: The interval at which files beyond the limit are compared again.
+            other files. Users with write access may create thousands of run files repeatedly.
+        unlisted_seconds: The time, in seconds, for which a rank whose file was deleted is reported
+            after the rank's end.
+        dead_seconds: The time, in seconds, for which a run file is kept after the rank's end.
+        discard_seconds: The interval, in seconds, at which files are discarded.
+        review_seconds: The interval, in seconds, at which files beyond the limit are compared again
+            with the open files.
     """
 
     files: int = 256
@@ -74,14 +77,15 @@ class Limits:
 
 
 class RunDirectory:
-    """Reads the run files of one directory repeatedly; a missing directory is empty.
+    """Reads the run files of one directory repeatedly; a missing directory counts as empty.
 
     Args:
-        folder: The directory, or the descriptor of an open one, which is closed with this object.
+        folder: The path of the directory, or the descriptor of an open directory; the descriptor is
+            closed with this object.
         path: The path of the directory if `folder` is a descriptor.
         limits: The limits on reading the directory; None for the default limits.
-        host: The machine; None for this machine.
-        users: The users whose files count.
+        host: The machine on which the trainers run; None for this machine.
+        users: The users whose run files are counted.
     """
 
     def __init__(
@@ -118,20 +122,20 @@ class RunDirectory:
 
     @property
     def path(self) -> Path:
-        """The path of the directory."""
+        """The path of the run directory."""
         return self._path
 
     @property
     def has_no_living_rank(self) -> bool:
-        """Whether no rank was alive at the last reading."""
+        """Whether no rank in the directory was alive at the last reading."""
         return not any(file.liveness.is_alive for file in self._files.values())
 
     def read(self, now: float, *, is_searched: bool = True) -> DirectoryReading:
-        """Read the directory.
+        """Read the run files in the directory.
 
         Args:
             now: The current time, in Unix seconds.
-            is_searched: Whether to also list the directory for new and deleted files.
+            is_searched: Whether to also list the directory in order to find new and deleted files.
 
         Raises:
             SourceError: The directory exists but cannot be read.
@@ -172,14 +176,17 @@ class RunDirectory:
         )
 
     def allow(self, files: int) -> None:
-        """Set the maximum number of run files, which several directories share."""
+        """Set the maximum number of run files that are read from this directory.
+
+        Several directories share one limit.
+        """
         if files > self._most_files and self._omitted:
             self._seen = None
         self._most_files = files
         self._close_surplus()
 
     def detach(self) -> None:
-        """Release a directory that was removed with its container; its ranks remain readable."""
+        """Close a directory that was removed with its container, but keep the run files open."""
         self._is_detached = True
         self._names.start_over()
         if isinstance(self._folder, int) and self._folder >= 0:
@@ -187,9 +194,10 @@ class RunDirectory:
             self._folder = -1
 
     def discard(self, now: float) -> None:
-        """Unlink the files of ranks that ended `dead_seconds` ago, or ended and exceed the limit.
+        """Unlink the run files of ranks that ended long ago, or ended and exceed the limit.
 
-        See `discarding`.
+        A rank ended long ago if it ended at least `Limits.dead_seconds` ago. The module
+        `discarding` describes which files are kept.
 
         Args:
             now: The current time, in Unix seconds.
@@ -207,7 +215,7 @@ class RunDirectory:
             oldest = now - limits.dead_seconds
             discard_dead(folder, self._files.values(), now, oldest)
             omitted = list(self._omitted)
-            first = int(now) % max(1, len(omitted))  # the files before it may not be removable
+            first = int(now) % max(1, len(omitted))  # earlier ones may not be removable
             chosen = [*omitted[first:], *omitted[:first]][: limits.new]
             discard_omitted(folder, chosen, now, lambda name: self._open_file(name, folder))
             if isinstance(self._folder, Path):
@@ -217,7 +225,7 @@ class RunDirectory:
             os.close(folder)
 
     def close(self) -> None:
-        """Close the directory and all run files."""
+        """Close the run directory and all of its run files."""
         for key in list(self._files):
             self._drop(key)
         self._oom_kills.close()
@@ -225,7 +233,7 @@ class RunDirectory:
         self.detach()
 
     def _is_over(self, file: RankFile, now: float, *, was_alive: bool) -> bool:
-        """Return whether a deleted file no longer needs to be reported."""
+        """Return whether the rank of a deleted run file no longer needs to be reported."""
         if file.is_listed or file.liveness.is_alive or self._is_detached:
             return False
         if was_alive:  # it ended after the last reading, so its end has not been reported yet
@@ -234,7 +242,7 @@ class RunDirectory:
         return ended is None or not 0 <= now - ended < self._limits.unlisted_seconds
 
     def _search(self, now: float) -> None:
-        """List the directory if it has changed since the last time."""
+        """List the run directory if it has changed since the last listing."""
         if self._is_detached:
             return
         if any(not file.is_still_own() for file in self._files.values()):
@@ -271,7 +279,7 @@ class RunDirectory:
         return os.open(self._folder, _FOLDER_FLAGS)
 
     def _lose(self, error: OSError) -> None:
-        """Record that the directory was removed; living ranks still use their unlinked files."""
+        """Record that the run directory was removed; living ranks still use the unlinked files."""
         for file in self._files.values():
             file.is_listed = False
         self._seen = None
@@ -296,7 +304,7 @@ class RunDirectory:
         return True
 
     def _scan(self, folder: int, *, is_review: bool) -> bool:
-        """Add the existing files; return False if some could not be opened this time.
+        """Add the existing run files; return False if a run file could not be opened this time.
 
         Args:
             folder: The open directory.
@@ -312,8 +320,8 @@ class RunDirectory:
         self._is_short = False
         for file in self._files.values():
             file.is_listed = listing.is_part and file.is_in(folder)
-        device = os.fstat(folder).st_dev  # inode numbers recur if another is mounted here
-        # A file with several names counts once.
+        device = os.fstat(folder).st_dev  # another file system mounted here reuses inode numbers
+        # A file with several names is counted once.
         unknown = {
             entry.inode(): entry
             for entry in listing.runs
@@ -332,11 +340,12 @@ class RunDirectory:
         return is_whole
 
     def _keep_omitted(self, listed: Container[tuple[str, int]], folder: int | None) -> None:
-        """Forget omitted files that are not listed, but not the living ones of other parts.
+        """Forget omitted files that are not listed, except living ranks' files in unlisted parts.
 
         Args:
             listed: The name and inode of each listed file.
-            folder: The open directory if only a part of it is listed; None otherwise.
+            folder: The open directory if only a part of the directory is listed; None if the whole
+                directory is listed.
         """
         kept = {who: alive for who, alive in self._omitted.items() if who in listed}
         if folder is not None:
@@ -349,7 +358,7 @@ class RunDirectory:
         self._omitted = kept
 
     def _recognise(self, name: str, key: FileKey, *, is_review: bool) -> bool:
-        """Return whether a file is already known, under any name."""
+        """Return whether a run file is already known under any name."""
         file = self._files.get(key)
         if file is not None and (file.is_open or file.path.name == name):
             file.path = self._path / name
@@ -364,7 +373,7 @@ class RunDirectory:
         return who in self._omitted and not has_room and not is_review
 
     def _admit(self, name: str, key: FileKey, folder: int) -> bool:
-        """Open and add a file; return False if it could not be opened this time."""
+        """Open and add a run file; return False if the file could not be opened this time."""
         was_alive = self._omitted.pop((name, key.inode), False)
         try:
             file = self._open_file(name, folder)
@@ -387,7 +396,7 @@ class RunDirectory:
         return True
 
     def _close_surplus(self) -> None:
-        """Close the least important files, if there are more than the limit."""
+        """Close the least important run files if the number of open files exceeds the limit."""
         for key, is_held in choose_surplus(self._files, self._most_files, self._users):
             file = self._files.pop(key)
             self._omitted[file.path.name, key.inode] = is_held

@@ -18,7 +18,7 @@ from trainvitals.sources.runs.rankfile import RankFile, read_made_time
 
 
 def discard_dead(folder: int, files: Iterable[RankFile], now: float, oldest: float) -> None:
-    """Unlink the run files of ranks that ended before a time.
+    """Unlink the run files of ranks that ended before a given time.
 
     Args:
         folder: The open run directory.
@@ -41,9 +41,9 @@ def discard_omitted(
 
     Args:
         folder: The open run directory.
-        names: The name and inode of each run file.
+        names: The name and inode number of each run file beyond the limit.
         now: The current time, in Unix seconds.
-        open_file: Opens a run file, given its name.
+        open_file: A function that opens a run file, given the file's name.
     """
     for name, inode in names:
         with contextlib.suppress(OSError, RunFileError):
@@ -59,8 +59,8 @@ def discard_notes(
 ) -> None:
     """Unlink old notes whose run files were deleted.
 
-    Processes that create and unlink run files must not fill the directory with notes: of the notes
-    whose run files no longer exist, those beyond `most` are unlinked immediately.
+    Processes that create and unlink run files must not fill the directory with notes. If the run
+    files of more than `most` notes no longer exist, the excess notes are unlinked immediately.
 
     Args:
         folder: The open run directory.
@@ -90,9 +90,9 @@ def discard_unfinished(folder: int, names: Iterable[str], oldest: float) -> None
 
 
 def is_unfinished(name: str) -> bool:
-    """Return whether a name belongs to a temporary file.
+    """Return whether a file name belongs to a temporary file.
 
-    The names are `.NAME.tmp` for a run file and `.NAME.end.RANDOM` for a note.
+    Temporary files are named `.NAME.tmp` for a run file and `.NAME.end.RANDOM` for a note.
     """
     stem, _, _ = name.rpartition(".")
     return name.startswith(".") and (
@@ -101,7 +101,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def _is_dead(file: RankFile) -> bool:
-    """Return whether a rank is dead according to more evidence than the age of its record."""
+    """Return whether there is more evidence of a rank's death than the age of the rank's record."""
     return not file.liveness.is_alive and file.liveness.evidence != "age"
 
 

@@ -1,8 +1,8 @@
-"""Find files that match a pattern, with a limited amount of work.
+"""Find files that match a path pattern, with a limited amount of work.
 
 A pattern is a path whose components may contain `*`, `?` and `[...]`; the component `**` matches
-zero or more directories. A leading dot must be written explicitly. Below `**`, symbolic links to
-directories are not followed, so the search cannot loop.
+zero or more directories. A pattern matches a leading dot only if the dot is written explicitly.
+Below `**`, symbolic links to directories are not followed, so the search cannot loop.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _MAGIC = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A regular file that matches a pattern.
+    """A regular file that matches a path pattern.
 
     Attributes:
-        path: The file's path, which begins like the pattern.
-        modified_time: When the file was last written to, in Unix seconds: the earlier of its mtime,
-            which its owner may set to any time, and its ctime, which only the kernel sets.
-        size: The file size in bytes.
+        path: The file's path, which begins with the same directories as the pattern.
+        modified_time: The time when the file was last written to, in Unix seconds: the earlier of
+            the mtime, which the file's owner may set to any time, and the ctime, which only the
+            kernel sets.
+        size: The size of the file in bytes.
         identity: The device and inode numbers, which are the same for every name of the file.
         owner: The ID of the user who owns the file.
     """
@@ -44,14 +45,15 @@ class FoundFile:
 
 
 class Search:
-    """A search for files that match one or more patterns; the limit applies to all together.
+    """A search for files that match one or more patterns, with one limit for all patterns.
 
     Args:
         most_entries: The maximum number of directory entries to examine.
-        users: The users whose files count.
+        users: The users whose files are found; the files of other users are ignored.
 
     Attributes:
-        complaint: The reason why the search is incomplete, with the remedy; None if it is complete.
+        complaint: The reason why the search is incomplete, with the remedy; None if the search is
+            complete.
     """
 
     def __init__(
@@ -66,7 +68,10 @@ class Search:
         self.complaint: str | None = None
 
     def find(self, pattern: str) -> list[FoundFile]:
-        """Return the matching regular files; empty if a directory in the pattern does not exist."""
+        """Return the regular files that match a pattern.
+
+        The list is empty if a directory in the pattern does not exist.
+        """
         path = Path(os.path.expanduser(pattern))  # noqa: PTH111 - leaves an unknown user alone
         found: dict[str, FoundFile] = {}
         for match in self._expand(path.anchor, path.parts[1 if path.anchor else 0 :], 0):
@@ -138,7 +143,7 @@ class Search:
 
 
 def _join(folder: str, name: str) -> str:
-    return os.path.join(folder, name)  # noqa: PTH118 - no `./` is put in front
+    return os.path.join(folder, name)  # noqa: PTH118 - adds no `./` prefix
 
 
 def explain_unreadable(path: str, error: OSError | ValueError) -> str:
@@ -153,7 +158,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def count_open(pattern: str, path: str) -> int:
-    """Return how many of a path's last components its pattern does not fix; at least 1."""
+    """Return how many of a path's last components the path's pattern does not fix; at least 1."""
     named = Path(os.path.expanduser(pattern)).parts  # noqa: PTH111 - as in `find`
     fixed = list(takewhile(lambda part: not _MAGIC.search(part), named))
     return max(1, len(split_path(path)) - len(split_path(str(Path(*fixed)))))
@@ -165,13 +170,14 @@ def name_runs(
     """Return the shortest unique name for each run.
 
     Args:
-        paths: For each run, the components of its path.
-        fewest: For each run, the minimum number of last components in its name.
-        given: For each run, its existing name, which it keeps; None if it has no name yet.
+        paths: For each run, the components of the run's path.
+        fewest: For each run, the minimum number of path components in the run's name.
+        given: For each run, the existing name, which the run keeps; None if the run has no name
+            yet.
 
     Returns:
-        For each run, its existing name, or the fewest last components of its path that distinguish
-        it, joined by slashes.
+        For each run, the existing name, or the fewest last components of the run's path that
+        distinguish the run from the other runs, joined by slashes.
     """
     components, kept = list(paths), list(given)
     counts = list(fewest)

@@ -8,10 +8,10 @@ with a dot, and then renamed.
 member      value
 =========== ====================================================================================
 `format`    the number 1; a reader ignores a note with any other value
-`reason`    one of `REASONS`
-`exit_code` 0 to 255, or null if it is unknown or a signal killed the process
-`signal`    1 to 64, or null
-`exception` the class of the exception that ended the run, or null
+`reason`    the reason for the ending: one of `REASONS`
+`exit_code` 0 to 255, or null if the exit code is unknown or a signal killed the process
+`signal`    1 to 64, or null if no signal killed the process
+`exception` the class of the exception that ended the run, or null if no exception is known
 `time`      when the rank ended, as precisely as is known, in Unix seconds; less than 4e9
 `evidence`  one sentence with the evidence for the reason
 `machine`   an object of non-negative numbers: the machine state at that time, such as
@@ -59,18 +59,22 @@ _log = logging.getLogger("trainvitals")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a rank ended.
+    """The way in which a rank ended.
 
     Attributes:
-        reason: `finished`, according to the record or with exit code 0; `exception`, according to
-            the record or with another exit code; `signal`; `oom`, only if the kernel counted an OOM
-            kill; or `unknown`.
-        exit_code: 0 to 255; None if it is unknown or a signal killed the process.
-        signal: The signal that killed the process; None if no signal did or it is unknown.
-        exception: The class of the exception; None if there was no exception or it is unknown.
-        time: When the rank ended, as precisely as is known, in Unix seconds.
+        reason: The reason for the ending: `finished` if the record says so or the exit code is 0;
+            `exception` if the record says so or the exit code is not 0; `signal` if a signal killed
+            the process; `oom` only if the kernel counted an OOM kill; otherwise `unknown`.
+        exit_code: The exit code, 0 to 255; None if the exit code is unknown or a signal killed the
+            process.
+        signal: The signal that killed the process; None if no signal killed the process or the
+            signal is unknown.
+        exception: The class of the exception; None if there was no exception or the class is
+            unknown.
+        time: The time when the rank ended, as precisely as is known, in Unix seconds.
         evidence: One sentence with the evidence for the reason.
-        machine: The machine state at that time, as numbers in base units by name; may be empty.
+        machine: The machine state when the rank ended, as numbers in base units, by name; may be
+            empty.
     """
 
     reason: Reason
@@ -85,13 +89,14 @@ class Ending:
 def determine_ending(
     record_state: State | None, last_words: str, liveness: Liveness, now: float
 ) -> Ending:
-    """Return how a dead rank ended, according to its own record, else to the kernel's report.
+    """Return how a rank ended, according to its own record, otherwise according to the kernel.
 
     Args:
-        record_state: The state that the trainer recorded last; None if unknown.
-        last_words: The class of the exception in the record; empty if there is none.
-        liveness: The rank's liveness, including the kernel's report.
-        now: When the rank ended, as precisely as is known, in Unix seconds.
+        record_state: The state that the trainer recorded last; None if the state is unknown.
+        last_words: The class of the exception in the record; an empty string if the record contains
+            no exception.
+        liveness: The rank's liveness, including the kernel's report of the exit.
+        now: The time when the rank ended, as precisely as is known, in Unix seconds.
     """
     exit_ = liveness.exit
     code = None if exit_ is None else exit_.code
@@ -102,12 +107,12 @@ def determine_ending(
 
 
 def write_ending(run_file: Path, ending: Ending) -> None:
-    """Write the note beside a run file, replacing an existing one.
+    """Write the note beside a run file, replacing an existing note.
 
     If the note cannot be written, a warning is logged.
     """
     try:
-        # The owner of the run directory may replace it by a link to one that only we may write to.
+        # The directory's owner may replace it with a link to a directory that only we may write to.
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(run_file.parent, flags)
         try:
@@ -126,7 +131,7 @@ def read_ending(run_file: Path) -> Ending | None:
     """Read the note beside a run file; the run file need not exist any more.
 
     Returns:
-        The ending; None if there is no note or the note is not accepted.
+        The ending in the note; None if there is no note or the note is not accepted.
     """
     path = f"{run_file}{SUFFIX}"
     try:

@@ -1,12 +1,13 @@
-"""Follow runs that write TensorBoard event files.
+"""Follow training runs that write TensorBoard event files.
 
 A run is a directory that contains `events.out.tfevents.*` files, below a configured directory. When
 a run is resumed, a new file is created in the run's directory; the newest file, according to the
 time in its name, is followed. Directories such as `train` and `validation`, in which Keras stores
-the two parts of a run, belong to the run of the parent directory. So do directories such as
-`loss_val` next to a run's own files, which `add_scalars` creates.
+the two parts of a run, belong to the run of the parent directory. Directories such as `loss_val`
+next to a run's own files, which `add_scalars` creates, also belong to that run.
 
-Writers flush after ten events or two minutes, so values may be up to that old.
+Writers flush after ten events or two minutes, so the values that are read may be up to two minutes
+old.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from trainvitals.sources.runs.vocabulary import Split, find_split
 _PATTERN = "events.out.tfevents.*"
 _PIECE_BYTES = 1 << 18
 _MOST_BYTES = 1 << 24
-# `add_scalars` creates a directory with a file for each of its lines.
+# `add_scalars` creates a directory with an event file for each line of the chart.
 _MOST_FOLDERS, _MOST_KEPT_OPEN = 64, 4
 _LAST_TAG = "train/train_runtime"  # logged by the Hugging Face Trainer at the end
 _HALVES = ("train", "validation", "val", "eval", "test")
@@ -42,11 +43,11 @@ _HALVES = ("train", "validation", "val", "eval", "test")
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A directory with event files.
+    """A directory that contains event files.
 
     Attributes:
         path: The path of the directory.
-        logdir: The configured directory that contains it.
+        logdir: The configured directory that contains the directory.
         newest: The newest event file in the directory.
     """
 
@@ -57,7 +58,7 @@ class _Folder:
 
 @dataclass(slots=True)
 class _Stream:
-    """The event files in one directory, of which the newest is followed."""
+    """The newest event file in one directory, which is followed, and its possible successor."""
 
     file: FollowedFile
     split: Split
@@ -68,7 +69,7 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Run:
-    """A run, in one or more directories."""
+    """A training run whose event files are in one or more directories."""
 
     name: str = ""
     streams: dict[str, _Stream] = field(default_factory=dict)
@@ -81,16 +82,18 @@ class EventFileSource:
     """Reads the scalars in TensorBoard event files below the configured directories.
 
     Args:
-        logdirs: The directories; every search looks again for directories that do not exist yet.
-        clock: Returns the current time, in Unix seconds.
+        logdirs: The configured directories; every search looks again for directories that do not
+            exist yet.
+        clock: A function that returns the current time, in Unix seconds.
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
         most_runs: The maximum number of runs to follow; the latest runs are chosen.
-        forget_after_seconds: A run is ignored this long after the last write to its files.
-        users: The users whose files count; users take turns when runs are chosen.
+        forget_after_seconds: The number of seconds after the last write to a run's files from which
+            the run is ignored.
+        users: The users whose files are read; runs are chosen from each user in turn.
 
     Attributes:
-        omitted: The number of runs left out of the last reading because of `most_runs`, plus the
-            number of directories beyond the limit per run.
+        omitted: The number of runs that were left out of the last reading because of `most_runs`,
+            plus the number of directories beyond the limit per run.
         complaint: One line with a file that could not be read, the reason and the remedy; None if
             all files could be read.
     """
@@ -119,13 +122,14 @@ class EventFileSource:
         self._search_complaint: str | None = None
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new records from the files, as far as the time allows.
+        """Read new records from the event files until all are read or the time is up.
 
         Args:
-            deadline: The monotonic time by which the method returns; the next call continues.
+            deadline: The monotonic time by which the method returns; the next call reads the
+                remaining records.
 
         Returns:
-            The runs with at least one scalar.
+            The runs from which at least one scalar was read.
         """
         if self._budget.is_search_due():
             with self._budget.searching():
@@ -148,10 +152,10 @@ class EventFileSource:
         )
 
     def use_patterns(self, patterns: Sequence[object]) -> None:
-        """Do nothing: event files have one format."""
+        """Do nothing, because line patterns do not apply to event files."""
 
     def close(self) -> None:
-        """Close the files."""
+        """Close all event files."""
         for run in self._runs.values():
             _close(run)
         self._runs = {}
@@ -205,7 +209,7 @@ class EventFileSource:
             run.name = name
 
     def _update(self, run: _Run, folders: Sequence[_Folder], run_path: str) -> None:
-        """Store the current files of a run."""
+        """Update the event files that are followed for a run."""
         gone = run.streams.keys() - {folder.path for folder in folders}
         for path in gone:
             run.streams.pop(path).file.close()
@@ -221,7 +225,7 @@ class EventFileSource:
                 stream.next_path = path
 
     def _follow(self, run: _Run) -> None:
-        """Read new records from a run's files, as far as the time allows."""
+        """Read new records from a run's event files, as far as the time allows."""
         for count, stream in enumerate(run.streams.values()):
             if count and self._budget.is_over():
                 return
@@ -245,7 +249,7 @@ class EventFileSource:
             self._catch_up(run, stream)
 
     def _read_on(self, run: _Run, stream: _Stream) -> bool:
-        """Parse complete records; return whether no further record can be parsed now."""
+        """Parse complete records of an event file; return whether no further record is complete."""
         file = stream.file
         end = file.offset + _MOST_BYTES
         want_bytes = _PIECE_BYTES
@@ -305,7 +309,7 @@ def _find_folders(search: Search, logdir: str) -> list[_Folder]:
 
 
 def _creation_key(file: FoundFile) -> tuple[int, float, str]:
-    """Return a key that orders files by the second in their names, then by modification time."""
+    """Return an event file's sort key: the second in the file name, then the modification time."""
     name = os.path.basename(file.path).split(".")  # noqa: PTH119 - hot
     second = name[3] if len(name) > 3 else ""  # noqa: PLR2004 - events.out.tfevents.SECOND
     created = int(second) if second.isascii() and second.isdigit() and len(second) < 12 else 0  # noqa: PLR2004
@@ -317,13 +321,13 @@ def _find_run_folder(folder: _Folder, with_files: set[str]) -> str:
     around, name = os.path.split(folder.path)
     if folder.path == folder.logdir or not find_split(name):
         return folder.path
-    beside = {os.path.join(around, half) for half in _HALVES}  # noqa: PTH118 - text all along
+    beside = {os.path.join(around, half) for half in _HALVES}  # noqa: PTH118 - paths are strings
     has_other_half = folder.path in beside and len(beside & with_files) > 1
     return around if around in with_files or has_other_half else folder.path
 
 
 def _cut_folders(run_path: str, folders: list[_Folder]) -> int:
-    """Keep a run's own directory and the latest others, and return how many were removed."""
+    """Keep a run's own directory and the latest other directories; return the number removed."""
     folders.sort(key=lambda f: (f.path == run_path, f.newest.modified_time), reverse=True)
     left_out = len(folders[_MOST_FOLDERS:])
     del folders[_MOST_FOLDERS:]
@@ -335,7 +339,7 @@ def _age_key(folders: list[_Folder]) -> float:
 
 
 def _find_owner(folders: list[_Folder]) -> int:
-    """Return the owner of a run's newest file."""
+    """Return the user ID of the owner of a run's newest event file."""
     return max(folders, key=lambda folder: folder.newest.modified_time).newest.owner
 
 

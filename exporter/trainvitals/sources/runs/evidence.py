@@ -1,4 +1,4 @@
-"""Evidence about a training run, or about a process that is not in a container."""
+"""Return the evidence about a training run, or about a process outside containers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOG = Gap(
 
 
 def read_run(run: Run, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
-    """Return the evidence about a training run's end, from the most relevant rank."""
+    """Return the evidence about a training run's end, which comes from the most relevant rank."""
     return read_start(run, run.telling, kernel, gaps)
 
 
@@ -50,10 +50,10 @@ def read_start(
     """Return the evidence about one start of one of a run's ranks.
 
     Args:
-        run: The run.
-        start: The start.
-        kernel: The events in the kernel log; None if it cannot be read.
-        gaps: The sources that could not be read.
+        run: The training run.
+        start: The start of a rank that is described.
+        kernel: The events in the kernel log; None if the kernel log cannot be read.
+        gaps: The sources of evidence that could not be read.
     """
     ending = start.ending
     known = Evidence(
@@ -103,7 +103,7 @@ def _read_training(run: Run, start: Start) -> Training:
 
 
 def find_run(history: RunHistory, pid: int) -> Run | None:
-    """Return the run in which a process is or was a rank; None if there is no such run."""
+    """Return the run in which a process is or was a rank; None if the process was in no run."""
     for run in history.runs:
         if any(start.liveness.host_pid == pid for start in run.starts):
             return run
@@ -118,14 +118,14 @@ def read_process(
     roots: Roots = Roots(),  # noqa: B008 - immutable
     clock: Callable[[], float] = time.time,
 ) -> Evidence | None:
-    """Return the evidence about a process: its current problems, or how the kernel killed it.
+    """Return the evidence about a process: its current problems, or its kill by the kernel.
 
     Args:
-        pid: The process ID.
-        kernel: The events in the kernel log; None if it cannot be read.
-        gaps: The sources that could not be read.
+        pid: The PID of the process.
+        kernel: The events in the kernel log; None if the kernel log cannot be read.
+        gaps: The sources of evidence that could not be read.
         roots: The paths of `/proc` and `/sys`.
-        clock: Returns the current time, in Unix seconds.
+        clock: A function that returns the current time, in Unix seconds.
 
     Returns:
         The evidence; None if nothing is known about the process.
@@ -138,7 +138,7 @@ def read_process(
         command = [] if is_over else process.cmdline()
     except (psutil.Error, OSError):
         return read_killed(kills[-1], kernel, gaps) if kills else None
-    kills = [kill for kill in kills if kill.time > started]  # an earlier one was of another process
+    kills = [kill for kill in kills if kill.time > started]  # the PID was reused
     group = find_group(pid, roots)
     usage = None if group is None else GroupFiles(group, roots=roots).read()
     return Evidence(
@@ -157,12 +157,12 @@ def read_process(
 
 
 def read_killed(kill: OomKill, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
-    """Return the evidence of a process that the kernel killed and that is in no container.
+    """Return the evidence about a killed process that was not in a container.
 
     Args:
-        kill: The kill.
-        kernel: The events in the kernel log; None if it cannot be read.
-        gaps: The sources that could not be read.
+        kill: The OOM kill that ended the process, from the kernel log.
+        kernel: The events in the kernel log; None if the kernel log cannot be read.
+        gaps: The sources of evidence that could not be read.
     """
     xids = kernel.xids if kernel is not None else ()
     return Evidence(

@@ -1,4 +1,4 @@
-"""Read files that other processes append to, piece by piece within a time and size budget."""
+"""Read files to which other processes append, in pieces, within limits on time and size."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class FollowedFile:
 
     `peek` returns the bytes after the offset without consuming them, and `advance` moves the
     offset, so that an incomplete part is read again. The last bytes before the offset are kept and
-    compared: a file that was rewritten is detected even if it has grown past the offset in the
-    meantime.
+    compared with the file, so a rewritten file is detected even if it has grown past the offset in
+    the meantime.
 
     Args:
         path: The path of the file.
@@ -27,8 +27,9 @@ class FollowedFile:
         path: The path of the file.
         offset: The position at which the next `peek` begins.
         size: The size of the file at the last `peek`.
-        modified_time: When the file was last written to, in Unix seconds, as of the last `peek`.
-        identity: The device and inode of the file that was opened last; None if none was opened.
+        modified_time: The time when the file was last written to, in Unix seconds, as of the last
+            `peek`.
+        identity: The device and inode of the file that was opened last; None if no file was opened.
     """
 
     __slots__ = (
@@ -56,7 +57,7 @@ class FollowedFile:
         """Return the bytes after the offset.
 
         Args:
-            most_bytes: The maximum number of bytes.
+            most_bytes: The maximum number of bytes to return.
 
         Returns:
             The bytes, which are empty at the end of the file, and whether the file was replaced or
@@ -84,7 +85,7 @@ class FollowedFile:
         self._guard = (self._guard + taken[-_GUARD_BYTES:])[-_GUARD_BYTES:]
 
     def skip(self, count: int) -> None:
-        """Move the offset past bytes that were not read."""
+        """Move the offset past a number of bytes that were not read."""
         self.offset += count
         self._guard = b""
 
@@ -127,11 +128,11 @@ _SEARCHES_TAKE_AT_MOST = 0.05
 
 
 class ReadBudget(Generic[Item]):
-    """Divides a quarter of a second among files, so that a large file never delays a scrape.
+    """Divides a quarter of a second among the followed files of each reading.
 
-    The next reading begins with the first file that was not reached. A search for files is due
-    every two seconds, or less often if searches are slow, so that searching takes at most 5% of the
-    time.
+    Because of this limit, a large file never delays a scrape. The next reading begins with the
+    first file that was not reached. A search for files is due every two seconds, or less often if
+    searches are slow, so that searching takes at most 5% of the time.
 
     Args:
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
@@ -149,7 +150,7 @@ class ReadBudget(Generic[Item]):
 
     @contextmanager
     def searching(self) -> Iterator[None]:
-        """Measure how long a search takes."""
+        """Measure how long a search for files takes."""
         started = self._monotonic()
         yield
         now = self._monotonic()
@@ -158,7 +159,7 @@ class ReadBudget(Generic[Item]):
         )
 
     def take(self, items: Sequence[Item], deadline: float) -> Iterator[Item]:
-        """Yield the files one by one while time is left, but at least one."""
+        """Yield at least one item, and further items until this reading's time is used up."""
         self._ends_at = min(self._monotonic() + _BUDGET_SECONDS, deadline - _MARGIN_SECONDS)
         first = self._first % len(items) if items else 0
         for count, item in enumerate([*items[first:], *items[:first]]):

@@ -1,6 +1,6 @@
-"""Read the run directory once, to describe runs that have ended.
+"""Read the run directory once, in order to describe runs that have ended.
 
-Nothing is written: only the exporter, which may have observed more, records how ranks ended.
+The module writes nothing: only the exporter, which may have observed more, records how ranks ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STOPPED = ("T", "t")
 _SLACK_SECONDS = 1.0  # how fast a clock may have been before it was corrected
 _STATE_TIME = STATE["state_time"]
 _ENDED = (State.FINISHED, State.FAILED, State.ENDED)
-# The words of both records that contain the time of writing, on either clock.
+# The words that contain the time of writing in each record, on each clock.
 _CLOCKS = (
     (STEP["mono_ns"], STEP["wall_time"]),
     (STATE["mono_ns"], STATE["wall_time"]),
@@ -43,15 +43,16 @@ _CLOCKS = (
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """The contents of a run directory.
+    """The contents of a run directory when it was read.
 
     Attributes:
         directory: The run directory.
-        time: When the directory was read, in Unix seconds.
-        runs: All runs: first the ended runs, the last to end first, then the others.
+        time: The time when the directory was read, in Unix seconds.
+        runs: All runs: first the ended runs, sorted from the last to end to the first to end, then
+            the other runs.
         incompatible: The number of files that are not run files, are damaged, or have an unknown
             version.
-        omitted: The number of run files beyond the limit.
+        omitted: The number of run files that were not read because of the limit on run files.
         disbelieved: The number of notes on endings that were ignored because another user wrote
             them or because they are invalid.
     """
@@ -66,14 +67,14 @@ class RunHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The time of the reading, the machine, and the users whose runs count."""
+    """The time of the reading, the machine, and the users whose runs are read."""
 
     now: Moment
     host: Host
     users: Users
 
     def believe(self, told: float, file: SeenFile) -> float:
-        """Return a file's end time, or the file's creation time if the end is in the future."""
+        """Return a stated end time, or the file's creation time if the end is in the future."""
         now = self.now.wall_time
         return min(told if told <= now + _SLACK_SECONDS else file.made_time, now)
 
@@ -90,10 +91,10 @@ def read_run_history(
 
     Args:
         directory: The run directory; a missing directory counts as empty.
-        users: The users whose run files count.
-        host: The machine; None for this machine.
-        clock: Returns the current time, in Unix seconds.
-        monotonic_ns: Returns CLOCK_MONOTONIC in nanoseconds.
+        users: The users whose run files are read.
+        host: The machine on which the trainers run; None for this machine.
+        clock: A function that returns the current time, in Unix seconds.
+        monotonic_ns: A function that returns CLOCK_MONOTONIC in nanoseconds.
 
     Raises:
         SourceError: The directory exists but cannot be read.
@@ -116,7 +117,7 @@ def read_run_history(
 
 
 def choose_run(history: RunHistory, name: str | None) -> Run:
-    """Return the run with a name or name prefix; without a name, the run that ended last.
+    """Return the run with a name or name prefix; if the name is None, the run that ended last.
 
     Raises:
         ConfigurationError: No run matches, or more than one run matches.
@@ -168,9 +169,9 @@ def _identify(file: SeenFile) -> Identity:
 
 
 def _read_starts(files: Sequence[SeenFile], context: _Context) -> list[Start]:
-    """Return the starts in all run files, which are sorted by the creation times they state.
+    """Return the starts in all run files, sorted by the creation times that the files state.
 
-    The stated times are compared only between files of the same user.
+    The creation times that files state are compared only between files of the same user.
     """
     names = RunNames()
     for file in sorted(files, key=lambda file: rank_owner(file.owner, file.made_time)):
@@ -224,7 +225,7 @@ def _read_start(file: SeenFile, run: str, attempt: int, context: _Context) -> St
 def _find_ending(
     file: SeenFile, identity: Identity, liveness: Liveness, context: _Context
 ) -> tuple[Ending, bool]:
-    """Return how a dead rank ended, and whether the end time is known."""
+    """Return how an ended rank ended, and whether its end time is known."""
     note = read_ending(file.path) if file.can_be_noted else None
     state = find_state(file.record)
     is_recorded = state in _ENDED and file.record.state[_STATE_TIME] > 0
@@ -236,7 +237,7 @@ def _find_ending(
 
 
 def _add_exit(liveness: Liveness, identity: Identity, host: Host) -> Liveness:
-    """Add the exit of a zombie process, which the kernel still reports."""
+    """Add to a liveness the exit of a zombie process, which the kernel still reports."""
     if liveness.exit is not None or liveness.host_pid is None:
         return liveness
     state = read_process_state(liveness.host_pid, procfs=host.procfs)
@@ -254,7 +255,7 @@ def _has_refused_note(path: Path) -> bool:
 
 
 def _find_last_write(record: Record, identity: Identity) -> float:
-    """Return when a rank last wrote a record, in Unix seconds; 0 if unknown."""
+    """Return the Unix time when a rank last wrote a record; 0 if the time is unknown."""
     times = [record.step[STEP["wall_time"]], record.state[STATE["wall_time"]]]
     if record.live is not None:
         times.append(record.live[0] / _NANOSECONDS + _offset_clocks(record, identity))

@@ -35,8 +35,8 @@ _NUMBER = (
     r"|(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?"
     r"|[nN]a[nN]|[iI]nf(?:inity)?)"
 )
-# A name is one to six words, each of which begins with a letter; the number may be in quotes or,
-# as in `tensor(0.5)`, in brackets.
+# A name is one to six words that begin with a letter; the number may be in quotes or, as in
+# `tensor(0.5)`, in brackets.
 _PAIR = re.compile(
     r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,63}(?: [A-Za-z_(][\w./()@%-]{0,31}){0,5})['\"]?[ ]?[:=]\s*"
     rf"['\"]?(?:[A-Za-z][\w.]*\()?({_NUMBER})(%?)(?![\w.:/])"
@@ -48,7 +48,7 @@ class LineReader:
     """Collects the numbers and events in one run's log lines.
 
     Attributes:
-        scalars: The numbers.
+        scalars: The numbers that were collected for the run.
     """
 
     __slots__ = ("_bar", "_bar_total", "_epoch", "scalars")
@@ -60,7 +60,7 @@ class LineReader:
         self._bar_total: float | None = None
 
     def mark(self, pattern: Pattern) -> None:
-        """Record the event that a matching pattern marks."""
+        """Record the event that a pattern marks, after a line has matched the pattern."""
         if pattern.marks == "finished":
             self.scalars.is_finished = True
             self._bar = self._bar_total = None
@@ -70,7 +70,7 @@ class LineReader:
     def take(
         self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
     ) -> None:
-        """Record the numbers in a line.
+        """Record the numbers that were found in a line.
 
         Args:
             pattern: The pattern that the line matched.
@@ -90,7 +90,7 @@ class LineReader:
             self.scalars.evaluation_due = False
 
     def _take_own(self, name: str, value: float) -> bool:
-        """Handle a number whose name has a meaning only in log lines; return False for others."""
+        """Handle a number whose name has a meaning only in logs; return False for other names."""
         if name in _WORDS:
             word, unit = _WORDS[name]
             self.scalars.set_word(word, value * unit)
@@ -106,7 +106,7 @@ class LineReader:
     def _move(
         self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
     ) -> None:
-        """Determine the run's step, as logged or as counted from an epoch or a progress bar."""
+        """Determine the run's step from a logged step, an epoch or a progress bar."""
         named = dict(pairs)
         if "loss" in named and self._bar and self._bar_total is None and not pattern.repeats:
             self._bar_total = self._bar[1]
@@ -135,12 +135,13 @@ class LineReader:
 
 
 class LineMatcher:
-    """Finds the pattern that matches a line.
+    """Finds the pattern that matches a log line.
 
     Args:
         patterns: The patterns in the order in which they are tried.
-        clock: A clock, in seconds, that measures how long an expression takes.
-        cpu_clock: Returns the CPU time, in seconds, which is checked if an expression seems slow.
+        clock: A clock, in seconds, that is used to measure how long an expression takes.
+        cpu_clock: A function that returns the CPU time, in seconds, which is checked if an
+            expression seems slow.
 
     Attributes:
         complaint: A pattern that is no longer used, with the reason; None if all patterns are used.
@@ -163,12 +164,12 @@ class LineMatcher:
         ]
 
     def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> None:
-        """Pass a line to its run; a line without a matching pattern is ignored.
+        """Pass a line to the run that it belongs to; ignore a line that no pattern matches.
 
         Args:
-            line: The line, without its line ending.
-            reader_of: Returns a run's reader, given the run's name; the empty name is that of the
-                file's own run.
+            line: The text of the line, without its line ending.
+            reader_of: A function that returns a run's reader, given the run's name; the empty name
+                stands for the file's own run.
         """
         for text, texts, pattern in self._table:
             if text not in line or (texts and not all(more in line for more in texts)):
@@ -186,7 +187,7 @@ class LineMatcher:
                 return
 
     def _is_slow(self, pattern: Pattern, line: str) -> bool:
-        """Drop a pattern if it is slow itself, and not only because the machine is busy."""
+        """Return whether a pattern takes too much CPU time for a line, and drop a slow pattern."""
         started = self._cpu_clock()
         pattern.regex.search(line)
         seconds = self._cpu_clock() - started
@@ -205,7 +206,7 @@ def _deliver(
     groups: dict[str, str | None],
     reader_of: Callable[[str], LineReader | None],
 ) -> bool:
-    """Pass a match to its run; return whether to skip the remaining patterns."""
+    """Pass a match to the run that it belongs to; return whether to skip the remaining patterns."""
     pairs = find_pairs(groups.pop("pairs", None) or "")
     run = groups.pop("run", None) or pattern.run or ""
     numbers: dict[str, float] = {}
@@ -226,8 +227,8 @@ def _deliver(
 def parse_number(text: str) -> float | None:
     """Return the number in a text; None if the text is not a number.
 
-    A number may contain thousands separators, as in `1,234.5`. `12%` is 0.12, and `nan` and `inf`
-    are also numbers.
+    A number may contain thousands separators, as in `1,234.5`. The text `12%` means 0.12, and the
+    texts `nan` and `inf` also count as numbers.
     """
     match = _WHOLE.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
     return _convert(match[1], match[2] or "") if match else None

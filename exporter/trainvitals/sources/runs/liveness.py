@@ -1,10 +1,10 @@
-"""Determine whether the writer of a run file is alive, and how it ended according to the kernel.
+"""Determine whether a run file's writer is alive, and how the kernel says that it ended.
 
 The writer of a run file holds a POSIX record lock on the file's first byte until the writer exits,
-so testing the lock shows at once, even across PID namespaces, whether the writer is alive. The lock is not visible
-if another kernel is involved (gVisor, Kata, another machine's file system). In that case, the
-writer's PID and start time are checked if the writer is in our PID namespace; otherwise the age of
-its record is.
+so testing the lock shows at once, even across PID namespaces, whether the writer is alive. The lock
+is not visible if another kernel is involved, as with gVisor, Kata or another machine's file system.
+In that case, the writer's PID and start time are checked if the writer is in our PID namespace;
+otherwise the age of the writer's record is checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ except ImportError:  # Windows has no run files
 
 # `struct flock` of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
-# Asks for a lock that blocks readers; in Linux, F_RDLCK is 0 and F_UNLCK is 2.
+# Requests a lock that blocks readers; in Linux, F_RDLCK is 0 and F_UNLCK is 2.
 _ASKED = _FLOCK.pack(0, os.SEEK_SET, 0, 1, 0)
 _UNLOCKED = struct.pack("h", 2)
 _UNKNOWN_BOOT = bytes(16)
@@ -45,23 +45,24 @@ Evidence = Literal["lock", "pid", "age"]
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """The liveness of a rank's process.
+    """The liveness of the process that runs a rank.
 
     Attributes:
-        is_alive: Whether the process is alive; False also for a process that recorded its end and
-            released its file, though it may continue with other work.
-        evidence: The evidence: the `lock` on the file, the process's `pid` and start time, or only
-            the `age` of the record.
-        host_pid: The process's PID in our PID namespace, kept after its end; None if the kernel
-            does not show it.
+        is_alive: Whether the process is alive; also False for a process that recorded its end and
+            released the run file, although the process may continue with other work.
+        evidence: The evidence for `is_alive`: the `lock` on the run file, the process's `pid` and
+            start time, or only the `age` of the record.
+        host_pid: The process's PID in our PID namespace, kept after the process's end; None if the
+            kernel does not show the PID.
         state: The letter of the process's state in `/proc/PID/stat`, such as `T` for stopped or `D`
             for waiting in the kernel; None if the process has ended or the state is not visible.
-        exit: How the process ended; None while it is alive, or if the kernel has not reported its
-            exit. Before Linux 6.15, the kernel reports an exit only until the parent has waited for
-            the process; since then also afterwards, for a process that is followed.
+        exit: How the process ended; None while the process is alive, or if the kernel has not
+            reported the exit. Before Linux 6.15, the kernel reports an exit only until the parent
+            has waited for the process; since Linux 6.15, the kernel also reports the exit of a
+            followed process afterwards.
         oom_killed: Whether the process ended by SIGKILL, or in a way that is not reported, while
-            the kernel counted an OOM kill in its control group. False if the system does not count
-            OOM kills.
+            the kernel counted an OOM kill in the process's control group; False if the system does
+            not count OOM kills.
     """
 
     is_alive: bool
@@ -74,14 +75,16 @@ class Liveness:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine on which liveness is checked.
+    """The machine on which the liveness of processes is checked.
 
     Attributes:
-        boot_id: The ID of the boot, from `/proc/sys/kernel/random/boot_id`; zeros if unknown.
-        pid_namespace: The inode of the PID namespace that `procfs` shows; 0 if unknown.
+        boot_id: The ID of the machine's boot, from `/proc/sys/kernel/random/boot_id`; zeros if the
+            ID is unknown.
+        pid_namespace: The inode of the PID namespace that `procfs` shows; 0 if the inode is
+            unknown.
         procfs: The path of `/proc`.
         cgroupfs: The path of the control group file system.
-        silence_seconds: The age of a record from which its rank counts as dead, if there is no
+        silence_seconds: The age of a record from which the rank counts as dead, if there is no
             other evidence.
     """
 
@@ -93,7 +96,7 @@ class Host:
 
 
 def read_host(*, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cgroup")) -> Host:
-    """Read the IDs of this boot and PID namespace; an ID that cannot be read is unknown."""
+    """Read the IDs of this boot and PID namespace; an ID that cannot be read counts as unknown."""
     try:
         text = (procfs / "sys/kernel/random/boot_id").read_text(encoding="ascii", errors="replace")
         boot_id = _read_uuid(text)
@@ -106,11 +109,11 @@ def read_host(*, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cg
 def query_lock(descriptor: int) -> int | None:
     """Return the process that holds a write lock on the first byte of a file.
 
-    Read locks, which any user with read permission may hold, are ignored.
+    Read locks are ignored, because any user with read permission may hold a read lock.
 
     Returns:
-        The holder's PID in our own PID namespace; 0 if the holder is not visible, as in another PID
-        namespace; None if no other process holds a write lock.
+        The lock holder's PID in our own PID namespace; 0 if the holder is not visible, for example
+        because it is in another PID namespace; None if no other process holds a write lock.
 
     Raises:
         OSError: The file system or operating system cannot report locks.
@@ -130,11 +133,13 @@ class LivenessCheck:
     Args:
         descriptor: The descriptor of the open run file, which the caller closes.
         identity: The identity of the process that wrote the file.
-        host: The machine.
-        oom_kills: The OOM kill counts; the caller begins each round.
-        may_watch: Called once, at the first reading of a living process, to decide whether to
-            follow it until its end, which uses two file descriptors until then; otherwise its
-            state, its exit and OOM kills are not reported.
+        host: The machine on which the process runs.
+        oom_kills: The OOM kill counts; the caller calls `OomKills.begin` before each round of
+            readings.
+        may_watch: A function that is called once, at the first reading of a living process, and
+            decides whether the process is followed until the process's end. Following a process
+            uses two file descriptors. The state, exit and OOM kills of a process that is not
+            followed are not reported.
     """
 
     def __init__(
@@ -163,15 +168,15 @@ class LivenessCheck:
 
     @property
     def is_watching(self) -> bool:
-        """Whether the process is being followed, which uses file descriptors."""
+        """Whether the process is being followed; a followed process uses file descriptors."""
         return self._watch is not None
 
     def read(self, *, has_ended: bool, age_seconds: float) -> Liveness:
-        """Return the liveness of the process.
+        """Return the liveness of the process that wrote the run file.
 
         Args:
             has_ended: Whether the record marks the run as ended, successfully or not.
-            age_seconds: The age of the record.
+            age_seconds: The age of the record, in seconds.
         """
         if self._dead is not None:
             return self._add_exit(self._dead)
@@ -191,12 +196,13 @@ class LivenessCheck:
     def _read_letter(self, age_seconds: float) -> str | None:
         if self._watch is None:
             return None
-        # A process that has just written is running; reading its state costs more than all else.
+        # A process that has just written is running; reading its state costs more than the rest of
+        # the check.
         is_busy = self._alive is not None and 0 <= age_seconds < _BUSY_SECONDS
         return _RUNNING if is_busy else self._watch.read_letter()
 
     def close(self) -> None:
-        """Stop following the process."""
+        """Stop following the process, and close the file descriptors that this used."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -208,7 +214,7 @@ class LivenessCheck:
         start_ticks, procfs = self._identity.start_ticks, self._host.procfs
         try:
             self._watch = Watch(holder, start_ticks=start_ticks, procfs=procfs)
-            if query_lock(self._descriptor) != holder:  # it ended before it could be followed
+            if query_lock(self._descriptor) != holder:  # the process has just ended
                 self.close()
                 return
         except OSError:
@@ -223,9 +229,10 @@ class LivenessCheck:
         return (identity.pid or None) if is_ours and self._may_be_writer(identity.pid) else None
 
     def _may_be_writer(self, pid: int) -> bool:
-        """Return whether a process may have written the file: it has ended or runs as its owner.
+        """Return whether a process may have written the run file.
 
-        A file owned by root may have been written by a process that dropped its privileges.
+        A process that has ended or that runs as the file's owner may have written the file. A file
+        owned by root may have been written by a process that dropped its privileges.
         """
         users = read_users(pid, procfs=self._host.procfs)
         owner = os.fstat(self._descriptor).st_uid
@@ -235,7 +242,10 @@ class LivenessCheck:
         return self._identity.boot_id == self._host.boot_id != _UNKNOWN_BOOT
 
     def _check_unlocked(self, age_seconds: float, *, has_ended: bool, has_locks: bool) -> Liveness:
-        """Determine the liveness without a lock; `has_locks` is False if locks are unsupported."""
+        """Determine the liveness of a process that holds no lock.
+
+        The argument `has_locks` is False if the file system does not support locks.
+        """
         if has_ended and has_locks:
             return self._report_dead("lock")
         if self._watch is not None:
@@ -254,7 +264,7 @@ class LivenessCheck:
         if watch.is_dead() or state is None or state.is_exiting:
             return self._report_dead("lock")
         if has_locks and self._is_replaced(self._host_pid):
-            self.close()  # the exit of the other program is not that of this one
+            self.close()  # the other program's exit is not the trainer's
             return self._report_dead("lock")
         return self._report_alive("pid", state.letter)
 
@@ -273,7 +283,7 @@ class LivenessCheck:
         return self._report_alive("pid", state.letter)
 
     def _is_replaced(self, pid: int | None) -> bool:
-        """Return whether the process now runs another program (execve) without the file mapped."""
+        """Return whether the process has replaced its program and no longer maps the run file."""
         self._asked += 1
         if pid is None or self._asked % _ASKED_EVERY != 1:
             return False
@@ -298,7 +308,7 @@ class LivenessCheck:
         return self._add_exit(self._dead)
 
     def _add_exit(self, dead: Liveness) -> Liveness:
-        """Add the kernel's exit report as soon as it is available."""
+        """Add the kernel's exit report to a liveness as soon as the report is available."""
         if self._watch is None:
             return dead
         exit_ = self._watch.read_exit()
@@ -318,7 +328,7 @@ class LivenessCheck:
 
 
 def _read_uuid(text: str) -> bytes:
-    """Parse a UUID without importing `uuid`, which would cost the exporter some memory.
+    """Parse a UUID without importing the module `uuid`, which would cost the exporter some memory.
 
     Raises:
         ValueError: The text is not a UUID.

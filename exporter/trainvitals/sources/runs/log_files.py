@@ -1,11 +1,12 @@
-"""Follow runs that write a log.
+"""Follow training runs that write a log.
 
 A log is any text file that matches one of the globs. A log is followed across rotation, by renaming
-or by copying and truncating. A line ends with a line feed, a carriage return or backspaces, as in
-progress bars; colours are removed. An incomplete line is read if nothing was appended for a second.
+or by copying and truncating. A line ends with a line feed, or with a carriage return or backspaces,
+as in progress bars; colour codes are removed. An incomplete line is read if nothing was appended
+for a second.
 
 Initially, only the last 256 KiB of a large file are read. A file without a line that matches a
-pattern is not a run. A run is named after the part of its path that the glob does not fix.
+pattern is not a run. A run is named after the part of the log's path that the glob does not fix.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ _PACKED = (".gz", ".xz", ".zst", ".bz2", ".zip")
 
 
 class _Log:
-    """A log that is followed.
+    """The state of a log that is followed.
 
     Attributes:
-        file: The file.
+        file: The file that contains the log.
         name: The name of the file's own run.
-        runs: The readers of the runs in the file, by their names in its lines; the empty name is
-            that of the file's own run.
+        runs: The readers of the runs in the file, by the run names in the log lines; the empty name
+            stands for the file's own run.
         tail: The text of an incomplete line that was already read.
         is_inside: Whether the offset is inside a line whose beginning was not read.
-        complaint: Why the file could not be read; None if it could be read.
+        complaint: The reason why the file could not be read; None if the file could be read.
     """
 
     __slots__ = ("complaint", "file", "is_inside", "name", "runs", "tail")
@@ -74,21 +75,22 @@ class _Log:
 
 
 class LogLineSource:
-    """Reads the numbers in log lines.
+    """Reads the numbers in the lines of log files.
 
     Args:
-        globs: Path patterns, as described in `discovery`.
+        globs: The path patterns of the logs, in the format that the module `discovery` describes.
         patterns: The line patterns, in the order in which they are tried.
-        clock: Returns the current time, in Unix seconds.
+        clock: A function that returns the current time, in Unix seconds.
         monotonic: A monotonic clock, in seconds, to which deadlines refer.
         most_files: The maximum number of logs to follow; the latest logs are chosen.
-        forget_after_seconds: A log is ignored this long after the last write to it.
-        users: The users whose logs count; users take turns when logs are chosen.
+        forget_after_seconds: The number of seconds after the last write to a log from which the log
+            is ignored.
+        users: The users whose logs are read; logs are chosen from each user in turn.
 
     Attributes:
-        omitted: The number of logs left out of the last reading because of `most_files`.
+        omitted: The number of logs that were left out of the last reading because of `most_files`.
         complaint: One line with a file or pattern that could not be used, the reason and the
-            remedy; None if there was no such failure.
+            remedy; None if all files and patterns could be used.
     """
 
     def __init__(
@@ -115,13 +117,14 @@ class LogLineSource:
         self._search_complaint: str | None = None
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
-        """Read new lines from the logs, as far as the time allows.
+        """Read new lines from the logs until all are read or the time is up.
 
         Args:
-            deadline: The monotonic time by which the method returns; the next call continues.
+            deadline: The monotonic time by which the method returns; the next call reads the
+                remaining lines.
 
         Returns:
-            The runs with at least one number.
+            The runs from which at least one number was read.
         """
         if self._budget.is_search_due():
             with self._budget.searching():
@@ -140,11 +143,11 @@ class LogLineSource:
         return self._describe()
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use other line patterns from now on."""
+        """Use other log line patterns from now on."""
         self._matcher = LineMatcher(patterns)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close all logs."""
         for log in self._logs.values():
             log.file.close()
         self._logs = {}
@@ -187,7 +190,7 @@ class LogLineSource:
             self._logs[path].name = name
 
     def _read_on(self, log: _Log) -> None:
-        """Parse complete lines, and the last line if nothing was appended for a second."""
+        """Parse a log's complete lines, and its last line if nothing was appended for a second."""
         file = log.file
         end = file.offset + _MOST_BYTES
         while True:
@@ -261,7 +264,10 @@ def _owner(file: FoundFile) -> int:
 
 
 def _is_set_aside(path: str, found: Mapping[str, FoundFile]) -> bool:
-    """Return whether a file is a rotated log: compressed, or numbered beside the current log."""
+    """Return whether a file is a rotated log.
+
+    A rotated log is compressed, or is numbered and lies beside the current log.
+    """
     return path.endswith(_PACKED) or _ROTATED.sub("", path) in found.keys() - {path}
 
 

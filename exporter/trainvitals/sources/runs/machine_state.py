@@ -1,4 +1,4 @@
-"""The machine state for a rank: the accelerators that its process holds, and the host's memory."""
+"""The machine state for a rank: the accelerators that the rank holds, and the host's memory."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from trainvitals.sources.host.memory import read_memory
 
 
 class MachineState:
-    """The accelerators of the latest reading, and the host's memory.
+    """The machine state: the accelerators in the latest reading, and the host's memory.
 
     Args:
-        accelerators: The source that the accelerator collector reads; None if there is none.
+        accelerators: The source that the accelerator collector reads; None if the machine state
+            does not include accelerators.
         roots: The path of `/proc`.
     """
 
@@ -38,7 +39,7 @@ class MachineState:
         return held
 
     def describe(self, gpu_uuids: Collection[str]) -> Mapping[str, float]:
-        """Return the machine state, as numbers in base units by name.
+        """Return the machine state as numbers in base units, by name.
 
         Args:
             gpu_uuids: The UUIDs of the accelerators to describe.

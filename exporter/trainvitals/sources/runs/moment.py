@@ -1,8 +1,8 @@
-"""The current time on both clocks, and the ages of a trainer's records.
+"""The current time on the wall clock and the monotonic clock, and the ages of a trainer's records.
 
 A trainer records the time of day and CLOCK_MONOTONIC. The time of day may be set during a run;
-CLOCK_MONOTONIC is the same for all processes of one boot, in all containers. Ages are therefore
-calculated from CLOCK_MONOTONIC if the record is from this boot.
+CLOCK_MONOTONIC is the same for all processes of one boot, including those in containers. Ages are
+therefore calculated from CLOCK_MONOTONIC if the record is from this boot.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _STATES = {float(state): state for state in State}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment, on both clocks.
+    """A moment on the wall clock and on the monotonic clock.
 
     Attributes:
-        wall_time: The time of day, in Unix seconds.
-        mono_ns: CLOCK_MONOTONIC, in nanoseconds.
-        boot_id: The ID of the boot from which `mono_ns` counts, 16 bytes; zeros if unknown.
+        wall_time: The time of the wall clock, in Unix seconds.
+        mono_ns: The time of CLOCK_MONOTONIC, in nanoseconds.
+        boot_id: The ID of the boot from which `mono_ns` counts, 16 bytes; zeros if the ID is
+            unknown.
     """
 
     wall_time: float
@@ -35,7 +36,7 @@ class Moment:
     boot_id: bytes = _UNKNOWN_BOOT
 
     def record_age_seconds(self, record: Record) -> float | None:
-        """Return the age of the step record, in seconds; None if it was never written."""
+        """Return the age of a step record, in seconds; None if the record was never written."""
         mono_ns, wall_time = record.step[_MONO], record.step[_WALL]
         if self._shares_clock(record) and mono_ns != ABSENT and mono_ns <= self.mono_ns:
             return (self.mono_ns - mono_ns) / _NANOSECONDS
@@ -44,11 +45,11 @@ class Moment:
     def progress_age_seconds(self, record: Record) -> float | None:
         """Return the time since the training thread's last progress, in seconds.
 
-        Progress is the end of a step, the beginning of a coarse phase, or a change of phase within
-        a step.
+        Progress means the end of a step, the beginning of a coarse phase, or a change of phase
+        within a step.
 
         Returns:
-            The time; None if it is unknown.
+            The time since the last progress; None if that time is unknown.
         """
         step, identity = record.step, record.identity
         written_ago = self.record_age_seconds(record)
@@ -71,17 +72,17 @@ class Moment:
 
 
 def find_state(record: Record) -> State | None:
-    """Return the state that a run's trainer recorded last; None if it is unknown."""
+    """Return the state that a run's trainer recorded last; None if the state is unknown."""
     return _STATES.get(record.state[_STATE])
 
 
 def find_phase(record: Record) -> Phase | None:
-    """Return the trainer's phase; None if it was never recorded."""
+    """Return the trainer's phase from a record; None if no phase was ever recorded."""
     number = record.step[_PHASE] if record.live is None else record.live[1]
     return _PHASES.get(number)
 
 
 def name_coarse_phase(record: Record) -> str | None:
-    """Return the phase as named in `COARSE_PHASES`; None if it was never recorded."""
+    """Return a record's phase as named in `COARSE_PHASES`; None if no phase was ever recorded."""
     phase = find_phase(record)
     return None if phase is None else COARSE[phase]

@@ -1,7 +1,7 @@
 """Read run directories inside containers without a shared volume, through `/proc/PID/root`.
 
-Each container has its own mount namespace, which contains its own run directory. A user with access
-to a process (root, or the process's own user) can open the process's root directory.
+Each container has its own mount namespace, which contains its own run directory. A user who can
+access a process, which is root or the process's own user, can open the process's root directory.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _O_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _MOST_NAMESPACES = 256
 # On most machines, every user can create mount namespaces and therefore many containers. The limits
-# per container are lower than those of our own directory, and all containers share a limit.
+# per container are lower than the limits of our own directory, and all containers share a limit.
 _MOST_FILES, _LEAST_FILES = 256, 4
 _LIMITS = Limits(files=64, names=1024, new=64)
 _MOST_GONE = 64
 _NOBODY = 65534
-# The time for listing directories; those that were not reached are listed first the next time.
+# The time limit for listing directories; the next reading begins with unlisted directories.
 _SEARCH_FILES_SECONDS = 0.1
 
 
@@ -42,11 +42,11 @@ class FoundDirectory:
     """A run directory in another mount namespace.
 
     Attributes:
-        path: The path of the directory, valid while the process is alive.
+        path: The path of the directory, which is valid while the process is alive.
         descriptor: The descriptor of the open directory, which the caller closes.
         key: The identity of the directory, which is the same under every name and in every
             namespace.
-        owner: The user of the process through which the directory was found.
+        owner: The ID of the user whose process was used to find the directory.
     """
 
     path: Path
@@ -62,7 +62,7 @@ def find_run_directories(
     most: int = 64,
     users: Users = Users(),  # noqa: B008 - immutable
 ) -> tuple[FoundDirectory, ...]:
-    """Return the run directories in all other mount namespaces, each once.
+    """Return the run directories in all other mount namespaces, each directory once.
 
     Processes that this user is not permitted to access are skipped. Symbolic links are not
     followed, because they would lead to a place in our own namespace.
@@ -70,8 +70,9 @@ def find_run_directories(
     Args:
         path: The absolute path of a run directory in each namespace.
         procfs: The path of `/proc`; it must show the containers' processes.
-        most: The maximum number of directories.
-        users: Determines which users take turns as one.
+        most: The maximum number of directories to return.
+        users: The users, which determine the user IDs that are treated as one user when directories
+            are chosen from each user in turn.
     """
     known = {_read_key(path)}
     found: list[FoundDirectory] = []
@@ -94,12 +95,14 @@ class ContainerDirectories:
 
     Args:
         path: The absolute path of a run directory in each namespace.
-        host: The machine; None for this machine.
-        limits: The limits on reading each directory; they are lower if there are many directories.
+        host: The machine on which the trainers run; None for this machine.
+        limits: The limits on reading each directory; the limits are reduced if there are many
+            directories.
         search_seconds: The interval between searches for namespaces, which take some milliseconds.
-        keep_seconds: How long the ranks of a removed container remain readable.
-        monotonic: A monotonic clock, in seconds, that measures how long a reading takes.
-        users: The users whose files count.
+        keep_seconds: The time, in seconds, for which the ranks of a removed container remain
+            readable.
+        monotonic: A monotonic clock, in seconds, that is used to measure how long a reading takes.
+        users: The users whose run files are read.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class ContainerDirectories:
         return not self._is_due(now) and not self._directories and not self._gone
 
     def find(self, now: float) -> tuple[RunDirectory, ...]:
-        """Return the run directories of all containers, including removed containers.
+        """Return the run directories of all containers, including recently removed containers.
 
         Args:
             now: The current time, in Unix seconds.
@@ -167,14 +170,17 @@ class ContainerDirectories:
         return tuple(readings)
 
     def close(self) -> None:
-        """Close all directories."""
+        """Close all run directories."""
         for directory in self._list():
             directory.close()
         self._directories = {}
         self._gone = []
 
     def _share_files(self) -> dict[RunDirectory, int]:
-        """Return each directory's file limit, shared by users, then by a user's directories."""
+        """Return each directory's file limit.
+
+        The limit on run files is divided among users, then among each user's directories.
+        """
         group = self._users.find_group
         owners = Counter(group(self._owners[key]) for key in self._directories)
         gone = (directory for _, directory in self._gone)
@@ -218,7 +224,7 @@ class ContainerDirectories:
     def _detach(self, key: FileKey, now: float) -> None:
         directory = self._directories.pop(key)
         self._owners.pop(key, None)
-        if key == _read_key(self._path):  # it is our own directory
+        if key == _read_key(self._path):  # this is our own directory
             directory.close()
             return
         directory.detach()
@@ -245,9 +251,10 @@ def _read_key(path: Path) -> FileKey | None:
 
 
 def _one_process_of_each_namespace(procfs: Path, users: Users) -> list[tuple[int, int]]:
-    """Return one process in each other mount namespace, with its user, as far as permitted.
+    """Return the PID and user of one accessible process in each other mount namespace.
 
-    Users take turns, root and our own user first, because a user can create many namespaces.
+    Because a user can create many namespaces, the processes are chosen from each user in turn,
+    beginning with root and this process's user.
     """
     found: list[tuple[int, int]] = []
     try:
@@ -270,10 +277,10 @@ def _one_process_of_each_namespace(procfs: Path, users: Users) -> list[tuple[int
 
 
 def _read_owner(path: Path) -> int:
-    """Return a process's real user ID; the overflow UID if the process has just ended.
+    """Return a process's real user ID, or the overflow UID if the process has just ended.
 
-    The owner of the process's directory in `/proc` is not used, since it is root for every process
-    that is not dumpable.
+    The owner of the process's directory in `/proc` is not used, since the owner is root for every
+    process that is not dumpable.
     """
     words = (read_small(path / "status") or "").partition("\nUid:")[2].split()
     return int(words[0]) if words else _NOBODY

@@ -1,7 +1,7 @@
 """Read the OOM kill counts of control groups.
 
-The count is on the line `oom_kill` of the group's file `memory.events` in version 2, and of
-`memory.oom_control` in version 1.
+The OOM kill count is on the line `oom_kill` of the control group's file `memory.events` in cgroup
+v2, and `memory.oom_control` in cgroup v1.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _MOST_BYTES = 4096
 def find_oom_file(
     pid: int, *, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cgroup")
 ) -> str | None:
-    """Return the file with the OOM kill count of a living process's control group.
+    """Return the path of the file with the OOM kill count of a living process's control group.
 
     Returns:
         The path of the file, which need not exist; None if the process or the memory controller
-        does not exist, or the group is not visible to the exporter.
+        does not exist, or the control group is not visible to the exporter.
     """
     groups = {
         controller: path
@@ -37,26 +37,33 @@ def find_oom_file(
 
 
 class OomKills:
-    """OOM kill counts; each file is read once per round, since many ranks may share a group."""
+    """The OOM kill counts of control groups.
+
+    The file of a control group is read once per round, since many ranks may share a control
+    group.
+    """
 
     def __init__(self) -> None:
         self._descriptors: dict[str, int] = {}
         self._counts: dict[str, int | None] = {}
 
     def begin(self) -> None:
-        """Begin a round: read counts again, and drop groups that the last round did not use."""
+        """Begin a round of readings, and drop control groups that the last round did not use."""
         for path in self._descriptors.keys() - self._counts.keys():
             os.close(self._descriptors.pop(path))
         self._counts = {}
 
     def count(self, path: str) -> int | None:
-        """Return the number of kills as of this round; None if it cannot be read."""
+        """Return a control group's OOM kill count as of this round; None if it cannot be read."""
         if path not in self._counts:
             self._counts[path] = self.count_now(path)
         return self._counts[path]
 
     def count_now(self, path: str) -> int | None:
-        """Read the current number of kills; None if it cannot be read or the group was removed."""
+        """Read a control group's current OOM kill count.
+
+        The result is None if the count cannot be read or the control group was removed.
+        """
         descriptor = self._descriptors.get(path)
         try:
             if descriptor is None:
@@ -66,13 +73,13 @@ class OomKills:
                 self._descriptors[path] = descriptor
             data = os.pread(descriptor, _MOST_BYTES, 0)
         except OSError:
-            if path in self._descriptors:  # a new group may have its name
+            if path in self._descriptors:  # a new group may have the name
                 os.close(self._descriptors.pop(path))
             return None
         return find_number(data, b"oom_kill")
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files that contain the counts."""
         for descriptor in self._descriptors.values():
             os.close(descriptor)
         self._descriptors = {}

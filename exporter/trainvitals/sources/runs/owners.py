@@ -1,9 +1,9 @@
-"""The users who own run files: which users count, and the order in which they take turns.
+"""The users who own run files: whose files are read, and in which order.
 
-Any user may fill a run directory. Users therefore take turns, so that a user's many files only
-displace other files of the same user. The user IDs that a user has for containers without root
-take turns as one user (see `subordinates`). The owner and time of a file are those that the kernel
-reports, because the file's contents are not trusted.
+Any user may fill a run directory. Files are therefore chosen from each user in turn, so that a
+user's many files only displace other files of the same user. The user IDs that a user has for
+containers without root are treated as one user, as the module `subordinates` describes. A file's
+owner and time are taken from the kernel, because the file's contents are not trusted.
 """
 
 from __future__ import annotations
@@ -28,27 +28,31 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The users whose run files count.
+    """The users whose run files are read.
 
     Attributes:
-        ranges: The first and the last user ID of each range; None for all users.
-        subordinates: The ranges of user IDs that take turns as one user.
+        ranges: The first and the last user ID of each range of users whose run files are read; None
+            for all users.
+        subordinates: The ranges of user IDs that are treated as one user.
     """
 
     ranges: tuple[tuple[int, int], ...] | None = None
     subordinates: Subordinates = field(default_factory=Subordinates, compare=False, repr=False)
 
     def __contains__(self, user: int) -> bool:
-        """Return whether a user's files count, given the user ID."""
+        """Return whether the files of the user with the given user ID are read."""
         return self.ranges is None or any(first <= user <= last for first, last in self.ranges)
 
     def find_group(self, user: int) -> int:
-        """Return the user ID that takes turns for a user: the first of the same range, if any."""
+        """Return the first user ID in the range of subordinate IDs that contains a user ID.
+
+        The user ID of a trusted user, or one outside all ranges, is returned unchanged.
+        """
         return user if is_trusted(user) else self.subordinates.find_first(user)
 
 
 def parse_users(texts: Iterable[str]) -> Users:
-    """Parse the users in `--run-dir.users`; all users count if there is no text.
+    """Parse the users in `--run-dir.users`; if there are no texts, return all users.
 
     Raises:
         ConfigurationError: A text is neither a user of this machine nor a user ID or ID range.
@@ -59,10 +63,12 @@ def parse_users(texts: Iterable[str]) -> Users:
 
 
 def read_users(texts: Sequence[str] | None = None) -> Users:
-    """Return the users in `--run-dir.users`, or in the environment variable if `texts` is None.
+    """Return the users whose run files are read.
+
+    The users are those in `--run-dir.users`, or in the environment variable if `texts` is None.
 
     Raises:
-        ConfigurationError: A text is invalid; see `parse_users`.
+        ConfigurationError: A text is neither a user of this machine nor a user ID or ID range.
     """
     return parse_users([os.environ.get(VARIABLE, "")] if texts is None else texts)
 
@@ -75,7 +81,7 @@ def _parse_user(word: str) -> tuple[int, int]:
         if least is None or most is None or least > most:
             raise ConfigurationError(f"{FLAG} {word}: this is not a range of users; {_FORMS}")
         return least, most
-    import pwd  # noqa: PLC0415 - few machines need it
+    import pwd  # noqa: PLC0415 - few machines need this module
 
     try:
         number = pwd.getpwnam(word).pw_uid
@@ -87,11 +93,11 @@ def _parse_user(word: str) -> tuple[int, int]:
 
 
 def is_trusted(user: int, own: int | None = None) -> bool:
-    """Return whether a reader trusts a user: the user is root or the reader.
+    """Return whether a reader trusts a user, which means that the user is root or the reader.
 
     Args:
-        user: The user ID.
-        own: The reader's user ID; None for this process's effective user.
+        user: The ID of the user who may be trusted.
+        own: The reader's user ID; None for the effective user of this process.
     """
     return user in (0, os.geteuid() if own is None else own)
 
@@ -101,13 +107,13 @@ def rank_owner(owner: int, made_time: float) -> tuple[bool, float]:
 
     Args:
         owner: The ID of the user who owns the file.
-        made_time: When the file was created, according to the kernel, in Unix seconds.
+        made_time: The time when the file was created, according to the kernel, in Unix seconds.
     """
     return not is_trusted(owner), made_time
 
 
 class RunNames:
-    """Unique run names, so that two users' runs with the same name are never confused."""
+    """The unique names of runs, which distinguish two users' runs with the same name."""
 
     def __init__(self) -> None:
         self._owners: dict[str, int] = {}
@@ -119,22 +125,23 @@ class RunNames:
         return run
 
     def keep(self, names: Container[str]) -> None:
-        """Forget all names except the given ones."""
+        """Forget all run names except the given names."""
         self._owners = {name: uid for name, uid in self._owners.items() if name in names}
 
 
 def order_owners(things: Iterable[Thing], owner: Callable[[Thing], int]) -> list[Thing]:
-    """Return things with those of trusted users first, otherwise in their original order."""
+    """Return things with the trusted users' things first, otherwise in the original order."""
     return sorted(things, key=lambda thing: not is_trusted(owner(thing)))
 
 
 def take_turns(things: Iterable[Thing], *groupings: Callable[[Thing], Hashable]) -> list[Thing]:
-    """Return things in an order in which groups take turns, and subgroups within each group.
+    """Return things in an order in which one thing from each group is taken in turn.
 
     Args:
-        things: The things, the most important of each group first.
-        groupings: Functions that return a thing's group, the widest grouping first. The group of
-            the first thing takes the first turn.
+        things: The things to order, with the most important thing of each group first.
+        groupings: The functions that return a thing's group, the widest grouping first; a later
+            function divides the groups of the function before it. The group of the first thing
+            takes the first turn.
     """
     if not groupings:
         return list(things)

@@ -1,6 +1,6 @@
 """Check what the owner and mode of the run directory permit other users to do.
 
-The first training process creates the directory, so any user may own it.
+The first training process creates the run directory, so any user may own the directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Exposure(NamedTuple):
     """A problem with the owner or mode of a run directory.
 
     Attributes:
-        words: A sentence that describes the problem, without a period.
+        words: A sentence that describes the problem, without a final period.
         command: A shell command for root that fixes the problem. A user who owns the directory
             cannot redirect the command to another directory with a link.
         hides_runs: Whether the owner is not trusted and prevents all other users from having runs
@@ -41,10 +41,11 @@ def find_exposure(
     Args:
         path: The directory.
         user: The ID of the user who reads the directory; None for this process's user.
-        usual: The directory for all users' runs; another directory may be one user's on purpose.
+        usual: The default directory, which all users share; any other directory may intentionally
+            belong to one user.
 
     Returns:
-        The problem; None if there is no problem or no such directory.
+        The problem; None if there is no problem or the directory does not exist.
     """
     try:
         status = path.lstat()
@@ -75,7 +76,7 @@ class OwnershipCheck:
 
     Args:
         path: The directory.
-        usual: The directory for all users' runs.
+        usual: The default directory, which all users share.
     """
 
     def __init__(self, path: Path, *, usual: Path = DEFAULT_RUN_DIR) -> None:
@@ -84,7 +85,10 @@ class OwnershipCheck:
         self._logged: set[str] = set()
 
     def complain(self) -> str | None:
-        """Return the problem and remedy if the owner prevents other users' runs; None otherwise."""
+        """Return the problem and remedy if the directory's owner prevents other users' runs.
+
+        The result is None if the owner does not prevent other users' runs.
+        """
         found = find_exposure(self._path, usual=self._usual)
         if found is None:
             return None

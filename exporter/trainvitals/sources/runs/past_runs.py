@@ -1,4 +1,4 @@
-"""A run after its end: its starts, the most relevant start, and how the run ended."""
+"""A run after its end: the run's starts, the most relevant start, and how the run ended."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Reason = Literal["finished", "exception", "signal", "oom", "unknown", "running"]
 REASONS: tuple[Reason, ...] = (*ENDING_REASONS, "running")
 WELL: tuple[Reason, ...] = ("finished", "running")
 
-# Ranks that end within this time have the same cause: an end by a signal is dated by the exporter's
-# readings, and a launcher gives the other ranks some seconds to end.
+# Ranks that end within this time are assumed to have ended for the same cause: an end by a signal
+# is dated by the exporter's readings, and a launcher gives the other ranks some seconds to end.
 _TOGETHER_SECONDS = 20.0
 # SIGHUP, SIGINT and SIGTERM, which a launcher sends to the remaining ranks.
 _ASKED_TO_END = frozenset({1, 2, 15})
@@ -30,13 +30,13 @@ LONGEST_TEXT = 128
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One of a rank's last events.
+    """One of the last events that a rank recorded.
 
     Attributes:
-        time: The time of the event, in Unix seconds.
-        name: One of `runfile.EVENTS`.
-        value: The event's number: the number of the epoch, the step of the checkpoint, the loss of
-            the spike, or the number of the alert.
+        time: The time when the event was recorded, in Unix seconds.
+        name: The name of the event, which is one of `runfile.EVENTS`.
+        value: The number that was recorded with the event: the number of the epoch, the step of the
+            checkpoint, the loss of the spike, or the number of the alert.
     """
 
     time: float
@@ -46,24 +46,28 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of one rank: a process, and the run file that it wrote.
+    """One start of one rank: a process, and the run file that the process wrote.
 
     Attributes:
-        run: The run's name as text for display, made unique among users by `RunNames`.
-        attempt: The launcher's count, but at least one more than the rank's previous attempt.
-        identity: The process that wrote the file.
-        record: The last record in the file.
-        liveness: The liveness of the process.
-        ending: How the process ended; None while it is alive.
+        run: The run's name for display, made unique among users by `RunNames`.
+        attempt: The number of the attempt, as counted by the launcher, but at least one more than
+            the rank's previous attempt.
+        identity: The identity of the process that wrote the run file.
+        record: The last record in the run file.
+        liveness: The liveness of the process that wrote the run file.
+        ending: How the process ended; None while the process is alive.
         is_end_seen: Whether the end time is known, from the record or because the exporter saw the
             end; otherwise, the end time is the time at which the rank last wrote a record.
-        stall: Why the living rank makes no progress; None if it makes progress or has ended.
-        phase: The current phase, or the phase at the end; None if unknown.
-        phase_seconds: The time spent in that phase; None if unknown.
-        progress_age_seconds: The time from the last progress to the end or to now; None if unknown.
-        rates: The training speed.
-        progress: The training progress.
-        made_time: When the file was created, according to the kernel, in Unix seconds.
+        stall: The reason why a living rank makes no progress; None if the rank makes progress or
+            has ended.
+        phase: The rank's current phase, or the phase at the rank's end; None if the phase is
+            unknown.
+        phase_seconds: The time spent in `phase`, in seconds; None if that time is unknown.
+        progress_age_seconds: The time from the rank's last progress to the rank's end or to the
+            reading, in seconds; None if that time is unknown.
+        rates: The rank's training speed.
+        progress: The rank's training progress.
+        made_time: The time when the run file was created, according to the kernel, in Unix seconds.
     """
 
     run: str
@@ -83,17 +87,17 @@ class Start:
 
     @property
     def rank(self) -> int:
-        """The process's rank."""
+        """The rank of the process."""
         return self.identity.rank
 
     @property
     def reason(self) -> Reason:
-        """The reason for the ending, or `running`."""
+        """The reason for the rank's ending, or `running` while the rank is alive."""
         return "running" if self.ending is None else self.ending.reason
 
     @property
     def static(self) -> Mapping[str, str]:
-        """The text values of the static description, cleaned for display."""
+        """The texts in the run file's static description, cleaned for display."""
         return {
             clean_text(name, most=LONGEST_TEXT): clean_text(value, most=LONGEST_TEXT)
             for name, value in self.identity.static.items()
@@ -101,20 +105,23 @@ class Start:
         }
 
     def value(self, name: str) -> float | None:
-        """Return a word of the record, which may be NaN; None if it is unknown."""
+        """Return a value of the last record, which may be NaN; None if the value is unknown."""
         word = self.record.step[STEP[name]] if name in STEP else self.record.state[STATE[name]]
         return None if word == ABSENT else word
 
     def count(self, name: str) -> int | None:
-        """Return a counter word; None if it is unknown or invalid."""
+        """Return a counter of the last record; None if the counter is unknown or invalid."""
         return read_count(self.value(name))
 
     def seconds(self, name: str) -> float | None:
-        """Return a duration or a Unix time; None if it is unknown, not positive or not a number."""
+        """Return a duration or Unix time of the last record.
+
+        The result is None if the value is unknown, not positive or not a number.
+        """
         return read_time(self.value(name))
 
     def list_events(self) -> tuple[Event, ...]:
-        """Return the last events, the oldest first; invalid events are left out."""
+        """Return the rank's last events, the oldest first; invalid events are left out."""
         found = []
         for slot in range(EVENT_COUNT):
             time, code = self.seconds(f"event_time_{slot}"), self.count(f"event_code_{slot}")
@@ -123,19 +130,19 @@ class Start:
         return tuple(sorted(found, key=lambda event: event.time))
 
     def find_checkpoint(self) -> int | None:
-        """Return the step of the last checkpoint; None if none is among the last events."""
+        """Return the step of the last checkpoint; None if the last events contain no checkpoint."""
         steps = [event.value for event in self.list_events() if event.name == "checkpoint"]
         return read_count(steps[-1]) if steps else None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, with all its starts whose files still exist.
+    """A training run, with all starts whose run files still exist.
 
     Attributes:
-        name: The run's name as text for display.
-        starts: All starts, sorted by attempt and rank; at least one.
-        losses: The steps and time lost because of restarts.
+        name: The name of the run, for display.
+        starts: All starts of the run, sorted by attempt and rank; there is at least one start.
+        losses: The steps and time that the run lost because of restarts.
     """
 
     name: str
@@ -144,7 +151,7 @@ class Run:
 
     @property
     def current(self) -> tuple[Start, ...]:
-        """The starts of the last attempt, and earlier starts that are still alive."""
+        """The starts of the run's last attempt, and earlier starts that are still alive."""
         latest = max(start.attempt for start in self.starts)
         return tuple(
             start for start in self.starts if start.attempt == latest or start.ending is None
@@ -152,23 +159,26 @@ class Run:
 
     @property
     def has_attempts(self) -> bool:
-        """Whether the run was restarted."""
+        """Whether the run was restarted, so that it has several attempts."""
         return any(start.attempt for start in self.starts)
 
     @property
     def ranks_alive(self) -> int:
-        """The number of ranks that are alive on this machine."""
+        """The number of the run's ranks that are alive on this machine."""
         return sum(start.ending is None for start in self.starts)
 
     @property
     def world_size(self) -> int | None:
-        """The number of ranks on all machines; None if unknown."""
+        """The number of the run's ranks on all machines; None if the number is unknown."""
         sizes = [start.identity.world_size for start in self.current]
         return max(sizes) if max(sizes) > 0 else None
 
     @property
     def reason(self) -> Reason:
-        """The result of the last attempt; a failed rank takes precedence over living ranks."""
+        """The reason for the end of the run's last attempt, or `running`.
+
+        A failed rank takes precedence over living ranks.
+        """
         first = find_first(self.current)
         if first is not None:
             return first.reason
@@ -176,7 +186,10 @@ class Run:
 
     @property
     def telling(self) -> Start:
-        """The most relevant start: the first to fail in the last attempt that failed."""
+        """The run's most relevant start.
+
+        The most relevant start is the first start to fail in the last attempt that failed.
+        """
         first = find_first(self.current)
         if first is not None:
             return first
@@ -191,7 +204,7 @@ class Run:
 
     @property
     def ended_time(self) -> float | None:
-        """When the run's last process ended, in Unix seconds; None while the run continues."""
+        """The Unix time when the run's last process ended; None while the run continues."""
         if self.reason == "running":
             return None
         ends = [start.ending.time for start in self.current if start.ending is not None]
@@ -201,8 +214,9 @@ class Run:
 def find_first(starts: tuple[Start, ...] | list[Start]) -> Start | None:
     """Return the start that caused the end of the run; None if no start failed.
 
-    Of the starts that ended at about the same time, it is the one with the most specific reason: a
-    kernel report, then an exception, then an unknown end, then a signal that requests the end.
+    If several starts ended at about the same time, the start with the most specific reason is
+    returned: a kernel report, then an exception, then an unknown end, then a signal that requests
+    the end.
     """
     ends = [
         (start.ending.time, start)
@@ -225,5 +239,5 @@ def _weigh(start: Start) -> int:
 
 
 def is_well(run: Run) -> bool:
-    """Return whether a run finished or continues, and no rank of its last attempt failed."""
+    """Return whether a run finished or continues, and no rank of the last attempt failed."""
     return run.reason in WELL

@@ -1,11 +1,11 @@
 r"""Patterns for training log lines: built-in patterns and patterns that users write.
 
-**A pattern file** is YAML with one key, `patterns`, a list of mappings:
+**A pattern file** is YAML with one key, `patterns`, which contains a list of mappings:
 
 ============ ====================================================================================
 key          meaning
 ============ ====================================================================================
-`name`       required: the name of the pattern in messages
+`name`       required: the name of the pattern, which is shown in messages
 `regex`      required: a Python regular expression with named groups, searched for in each line
 `contains`   a text or a list of texts that the line must contain; searched for before the
              expression is tried, which is a hundred times faster: use the rarest word in the line
@@ -17,8 +17,8 @@ key          meaning
 ============ ====================================================================================
 
 **Groups.** A group that does not match, or that is not a number, is left out. A number may contain
-thousands separators or a percent sign (which makes it a ratio), or be `nan` or `inf`, which are
-counted.
+thousands separators or a percent sign, which makes the number a ratio. A number may also be `nan`
+or `inf`; such numbers are counted.
 
 =========================== =====================================================================
 group                       meaning
@@ -38,7 +38,8 @@ any other                   a number with that name: `loss`, `val_loss`, `accura
 =========================== =====================================================================
 
 For each line, the patterns are tried in order, the user's patterns first, and the first matching
-pattern is used. If it is a pattern with `finished`, the other patterns are still tried.
+pattern is used. If the first matching pattern is a pattern with `finished`, the other patterns are
+still tried.
 
 An example for the two kinds of lines `iter 100: loss 2.3412, time 50.20ms` and
 `step 250: train loss 2.0, val loss 2.1`::
@@ -59,13 +60,14 @@ expression is classified by its structure:
 - An expression that takes linear time is tried on lines of up to 8 KiB.
 - An expression that may take quadratic time, such as `loss (?P<loss>\d+).*acc`, is tried on lines
   of up to 2 KiB.
-- An expression that may take longer is rejected, such as `(a+)+`, in which a repeat is repeated, or
-  `\S+.*b` and `a.*b.*c`, in which the same text matches more than one repeat, or ten and more
-  optional or like parts in a row, such as `a?a?a?...` or `(a|aa)(a|aa)...`. Begin the expression
-  with `^`, specify the characters of a value (`[\d.e+-]+` instead of `\S+`) and of the text between
-  values (`[^,]*` instead of `.*`), or limit the repeats, as in `.{0,40}`.
+- An expression that may take longer is rejected. Examples are `(a+)+`, in which a repeat is
+  repeated; `\S+.*b` and `a.*b.*c`, in which the same text matches more than one repeat; and ten or
+  more optional or similar parts in a row, such as `a?a?a?...` or `(a|aa)(a|aa)...`. To make such an
+  expression faster, begin it with `^`, specify the characters of a value (`[\d.e+-]+` instead of
+  `\S+`) and of the text between values (`[^,]*` instead of `.*`), or limit the repeats, as in
+  `.{0,40}`.
 
-An expression that nevertheless takes more than a tenth of a second for a line is not used again.
+An accepted expression that takes more than a tenth of a second for a line is not used again.
 """
 
 from __future__ import annotations
@@ -93,16 +95,16 @@ class Pattern:
     """A pattern for one kind of log line.
 
     Attributes:
-        name: The name in messages.
+        name: The name of the pattern, which is shown in messages.
         regex: The expression that is searched for in a line.
         contains: The texts that a line must contain.
-        split: The data set of the numbers, if their names do not show it.
-        run: The run that the numbers belong to; None for the file's own run.
-        first_epoch: The number of the first epoch.
+        split: The data set of the numbers, if the names of the numbers do not show the data set.
+        run: The name of the run that the numbers belong to; None for the file's own run.
+        first_epoch: The number of the first epoch in the log lines.
         repeats: Whether the line is a progress bar, which shows numbers repeatedly.
         marks: The event that a matching line marks, in addition to its numbers: the run is
-            `finished`, or an `evaluation` has just ended; empty if it marks no event. After a
-            pattern with marks, the other patterns are still tried.
+            `finished`, or an `evaluation` has just ended; empty if the line marks no event. After a
+            pattern that marks an event, the other patterns are still tried.
         longest: The maximum length of a line on which the pattern is tried.
     """
 
@@ -118,15 +120,16 @@ class Pattern:
 
 
 def read_patterns(path: Path, *, flag: str = "--trainlog.patterns") -> tuple[Pattern, ...]:
-    """Read a pattern file.
+    """Read a file with log line patterns.
 
     Args:
-        path: The file.
-        flag: The flag that names the file, for error messages.
+        path: The path of the pattern file.
+        flag: The command-line flag that error messages mention as the source of the path.
 
     Raises:
-        ConfigurationError: The file cannot be read, or an entry does not have the format described
-            above; the message names the file, the line, the entry and the remedy.
+        ConfigurationError: The file cannot be read, or an entry does not have the format that the
+            module docstring describes; the message names the file, the line, the entry and the
+            remedy.
     """
     file = Section(str(path), load_yaml(path, flag=flag) or {})
     entries = file.take("patterns", list, "a list") or []
@@ -168,7 +171,7 @@ def _read_pattern(entry: Section) -> Pattern:
 
 
 def is_match(pattern: Pattern, line: str) -> bool:
-    """Return whether a pattern matches a line."""
+    """Return whether a pattern matches a log line."""
     return all(text in line for text in pattern.contains) and bool(pattern.regex.search(line))
 
 

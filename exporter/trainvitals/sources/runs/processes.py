@@ -1,4 +1,4 @@
-"""Other processes: their state, and how they ended."""
+"""The state of other processes, and how these processes ended."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _MOST_MAPS_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process exited.
+    """The exit code or the signal with which a process exited.
 
     Attributes:
-        code: The exit code; None if a signal killed the process.
-        signal: The signal that killed the process; None if the process exited by itself.
+        code: The exit code of the process; None if a signal killed the process.
+        signal: The signal that killed the process; None if no signal killed the process.
     """
 
     code: int | None
@@ -50,15 +50,16 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """The state of a process, from `/proc/PID/stat`.
+    """The state of a process, read from `/proc/PID/stat`.
 
     Attributes:
         letter: The letter of the state, such as `R` for running, `S` for waiting, `D` for waiting
-            in the kernel, `T` for stopped, `t` for stopped by a debugger, or `Z` for a zombie, for
-            which the parent has not waited yet.
-        start_ticks: When the process started, in clock ticks since boot.
+            in the kernel, `T` for stopped, `t` for stopped by a debugger, or `Z` for a zombie,
+            whose parent has not waited for it yet.
+        start_ticks: The time when the process started, in clock ticks since boot.
         is_exiting: Whether the process is exiting in the kernel.
-        exit: How a zombie (`Z`) exited; None if the kernel does not show its exit or shows 0.
+        exit: How a zombie (`Z`) exited; None if the kernel does not show the zombie's exit or shows
+            0.
     """
 
     letter: str
@@ -94,7 +95,7 @@ def may_map(pid: int, inode: int, *, procfs: Path = Path("/proc")) -> bool:
     The result is also True if the mappings are not visible or are too many to read.
 
     Args:
-        pid: The process ID.
+        pid: The PID of the process.
         inode: The inode number of the file.
         procfs: The path of `/proc`.
     """
@@ -122,8 +123,9 @@ class Watch:
 
     Args:
         pid: The process ID, in our own PID namespace.
-        start_ticks: When the process started, in clock ticks since boot, to detect a `/proc` of
-            another PID namespace, where the PID belongs to another process; 0 if unknown.
+        start_ticks: The time when the process started, in clock ticks since boot; 0 if the time is
+            unknown. This time is used to detect a `/proc` of another PID namespace, in which the
+            PID belongs to another process.
         procfs: The path of `/proc`.
 
     Raises:
@@ -131,7 +133,7 @@ class Watch:
     """
 
     def __init__(self, pid: int, *, start_ticks: int = 0, procfs: Path = Path("/proc")) -> None:
-        if not hasattr(os, "pidfd_open"):  # a Python that was built for an older kernel
+        if not hasattr(os, "pidfd_open"):  # this Python was built for an older kernel
             raise OSError(f"cannot watch process {pid}: this Python has no os.pidfd_open")
         self._pidfd = require_room(os.pidfd_open(pid))
         self._stat = -1
@@ -153,11 +155,11 @@ class Watch:
         return self._is_settled
 
     def is_dead(self) -> bool:
-        """Return whether the process has ended, whether or not its parent has waited for it."""
+        """Return whether the process has ended, even if its parent has not waited for it."""
         return bool(self._poll.poll(0))
 
     def read_state(self) -> ProcessState | None:
-        """Return the state of the process; None if it is gone or not visible in `/proc`."""
+        """Return the state of the process; None if the process is not visible in `/proc`."""
         if self._stat < 0:
             return None
         try:
@@ -166,7 +168,10 @@ class Watch:
             return None
 
     def read_letter(self) -> str | None:
-        """Return only the letter of the process's state, which is faster; None if not visible."""
+        """Return only the letter of the process's state; None if the process is not visible.
+
+        Reading the letter alone is faster than reading the whole state.
+        """
         if self._stat < 0:
             return None
         try:
@@ -180,12 +185,13 @@ class Watch:
         """Return how the process exited.
 
         Linux 6.15 and newer report the exit once the parent has waited for the process
-        (PIDFD_INFO_EXIT); older kernels report it only until then, and only to a user who is
-        permitted to trace the process.
+        (PIDFD_INFO_EXIT); older kernels report the exit only until the parent has waited, and only
+        to a user who is permitted to trace the process.
 
         Returns:
-            The exit; None while the process is alive, while its exit has not been reported yet
-            (call again unless `is_settled`), and if it will never be reported.
+            How the process exited. The result is None while the process is alive, while the exit
+            has not been reported yet, and if the exit will never be reported. If `is_settled` is
+            False, a later call may return the exit.
         """
         if self._is_settled:
             return None
@@ -207,7 +213,7 @@ class Watch:
         return None
 
     def close(self) -> None:
-        """Stop watching; a second call does nothing."""
+        """Stop following the process; a second call does nothing."""
         self._is_settled = True
         for descriptor in (self._pidfd, self._stat):
             if descriptor >= 0:
@@ -233,7 +239,7 @@ def _parse(data: bytes) -> ProcessState | None:
 
 
 def _understand(status: int) -> Exit:
-    """Return the exit that a `waitpid` status describes."""
+    """Return the exit that a status from `waitpid` describes."""
     if number := status & 0x7F:
         return Exit(code=None, signal=number)
     return Exit(code=status >> 8 & 0xFF, signal=None)

@@ -99,7 +99,7 @@ _LINES = (
     ),
 )
 
-# In the order in which they are tried.
+# The built-in patterns, in the order in which they are tried.
 PROFILES: tuple[Pattern, ...] = (
     *(replace(pattern, marks="finished") for pattern in _FINISHED),
     replace(_EVALUATED, marks="evaluation"),

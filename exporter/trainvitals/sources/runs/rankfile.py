@@ -1,4 +1,4 @@
-"""A run file that is kept open and read repeatedly; its contents are not trusted."""
+"""Read a run file repeatedly and keep it open; the contents of the file are not trusted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ except ImportError:  # Windows has no run files
     fcntl = None  # type: ignore[assignment]
 
 _TAIL_BYTES = FILE_BYTES - STEP_AT
-# The trainer may copy a record into a slot while it is read; each attempt reads it again later.
+# The trainer may write a record while it is read; each further attempt reads the record again.
 _TRIES = 4
 _NO_SEQUENCE = bytes(8)
 # The positions of the sequence words in the part that is read repeatedly, relative to STEP_AT.
@@ -67,8 +67,8 @@ class FileKey:
     """The identity of a file, regardless of its name.
 
     Attributes:
-        device: The device number of the file system.
-        inode: The inode number, which may be reused after the file is deleted.
+        device: The device number of the file system that contains the file.
+        inode: The inode number of the file, which may be reused after the file is deleted.
     """
 
     device: int
@@ -76,31 +76,32 @@ class FileKey:
 
 
 class RankFile:
-    """A run file that is read repeatedly.
+    """A rank's run file, which is read repeatedly.
 
     Args:
         path: The path of the file.
-        key: The identity of the file.
+        key: The identity of the run file.
         descriptor: The descriptor of the open file.
         is_own: Whether this process itself writes the file through the descriptor, which must then
-            stay open: closing it would release the lock that shows that this process is alive.
-        made_time: When the file was created, in Unix seconds; see `read_made_time`.
+            stay open: closing the descriptor would release the lock that shows that this process is
+            alive.
+        made_time: The time when the file was created, in Unix seconds, from `read_made_time`.
         owner: The ID of the user who owns the file.
-        identity: The process that wrote the file.
-        check: Checks whether the writer is alive.
+        identity: The identity of the process that wrote the file.
+        check: The check whether the writer of the file is alive.
 
     Attributes:
         path: The path of the file, which may have been deleted.
-        key: The identity of the file.
+        key: The identity of the run file.
         owner: The ID of the user who owns the file.
-        made_time: When the file was created, in Unix seconds.
-        identity: The process that wrote the file.
-        record: The record in the file; if it cannot be read, the last record that was read.
-        liveness: The liveness of the writer, as of the last read.
+        made_time: The time when the file was created, in Unix seconds.
+        identity: The identity of the process that wrote the file.
+        record: The record in the file, or the last record that was read if the file cannot be read.
+        liveness: The liveness of the file's writer, as of the last read.
         is_current: Whether the last read found complete records.
-        is_listed: Whether the directory still contains the file.
-        ended_unlisted_time: When the writer was found dead after the file was deleted, in Unix
-            seconds; None otherwise.
+        is_listed: Whether the run directory still contains the file.
+        ended_unlisted_time: The time when the writer was found dead after the file was deleted, in
+            Unix seconds; None if the file was not deleted or the writer was not found dead since.
     """
 
     __slots__ = (
@@ -155,21 +156,21 @@ class RankFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is still open; after the writer's end, the last record is kept."""
+        """Whether the file is still open; a file may be closed after its writer's end."""
         return self._descriptor >= 0
 
     @property
     def is_watching(self) -> bool:
-        """Whether the writer's process is followed."""
+        """Whether the process of the file's writer is followed."""
         return self._check.is_watching
 
     @property
     def is_held(self) -> bool:
-        """Whether the writer currently holds the file."""
+        """Whether the file's writer currently holds the file."""
         return self.is_open and self._is_locked()
 
     def read(self, now: float) -> None:
-        """Read the record and the liveness of the writer.
+        """Read the record in the file, and the liveness of the file's writer.
 
         Args:
             now: The current time, in Unix seconds.
@@ -185,7 +186,7 @@ class RankFile:
             self._release()
 
     def is_still_own(self) -> bool:
-        """Return whether the descriptor of a file that this process writes still refers to it."""
+        """Return whether this process's descriptor of its own run file still refers to the file."""
         if not self._is_own or self._descriptor < 0:
             return True
         try:
@@ -195,7 +196,7 @@ class RankFile:
         return (status.st_dev, status.st_ino) == (self.key.device, self.key.inode)
 
     def is_in(self, folder: int) -> bool:
-        """Return whether an open directory still contains the file under its name."""
+        """Return whether an open directory still contains the run file under its name."""
         try:
             status = os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
         except OSError:
@@ -203,7 +204,9 @@ class RankFile:
         return (status.st_dev, status.st_ino) == (self.key.device, self.key.inode)
 
     def ended_time(self, now: float) -> float:
-        """Return when the run ended or last wrote, or if implausible, when its file was created.
+        """Return the Unix time when the run ended or, if it has not ended, last wrote a record.
+
+        If that time is implausible, the file's creation time is returned.
 
         Args:
             now: The current time, in Unix seconds; a later end is implausible.
@@ -213,12 +216,12 @@ class RankFile:
         return recorded if 0 < recorded <= now + _SLACK_SECONDS else self.made_time
 
     def close(self) -> None:
-        """Close the file and stop following its writer."""
+        """Close the run file and stop following the file's writer."""
         self._release()
         self._check.close()
 
     def _read_again(self, now: float, liveness: Liveness) -> Liveness:
-        """Read the records again: they may have changed before the writer released the lock."""
+        """Read the records again, since the writer may have changed them before its end."""
         had_ended = self._ended
         if self._descriptor >= 0:
             self._load()
@@ -241,7 +244,7 @@ class RankFile:
             return True
 
     def _load(self) -> None:
-        """Read the records; if they are incomplete in four attempts, keep the previous ones."""
+        """Read the records, or keep the previous records if four attempts find no complete ones."""
         for _ in range(_TRIES):
             try:
                 tail = os.pread(self._descriptor, _TAIL_BYTES, STEP_AT)
@@ -282,7 +285,7 @@ class RankFile:
         return True
 
     def _read_rest(self, state: tuple[float, ...]) -> tuple[tuple[tuple[str, str], ...], str]:
-        """Read the names of free metrics and the last words, if the state record refers to them."""
+        """Read the names of free metrics and the last words, if the state record refers to any."""
         metrics, last_words = tuple(self.record.metrics), self.record.last_words
         if state[_NAMES] != self._names_key:
             table = os.pread(self._descriptor, STEP_AT - NAMES_AT, NAMES_AT)
@@ -308,17 +311,19 @@ def open_rank_file(
     oom_kills: OomKills,
     may_watch: Callable[[int], bool] = lambda _: True,
 ) -> RankFile:
-    """Open a run file.
+    """Open a rank's run file for repeated reading.
 
     Args:
         path: The path of the file.
-        folder: The open directory, in which the file is looked up by the last part of its path.
-        host: The machine.
-        oom_kills: The OOM kill counts.
-        may_watch: Returns whether one more process of a user may be followed; see `LivenessCheck`.
+        folder: The open directory that contains the file; the file is opened by the last component
+            of its path.
+        host: The machine on which the trainers run.
+        oom_kills: The OOM kill counts of control groups.
+        may_watch: A function that returns whether one more process of a user may be followed, given
+            the user ID; `LivenessCheck` describes when the function is called.
 
     Raises:
-        RunFileError: The file is not a run file, or its version is not supported.
+        RunFileError: The file is not a run file, or the version of the run file is not supported.
         OSError: The file cannot be opened, or too many files are open.
     """
     name = path.name
@@ -355,10 +360,10 @@ def open_rank_file(
 
 
 def read_made_time(status: os.stat_result) -> float:
-    """Return when a run file was created, in Unix seconds.
+    """Return the time when a run file was created, in Unix seconds.
 
-    Writing to its memory mapping does not change the time. The owner may set the mtime to any time,
-    but not the ctime.
+    Writing to the file's memory mapping does not change this time. The owner may set the mtime to
+    any time, but not the ctime.
     """
     return min(status.st_mtime, status.st_ctime)
 
@@ -374,7 +379,9 @@ def _require_run_file(status: os.stat_result) -> None:
 
 
 def _find_own_descriptor(name: str, status: os.stat_result) -> int | None:
-    """Return the descriptor through which this process itself writes a run file; None if none does.
+    """Return the descriptor through which this process itself writes a run file.
+
+    The result is None if this process does not write the file.
 
     Opening and closing the file would release the lock that shows that this process is alive.
     """

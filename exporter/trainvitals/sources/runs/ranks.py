@@ -1,7 +1,7 @@
-"""The ranks of all runs, from run files, and from event files and logs of uninstrumented runs.
+"""Read the ranks of all runs from run files, and from the event files and logs of other runs.
 
-A run in an event file or log may also be instrumented by the client: it has the name that the
-client uses, or the client's process wrote its event file, as the file name
+A run in an event file or log may also be instrumented by the client. Such a run has the name that
+the client uses, or the client's process wrote the run's event file, as the file name
 `events.out.tfevents.SECOND.HOST.PID.…` shows. Such a run is shown only once: the run file contains
 more data, so the other source is ignored as long as the run file exists.
 
@@ -40,7 +40,7 @@ from trainvitals.sources.runs.starts import (
 )
 from trainvitals.sources.runs.stragglers import Slowness, StragglerDetector
 
-# Logs and event files are written irregularly, and most do not mark the end of a run.
+# Logs and event files are written irregularly, and most of them do not mark a run's end.
 QUIET_SECONDS = 3600.0
 _PREFIX = ["events", "out", "tfevents"]
 _CLOCK_SECONDS = 2.0
@@ -49,10 +49,13 @@ _LAST_LINES_SECONDS = 60.0
 
 
 def is_recent(found: FoundRun, now: float, dead_seconds: float) -> bool:
-    """Return whether a run is still shown: one hour after its last line, or less if it finished.
+    """Return whether a run is still shown.
+
+    A run is shown for one hour after the last write to its log or event files. A finished run is
+    shown for `dead_seconds`.
 
     Args:
-        found: The run.
+        found: The run, as found in event files or a log.
         now: The current time, in Unix seconds.
         dead_seconds: How long finished runs are shown after their end.
     """
@@ -60,7 +63,7 @@ def is_recent(found: FoundRun, now: float, dead_seconds: float) -> bool:
 
 
 def read_found(found: FoundRun) -> RankReading:
-    """Return a found run as a rank whose liveness and progress are unknown."""
+    """Return a run from event files or a log as a rank with unknown liveness and progress."""
     record = record_found(found)
     rates = Rates(
         samples_per_second=read_amount(found.values.get("samples_per_second")),
@@ -78,7 +81,10 @@ def read_found(found: FoundRun) -> RankReading:
 
 
 def record_found(found: FoundRun) -> Record:
-    """Return the values of a found run as a record; everything else is `ABSENT`."""
+    """Return the values of a run from event files or a log as a record.
+
+    All other words of the record are `ABSENT`.
+    """
     step, state = list(EMPTY_STEP), list(EMPTY_STATE)
     for word, value in found.values.items():
         if word in STEP:
@@ -106,7 +112,7 @@ def record_found(found: FoundRun) -> Record:
 
 
 def leave_out_instrumented(found: Iterable[FoundRun], starts: Sequence[Start]) -> list[FoundRun]:
-    """Return the found runs that are not also instrumented by the training client.
+    """Return the runs in event files and logs that the training client does not also instrument.
 
     Args:
         found: The runs in event files and logs.
@@ -124,12 +130,12 @@ def leave_out_instrumented(found: Iterable[FoundRun], starts: Sequence[Start]) -
 
 
 def _is_of(run: FoundRun, start: Start) -> bool:
-    """Return whether a run is the same as a start with the same name, and not a later run."""
+    """Return whether a run is the same run as a start with the same name, and not a later run."""
     return start.ending is None or run.last_time <= start.ending.time + _LAST_LINES_SECONDS
 
 
 def _made(start: Start, path: str) -> bool:
-    """Return whether a start's process wrote an event file."""
+    """Return whether the process of a start wrote an event file."""
     *prefix, second, writer = [*os.path.basename(path).split(".", 4), "", ""][:5]  # noqa: PTH119 - hot
     host, pid = start.identity.static.get("hostname"), start.identity.pid
     if prefix != _PREFIX or not second.isdecimal() or not writer.startswith(f"{host}.{pid}."):
@@ -144,11 +150,11 @@ _STOPPED = ("T", "t")
 
 
 class Omitted(NamedTuple):
-    """The number of ranks left out because of the limits.
+    """The numbers of ranks that were left out because of the limits.
 
     Attributes:
-        ranks: The number of all such ranks.
-        alive: The number of such ranks whose processes are alive.
+        ranks: The number of all ranks that were left out.
+        alive: The number of ranks that were left out and whose processes are alive.
     """
 
     ranks: int = 0
@@ -156,11 +162,11 @@ class Omitted(NamedTuple):
 
 
 class RankReader:
-    """Reads ranks, and keeps their state between readings.
+    """Reads the ranks of all runs, and keeps the ranks' state between readings.
 
     Args:
-        machine: Provides the accelerators that processes hold.
-        users: The users whose run files count.
+        machine: The machine state, which contains the accelerators that processes hold.
+        users: The users whose run files are read.
     """
 
     def __init__(
@@ -181,9 +187,9 @@ class RankReader:
 
         Args:
             files: The existing run files.
-            found: The runs in event files and logs; of two runs with the same name, the first is
-                kept.
-            now: The time of this reading.
+            found: The runs in event files and logs; if two runs have the same name, the first run
+                is kept.
+            now: The time of the reading, on both clocks.
         """
         starts = self._starts.take_up(files, now.wall_time)
         self._ledger.update(_list_attempts(starts))

@@ -9,8 +9,8 @@ from trainvitals.foreign_numbers import read_amount, read_time
 from trainvitals.runfile import ABSENT, BUCKET_BOUNDS, STATE, STEP, Record, State
 from trainvitals.sources.runs.moment import Moment, name_coarse_phase
 
-# From this age on, the session's mean is steadier than the last window and hardly affected by the
-# slow first steps.
+# For sessions at least this old, the session's mean is steadier than the last window and hardly
+# affected by the slow first steps.
 YOUNG_SECONDS = 1800.0
 
 _STEPS, _SAMPLES, _TOKENS = STEP["steps"], STEP["samples"], STEP["tokens"]
@@ -28,16 +28,18 @@ _EPOCH_STEPS = STATE["epoch_steps"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """A rank's training speed; a value is None if unknown.
+    """A rank's training speed; an unknown value is None.
 
     Attributes:
-        samples_per_second: Samples per second over the record's window of 10 to 20 s of training. A
-            step that takes longer than the previous one is included from then on, so the rate of a
-            hanging run decreases.
-        tokens_per_second: Tokens per second over the same window.
-        flops_per_second: The model's floating-point operations per second, according to the
-            declared FLOPs.
-        flops_utilization_ratio: `flops_per_second` as a share of the peak of the rank's own device.
+        samples_per_second: The number of samples per second over the record's window of 10 to 20 s
+            of training. A step that already takes longer than the previous step is included, so the
+            rate of a hanging run decreases.
+        tokens_per_second: The number of tokens per second over the same window as
+            `samples_per_second`.
+        flops_per_second: The model's floating-point operations per second, calculated from the
+            FLOPs that the trainer declared.
+        flops_utilization_ratio: The ratio of `flops_per_second` to the peak performance of the
+            rank's own device.
     """
 
     samples_per_second: float | None = None
@@ -48,13 +50,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A rank's progress; a value is None if unknown.
+    """A rank's training progress; an unknown value is None.
 
     Attributes:
-        ratio: The completed share of all steps, 0 to 1.
-        epoch_ratio: The completed share of the epoch's steps, 0 to 1.
+        ratio: The completed share of all of the rank's steps, 0 to 1.
+        epoch_ratio: The completed share of the current epoch's steps, 0 to 1.
         end_timestamp_seconds: The expected Unix time of the last step, taking validation and
-            checkpoints into account; it does not change while the run hangs.
+            checkpoints into account; the expected time does not change while the run hangs.
     """
 
     ratio: float | None = None
@@ -66,7 +68,7 @@ _NO_RATES = Rates()
 
 
 def measure_rates(record: Record, now: Moment) -> Rates:
-    """Return the training speed of a living rank; it is unknown outside of training."""
+    """Return the training speed of a living rank; the speed is unknown outside training."""
     step, state = record.step, record.state
     seconds = step[_TRAIN] - step[_WINDOW_TRAIN]
     has_stepped = step[_STEPS] > step[_WINDOW_STEPS] != ABSENT and seconds > 0
@@ -87,7 +89,7 @@ def measure_rates(record: Record, now: Moment) -> Rates:
 
 
 def measure_progress(record: Record, *, is_alive: bool) -> Progress:
-    """Return a rank's progress, with the expected end if the rank is alive."""
+    """Return a rank's training progress, with the expected end if the rank is alive."""
     step, state = record.step, record.state
     total = state[_TOTAL_STEPS]
     if total <= 0 and state[_TOTAL_EPOCHS] > 0:
@@ -103,7 +105,7 @@ def measure_progress(record: Record, *, is_alive: bool) -> Progress:
 
 
 def _measure_pace(step: Sequence[float]) -> float | None:
-    """Return the mean seconds from one step to the next, including validation and pauses."""
+    """Return the mean time between steps in seconds, including validation and pauses."""
     steps, seconds = step[_STEPS], step[_TRAIN]
     if steps <= 0 or seconds <= 0:
         return None
@@ -117,8 +119,8 @@ def _measure_pace(step: Sequence[float]) -> float | None:
 def _share_untimed(step: Sequence[float]) -> float:
     """Return the factor that corrects the time of a session's first window for untimed steps.
 
-    The start of the first step may not have been recorded; the step is counted then, but its time
-    is missing.
+    If the start of the first step was not recorded, the step is counted but the step's time is
+    missing.
     """
     steps, timed = step[_STEPS], sum(step[_BUCKETS])
     return steps / timed if step[_WINDOW_STEPS] == 0 and 0 < timed < steps else 1.0

@@ -1,4 +1,4 @@
-"""A reading of this machine's training runs."""
+"""The values from one reading of this machine's training runs."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ _DESCRIBED = ("local_rank", "node_rank", "world_size", "attempt", "created_time"
 
 @dataclass(frozen=True, slots=True)
 class RankReading:
-    """A rank of a run.
+    """The values of one rank of a training run.
 
     Attributes:
-        run: The run's name.
+        run: The name of the run to which the rank belongs.
         rank: The rank's number, as text.
-        source: The source: the training client, TensorBoard event files or a log file.
-        record: The last record.
-        liveness: The liveness of the process; None for a run without a run file.
-        ending: How the rank ended; None while it is alive, or for a run without a run file.
-        start_timestamp_seconds: When the process started, in Unix seconds; None if unknown.
-        gpu_uuids: The UUIDs of the accelerators that the process holds.
+        source: The source of the values: the training client, TensorBoard event files or a log
+            file.
+        record: The last record of the rank.
+        liveness: The liveness of the rank's process; None for a run without a run file.
+        ending: How the rank ended; None while the rank is alive, or for a run without a run file.
+        start_timestamp_seconds: The time when the rank's process started, in Unix seconds; None if
+            the time is unknown.
+        gpu_uuids: The UUIDs of the accelerators that the rank's process holds.
         stall: Whether the rank makes progress; None if the rank has ended.
-        rates: The training speed.
-        progress: The training progress.
-        slowness: The comparison with the run's other ranks on this machine; None if there are no
-            other ranks.
-        alerts_seen: A bit for each of `runfile.ALERTS` that was ever active.
+        rates: The rank's training speed.
+        progress: The rank's training progress.
+        slowness: The comparison of the rank with the run's other ranks on this machine; None if
+            there are no other ranks.
+        alerts_seen: A bit for each alert in `runfile.ALERTS` that was ever active.
     """
 
     run: str
@@ -60,11 +62,11 @@ class RankReading:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The values expected of a run, according to the baselines file; None if not specified.
+    """A run's expected values from the baselines file; a value that is not specified is None.
 
     Attributes:
-        epoch_seconds: The duration of an epoch.
-        memory_bytes: The memory in use on each of the run's accelerators.
+        epoch_seconds: The expected duration of an epoch, in seconds.
+        memory_bytes: The expected memory use on each of the run's accelerators, in bytes.
     """
 
     epoch_seconds: float | None = None
@@ -73,19 +75,21 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class RunReading:
-    """The values of a run as a whole.
+    """The values of a training run as a whole.
 
     Attributes:
-        run: The run's name.
-        source: The source, as in `RankReading`.
-        static: The run's description, as in `runfile.Identity`.
-        world_size: The number of ranks on all machines; None if unknown.
-        ranks_alive: The number of ranks that are alive on this machine; None for a run without a
-            run file.
+        run: The name of the run.
+        source: The source of the values, as in `RankReading`.
+        static: The static description of the run, as in `runfile.Identity`.
+        world_size: The number of the run's ranks on all machines; None if the number is unknown.
+        ranks_alive: The number of the run's ranks that are alive on this machine; None for a run
+            without a run file.
         exits: The number of the run's processes that have ended on this machine since the exporter
             started, by reason.
-        losses: The steps and time lost because of restarts; None for a run without a run file.
-        expected: The expected values; None if the baselines file specifies none for the run.
+        losses: The steps and time that the run lost because of restarts; None for a run without a
+            run file.
+        expected: The expected values of the run; None if the baselines file specifies no values for
+            the run.
     """
 
     run: str
@@ -100,15 +104,15 @@ class RunReading:
 
 @dataclass(frozen=True, slots=True)
 class RunsReading:
-    """All runs on this machine, including runs that ended within the last 15 minutes.
+    """The values of all runs on this machine, including runs that ended in the last 15 minutes.
 
     Attributes:
-        ranks: All ranks.
-        runs: All runs.
+        ranks: The values of all ranks.
+        runs: The values of all runs.
         incompatible_files: The number of files in the run directory that are not run files or have
             an unknown version.
-        omitted: The number of ranks left out because of the limits.
-        omitted_alive: The number of omitted ranks that are alive.
+        omitted: The number of ranks that were left out because of the limits.
+        omitted_alive: The number of ranks that were left out and are alive.
         complaint: The errors that made the reading incomplete; None if the reading is complete.
     """
 
@@ -133,7 +137,7 @@ def choose_runs(reading: RunsReading, names: Collection[str]) -> RunsReading:
 
 
 def describe_record(record: Record) -> dict[str, object]:
-    """Return a record for JSON: words by name, and free metrics; unknown values are left out."""
+    """Return a record's words and free metrics by name, for JSON, without unknown values."""
     words = dict(zip((*STEP_WORDS, *STATE_WORDS), (*record.step, *record.state), strict=True))
     metrics = [
         {"name": name, "split": split, "value": record.state[_METRICS + number]}

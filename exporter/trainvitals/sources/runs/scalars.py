@@ -1,4 +1,4 @@
-"""A run without the training client, read from its event files or log."""
+"""The state of a run without the training client, read from the run's event files or log."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ _EVALUATED: Mapping[str, int] = {"validation_loss": -1, "validation_accuracy": 1
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """The state of a run, as read from its event files or log.
+    """The state of a run, as read from the run's event files or log.
 
     Attributes:
-        run: The run's name: the path below the configured directory, or from the glob's first
-            wildcard on. Unprintable characters are replaced with `_`, and only the last 128
-            characters are kept.
+        run: The name of the run: the path below the configured directory, or the part of the log's
+            path from the glob's first wildcard on. Unprintable characters are replaced with `_`,
+            and only the last 128 characters are kept.
         source: The source from which the run was read.
-        path: The newest event file, or the log file.
-        started_time: When the first event was written, in Unix seconds; None for a log.
-        last_time: When the last event was written, or when the log was last written to, in Unix
-            seconds.
-        step: The optimizer's step count as logged; None if it was not logged.
-        epoch: The epoch as logged, which may be a fraction; None if it was not logged.
-        values: Words of a run file by name (`loss`, `validation_loss`, `learning_rate`,
-            `step_seconds`, `total_steps`, `epoch_step` ...) and `samples_per_second`. A value may
-            be NaN or infinite if it was logged as such.
+        path: The path of the run's newest event file, or of the log file.
+        started_time: The time when the first event was written, in Unix seconds; None for a log.
+        last_time: The time when the last event was written, or when the log was last written to, in
+            Unix seconds.
+        step: The optimizer's step count as logged; None if the step count was not logged.
+        epoch: The epoch as logged, which may be a fraction; None if the epoch was not logged.
+        values: The words of a run file by name (`loss`, `validation_loss`, `learning_rate`,
+            `step_seconds`, `total_steps`, `epoch_step` ...) and `samples_per_second`. A value that
+            was logged as NaN or infinite stays NaN or infinite.
         metrics: All other numbers, by name as logged and by data set (`train`, `validation`,
-            `test`, or empty if the name does not show it).
-        nonfinite: The number of values that were NaN or infinite, by `loss`, `gradient` and
-            `evaluation`.
-        evaluations: The number of validation losses, or of validation accuracies if there is no
-            loss.
-        evaluations_since_improvement: The number of evaluations since the best value, 0 if the last
-            value is the best; None before the first evaluation.
-        steps_seen: The number of steps by which the run advanced while it was followed; never
+            `test`, or empty if the name does not show the data set).
+        nonfinite: The number of values that were NaN or infinite, by the kind of value: `loss`,
+            `gradient` or `evaluation`.
+        evaluations: The number of validation losses that were logged, or of validation accuracies
+            if no validation loss was logged.
+        evaluations_since_improvement: The number of evaluations since the evaluation with the best
+            value, 0 if the last value is the best; None before the first evaluation.
+        steps_seen: The number of steps by which the run advanced while it was followed, which never
             decreases. Steps that are repeated after a resume are counted again.
-        is_finished: Whether the end of the run was logged; None if it was not logged.
-        omitted: The number of metrics and overlong lines left out because of the limits.
+        is_finished: Whether the end of the run was logged; None if the end was not logged.
+        omitted: The number of metrics and overlong lines that were left out because of the limits.
     """
 
     run: str
@@ -68,7 +68,7 @@ class FoundRun:
 
 
 class _Slot:
-    """The last value under one name, and the results of its evaluations."""
+    """The last value that was logged under one name, and the results of the name's evaluations."""
 
     __slots__ = ("best", "direction", "evaluations", "place", "since", "step", "value")
 
@@ -82,7 +82,7 @@ class _Slot:
         self.best = -math.inf
 
     def evaluate(self, value: float) -> None:
-        """Record one evaluation."""
+        """Record the value from one evaluation."""
         self.evaluations += 1
         self.since += 1
         if value * self.direction > self.best:
@@ -91,12 +91,12 @@ class _Slot:
 
 
 class RunScalars:
-    """Collects the numbers of one run.
+    """Collects the numbers that one run logs.
 
     Attributes:
-        evaluation_due: Whether an evaluation has just ended, so that the next value shown is a new
-            value even if it equals the previous one.
-        is_finished: Whether the end of the run was logged; None if it was not logged.
+        evaluation_due: Whether an evaluation has just ended, so that the next value counts as a new
+            value even if it equals the previous value.
+        is_finished: Whether the end of the run was logged; None if the end was not logged.
     """
 
     def __init__(self) -> None:
@@ -117,24 +117,24 @@ class RunScalars:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no number was recorded."""
+        """Whether no number of the run was recorded."""
         return not (self._slots or self._words)
 
     @property
     def step(self) -> int | None:
-        """The run's step; None if it was not logged."""
+        """The run's step count; None if the step count was not logged."""
         return self._step
 
     def record(self, name: str, value: float, split: Split = "") -> None:
-        """Record a number that was just logged."""
+        """Record a number that the run has just logged."""
         slot = self._slots.get((name, split)) or self._make_slot(name, split)
         if slot is not None:
             self._put(slot, value)
 
     def record_event(self, name: str, value: float, split: Split, step: int, time: float) -> None:
-        """Record a number from an event file, with its step and time.
+        """Record a number from an event file, with the step and the time of the number.
 
-        Different names may count different steps (batches and epochs). The run's step is that of
+        Different names may count different steps (batches and epochs). The run's step is taken from
         the name with the highest step, even if that step decreases.
         """
         slot = self._slots.get((name, split)) or self._make_slot(name, split)
@@ -148,10 +148,10 @@ class RunScalars:
         self._put(slot, value)
 
     def record_again(self, name: str, value: float, split: Split = "") -> None:
-        """Record a number from a progress bar, which shows a number until there is a new one.
+        """Record a number from a progress bar, which shows a number until there is a new number.
 
-        A number is new if it differs from the previous number. An equal number is new if
-        `evaluation_due` is set (for numbers from evaluations) or if the step differs (for others).
+        A number is new if it differs from the previous number. An equal number from an evaluation
+        is new if `evaluation_due` is set; any other equal number is new if the step differs.
         """
         slot = self._slots.get((name, split))
         if slot is not None:
@@ -166,9 +166,9 @@ class RunScalars:
         self._words[word] = bound_value(value)
 
     def move(self, step: int, time: float | None = None) -> None:
-        """Record the run's step, and when it was reached in Unix seconds; None if unknown.
+        """Record the run's step, and the Unix time of the step if the time is known.
 
-        A number that is not a possible step is ignored.
+        A number that cannot be a step is ignored.
         """
         if read_count(step) is None:
             return
@@ -182,21 +182,21 @@ class RunScalars:
         self._step_time = read_time(time) or 0.0
 
     def resume(self) -> None:
-        """Begin another attempt of the run; its first step may be any number."""
+        """Begin another attempt of the run; the first step of the attempt may be any number."""
         self._resumed = True
 
     def count_nonfinite(self, what: What, count: int = 1) -> None:
-        """Count values that were NaN or infinite."""
+        """Count values of one kind that were NaN or infinite."""
         self._nonfinite[what] += count
 
     def count_overlong(self) -> None:
-        """Count a line that was too long to be read."""
+        """Count a log line that was too long to be read."""
         self._overlong += 1
 
     def describe(
         self, run: str, source: Source, path: str, *, started_time: float | None, last_time: float
     ) -> FoundRun:
-        """Return the state of the run."""
+        """Return the current state of the run."""
         values = self._gather_words()
         epoch = values.pop("epoch", None)
         metrics, left_out = self._gather_metrics()

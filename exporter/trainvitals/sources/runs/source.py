@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from trainvitals.sources.runs.scalars import FoundRun
 
 _FOUND_SECONDS = 1.0
-# The first reading may have to open many files. The later timeout is shorter than the time that the
-# runner waits for a collector that was always fast.
+# The first reading may have to open many files. The timeout of later readings is shorter than the
+# time that the runner waits for a collector that was always fast.
 _FIRST_CONTAINER_SECONDS, _CONTAINER_SECONDS = 2.0, 0.25
 _CONTAINERS = "containers"
-# Reading all processes takes 20 us for each, so a new container's runs may be found a minute late.
+# Reading all processes takes 20 us per process, so a new container's runs are found up to a minute
+# late.
 _SEARCH_SECONDS = 60.0
 
 
@@ -41,23 +42,23 @@ class FindsRuns(Protocol):
     """Reads runs without the training client, as `EventFileSource` and `LogLineSource` do.
 
     Attributes:
-        omitted: The number of runs left out because of the limits.
-        complaint: A source that could not be read, with the reason; None if all could be read.
+        omitted: The number of runs that were left out because of the limits.
+        complaint: A file that could not be read, with the reason; None if all files could be read.
     """
 
     omitted: int
     complaint: str | None
 
     def read(self, deadline: float) -> Sequence[FoundRun]:
-        """Return the runs before a deadline on the monotonic clock."""
+        """Read and return the runs before a deadline on the monotonic clock."""
         ...
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use other log line patterns from now on; this does not affect other formats."""
+        """Use other log line patterns from now on; files in other formats are not affected."""
         ...
 
     def close(self) -> None:
-        """Close the files."""
+        """Close all files that are followed."""
         ...
 
 
@@ -67,12 +68,12 @@ class TrainingOptions:
 
     Attributes:
         run_dir: The directory of the run files.
-        logdirs: Directories to search for TensorBoard event files.
-        globs: Path patterns of log files.
+        logdirs: The directories that are searched for TensorBoard event files.
+        globs: The path patterns of log files.
         patterns: A file of log line patterns, which are tried before the built-in patterns; None
             for the built-in patterns alone.
-        baselines: A file with the expected values for runs; None without expectations.
-        users: The users whose run files count.
+        baselines: A file with the expected values for runs; None if no values are expected.
+        users: The users whose run files are read.
     """
 
     run_dir: Path = DEFAULT_RUN_DIR
@@ -89,10 +90,11 @@ class TrainingSource:
     Args:
         options: The locations of runs, and the options for reading them.
         roots: The paths of the host's `/proc` and `/sys`.
-        machine: Provides the accelerators that processes hold.
-        clock: Returns the current time, in Unix seconds.
-        monotonic_ns: Returns CLOCK_MONOTONIC in nanoseconds.
-        reloads: Returns the number of requests so far to reload the pattern and baselines files.
+        machine: The machine state, which contains the accelerators that processes hold.
+        clock: A function that returns the current time, in Unix seconds.
+        monotonic_ns: A function that returns CLOCK_MONOTONIC in nanoseconds.
+        reloads: A function that returns the number of requests so far to reload the pattern and
+            baselines files.
 
     Raises:
         ConfigurationError: The pattern file or the baselines file cannot be used.
@@ -157,7 +159,7 @@ class TrainingSource:
         )
 
     def _reload(self) -> None:
-        """Reload patterns and baselines; if one of the files is invalid, keep both unchanged."""
+        """Reload patterns and baselines; if either file is invalid, keep both unchanged."""
         self._reloaded = self._reloads()
         try:
             expect = _make_expectation(self._options)
@@ -178,7 +180,7 @@ class TrainingSource:
         return self._ranks
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all files, and stop reading in the background."""
         self._directory.close()
         closes = {_CONTAINERS: self._containers.close}
         closes |= {name: finder.close for name, finder in self._finders.items()}
@@ -280,7 +282,7 @@ def _make_finders(options: TrainingOptions, clock: Callable[[], float]) -> dict[
 
 
 def _read_patterns(options: TrainingOptions) -> tuple[Pattern, ...]:
-    """Return the log line patterns; an empty tuple if no logs are followed."""
+    """Return the log line patterns, or an empty tuple if no logs are followed."""
     if not options.globs:
         return ()
     from trainvitals.sources.runs.patterns import read_patterns  # noqa: PLC0415 - as above
@@ -293,7 +295,7 @@ def _read_patterns(options: TrainingOptions) -> tuple[Pattern, ...]:
 def _make_expectation(
     options: TrainingOptions,
 ) -> Callable[[Sequence[RunReading], Sequence[RankReading]], Sequence[RunReading]]:
-    """Return a function that adds the expected values to runs."""
+    """Return a function that adds the expected values from the baselines file to runs."""
     if options.baselines is None:
         return lambda runs, _: runs
     from trainvitals.sources.runs.baselines import (  # noqa: PLC0415 - few machines need it

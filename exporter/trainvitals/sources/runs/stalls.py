@@ -15,8 +15,8 @@ checkpoint three times the longest checkpoint so far, at least half an hour
 idle       no limit: the run is waiting for something else
 ========== =========================================================================
 
-A process that was stopped (by SIGSTOP or a debugger) is stalled immediately, in any phase. A run
-whose record is final, or whose monitor was disabled, is never stalled.
+A process that was stopped, by SIGSTOP or a debugger, counts as stalled immediately, in any phase. A
+run whose record is final, or whose monitor was disabled, is never stalled.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Cause = Literal["stopped", "no_progress"]
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Whether a rank is stalled.
+    """The result of the check whether a rank is stalled.
 
     Attributes:
-        cause: `stopped` if the process was stopped; `no_progress` if the time without progress
-            exceeds the limit; None if the rank makes progress.
+        cause: The cause of the stall: `stopped` if the process was stopped; `no_progress` if the
+            time without progress exceeds the limit; None if the rank makes progress.
         threshold_seconds: The current limit on the time without progress; None if there is no
             limit.
         progress_timestamp_seconds: The Unix time of the latest progress, according to this
-            machine's current clock; None if unknown.
+            machine's current clock; None if the time is unknown.
     """
 
     cause: Cause | None
@@ -57,11 +57,11 @@ class Stall:
 
 
 def detect_stall(record: Record, now: Moment, *, is_stopped: bool) -> Stall:
-    """Return whether a living rank is stalled.
+    """Return whether a living rank is stalled, and the limit for its current phase.
 
     Args:
         record: The rank's last record.
-        now: The moment to compare with.
+        now: The moment of the reading.
         is_stopped: Whether the kernel reports the rank's process as stopped.
     """
     age = now.progress_age_seconds(record)
@@ -81,7 +81,7 @@ def learn_threshold(record: Record) -> float | None:
     """Return how long the current phase of a run may last without progress, in seconds.
 
     Returns:
-        The limit; None if there is no limit or the phase is unknown.
+        The limit in seconds; None if there is no limit or the phase is unknown.
     """
     match name_coarse_phase(record):
         case "init" | "compile":
@@ -105,6 +105,10 @@ def _learn_step(record: Record) -> float:
 
 
 def _name_time(record: Record, timestamp: float) -> float:
-    """Return the trainer's timestamp if the clocks agree, so that the value remains constant."""
+    """Return the Unix time of a rank's latest progress.
+
+    If the trainer's clock and this machine's clock agree, the trainer's timestamp is returned, so
+    that the value remains constant.
+    """
     stamp = max(record.step[STEP["last_progress_time"]], record.step[STEP["phase_start_time"]])
     return stamp if abs(stamp - timestamp) < 1.0 else round(timestamp, 1)

@@ -1,7 +1,8 @@
-"""The starts of all ranks with a run file, and the choice of the starts to show.
+"""The starts of all ranks that have a run file, and the choice of the starts to show.
 
-Each start of a rank creates a run file. The latest start of each rank is shown while it is alive
-and for some time after its end; the other starts show the work lost because of restarts.
+Each start of a rank creates a run file. The latest start of each rank is shown while the rank is
+alive and for some time after the rank's end; the other starts show the work lost because of
+restarts.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ _NANOSECONDS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of one rank.
+    """One start of one rank of a training run.
 
     Attributes:
-        key: The identity of the run file.
-        file: The run file.
-        identity: The process that wrote the file.
-        run: The run's name, cut to 128 characters, followed by the user ID if another user's run
-            used the name first.
-        ending: How the process ended; None while it is alive.
+        key: The identity of the start's run file.
+        file: The run file of the start.
+        identity: The identity of the process that wrote the run file.
+        run: The name of the run, cut to 128 characters and followed by the user ID if another
+            user's run used the name first.
+        ending: How the process ended; None while the process is alive.
         gpu_uuids: The UUIDs of the accelerators that the process holds, or held last.
-        alerts_seen: A bit for each of `runfile.ALERTS` that was ever active.
-        is_settled: Whether the start is final: the process has ended, and its ending was logged.
+        alerts_seen: A bit for each alert in `runfile.ALERTS` that was ever active.
+        is_settled: Whether the start is final, because the process has ended and the ending was
+            logged.
     """
 
     key: Hashable
@@ -54,13 +56,13 @@ class Start:
 
 
 class StartRegister:
-    """All starts with a run file, kept between readings.
+    """The register of all starts that have a run file, kept between readings.
 
     Args:
-        machine: Provides the accelerators that processes hold.
+        machine: The machine state, which contains the accelerators that processes hold.
 
     Attributes:
-        deaths: Determines how dead ranks ended.
+        deaths: The register that determines how ended ranks ended.
     """
 
     def __init__(self, machine: MachineState) -> None:
@@ -70,10 +72,10 @@ class StartRegister:
         self._names = RunNames()
 
     def take_up(self, files: Iterable[SeenFile], now: float) -> Sequence[Start]:
-        """Update the starts with the existing run files.
+        """Update the register with the existing run files, and return the starts.
 
         Args:
-            files: All run files; a file that occurs twice counts once.
+            files: All run files; a file that occurs twice is counted once.
             now: The current time, in Unix seconds.
         """
         held = self._machine.holders()
@@ -129,7 +131,7 @@ class StartRegister:
 
 
 def find_latest(starts: Iterable[Start]) -> list[Start]:
-    """Return the latest start of each rank; a living start is preferred."""
+    """Return the latest start of each rank; a living start is preferred to an ended start."""
     latest: dict[tuple[str, int], Start] = {}
     for start in starts:
         who = (start.run, start.identity.rank)
@@ -140,10 +142,11 @@ def find_latest(starts: Iterable[Start]) -> list[Start]:
 
 
 def count_overtaken(starts: Iterable[Start], latest: Iterable[Start]) -> int:
-    """Return the number of living processes hidden by a later one with the same run and rank.
+    """Return the number of living processes that a later start hides.
 
-    This happens if a user gives two runs the same name, or if a start's successor starts too early.
-    A process that has begun another run without ending the previous one is not counted.
+    A start hides an earlier start with the same run and rank. This happens if a user gives two runs
+    the same name, or if a start's successor starts too early. A process that has begun another run
+    without ending the previous one is not counted.
     """
     shown = {(start.run, start.identity.rank): start for start in latest}
     alive = [start for start in starts if start.ending is None]
@@ -157,19 +160,21 @@ def choose_shown(
     shown: Container[str] = (),
     users: Users = Users(),  # noqa: B008 - immutable
 ) -> tuple[list[Start], list[Start]]:
-    """Return the ranks to show, sorted by run and rank, and those left out because of the limits.
+    """Return the ranks to show, and the ranks left out because of the limits.
 
-    Living runs precede ended runs. Within both groups, users take turns, and so do the
-    directories of one user, so that no user displaces others. Within one directory, the oldest
-    living runs and the newest ended runs come first, so that the choice is stable. A run that was
-    shown and has just ended keeps its place for 2 minutes; otherwise its end would never be
-    reported if there are too many runs.
+    The ranks to show are sorted by run and rank.
+
+    Living runs precede ended runs. Within both groups, runs are chosen from each user in turn, and
+    from each of a user's directories in turn, so that no user displaces other users. Within one
+    directory, the oldest living runs and the newest ended runs come first, so that the choice is
+    stable. A run that was shown and has just ended keeps its place for 2 minutes; otherwise its end
+    would never be reported if there are too many runs.
 
     Args:
         starts: The latest start of each rank.
         now: The current time, in Unix seconds.
         shown: The names of the runs that were shown the last time.
-        users: Determines which users take turns as one.
+        users: The users, which determine the user IDs that are treated as one user.
     """
 
     def owner(start: Start) -> int:
@@ -186,7 +191,8 @@ def choose_shown(
         (present if is_present else ended).append(_sort(of_run))
     present.sort(key=lambda of_run: (_is_foreign(of_run), min(map(_made, of_run))))
     ended.sort(key=lambda of_run: (_is_foreign(of_run), -max(map(_made, of_run))))
-    # Runs are chosen first; otherwise, one user's few ranks would compete with another's many runs.
+    # Runs are chosen first; otherwise, one user's few ranks would compete with another user's many
+    # runs.
     ordered = [
         of_run[0].run
         for group in (present, ended)
@@ -243,7 +249,7 @@ def _sort(of_run: Iterable[Start]) -> list[Start]:
 
 
 def date_start(identity: Identity) -> float | None:
-    """Return when a process started, from the times in its run file; None if unknown."""
+    """Return the Unix time when a process started, from its run file; None if it is unknown."""
     if not identity.start_ticks:
         return identity.created_time or None
     ticks_per_second = os.sysconf("SC_CLK_TCK")

@@ -1,11 +1,11 @@
 """Detect stragglers: ranks that slow down the other ranks of a run on this machine.
 
 In data-parallel training, every rank waits for the slowest rank when gradients are reduced, during
-the backward pass. Steps and backward passes therefore take equally long on all ranks and show no
-difference. Differences show in the phases that a rank executes on its own: waiting for data,
-copying to the device, and the forward pass before the reduction, and the optimizer's step after it.
-These phases are compared between a run's living ranks on this machine, over windows of at least 32
-steps.
+the backward pass. Steps and backward passes therefore take equally long on all ranks and do not
+show which rank is slow. Differences are visible in the phases that a rank executes on its own:
+waiting for data, copying to the device and the forward pass, which precede the reduction, and the
+optimizer's step, which follows the reduction. The phases that a rank executes on its own are
+compared between a run's living ranks on this machine, over windows of at least 32 steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOTALS = tuple(STEP[f"total_{phase}"] for phase in LOCAL_PHASES)
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """A rank compared with the fastest rank of the run on this machine.
+    """The comparison of a rank with the fastest rank of the run on this machine.
 
     Attributes:
         ratios: For each of `LOCAL_PHASES`, the rank's time per step as a multiple of the fastest
@@ -45,7 +45,7 @@ class Slowness:
 
 @dataclass(slots=True)
 class _Rank:
-    """The state of a rank that is kept between readings."""
+    """The state of a rank, which is kept between readings."""
 
     origin: tuple[float, ...]
     slow: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOWS))
@@ -53,21 +53,21 @@ class _Rank:
 
 
 class StragglerDetector:
-    """Compares one run's ranks on this machine at every reading."""
+    """Compares the ranks of one run on this machine with each other at every reading."""
 
     def __init__(self) -> None:
         self._ranks: dict[str, _Rank] = {}
         self._starts: dict[str, float] = {}
 
     def compare(self, records: Mapping[str, Record]) -> Mapping[str, Slowness]:
-        """Compare the latest records of the living ranks.
+        """Compare the latest records of the run's living ranks.
 
         Args:
-            records: The records, by rank.
+            records: The latest record of each living rank, by rank.
 
         Returns:
-            The result of the latest window, by rank; empty before the first window is full, or if
-            there is only one rank.
+            The result of the latest window, by rank. The result is empty before the first window is
+            full, or if there is only one rank.
         """
         current = {
             rank: (record.step[_STEPS], record.step[_TRAIN], *_pick_totals(record.step))
@@ -116,7 +116,7 @@ def _pick_totals(step: Sequence[float]) -> tuple[float, ...]:
 
 
 def _mean(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the seconds per step for the whole step and for each phase."""
+    """Return the mean time in seconds of a whole step and of each phase."""
     steps = after[0] - before[0]
     return tuple(
         [max(0.0, late - early) / steps for early, late in zip(before[1:], after[1:], strict=True)]

@@ -1,7 +1,7 @@
 """The user IDs that the system assigns to a user for rootless containers (`/etc/subuid`).
 
-A user of rootless Podman or Docker may create files as 65,536 other users. When users take turns,
-all of these users therefore count as one.
+A user of rootless Podman or Docker may create files as 65,536 other users. When files are chosen
+from each user in turn, all of these user IDs are therefore treated as one user.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _KEPT_SECONDS = 60.0
 _LARGEST = (1 << 32) - 1
 _FIELDS = 3
 
-Range = tuple[int, int]  # the first user ID, and the ID after the last one
+Range = tuple[int, int]  # the first user ID, and the last user ID + 1
 
 
 class Subordinates:
     """The ranges of user IDs in a file, which is checked for changes at most once a minute.
 
     Args:
-        path: The file; if it cannot be read, no range is known.
-        monotonic: A clock that returns monotonic seconds.
+        path: The path of the file; if the file cannot be read, no range is known.
+        monotonic: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -42,7 +42,10 @@ class Subordinates:
         self._ranges: list[Range] = []
 
     def find_first(self, user: int) -> int:
-        """Return the first ID of the range that contains a user ID, or the user ID if none does."""
+        """Return the first ID of the range that contains a user ID.
+
+        A user ID that is in no range is returned unchanged.
+        """
         self._refresh()
         index = bisect_right(self._ranges, user, key=itemgetter(0)) - 1
         if index < 0:
@@ -67,7 +70,7 @@ class Subordinates:
 
 
 def parse_ranges(lines: Iterable[str]) -> Iterator[Range]:
-    """Yield the ranges in lines such as `ada:100000:65536`; other lines are ignored."""
+    """Yield the ranges of user IDs in lines such as `ada:100000:65536`; ignore other lines."""
     for line in lines:
         fields = line.strip().split(":")
         if len(fields) == _FIELDS and fields[1] and fields[2]:
@@ -77,7 +80,7 @@ def parse_ranges(lines: Iterable[str]) -> Iterator[Range]:
 
 
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """Return the ranges in ascending order, with overlapping ranges merged."""
+    """Return ranges of user IDs in ascending order, with overlapping ranges merged."""
     merged: list[Range] = []
     for first, end in sorted(ranges):
         if merged and first < merged[-1][1]:

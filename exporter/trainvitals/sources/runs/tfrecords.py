@@ -51,15 +51,15 @@ Scalar = tuple[float, int, str, float]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records in a piece of an event file.
+    """The records that were parsed from a piece of an event file.
 
     Attributes:
         scalars: The wall time in Unix seconds, step, tag and value of each scalar.
-        length_bytes: The total length of the parsed records, from the start of the piece.
+        length_bytes: The total length in bytes of the parsed records, from the start of the piece.
         damaged: The number of invalid records that were left out.
         then: The content after the parsed records: `nothing`, `part` of a record, a `large` record,
-            which is not parsed, or bytes that are not a record (`garbage`).
-        large_bytes: The total length of the large record; 0 if there is no large record.
+            which is not parsed, or `garbage`, which are bytes that are not a record.
+        large_bytes: The total length in bytes of the large record; 0 if there is no large record.
     """
 
     scalars: list[Scalar]
@@ -70,13 +70,13 @@ class Records:
 
 
 class RecordParser:
-    """Extracts scalars from event file data."""
+    """Extracts scalars from the data of TensorBoard event files."""
 
     def __init__(self) -> None:
         self._crc_of_length: dict[int, int] = {}
 
     def parse(self, data: bytes) -> Records:
-        """Parse all complete records at the start of the data."""
+        """Parse all complete records at the start of a piece of an event file."""
         scalars: list[Scalar] = []
         damaged = 0
         start, end = 0, len(data)
@@ -121,7 +121,7 @@ _TABLE = _make_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of the data; `zlib` does not provide this CRC."""
+    """Return the CRC-32C (Castagnoli) of some data; `zlib` does not provide this CRC."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -129,7 +129,7 @@ def crc32c(data: bytes) -> int:
 
 
 def mask_crc(crc: int) -> int:
-    """Return a CRC in the masked form that a record contains."""
+    """Return a CRC in the masked form that event file records contain."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -212,7 +212,7 @@ def _parse_value(data: bytes, at: int, end: int, values: list[tuple[str, float]]
 
 
 def _parse_tensor(data: bytes, at: int, end: int) -> float | None:
-    """Return a tensor's number; None if it does not contain exactly one number."""
+    """Return the number in a tensor; None if the tensor does not contain exactly one number."""
     dtype = 0
     content, content_key = b"", 0
     while at < end:
@@ -256,7 +256,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _step_over(data: bytes, at: int, end: int) -> int:
-    """Return the end of a field to skip, given its start."""
+    """Return the position of the end of a field to skip, given the position of its start."""
     key, at = _read_varint(data, at)
     wire = key & _WIRE
     if key >> 3 == 0:

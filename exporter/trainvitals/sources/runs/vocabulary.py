@@ -1,9 +1,9 @@
 """Map the names under which frameworks log numbers to the words of a run file.
 
 A name such as `train_loss_step`, `Loss/val`, `lr-Adam` or `eval/loss` is split into parts. Parts
-for the data set (train, val, eval, test) and for the averaging (step, epoch) are removed; if the
-rest is a known name, the number is stored under the corresponding word of a run file. A number with
-any other name is a free metric and keeps its name.
+for the data set, which are train, val, eval and test, and parts for the averaging, which are step
+and epoch, are removed; if the rest is a known name, the number is stored under the corresponding
+word of a run file. A number with any other name is a free metric and keeps its name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SPLITS: Mapping[str, Split] = {
 _AVERAGES = frozenset({"step", "epoch", "batch", "iter", "iteration"})
 _SILENT = frozenset({"metric", "metrics", "value", "scalars"})
 
-# The word for each name. If two names in a run have the same word, the earlier line is used.
+# The word for each name. If two names in a run have the same word, the earlier line here is used.
 _WORDS: Mapping[str, str] = {
     "loss": "loss",
     "lm_loss": "loss",
@@ -96,11 +96,12 @@ class Place:
 
     Attributes:
         word: The word of a run file, or `samples_per_second`; None for a free metric.
-        name: The name of the free metric as written, cut to the length that a run file allows.
-        split: The number's data set; empty if the name does not show it.
-        rank: The priority; if two names in a run have the same word, the lower rank is used.
-        what: The kind of value under which NaN and infinite values are counted; None if they are
-            not counted.
+        name: The name of the free metric as logged, cut to the length that a run file allows.
+        split: The number's data set; empty if the name does not show the data set.
+        rank: The priority of the name; if two names in a run have the same word, the name with the
+            lower rank is used.
+        what: The kind of value under which NaN and infinite values are counted; None if such values
+            are not counted.
     """
 
     word: str | None
@@ -111,16 +112,19 @@ class Place:
 
 
 def find_split(name: str) -> Split:
-    """Return the data set to which a name such as `val` or `eval_dir` refers; empty without one."""
+    """Return the data set to which a name such as `val` or `eval_dir` refers.
+
+    The result is empty if the name does not refer to a data set.
+    """
     return next((_SPLITS[part] for part in _parts_of(name) if part in _SPLITS), "")
 
 
 def find_place(name: str, split: Split = "") -> Place:
-    """Return the position in a record for a number with a name.
+    """Return the position in a record at which a number with a given name is stored.
 
     Args:
-        name: The name as the framework or the user wrote it.
-        split: The number's data set, if it is known from a source other than the name.
+        name: The name of the number, as the framework or the user wrote the name.
+        split: The number's data set, if the data set is known from a source other than the name.
     """
     parts = _parts_of(name)
     split = split or next((_SPLITS[part] for part in parts if part in _SPLITS), "")

@@ -1,4 +1,4 @@
-"""Runs a drill: a fault on a simulated machine begins and ends, and Alertmanager reports both."""
+"""Runs a drill: a simulated fault begins and ends, and Alertmanager reports both events."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from trainvitals.units import format_duration
 
 Report = Callable[[str], None]
 
-# The interval at which alert states are read, which the drill's speed divides, and the minimum
-# interval.
+# The interval at which alert states are read, which is divided by the drill's speed, and the
+# minimum of this interval.
 _STEP_SECONDS, _LEAST_STEP_SECONDS = 0.5, 0.05
 _SLACK_SECONDS = 20.0
 # The delay that grouping, evaluation and scraping add to the alert's own durations.
 _ROUTING_SECONDS = 900.0
-# Longer ranges are for baselines, which need less history.
+# Only baselines use longer ranges, and baselines need less history.
 _HISTORY_SECONDS = 7200.0
 _FEW_SCRAPES, _JUDGED_SCRAPES = 4, 2
-# The number of scrapes that must be missed before an alert about a silent target fires, as in the
-# stack.
+# The number of scrapes that must be missed before an alert about a silent target fires, the same as
+# in the stack.
 _MISSED_SCRAPES = 3
-# The divisor of the speed on a machine that is too busy for that speed.
+# The factor by which the speed is reduced on a machine that is too busy for the speed.
 _SLOWER = 4.0
 
 
 class BusyError(StackError):
-    """Scrapes of the simulated machine failed or were late, so alert states are meaningless."""
+    """Scrapes of the simulated machine failed or were late: alert states are not reliable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,18 @@ class DrillResult:
     Attributes:
         alert: The alert's name.
         speed: The factor by which every duration was divided.
-        pending_seconds: When the alert became pending; None if it was not seen pending, as for an
-            alert without `for`.
-        firing_seconds: When the alert fired; None if it did not.
-        delivered_seconds: When the firing notification arrived; None if none arrived.
-        mended_seconds: When the fault was removed; None if the alert was not delivered.
-        resolved_seconds: When the resolved notification arrived; None if none arrived.
-        receivers: The receivers of the firing notification; empty if none arrived.
-        message: The text of the firing notification; empty if none arrived.
+        pending_seconds: The time at which the alert became pending; None if the alert was not seen
+            pending, as with an alert without `for`.
+        firing_seconds: The time at which the alert began to fire; None if the alert did not fire.
+        delivered_seconds: The time at which the firing notification arrived; None if no such
+            notification arrived.
+        mended_seconds: The time at which the fault was removed; None if the firing notification did
+            not arrive.
+        resolved_seconds: The time at which the resolved notification arrived; None if no such
+            notification arrived.
+        receivers: The receivers of the firing notification; empty if the notification did not
+            arrive.
+        message: The text of the firing notification; empty if the notification did not arrive.
         has_channel: Whether one of the receivers has a channel in the stack's configuration, so
             that the notification would be delivered outside the drill.
     """
@@ -82,12 +86,12 @@ class DrillResult:
 
     @property
     def passed(self) -> bool:
-        """Whether both notifications arrived, and a receiver of the alert has a channel."""
+        """Whether both notifications arrived and a receiver of the alert has a channel."""
         return self.arrived and self.has_channel
 
 
 def format_result(result: DrillResult, *, as_json: bool = False) -> str:
-    """Return a drill's result as a sentence, or as JSON with the fields and `passed`."""
+    """Return a drill's result as a sentence, or as JSON with the result's fields and `passed`."""
     if as_json:
         return json.dumps({"passed": result.passed, **asdict(result)}, indent=2)
     if result.firing_seconds is None:
@@ -116,7 +120,7 @@ def _write_event(seconds: float, words: str) -> str:
 
 @dataclass(slots=True)
 class _Watch:
-    """Records when the alert was first pending and first firing, in seconds since the fault."""
+    """Records when the alert was first pending and first firing, in seconds from the fault."""
 
     alert: str
     step_seconds: float
@@ -140,7 +144,7 @@ class _Watch:
             self.report(_write_event(self.firing, "the alert fires"))
 
     def wait_for(self, status: str, timeout_seconds: float) -> tuple[Delivery, ...]:
-        """Wait for notifications in a status and return the deliveries; empty after a timeout."""
+        """Wait for notifications in a status and return them; an empty tuple after a timeout."""
         deadline = time.monotonic() + timeout_seconds
         while not self.webhook.find(self.alert, status):
             if time.monotonic() > deadline:
@@ -152,9 +156,10 @@ class _Watch:
 
 
 def fit_speed(fault: Fault, plan: Plan) -> Plan:
-    """Return a plan whose speed leaves several scrapes within the `for` of an alert about silence.
+    """Return a plan whose speed allows several scrapes within the `for` of an alert about silence.
 
-    At a higher speed, the alert's `for` would pass during a single late scrape.
+    At a higher speed, the `for` of an alert about a silent target would end during a single late
+    scrape.
 
     Args:
         fault: The fault to simulate.
@@ -171,7 +176,7 @@ def fit_speed(fault: Fault, plan: Plan) -> Plan:
 
 
 def drill(fault: Fault, plan: Plan, *, report: Report) -> DrillResult:
-    """Run a drill: inject a fault, wait for the alert, remove the fault, wait for the resolution.
+    """Run a drill: inject a fault, wait for the alert, remove the fault, wait for its resolution.
 
     If the machine is too busy for the plan's speed, the drill is repeated at a lower speed.
 
@@ -223,7 +228,7 @@ def _drill_at(fault: Fault, plan: Plan, report: Report) -> DrillResult:
 
 
 def find_rule(alert: str, plan: Plan) -> dict[str, str]:
-    """Return the rule of an alert.
+    """Return the rule that defines an alert, from the plan's rule files.
 
     Raises:
         StackError: No rule file contains the alert.
@@ -267,7 +272,7 @@ def _wait_until_healthy(fault: Fault, pipeline: Pipeline, speed: float, report: 
 
 
 def _require_pace(pipeline: Pipeline) -> None:
-    """Raise BusyError if scrapes of the simulated machine were missed."""
+    """Raise BusyError if scrapes of the simulated machine failed or were late."""
     if missed := pipeline.count_missed_scrapes():
         raise BusyError(f"this machine is busy: {missed} scrapes failed or were late")
 

@@ -1,4 +1,4 @@
-"""Simulated series, and faults, which define a machine's series when healthy and when faulty."""
+"""Simulated series, and faults, which define a machine's series before and during the fault."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Series:
         name: The complete metric name; a metric whose name ends in `_total` is a counter, all
             others are gauges.
         labels: The labels of the series.
-        course: The meaning of `amount`: `constant` the value; `rate` the increase per second;
-            `slope` the increase per second at real speed, which the drill multiplies by its speed,
-            so that the total change in a divided duration is the same; `instant` the seconds
-            between an event and the beginning of the phase, exported as a Unix time; `recent` the
-            seconds between an event and now, also exported as a Unix time; `duration` a number of
-            seconds. The seconds of `instant`, `recent` and `duration` are divided by the drill's
-            speed.
-        amount: The quantity that `course` defines.
+        course: The meaning of `amount`. `constant`: the value. `rate`: the increase per second.
+            `slope`: the increase per second at real speed, which the drill multiplies by its speed,
+            so that the total change in a divided duration is the same. `instant`: the seconds
+            between an event and the beginning of the phase, exported as a Unix time. `recent`: the
+            seconds between an event and the current time, also exported as a Unix time. `duration`:
+            a number of seconds. The seconds of `instant`, `recent` and `duration` are divided by
+            the drill's speed.
+        amount: The number whose meaning `course` defines.
         start: The initial value of a series that increases.
     """
 
@@ -55,17 +55,17 @@ def slope(name: str, start: float, per_second: float, /, **labels: str) -> Serie
 
 
 def instant(name: str, seconds_before: float, /, **labels: str) -> Series:
-    """Return a timestamp this many seconds before the beginning of the phase."""
+    """Return a series whose value is a time `seconds_before` the beginning of the phase."""
     return Series(name, tuple(labels.items()), "instant", seconds_before)
 
 
 def recent(name: str, seconds_ago: float, /, **labels: str) -> Series:
-    """Return a timestamp that is always this many seconds before the current time."""
+    """Return a series whose value is always a time `seconds_ago` before the current time."""
     return Series(name, tuple(labels.items()), "recent", seconds_ago)
 
 
 def duration(name: str, seconds: float, /, **labels: str) -> Series:
-    """Return a number of seconds that is divided by the speed, as are the durations in rules."""
+    """Return a series with a duration, which is divided by the speed as durations in rules are."""
     return Series(name, tuple(labels.items()), "duration", seconds)
 
 
@@ -76,11 +76,11 @@ class Fault:
     Attributes:
         alert: The alert that must fire.
         story: The description of the fault, which the terminal shows.
-        healthy: The machine's series before and after the fault.
-        faulty: The machine's series during the fault.
+        healthy: The series of the machine before and after the fault.
+        faulty: The series of the machine during the fault.
         history_seconds: The number of seconds for which the machine must be healthy before the
             fault, at real speed.
-        is_silent: Whether the exporter does not respond during the fault.
+        is_silent: Whether the exporter stops responding during the fault.
         is_failing: Whether a collector of the exporter fails during the fault.
         machines: The number of targets that Prometheus scrapes; each is the simulated machine under
             another name.
@@ -111,11 +111,11 @@ def turn(
     Args:
         alert: The alert that must fire.
         story: The description of the fault, which the terminal shows.
-        name: The name of the series' metric.
-        healthy: The value before and after the fault.
-        faulty: The value during the fault.
+        name: The metric name of the series that changes.
+        healthy: The value of the series before and after the fault.
+        faulty: The value of the series during the fault.
         *context: The machine's other series, which do not change.
-        **labels: The labels of the series.
+        **labels: The labels of the series that changes.
     """
     return Fault(
         alert,
@@ -126,5 +126,5 @@ def turn(
 
 
 def after(history_seconds: float, fault: Fault) -> Fault:
-    """Return the fault with this many seconds of healthy history before it, at real speed."""
+    """Return a fault before which the machine is healthy for `history_seconds` at real speed."""
     return replace(fault, history_seconds=history_seconds)

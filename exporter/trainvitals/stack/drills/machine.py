@@ -25,7 +25,7 @@ Reading = tuple[tuple[Series, float], ...]
 
 
 class SimulatedCollector:
-    """A collector that returns the series of the current phase.
+    """A collector that returns the series of a drill's current phase.
 
     Args:
         speed: The factor by which the drill is faster than real time.
@@ -44,10 +44,10 @@ class SimulatedCollector:
         self._began = self._counted = now()
 
     def enter(self, series: Sequence[Series], *, is_failing: bool = False) -> None:
-        """Begin a phase with these series; counters continue from their current values.
+        """Begin a phase with new series; counters continue from their current values.
 
         Args:
-            series: The series of the phase.
+            series: The machine's series during the phase.
             is_failing: Whether every reading fails, as if a driver did not respond.
         """
         with self._lock:
@@ -57,7 +57,7 @@ class SimulatedCollector:
             self._series = series
 
     def read(self, deadline: float) -> Reading:  # noqa: ARG002 - nothing here can block
-        """Return each series with its current value.
+        """Return the series of the phase with their current values.
 
         Raises:
             SourceError: The collector fails in this phase.
@@ -102,7 +102,7 @@ class SimulatedCollector:
         return None
 
     def omitted(self, reading: Reading) -> int:  # noqa: ARG002 - never limited
-        """Return 0, because no value is ever left out."""
+        """Return 0, because no value is ever omitted."""
         return 0
 
     def close(self) -> None:
@@ -126,15 +126,16 @@ class SimulatedMachine:
 
     Args:
         collectors: The machine's collectors.
-        address: The address to listen on, `HOST:PORT`.
+        address: The address on which the machine listens, `HOST:PORT`.
         expected: The expected number of accelerators of each kind.
-        observe: Returns the observer that keeps the pages' history; None for the default.
-        alerts: The source of firing alerts; None for no alerts.
+        observe: Returns the observer that stores the history for the web pages; None for the
+            default observer.
+        alerts: The source of firing alerts; None if the machine has no alerts.
 
     Attributes:
-        runner: The runner of the collectors.
+        runner: The runner of the machine's collectors.
         expected: The expected number of accelerators of each kind.
-        address: The parsed address.
+        address: The parsed address on which the machine listens.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class SimulatedMachine:
         self._thread: threading.Thread | None = None
 
     def listen(self) -> None:
-        """Start to serve HTTP.
+        """Start to serve the simulated machine's metrics and pages over HTTP.
 
         Raises:
             ConfigurationError: The port is in use.
@@ -165,13 +166,13 @@ class SimulatedMachine:
         self._thread.start()
 
     def fall_silent(self) -> None:
-        """Stop serving, as if the machine were down."""
+        """Stop serving HTTP, as if the machine were down."""
         if self._server is not None and self._thread is not None:
             self._server.stop()
             self._thread.join()
             self._server = self._thread = None
 
     def close(self) -> None:
-        """Stop serving and release all resources."""
+        """Stop serving HTTP and release all resources."""
         self.fall_silent()
         self.runner.close()

@@ -34,7 +34,8 @@ JOB = "trainvitals"
 _STOP_SECONDS = 10.0
 _START_SECONDS = 30.0
 _STEP_SECONDS = 0.05
-# As in the shipped prometheus.yml, and short enough for the shortest range in a rule.
+# The interval in the shipped prometheus.yml, which is short enough for the shortest range in a
+# rule.
 SCRAPE_SECONDS, _EVALUATION_SECONDS = 5.0, 15.0
 LEAST_SCRAPE_SECONDS = 0.5
 """The minimum interval between scrapes, in seconds, at any speed."""
@@ -47,12 +48,12 @@ class Plan:
     """The programs and files of a drill's pipeline.
 
     Attributes:
-        speed: The factor by which every duration is divided.
+        speed: The factor by which all durations are divided.
         rules: The parsed rule files by file name.
         routes: Alertmanager's parsed configuration.
-        prometheus: The path of Prometheus.
-        alertmanager: Alertmanager's command, with a prefix if one is needed.
-        directory: The working directory.
+        prometheus: The path of the Prometheus program.
+        alertmanager: Alertmanager's command, with a prefix if a prefix is needed.
+        directory: The working directory for the drill's files.
     """
 
     speed: float
@@ -71,11 +72,11 @@ def make_plan(
     find: Callable[[str], Path],
     shipped: Callable[[str], Path] = find_shipped,
 ) -> Plan:
-    """Return a plan with the rules and routes of the running stack, or of a stack started now.
+    """Return a plan with the rules and routes of the running stack, or of a newly started stack.
 
     Args:
         settings: The stack's settings.
-        directory: An empty directory, for the drill's files.
+        directory: An empty directory for the drill's files.
         speed: The factor by which all durations are divided.
         find: Returns the path of a program from its name, or raises StackError.
         shipped: Returns the path of a shipped file or directory, or raises StackError.
@@ -96,8 +97,8 @@ def make_plan(
             version=external_program.read_version(alertmanager),
         ).path
     routes = _read(present)
-    # amtool's message contains the reason; without amtool, the message below names at least the
-    # file.
+    # amtool's message contains the reason; without amtool, the message below contains at least the
+    # name of the file.
     if amtool := find_amtool(find):
         check_configuration(present, amtool=amtool)
     if not _has_receivers(routes):
@@ -113,7 +114,7 @@ def make_plan(
 
 
 def _read_rules(configured: Path, shipped: Path) -> dict[str, Document]:
-    """Read the rules of this machine's stack, which a user may have edited."""
+    """Read the rule files of this machine's stack, which a user may have edited."""
     place = configured if (configured / "rules").is_dir() else shipped
     rules = {path.name: _read(path) for path in sorted(place.glob("rules/*.yml"))}
     for name, document in rules.items():
@@ -148,7 +149,7 @@ class Pipeline:
     """A drill's Prometheus and Alertmanager, on ports of 127.0.0.1.
 
     Args:
-        plan: The programs and files.
+        plan: The programs and files of the pipeline.
         target_port: The port of the simulated machine.
         webhook_url: The URL to which every notification is posted.
         machines: The number of targets at which the simulated machine is scraped.
@@ -168,10 +169,10 @@ class Pipeline:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Start both programs, wait for scrapes and rules, and stop both programs at the end.
+        """Start Prometheus and Alertmanager, wait for scrapes and rules, and stop both at the end.
 
-        The rules are loaded only after the first scrape, which takes seconds: rules evaluated
-        before it would find no machine.
+        The rules are loaded only after the first scrape, which takes seconds: rules that are
+        evaluated before this scrape would find no machine.
 
         Raises:
             StackError: A program does not start, or does not respond in time.
@@ -188,7 +189,7 @@ class Pipeline:
             yield
 
     def list_alerts(self, name: str) -> tuple[str, ...]:
-        """Return the state (`pending` or `firing`) of each alert with this name."""
+        """Return the state, `pending` or `firing`, of each alert with a name."""
         try:
             alerts = self._prometheus.list_alerts()
         except PrometheusError:
@@ -198,7 +199,7 @@ class Pipeline:
     def count_scrapes(self) -> int:
         """Return the number of scrapes of the simulated machine in the last 5 minutes.
 
-        With several targets, this is the number of the target that was scraped least often.
+        If there are several targets, the number is that of the target with the fewest scrapes.
         """
         return self._count("min(count_over_time(up[5m]))")
 

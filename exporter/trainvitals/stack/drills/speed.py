@@ -18,7 +18,7 @@ _UNITS_MILLISECONDS = {
     "w": 604_800_000,
     "y": 31_536_000_000,
 }
-# A duration is never part of a metric name: `run:samples:rate10m` contains none.
+# A duration is never part of a metric name: `run:samples:rate10m` contains no duration.
 _DURATION = re.compile(r"(?<![\w.])(?:\d+(?:ms|[smhdwy]))+(?!\w)")
 _PART = re.compile(r"(?<!\d)(\d+)(ms|[smhdwy])")
 _WINDOW = "window_seconds"
@@ -27,13 +27,13 @@ _DURATION_KEYS = frozenset({"group_wait", "group_interval", "repeat_interval", "
 
 
 def read_duration(text: str) -> float:
-    """Parse a duration in Prometheus' syntax into seconds: `1h30m`, `250ms`, `0s`."""
+    """Parse a duration in Prometheus' syntax, such as `1h30m` or `250ms`, and return seconds."""
     parts = _PART.findall(text)
     return sum(int(count) * _UNITS_MILLISECONDS[unit] for count, unit in parts) / 1000
 
 
 def write_duration(seconds: float) -> str:
-    """Format seconds as a Prometheus duration; a value other than 0 becomes at least 1 ms."""
+    """Return seconds as a Prometheus duration; a value other than 0 becomes at least 1 ms."""
     return f"{max(1, round(seconds * 1000))}ms" if seconds else "0s"
 
 
@@ -50,7 +50,7 @@ def divide_rules(document: Document, speed: float) -> Document:
         speed: The divisor of the durations.
 
     Returns:
-        A copy of the document with the divided durations.
+        A copy of the rule file with the divided durations.
     """
     faster = copy.deepcopy(document)
     for group in faster["groups"]:
@@ -69,20 +69,20 @@ def _divide_expression(record: str, expression: str, speed: float) -> str:
 
 
 def find_longest_duration(expression: str) -> float:
-    """Return the longest range or offset in an expression, in seconds; 0 without any."""
+    """Return the longest range or offset in an expression, in seconds; 0 if it contains none."""
     return max((read_duration(found) for found in _DURATION.findall(expression)), default=0.0)
 
 
 def divide_routes(document: Document, speed: float, webhook_url: str) -> Document:
-    """Divide the durations in Alertmanager's configuration; send all notifications to a webhook.
+    """Divide the durations in Alertmanager's configuration, and replace all channels by a webhook.
 
     Args:
-        document: The configuration as parsed YAML.
+        document: The configuration of Alertmanager as parsed YAML.
         speed: The divisor of the durations.
         webhook_url: The base URL for notifications; each receiver's index is appended.
 
     Returns:
-        A copy with the same routes, groups and inhibitions.
+        A copy of the configuration with the same routes, groups and inhibitions.
     """
     faster = cast("Document", _divide_values(document, speed))
     faster["receivers"] = [

@@ -17,14 +17,14 @@ _MOST_BYTES = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One alert in one notification.
+    """One alert in a notification that the webhook received.
 
     Attributes:
-        at: The arrival time, as `time.monotonic` returns it.
+        at: The arrival time on the clock of `time.monotonic`, in seconds.
         receiver: The receiver's name in Alertmanager's configuration.
-        status: `firing` or `resolved`.
-        alert: The alert's name.
-        description: The alert's description.
+        status: The status of the alert, `firing` or `resolved`.
+        alert: The name of the alert.
+        description: The description of the alert.
     """
 
     at: float
@@ -39,7 +39,7 @@ class Receiver:
 
     Args:
         url: The receiver's URL, without a trailing slash.
-        deliveries: The list that deliveries are appended to.
+        deliveries: The list to which the deliveries are appended.
     """
 
     def __init__(self, url: str, deliveries: Sequence[Delivery]) -> None:
@@ -47,7 +47,7 @@ class Receiver:
         self._deliveries = deliveries
 
     def find(self, alert: str, status: str) -> tuple[Delivery, ...]:
-        """Return the deliveries of an alert in a status, oldest first."""
+        """Return the deliveries of an alert in a status, the oldest first."""
         return tuple(
             each for each in self._deliveries if (each.alert, each.status) == (alert, status)
         )
@@ -55,7 +55,7 @@ class Receiver:
 
 @contextmanager
 def listen(receivers: Sequence[str]) -> Iterator[Receiver]:
-    """Listen on a free port of 127.0.0.1, and yield the receiver.
+    """Listen on a free port of 127.0.0.1, and yield the webhook receiver.
 
     Args:
         receivers: The receivers' names; notifications to a receiver are posted to `/<index>`.
@@ -83,12 +83,12 @@ def _handler(receivers: Sequence[str], deliveries: list[Delivery]) -> type[BaseH
                     words = alert["annotations"].get("description", "")
                     deliveries.append(Delivery(at, receiver, alert["status"], name, words))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                self.send_error(400)  # another user of this machine sent it
+                self.send_error(400)  # another user of this machine sent the request
                 return
             self.send_response(200)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Do not log requests, because the drill reports the deliveries."""
+            """Log nothing, because the drill reports the deliveries."""
 
     return Handler

@@ -1,1 +1,1 @@
-"""Derives a verdict on a death from its evidence. The modules do not access the machine."""
+"""Verdicts on deaths, derived from the evidence only: these modules do not access the machine."""

@@ -1,4 +1,4 @@
-"""Failures to read or write a file: no permission, a read-only file system, or an I/O error."""
+"""Failures to read or write a file because of permissions, a read-only mount or an I/O error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _advise_disk(place: Place) -> tuple[str, ...]:
 
 
 def _advise_removed(case: Case) -> tuple[str, ...]:
-    """Return the steps for an NVMe disk that the kernel removed; an empty tuple if none was."""
+    """Return the steps for an NVMe disk that the kernel removed; an empty tuple if no disk was."""
     lines = case.evidence.kernel_lines
     if not any(map(_REMOVED, lines)):
         return ()
@@ -119,7 +119,7 @@ def _advise_writable(place: Place, *, is_root: bool) -> Sequence[str]:
 
 
 def detect_permission(case: Case) -> Finding | None:
-    """Detect a file that the container's user may not access."""
+    """Detect a file that the container's user is not allowed to access."""
     match = find_match(case, _DENIED)
     if match is None or (case.was_never_started and not case.lines):
         return None

@@ -1,4 +1,4 @@
-"""Advice that contains the limits and settings of the case, so that commands can be copied."""
+"""Advice with the limits and settings of the case, so that commands can be copied."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Hint:
     """A numeric setting found in the command line or in the log.
 
     Attributes:
-        name: The name as written, such as `--batch-size` or `batch_size`.
-        value: The number.
+        name: The name of the setting as written, such as `--batch-size` or `batch_size`.
+        value: The value of the setting.
     """
 
     name: str
@@ -64,7 +64,10 @@ class Hint:
 
 
 def is_in_engine(case: Case) -> bool:
-    """Return whether the engine has such a container; False for only a folder or a log file."""
+    """Return whether the subject is a container that the engine knows.
+
+    The result is False if the evidence is only a folder or a log file.
+    """
     evidence = case.evidence
     return case.is_container and (
         evidence.state is not None or bool(evidence.id or evidence.events)
@@ -72,18 +75,24 @@ def is_in_engine(case: Case) -> bool:
 
 
 def is_in_slurm(case: Case) -> bool:
-    """Return whether Slurm started the subject, according to control groups, kills or the log."""
+    """Return whether Slurm started the subject, according to control groups, OOM kills or logs."""
     groups = (case.evidence.cgroup, *(kill.task_memcg for kill in case.evidence.oom_kills or ()))
     return any("slurm" in group for group in groups) or case.search(_SLURM) is not None
 
 
 def find_batch_size(case: Case) -> Hint | None:
-    """Return the batch size from the command, or else the last one in the log; None if unknown."""
+    """Return the batch size in the command, or else the last batch size in the log.
+
+    The result is None if the batch size is unknown.
+    """
     return _find(case, _BATCH)
 
 
 def find_workers(case: Case) -> Hint | None:
-    """Return the number of data loader workers in the command or else the log; None if unknown."""
+    """Return the number of data loader workers in the command, or else in the log.
+
+    The result is None if the number is unknown.
+    """
     return _find(case, _WORKERS)
 
 
@@ -103,7 +112,7 @@ def _list_texts(case: Case) -> Iterator[str]:
 
 
 def advise_smaller_batch(case: Case) -> str:
-    """Return the step that reduces the batch size, with its old and new values if it is known."""
+    """Return the step that reduces the batch size, with the old and new batch sizes if known."""
     hint = find_batch_size(case)
     if hint is None or hint.value == 1:
         return (
@@ -118,7 +127,7 @@ def advise_smaller_batch(case: Case) -> str:
 
 
 def advise_fewer_workers(case: Case) -> str:
-    """Return the step that reduces the data loader workers, with their number if it is known."""
+    """Return the step that reduces the number of data loader workers, with the number if known."""
     hint = find_workers(case)
     if hint is None or hint.value <= 1:
         return (
@@ -132,13 +141,13 @@ def advise_fewer_workers(case: Case) -> str:
 
 
 def name_limit(case: Case) -> str:
-    """Return the memory limit as part of a sentence, such as `its memory limit of 16.0 GiB`."""
+    """Return the subject's memory limit in words, such as `its memory limit of 16.0 GiB`."""
     limit = case.memory_limit_bytes
     return f"its memory limit of {format_bytes(limit)}" if limit else "its memory limit"
 
 
 def advise_higher_limit(case: Case) -> str:
-    """Return the step that raises the memory limit, with a suggested value if one is known."""
+    """Return the step that raises the memory limit, with a suggested limit if possible."""
     limit, host = case.memory_limit_bytes, case.evidence.host
     if is_in_slurm(case):
         option = format_option(suggest_limit(limit)) if limit else "64g"
@@ -201,10 +210,10 @@ def format_option(size_bytes: float) -> str:
 def suggest_limit(needed_bytes: float) -> int:
     """Return a memory limit in bytes that is 1.5 times the needed memory, rounded up.
 
-    It is a multiple of 64 MiB below 1 GiB, of 512 MiB below 4 GiB, and of 1 GiB otherwise.
+    The limit is a multiple of 64 MiB below 1 GiB, of 512 MiB below 4 GiB, and of 1 GiB otherwise.
 
     Args:
-        needed_bytes: The amount of memory that was not sufficient.
+        needed_bytes: The amount of memory that was not sufficient, in bytes.
     """
     wanted = needed_bytes * _MARGIN
     if wanted < _GIB:

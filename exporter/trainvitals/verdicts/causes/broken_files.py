@@ -1,7 +1,7 @@
 """Checkpoints and data files that are truncated or in another format.
 
-Both kinds of file cause the same error messages from HDF5, zip, tar or pickle. The traceback's
-frames show which kind the program was reading.
+Checkpoints and data files cause the same error messages from HDF5, zip, tar or pickle. The frames
+of the traceback show which kind of file the program was reading.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ _LOADS_CHECKPOINT = re.compile(
 
 
 def find_broken_checkpoint(case: Case) -> LogMatch | None:
-    """Return the line about a broken checkpoint; None if there is none.
+    """Return the log line about a broken checkpoint; None if no line mentions one.
 
-    The file is truncated or is not a checkpoint.
+    A checkpoint is broken if the file is truncated or is not a checkpoint.
     """
     match = find_match(case, _CHECKPOINT) or _find_bare(case)
     if match is not None:
@@ -84,9 +84,9 @@ def find_broken_checkpoint(case: Case) -> LogMatch | None:
 
 
 def find_broken_data(case: Case) -> LogMatch | None:
-    """Return the line about a broken data file; None if there is none.
+    """Return the log line about a broken data file; None if no line mentions one.
 
-    The file is truncated or in another format.
+    A data file is broken if the file is truncated or in another format.
     """
     match = find_match(case, _DATA)
     if match is not None:
@@ -96,9 +96,10 @@ def find_broken_data(case: Case) -> LogMatch | None:
 
 
 def _find_read(case: Case, match: LogMatch) -> Literal["data", "checkpoint"] | None:
-    """Return which kind of file the traceback around the matched line was reading.
+    """Return which kind of file the program was reading, according to the traceback.
 
-    None if the line is outside a traceback, or if the frames do not show the kind.
+    The result is None if the matched line is not part of a traceback, or if the frames do not show
+    the kind of file.
     """
     tracebacks = (
         each for each in parse_log(case).tracebacks if each.start <= match.line <= each.end

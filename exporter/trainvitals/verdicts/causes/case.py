@@ -1,4 +1,4 @@
-"""The evidence of one death, with the values that the detection of causes derives from it."""
+"""The evidence of one death, with the values that are derived to detect the cause."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from trainvitals.verdicts.causes.quoted import drop_quoted
 from trainvitals.verdicts.causes.signs import Sign
 from trainvitals.verdicts.thresholds import Thresholds, ThresholdsFile, find_thresholds
 
-# The kernel log counts seconds since boot, and the engine uses the wall clock; after the clock is
-# set, the converted times differ.
+# The kernel log counts seconds since boot, and the engine uses the wall clock; if the clock is set,
+# times converted from one to the other differ.
 _CLOCKS_APART_SECONDS = 2.0
 # Docker may report `oom` up to 1 s after `die`, and may also report `stop` after `die`.
 _LATE_SECONDS = 2.0
@@ -30,14 +30,14 @@ _ENGINE_NEAR_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The evidence of one death, and values derived from it.
+    """The evidence of one death, and the values derived from the evidence.
 
     Attributes:
-        evidence: All collected evidence.
-        lines: The log's lines without colours and progress bars, the oldest first. For a run that
-            ended with an exception, the last line is that exception.
-        success: The line at the end of the log that reports success, if nothing else shows how the
-            subject ended; otherwise an empty string.
+        evidence: All evidence that was collected about the death.
+        lines: The lines of the log without colours and progress bars, the oldest first. For a run
+            that ended with an exception, the last line is that exception.
+        success: The line at the end of the log that reports success; an empty string if no line
+            does, or if other evidence shows how the subject ended.
     """
 
     evidence: Evidence
@@ -46,20 +46,23 @@ class Case:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The alert thresholds, which are read from their file on access."""
+        """The thresholds of the alerts, which are read from the thresholds file on access."""
         return _open_thresholds(find_thresholds()).latest()[0]
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended the subject, or that its exit code implies; None if none did.
+        """The signal that ended the subject, or that the subject's exit code implies.
 
-        An exit code above 128 implies a signal.
+        An exit code above 128 implies a signal. The value is None if no signal ended the subject.
         """
         return self.evidence.last_signal
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, from the event or else the state; None while running or if unknown."""
+        """The subject's exit code, from the engine's event or else from the state.
+
+        The value is None while the subject is running, or if the exit code is unknown.
+        """
         return self.evidence.last_exit_code
 
     @property
@@ -74,14 +77,14 @@ class Case:
 
     @property
     def subject(self) -> str:
-        """The subject as it is named in a sentence: `the container`, `the run` or `the process`."""
+        """The words that name the subject: `the container`, `the run` or `the process`."""
         return f"the {self.evidence.subject}"
 
     @property
     def has_ended(self) -> bool:
-        """Whether the subject has ended or is unobserved; False if it was never started.
+        """Whether the subject has ended or is unobserved; False if the subject was never started.
 
-        The subject is unobserved if no source shows that it is running or has ended.
+        The subject is unobserved if no source shows that the subject is running or has ended.
         """
         return self.evidence.has_ended or self.evidence.is_unobserved
 
@@ -94,21 +97,23 @@ class Case:
     def has_die_event(self) -> bool:
         """Whether the engine's `die` event was received.
 
-        If it was, the events were followed at the end, so that a missing event was not sent.
+        If the event was received, the engine's events were followed at the end, so that the engine
+        did not send an event that is missing.
         """
         return any(event.action == "die" for event in self.evidence.events or ())
 
     @property
     def duration_seconds(self) -> float | None:
-        """The time in seconds for which the subject ran; None if its start or end is unknown."""
+        """The seconds for which the subject ran; None if the start or the end is unknown."""
         started, ended = self.evidence.started, self.evidence.ended
         return None if started is None or ended is None else max(0.0, ended - started)
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """The memory limit in bytes; None if there is no limit or it is unknown.
+        """The subject's memory limit in bytes; None if no memory limit is known.
 
-        The limit is read from the control group, or else the settings, or else an OOM kill.
+        The limit is taken from the control group, or else from the container's settings, or else
+        from an OOM kill.
         """
         sample, settings = self.evidence.sample, self.evidence.settings
         if sample is not None and sample.memory_limit_bytes is not None:
@@ -120,7 +125,10 @@ class Case:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether the subject is known to have had no memory limit; False if this is unknown."""
+        """Whether the subject is known to have had no memory limit.
+
+        The value is False if it is unknown whether the subject had a memory limit.
+        """
         evidence = self.evidence
         if evidence.settings is None and evidence.sample is None:
             return False
@@ -128,7 +136,10 @@ class Case:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """The highest known memory usage in bytes, including the page cache; None if unknown."""
+        """The highest known memory usage in bytes, including the page cache.
+
+        The value is None if no memory usage is known.
+        """
         sample = self.evidence.sample
         if sample is None:
             return None
@@ -143,16 +154,16 @@ class Case:
 
     @property
     def engine_start_delay_seconds(self) -> float | None:
-        """The seconds from the end to the engine's start; None if one of the times is unknown.
+        """The seconds from the subject's end to the engine's start; None if either is unknown.
 
-        The value is negative if the engine started before the end.
+        The value is negative if the engine started before the subject ended.
         """
         ended, started = self.evidence.ended, self.evidence.engine_started
         return None if ended is None or started is None else started - ended
 
     @property
     def is_near_engine_start(self) -> bool:
-        """Whether the subject ended within 2 minutes of an engine start; also False if unknown."""
+        """Whether the subject is known to have ended within 2 minutes of an engine start."""
         delay = self.engine_start_delay_seconds
         return delay is not None and abs(delay) <= _ENGINE_NEAR_SECONDS
 
@@ -160,8 +171,8 @@ class Case:
     def is_end_unexplained(self) -> bool:
         """Whether the subject's end is unexplained.
 
-        This means that no source shows how the subject ended, and that either the user reported
-        the end or the subject is unobserved.
+        An end is unexplained if no source shows how the subject ended, and if either the user
+        reported the end or the subject is unobserved.
         """
         evidence = self.evidence
         if self.exit_code is not None or self.signal is not None or evidence.exception:
@@ -169,7 +180,7 @@ class Case:
         return evidence.is_unobserved or (evidence.is_ended is True and evidence.ended is None)
 
     def without_survived(self) -> Case:
-        """Return the case without errors that were handled or after which the log continues."""
+        """Return the case without errors that were handled, or after which the log continues."""
         lines = drop_handled(self.lines)
         if self.evidence.is_unobserved and goes_on(lines):
             return replace(self, lines=())
@@ -180,14 +191,14 @@ class Case:
         return self if lines == self.lines else replace(self, lines=lines)
 
     def list_events(self, *actions: str) -> tuple[EngineEvent, ...]:
-        """Return the events with these names since the last start, the oldest first."""
+        """Return the engine's events with these names since the last start, the oldest first."""
         events = self.evidence.events or ()
         starts = [index for index, event in enumerate(events) if event.action == "start"]
         since = events[starts[-1] :] if starts else events
         return tuple(event for event in since if event.action in actions)
 
     def list_own_kills(self) -> tuple[OomKill, ...]:
-        """Return the OOM kills in the subject's control group since its start, the oldest first."""
+        """Return the OOM kills in the subject's control group since the start, the oldest first."""
         kills = self.evidence.oom_kills or ()
         own = [
             kill for kill in kills if self._is_own(kill.task_memcg) and self._is_since_start(kill)
@@ -195,7 +206,7 @@ class Case:
         return tuple(sorted(own, key=lambda kill: kill.time))
 
     def list_unnamed_kills(self) -> tuple[OomKill, ...]:
-        """Return the OOM kills around the end for which the kernel log names no control group.
+        """Return the OOM kills around the subject's end without a control group in the log.
 
         The kernel logs at most ten `oom-kill:` lines in five seconds; for further kills it logs
         only `Killed process`, which names the process but not the control group.
@@ -224,13 +235,16 @@ class Case:
         )
 
     def is_by_own_limit(self, kill: OomKill) -> bool:
-        """Return whether a kill was due to the control group's own limit, not a parent's limit."""
-        if kill.oom_memcg is None:  # the log contains the constraint, but not the control group
+        """Return whether an OOM kill was due to the control group's own limit, not a parent's."""
+        if kill.oom_memcg is None:  # The log contains the constraint, but not the control group.
             return kill.constraint == "CONSTRAINT_MEMCG"
         return kill.oom_memcg == kill.task_memcg or self._is_own(kill.oom_memcg)
 
     def search(self, sign: Sign) -> re.Match[str] | None:
-        """Return the match in the last log line that contains the sign; None if no line does."""
+        """Return a sign's match in the last log line that contains the sign.
+
+        The result is None if no log line contains the sign.
+        """
         if not sign.may_be_in(self.lines):
             return None
         for line in reversed(self.lines):
@@ -239,7 +253,10 @@ class Case:
         return None
 
     def seconds_before_end(self, time: float) -> float | None:
-        """Return the seconds from a time to the end, at least 0; None if the end is unknown."""
+        """Return the seconds from a time to the subject's end, at least 0.
+
+        The result is None if the time of the end is unknown.
+        """
         ended = self.evidence.ended
         return None if ended is None else max(0.0, ended - time)
 
@@ -252,7 +269,7 @@ class Case:
         return True
 
     def _earliest(self, started: float) -> float:
-        """Return the earliest time of an OOM kill that belongs to this start, not the previous."""
+        """Return the earliest time at which an OOM kill belongs to this start of the subject."""
         earliest = started - _CLOCKS_APART_SECONDS
         state = self.evidence.state
         finished = None if state is None or self.has_ended else state.finished
@@ -268,7 +285,7 @@ class Case:
 
 
 def open_case(evidence: Evidence) -> Case:
-    """Return the case that belongs to the evidence, with a cleaned log."""
+    """Return the case for collected evidence, with a cleaned log."""
     lines = drop_quoted(drop_empty_fields(join_reports(clean(evidence.log or ()))))
     if evidence.exception:
         lines += clean((evidence.exception,))
@@ -278,6 +295,6 @@ def open_case(evidence: Evidence) -> Case:
     return replace(case, success=find_success(lines))
 
 
-@lru_cache(maxsize=1)  # a list of deaths needs the same file for each death
+@lru_cache(maxsize=1)  # The same file is needed for each death in a list.
 def _open_thresholds(path: Path) -> ThresholdsFile:
     return ThresholdsFile(path)

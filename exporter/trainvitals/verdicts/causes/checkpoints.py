@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be loaded: damaged files, and checkpoints of another model."""
+"""Checkpoints that cannot be loaded because they are damaged or belong to another model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER_KEYS = matches(
     r"|KeyError: '(?:state_dict|model_state_dict|optimizer_state_dict|module\.[\w.]{1,120})'$"
 )
 # An exception is required in addition to words for a difference and for saved data, because
-# libraries also warn about weights that they leave out.
+# libraries also warn about weights that the libraries leave out.
 _RAISED = re.compile(
     r"(?:\[rank[0-9]{1,6}\]: )?(?:[\w.]{1,120}\.)?[A-Z]\w{0,80}(?:Error|Exception)\b"
 ).match

@@ -104,10 +104,12 @@ class Wait:
     """A collective operation that timed out on a rank.
 
     Attributes:
-        rank: The rank; None if unknown.
-        number: The operation's sequence number; None if unknown.
-        operation: The operation's type, such as `ALLREDUCE`; an empty string if unknown.
-        timeout_seconds: The timeout in seconds; None if unknown.
+        rank: The rank on which the operation timed out; None if the log does not name the rank.
+        number: The sequence number of the operation; None if the log does not contain the number.
+        operation: The type of the operation, such as `ALLREDUCE`; an empty string if the log does
+            not name the type.
+        timeout_seconds: The timeout of the operation in seconds; None if the log does not contain
+            the timeout.
     """
 
     rank: int | None
@@ -195,7 +197,7 @@ def _advise_timeout(missing: Sequence[int]) -> tuple[str, ...]:
 
 
 def _advise_hccl(case: Case) -> tuple[str, ...]:
-    """Return the steps for HCCL, Ascend's library; an empty tuple for any other library."""
+    """Return the recommended steps for Ascend's HCCL; an empty tuple if another library failed."""
     return () if case.search(_HCCL) is None else _HCCL_STEPS
 
 
@@ -214,7 +216,7 @@ _HCCL_STEPS = (
 
 
 def _list_missing(case: Case, waits: Sequence[Wait]) -> list[int]:
-    """Return the ranks that take part in the operation but logged no timeout."""
+    """Return the ranks that take part in a timed-out operation but logged no timeout."""
     waiting = {wait.rank for wait in waits if wait.rank is not None}
     if not waiting:
         return []
@@ -253,7 +255,7 @@ def _join(names: Sequence[str]) -> str:
 
 
 def detect_gloo_timeout(case: Case) -> Finding | None:
-    """Detect a rank whose Gloo operation, a collective operation on the CPU, timed out."""
+    """Detect a rank on which a Gloo operation (a collective operation on the CPU) timed out."""
     match = find_match(case, _GLOO_TIMED_OUT)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Servers that are unreachable, have an untrusted certificate or refuse the credentials."""
+"""Servers that are unreachable, have an untrusted certificate, or refuse the credentials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNREACHED = matches(
     r"|TimeoutError: \[Errno 110\]|failed to connect to all addresses|Connection was closed before we received a valid response|ConnectionClosedError\b"
     r"|Connection to \S{1,200} timed out|ClientConnectorError|All connection attempts failed"
     r"|kex_exchange_identification|ConnectionRefusedError: |Errno 111\] Connection refused|Errno 101\]|Errno 113\]",
-    without=("coordination service", "coordination_service"),  # of JAX: another task ended
+    without=("coordination service", "coordination_service"),  # JAX reports that a task has ended
 )
 
 _NO_CREDENTIALS = matches(
@@ -64,7 +64,7 @@ _OFFLINE_STEPS = (
 
 
 def detect_net_connect(case: Case) -> Finding | None:
-    """Detect an unreachable server, or offline mode with a required file missing from the cache."""
+    """Detect an unreachable server, or a file that is missing from the cache in offline mode."""
     match = find_match(case, _UNREACHED)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Lines that count up to a total, such as `300/6000`, and show progress in any language."""
+"""Lines that show progress by counting up to a total, such as `300/6000`, in any language."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _LEAST_LINES, _LEAST_ROWS, _LEAST_TOTAL = 3, 10, 10
 
 
 def find_counted(lines: Sequence[str], simple: Sequence[str], rest: Iterable[str]) -> set[int]:
-    """Return the indices of lines that count up to a total, and of rows of numbers.
+    """Return the indices of lines that count up to a total, and of lines that are rows of numbers.
 
-    Counts need at least three distinct values, the same words before them, and the same total of at
-    least 10; rows need at least ten distinct first numbers. Attempts and waits are ignored.
+    Counts must have at least three distinct values, the same preceding words, and the same total,
+    which must be at least 10; rows must have at least ten distinct first numbers. Counts of
+    attempts and of waits are ignored.
 
     Args:
         lines: The lines of a log.
-        simple: The lines in lower case, with each digit replaced by 1, except a single 0.
+        simple: The lines of the log in lower case, with each digit except a single 0 replaced by 1.
         rest: The distinct simplified lines that are neither other progress nor an error.
     """
     texts = {text for text in rest if _may_count(text)}

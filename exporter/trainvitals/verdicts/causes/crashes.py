@@ -1,4 +1,4 @@
-"""Crashes of native code, rated by the training progress after the line that reports them."""
+"""Crashes of native code, rated by the training progress after the line about the crash."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def weigh_crash(
 ) -> Callable[[Case], Finding | None]:
     """Return a crash detector with low confidence if training continued after the crash's line.
 
-    The confidence is not lowered if the signal with this number ended the subject, or if at most
-    ten lines of progress follow.
+    The confidence is not lowered if the signal with the given number ended the subject, or if at
+    most ten lines of progress follow.
     """
 
     def detect_weighed(case: Case) -> Finding | None:

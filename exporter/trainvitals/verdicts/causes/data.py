@@ -1,4 +1,4 @@
-"""Data that cannot be read: damaged files, and files that another process has locked."""
+"""Data files that cannot be read because they are damaged or locked by another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnoses of containers, runs and processes: the collected evidence with the verdict on it."""
+"""Diagnoses of containers, runs and processes, each with the evidence and the verdict."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from trainvitals.verdicts.causes.verdict import Verdict
 
 _MOST_DEATHS = 100
 _MOST_OTHERS = 20
-# If a run and its container end within this time, they have ended for the same cause.
+# A run and its container that end within this time of each other have ended for the same cause.
 _TOGETHER_SECONDS = 60.0
 _RUNNING = "running"
-# The reasons that do not indicate a failure.
+# The causes that do not indicate a failure.
 _WELL = frozenset({"finished", "running", "stop-graceful"})
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """An entry in a list of deaths.
+    """An entry in a list of container and run deaths.
 
     Attributes:
-        name: The name of the container or run.
-        id: The container's ID; an empty string if there is none.
-        time: The end time in Unix seconds; None if unknown.
-        exit_code: The exit code; None if unknown.
-        verdict: The verdict on the death.
-        subject: Whether a container or a run has ended.
+        name: The name of the container or run that ended.
+        id: The ID of the container; an empty string if a run has ended.
+        time: The end time of the container or run in Unix seconds; None if the time is unknown.
+        exit_code: The exit code of the container or run; None if the exit code is unknown.
+        verdict: The verdict on the cause of the death.
+        subject: `container` or `run`, according to what has ended.
     """
 
     name: str
@@ -55,14 +55,16 @@ class Diagnosis:
     """The diagnosis of one death, or of a subject that is still running.
 
     Attributes:
-        evidence: The collected evidence.
-        verdict: The verdict on the evidence.
-        asked: The time of the diagnosis in Unix seconds.
-        origin: The sources of the evidence, in a few words.
-        runs_since: The start time in Unix seconds if the subject is running again; otherwise None.
-        present: The machine's current state; None if the evidence is not from this machine.
-        step: The access level, 0 to 2; None for evidence from a folder, a run or a process.
-        others: Other deaths, the latest first.
+        evidence: The evidence that was collected about the subject.
+        verdict: The verdict that was derived from the evidence.
+        asked: The time at which the diagnosis was requested, in Unix seconds.
+        origin: The sources of the evidence, as a short text.
+        runs_since: The time since which the subject has been running again, in Unix seconds; None
+            if the subject is not running again.
+        present: The current state of the machine; None if the evidence is not from this machine.
+        step: The access level with which evidence was collected, 0 to 2; None for evidence from a
+            folder, a run or a process.
+        others: The other deaths on the machine, the latest first.
     """
 
     evidence: Evidence
@@ -81,22 +83,22 @@ class Diagnosis:
 
     @property
     def is_well(self) -> bool:
-        """Whether the subject ended regularly, or is running and the evidence shows no fault."""
+        """Whether the subject ended regularly or is running without evidence of a fault."""
         return is_well(self.verdict)
 
     @property
     def is_inconclusive(self) -> bool:
-        """Whether the evidence shows neither a fault nor an end."""
+        """Whether the evidence shows neither a fault nor an end of the subject."""
         return self.evidence.is_unobserved and self.verdict.reason == "unknown"
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The sources that could not be read, without duplicates."""
+        """The evidence sources that could not be read, without duplicates."""
         return tuple({gap.what: gap for gap in self.evidence.gaps}.values())
 
 
 def diagnose_evidence(evidence: Evidence, *, asked: float, origin: str = "") -> Diagnosis:
-    """Return the diagnosis of evidence, such as a folder's, without this machine's state."""
+    """Return a diagnosis of evidence, such as an evidence folder, without this machine's state."""
     return Diagnosis(evidence, judge(evidence), asked, origin)
 
 
@@ -109,18 +111,18 @@ def _is_running(evidence: Evidence) -> bool:
 
 
 def is_well(verdict: Verdict) -> bool:
-    """Return whether the subject ended regularly, or is running and the evidence shows no fault."""
+    """Return whether the subject ended regularly or is running without evidence of a fault."""
     return verdict.reason in _WELL
 
 
 def diagnose_container(survey: Survey, known: Candidate, *, since_seconds: float) -> Diagnosis:
     """Return the diagnosis of a container's current state or of its last failure.
 
-    If the container is running without a fault, its last failure is diagnosed, if there is one.
+    If the container is running without a fault, the container's last failure, if any, is diagnosed.
 
     Args:
         survey: The sources of this machine.
-        known: The container.
+        known: The container to diagnose.
         since_seconds: The maximum age in seconds of an earlier failure that is diagnosed instead.
     """
     evidence = gather(survey, known.id, known.name)
@@ -135,7 +137,9 @@ def diagnose_container(survey: Survey, known: Candidate, *, since_seconds: float
 def diagnose_last(
     survey: Survey, runs: Sequence[Run] = (), *, since_seconds: float
 ) -> Diagnosis | None:
-    """Return the diagnosis of the container or run that failed last, or else ended last.
+    """Return the diagnosis of the container or run that failed last.
+
+    If nothing has failed, the container or run that ended last is diagnosed.
 
     Returns:
         The diagnosis; None if no end is known in the last `since_seconds` seconds.
@@ -154,9 +158,9 @@ def diagnose_last(
 
 
 def _prefer_container(failures: Sequence[Death]) -> Death:
-    """Return the last failure; if a container failed within a minute before it, the container.
+    """Return the last failure, or the failure of a container up to a minute before that failure.
 
-    A run and its container fail together, and the container has a log.
+    A run and its container fail together, and the container is preferred because it has a log.
     """
     last = failures[0]
     near = (
@@ -181,7 +185,7 @@ def _diagnose_run(
 
 
 def _find_restart(run: Run) -> float | None:
-    """Return the start time of a later attempt that is still running; None if there is none."""
+    """Return the start time of a later attempt that is still running; None if no attempt is."""
     if run.telling.ending is None:
         return None
     later = [start for start in run.starts if start.attempt > run.telling.attempt]
@@ -194,10 +198,10 @@ class Postmortem:
     """One run in a run directory, with verdicts on this run and on the directory's other runs.
 
     Attributes:
-        history: The runs in the run directory.
-        run: The run that was requested.
-        kernel: The kernel log; None if it cannot be read.
-        gaps: The sources that could not be read.
+        history: The history of the runs in the run directory.
+        run: The run for which the diagnosis was requested.
+        kernel: The records of the kernel log; None if the kernel log cannot be read.
+        gaps: The evidence sources that could not be read.
     """
 
     history: RunHistory
@@ -206,11 +210,11 @@ class Postmortem:
     gaps: tuple[Gap, ...] = ()
 
     def diagnose(self) -> Diagnosis:
-        """Return the same diagnosis as `diagnose_run`, but without the machine's current state."""
+        """Return the same diagnosis as `diagnose_run`, but without the current machine state."""
         return _diagnose_run(self.run, self.kernel, self.gaps, asked=self.history.time)
 
     def judge_run(self, run: Run) -> Verdict:
-        """Return the verdict on any run in the directory."""
+        """Return the verdict on any run in the run directory."""
         return judge(read_run(run, self.kernel, self.gaps))
 
     def judge_start(self, start: Start) -> Verdict:
@@ -219,7 +223,7 @@ class Postmortem:
 
 
 def diagnose_process(survey: Survey, pid: int) -> Diagnosis | None:
-    """Return the diagnosis of a process on this machine; None if there is no evidence of it."""
+    """Return the diagnosis of a process on this machine; None if no evidence exists."""
     evidence = read_process(pid, survey.kernel, _select_gaps(survey), roots=survey.roots)
     return (
         None if evidence is None else _conclude(survey, evidence, origin="/proc and the kernel log")
@@ -233,7 +237,7 @@ def diagnose_kill(survey: Survey, kill: OomKill) -> Diagnosis:
 
 
 def _select_gaps(survey: Survey) -> tuple[Gap, ...]:
-    """Return the unreadable sources that the diagnosis of runs and processes needs."""
+    """Return the sources that the diagnosis of runs and processes needs but that cannot be read."""
     return tuple(gap for gap in survey.gaps if gap.what == "the kernel log")
 
 
@@ -245,7 +249,7 @@ def list_deaths(
     Args:
         survey: The sources of this machine.
         runs: The runs in the run directory.
-        since_seconds: The maximum age of the deaths in seconds.
+        since_seconds: The maximum age of a death in seconds.
         most: The maximum number of deaths.
     """
     since = survey.time - since_seconds
@@ -284,7 +288,7 @@ def _judge_ends(survey: Survey, ends: Iterable[End]) -> Iterable[Death]:
 
 
 def _find_earlier(survey: Survey, known: Candidate, since: float) -> Evidence | None:
-    """Return the evidence of a container's last end if it was a failure; otherwise None.
+    """Return the evidence of a container's last end if that end was a failure; otherwise None.
 
     The ends of other containers with the same name are included.
     """
@@ -315,9 +319,9 @@ def _conclude(
 
 
 def _find_later_start(survey: Survey, evidence: Evidence) -> float | None:
-    """Return the start time of a running container with the same name that started after the end.
+    """Return the time at which a container of the same name was started after the recorded end.
 
-    None if there is no such container.
+    The result is None if no such container is running.
     """
     if evidence.ended is None or survey.client is None or not evidence.name:
         return None

@@ -36,7 +36,7 @@ _TAKEN = (
 _LONGEST_TEXT = 2000
 
 _TORCHRUN_CHILD = contains("ChildFailedError", "ProcessExitedException")
-# JAX's coordination service and Horovod end the remaining processes.
+# Messages with which JAX's coordination service and Horovod end the remaining processes.
 PEER_LOST = matches(
     r"heartbeat timeout\. This indicates that the remote task has failed|detected missing heartbeats"
     r"|Terminating process because the (?:coordinator|JAX distributed service) detected"

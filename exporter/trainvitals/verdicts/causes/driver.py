@@ -1,4 +1,4 @@
-"""Failures because the program, driver and GPU are incompatible, or no GPU is available."""
+"""Failures of programs whose driver or GPU is incompatible, or for which no GPU is available."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def detect_nvml_mismatch(case: Case) -> Finding | None:
 
 
 def detect_nvml_unknown(case: Case) -> Finding | None:
-    """Detect a container that lost access to its GPUs while it ran."""
+    """Detect a running container that lost access to its GPUs."""
     match = find_match(case, _NVML_UNKNOWN)
     if match is None:
         return None
@@ -125,7 +125,7 @@ def detect_nvml_unknown(case: Case) -> Finding | None:
 
 
 def detect_cuda_driver_old(case: Case) -> Finding | None:
-    """Detect a driver that is older than the image's CUDA version requires."""
+    """Detect a GPU driver that is older than the image's CUDA version requires."""
     match = find_match(case, _CUDA_DRIVER_OLD)
     if match is None:
         return None

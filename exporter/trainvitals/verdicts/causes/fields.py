@@ -1,4 +1,4 @@
-"""Fields of structured records that have an empty value: 0, null, false or an empty string."""
+"""Fields of structured records whose value is 0, null, false or an empty string."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIGNS = ('":', "':", "=")
 
 
 def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines without the fields that are named after an error and have an empty value.
+    """Return log lines without the fields that are named after an error and have an empty value.
 
     A record with `"oom_kills": 0, "killed": false` or `errors=0` reports that there was no error.
     If more than three step records contain the same `"last_error"`, the program survived this
@@ -43,12 +43,12 @@ def drop_empty_fields(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _keep(found: re.Match[str]) -> str:
-    """Return the field if it is a variable or not named after an error, or else an empty string."""
+    """Return a field if it is a variable or is not named after an error; else an empty string."""
     is_variable = found[3] is not None and found[3].isupper()
     return found[0] if is_variable or not _is_trouble(found[2] or found[3]) else ""
 
 
-@lru_cache(maxsize=1024)  # the same fields recur in a log
+@lru_cache(maxsize=1024)  # The same fields recur in a log.
 def _is_trouble(name: str) -> bool:
     return _TROUBLE.search(name) is not None
 

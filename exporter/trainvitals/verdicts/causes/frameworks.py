@@ -1,4 +1,4 @@
-"""Detects the framework that wrote a log, so that advice can name the framework's settings."""
+"""Detection of the framework that wrote a log, so that advice can name the framework's settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TENSORFLOW = matches(
 _MXNET = matches(r"\bmxnet[._/]|MXNetError|\bpooled_storage_manager")
 _CHAINER = matches(r"\bchainer[._/]|\bcupy[._/]")
 _XPU = matches(r"\bXPU\b|\bxpu:[0-9]|UR_RESULT_|level_zero|\bsycl\b")
-# C and C++ programs without a Python framework.
+# Signs of C and C++ programs that use no Python framework.
 _NATIVE = matches(
     r"\bdarknet\b|\bcaffe\b|syncedmem|\[LightGBM\]|\bxgboost\b|\bC[Uu][Dd][Aa] (?:Error: out|malloc failed)"
 )
@@ -33,13 +33,13 @@ _ROCM = matches(
 
 
 def find_framework(case: Case, text: str) -> Framework:
-    """Return an error's framework, determined from the error or else from the whole log.
+    """Return the framework that raised an error, determined from the error or else from the log.
 
     The result is `torch` if no framework is found.
 
     Args:
-        case: The evidence of the death.
-        text: The text of the error.
+        case: The evidence of the death that is diagnosed.
+        text: The text of the error message.
     """
     own = (name for name, sign in _NAMES if sign(text))
     logged = (name for name, sign in _NAMES if case.search(sign) is not None)

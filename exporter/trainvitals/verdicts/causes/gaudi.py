@@ -53,7 +53,7 @@ def detect_hpu_oom(case: Case) -> Finding | None:
 
 
 def detect_hpu_acquire(case: Case) -> Finding | None:
-    """Detect a Gaudi card that could not be acquired."""
+    """Detect a Gaudi card that the program could not acquire."""
     match = find_match(case, _HPU_ACQUIRE)
     if match is None:
         return None

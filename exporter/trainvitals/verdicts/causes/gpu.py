@@ -22,7 +22,8 @@ from trainvitals.verdicts.causes.verdict import Cause, Finding
 _XID_ECC = frozenset({48, 63, 64, 94, 95, 140, 156, 171, 172})
 _XID_LOST = frozenset({79})
 _XID_PROGRAM = frozenset({13, 31, 32, 43, 68, 69})
-# The kernel log counts seconds since boot, the engine uses the wall clock, and either may be late.
+# The kernel log counts seconds since boot and the engine uses the wall clock; either time may be
+# late.
 _XID_LATE_SECONDS = 5.0
 _XID_NEAR_SECONDS = 120.0
 _MOST_QUOTED = 3
@@ -82,7 +83,7 @@ _LOST = contains(
     "cudaErrorDeviceLost",
     "Xid 79",
 )
-# An assertion in a CUDA kernel, which is reported with the block and the thread.
+# A failed assertion in a CUDA kernel; the message names the block and the thread.
 _ASSERT = matches(
     r"device-side assert triggered|n_classes` failed|index out of bounds\"` failed|srcSelectDimSize` failed",
     r"block: \[[0-9]{1,9},[0-9]{1,9},[0-9]{1,9}\], thread: \[|device-side assertion fail|cudaErrorAssert",
@@ -91,7 +92,10 @@ _ASSERT = matches(
 
 
 def list_xids(case: Case, codes: frozenset[int]) -> tuple[XidError, ...]:
-    """Return the Xid errors with these codes while the subject ran, the oldest first."""
+    """Return the Xid errors that occurred with one of the codes while the subject ran.
+
+    The oldest error is the first.
+    """
     started, ended = case.evidence.started, case.evidence.ended
     return tuple(
         xid
@@ -103,7 +107,7 @@ def list_xids(case: Case, codes: frozenset[int]) -> tuple[XidError, ...]:
 
 
 def quotes_xid(codes: frozenset[int]) -> str:
-    """Return a pattern for lines in a program's log that quote an Xid error with these codes."""
+    """Return a pattern for log lines in which a program quotes an Xid error with a given code."""
     return rf"NVRM: Xid \([^)]{{1,60}}\): (?:{'|'.join(map(str, sorted(codes)))}),"
 
 
@@ -124,9 +128,9 @@ def _describe_xids(case: Case, xids: tuple[XidError, ...]) -> tuple[str, ...]:
 
 
 def _select(xids: tuple[XidError, ...]) -> list[XidError]:
-    """Return at most three errors to quote: the first of each code.
+    """Return at most three Xid errors to quote: the first error with each code.
 
-    If all errors have the same code, the last errors are returned.
+    If all errors have the same code, the last three errors are returned.
     """
     first = {xid.code: xid for xid in reversed(xids)}
     if len(first) == 1:
@@ -137,7 +141,8 @@ def _select(xids: tuple[XidError, ...]) -> list[XidError]:
 def detect_gpu_lost(case: Case) -> Finding | None:
     """Detect a GPU that fell off the bus or that the driver could not initialize.
 
-    The evidence is Xid 79, a program's error message, or a failed probe in the kernel log.
+    The evidence of such a GPU is Xid 79, a program's error message, or a failed probe in the kernel
+    log.
     """
     xids = list_xids(case, _XID_LOST)
     match = find_match(case, _LOST)
@@ -164,9 +169,10 @@ def detect_gpu_lost(case: Case) -> Finding | None:
 
 
 def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
-    """Return the match for a GPU that the driver could not initialize, and its PCI address.
+    """Return the match for a GPU that the driver could not initialize, and the GPU's PCI address.
 
-    The kernel log reports the failure; the program's log may also report that there is no GPU.
+    The kernel log reports the failed initialization; the program's log may also report that there
+    is no GPU.
     """
     lines = case.evidence.kernel_lines
     if not any(map(_PROBE_FAILED, lines)) or any(map(_UNSUPPORTED, lines)):
@@ -184,7 +190,8 @@ def _find_failed_probe(case: Case) -> tuple[LogMatch | None, str]:
 def detect_gpu_ecc(case: Case) -> Finding | None:
     """Detect uncorrectable GPU memory errors.
 
-    The evidence is Xid 48, 63, 64, 94, 95, 140, 156, 171 or 172, or CUDA's error message.
+    The evidence of such an error is Xid 48, 63, 64, 94, 95, 140, 156, 171 or 172, or CUDA's error
+    message.
     """
     xids = list_xids(case, _XID_ECC)
     match = find_match(case, _ECC)
@@ -220,12 +227,12 @@ def conclude_hardware(
     """Return the finding about a GPU fault, based on the Xid errors and the log.
 
     Args:
-        case: The evidence of the death.
+        case: The evidence of the death that is diagnosed.
         reason: The cause, such as `gpu-lost`.
         summary: A sentence that describes the fault.
-        xids: The Xid errors.
+        xids: The Xid errors that indicate the fault.
         match: The log line that indicates the fault; None if no line does.
-        steps: The recommended steps.
+        steps: The steps that the finding recommends.
     """
     sentences = _describe_xids(case, xids)
     if match is None:
@@ -242,7 +249,7 @@ def conclude_hardware(
 def _conclude_xids(case: Case, finding: Finding, xids: tuple[XidError, ...]) -> Finding:
     """Return the finding with the confidence of Xid errors that no log line confirms.
 
-    Another container may have used the GPU.
+    The GPU may have been used by another container instead of the container that is diagnosed.
     """
     before = case.seconds_before_end(xids[-1].time)
     is_near = before is None or before <= _XID_NEAR_SECONDS
@@ -258,7 +265,7 @@ def _conclude_xids(case: Case, finding: Finding, xids: tuple[XidError, ...]) -> 
 
 
 def detect_cuda_assert(case: Case) -> Finding | None:
-    """Detect a failed assertion on the GPU: an index or a label out of range."""
+    """Detect a failed assertion on the GPU, which indicates an index or a label out of range."""
     match = find_match(case, _ASSERT)
     if match is None:
         return None

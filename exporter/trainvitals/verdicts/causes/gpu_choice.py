@@ -1,4 +1,4 @@
-"""GPUs that a program requests but cannot use: held by another process, or nonexistent."""
+"""GPUs that a program requests but that do not exist or that another process holds."""
 
 from __future__ import annotations
 

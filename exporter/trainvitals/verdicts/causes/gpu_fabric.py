@@ -91,7 +91,7 @@ def _detect_reset(case: Case) -> Finding | None:
 
 
 def _find_beside(case: Case) -> LogMatch | None:
-    """Return the match for a GPU error in the log if the kernel logged a reset; otherwise None."""
+    """Return the match of a GPU error in the log if the kernel logged a GPU reset, or None."""
     line = next((line for line in reversed(case.evidence.kernel_lines) if _RESET(line)), None)
     match = find_match(case, ANY_GPU_ERROR) if line is not None else None
     if line is None or match is None:
@@ -137,7 +137,7 @@ _RESTART_FABRIC = (
 
 
 def _advise_fabric(case: Case) -> tuple[str, ...]:
-    """Return the recommended steps; the NCCL step is included only if NCCL failed, not CUDA."""
+    """Return the recommended steps, with the NCCL step only if NCCL failed and not CUDA."""
     return _RESTART_FABRIC if case.search(_NVLS) is not None else _RESTART_FABRIC[:-1]
 
 

@@ -1,4 +1,4 @@
-"""Failures because a GPU ran out of memory."""
+"""Failures of programs because a GPU ran out of memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OUT = re.compile(
     r"|Not enough memory\. Please try .{0,40}mem.fraction|BFCArena.{0,200}Failed to allocate memory"
     r"|smaller than requested bytes of [0-9]"
 )
-# Words for exhausted memory; words for a device must be near them.
+# Words for exhausted memory; a word for a device must be near these words.
 _EXHAUSTED = re.compile(
     r"out[ _]of[ _](?:(?:gpu|video|device)[ _])?(?:memory|resources)(?! (?:problem|issue))|outofmemory"
     r"|failed to (?:\w{1,8} )?[mc]?alloc|alloc\w{0,8}(?: (?:retry|has))? failed"
@@ -63,9 +63,9 @@ _NOT_A_DEVICE = (
     "static TLS",
     "shared memory",
     "dev/shm",
-    "JobState=",  # a Slurm job record, which names a partition
+    "JobState=",  # a record of a Slurm job, which names a partition
 )
-# Hints about memory that may run out but has not run out.
+# Messages about memory that may run out but has not run out.
 _NOT_YET = (
     "run out of",
     "running out of",
@@ -88,16 +88,18 @@ _CONTEXT_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """The values in PyTorch's out-of-memory message, with sizes in bytes; None for absent values.
+    """The values in PyTorch's out-of-memory message.
+
+    Sizes are in bytes; a value that is absent from the message is None.
 
     Attributes:
-        gpu: The GPU's number in the program's numbering.
-        tried: The size of the failed allocation.
-        total: The GPU's total memory.
-        free: The GPU's free memory.
+        gpu: The number of the GPU as the program counts its GPUs.
+        tried: The size of the allocation that failed.
+        total: The total memory of the GPU.
+        free: The free memory of the GPU.
         allocated: The memory allocated for the program's tensors.
         unallocated: The memory that PyTorch reserved but that no tensor uses.
-        others: For each other process on this GPU, its process ID on the host and its memory.
+        others: The process ID on the host and the memory of each other process on this GPU.
     """
 
     gpu: int | None = None

@@ -1,4 +1,4 @@
-"""Terminations by the host: by a low-memory service such as earlyoom, or by a shutdown."""
+"""Terminations by the host, caused by a low-memory service such as earlyoom or by a shutdown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHUTDOWN = matches(
     r"|\b(?:VM|[Ii]nstance|[Nn]ode|TPU|[Cc]luster|[Ww]orker|[Mm]achine|[Jj]ob)\b.{0,60}\b(?:was|been|being|is|got) preempted"
     r"|\b(?:state|status)\W{1,4}PREEMPTED\b|instance-action|SpotInstanceInterruption|lost communication with the server"
     r"|reboot: System halted|Reached target .{0,20}(?:Shutdown|Power-Off|Reboot)",
-    without=("submitit ",),  # its messages concern the job, not the machine
+    without=("submitit ",),  # These messages concern the job, not the machine.
 )
 
 _LAST_LINES = 100

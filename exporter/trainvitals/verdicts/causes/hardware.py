@@ -1,4 +1,4 @@
-"""Failures caused by the host's hardware: memory errors that cannot be corrected."""
+"""Failures caused by uncorrectable memory errors in the host's hardware."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _MOST_QUOTED = 3
 def list_memory_errors(case: Case) -> tuple[str, ...]:
     """Return the kernel log's lines about memory errors that may concern the subject.
 
-    The result is empty if there are no such lines, or if they name only other processes.
+    The result is empty if the kernel log contains no such lines, or if the lines name only other
+    processes.
     """
     lines = tuple(line for line in case.evidence.kernel_lines if _FAULT(line))
     sent = [found for line in lines if (found := _SENT.search(line))]

@@ -1,4 +1,4 @@
-"""Finds indented text that quotes errors, such as the output of a model, and must be ignored."""
+"""A filter for indented text that only quotes errors, such as the output of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 
 _INDENT = ("  ", "\t")
 _FEW_STEPS = 2
-# Words that announce the output of a model or the content of a data set.
+# Words in a line that announces the output of a model or the content of a data set.
 _SPEECH = re.compile(
     r"\b(?:generat(?:ed|ion|ions)|samples?|completions?|answers?|examples?|prompts?|respon(?:se|ses|ds)"
     r"|repl(?:y|ies)|dialogs?|dialogues?|conversations?|transcripts?|predictions?|hypothes[ie]s|decoded)\b"
@@ -28,7 +28,7 @@ def find_indented(lines: Sequence[str]) -> Iterator[int]:
     """Yield the indices of indented lines that do not report an error of the program.
 
     Such lines follow a line that announces generated text, or precede lines which show that the
-    program continued: more than two progress lines, a result or a success, none of them indented.
+    program continued: more than two progress lines, a result or a success, all without indentation.
     The frames of a traceback whose first line is not indented are never such lines.
     """
     blocks = [
@@ -44,7 +44,7 @@ def find_indented(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _is_speech(head: str) -> bool:
-    """Return whether a line announces a model's text and names no failure outside of quotes."""
+    """Return whether a line announces a model's text and names no failure except in quotes."""
     return _SPEECH.search(head) is not None and _OF_FAILURE.search(_QUOTE.sub("", head)) is None
 
 
@@ -70,7 +70,7 @@ def _list_blocks(lines: Sequence[str]) -> Iterator[range]:
 
 
 def _find_last_work(lines: Sequence[str]) -> int:
-    """Return the index of the last line which shows that the program continued; -1 if none does."""
+    """Return the index of the last line which shows that the program continued; otherwise -1."""
     steps = 0
     for at in range(len(lines) - 1, -1, -1):
         line = lines[at]

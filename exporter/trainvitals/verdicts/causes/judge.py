@@ -1,4 +1,4 @@
-"""The table of causes: each cause examines the evidence, and their order decides the verdict."""
+"""The table of causes: each cause examines the evidence, and the order decides the verdict."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ CAUSES: tuple[Cause, ...] = (
 REASONS: tuple[str, ...] = tuple(cause.reason for cause in CAUSES)
 
 # Crashes whose origin the log may name; NCCL's watchdog, for example, logs the timed-out collective
-# and then throws, so that the process ends with SIGABRT. A certain log line takes precedence.
+# and then throws, so that the process ends with SIGABRT. A log line that indicates a cause with
+# high confidence takes precedence.
 _ABORT = "abort"
 _CRASHES = frozenset({_ABORT, "segfault", "fpe"})
 _SIGNALS = frozenset(cause.reason for cause in signals.CAUSES)
@@ -112,7 +113,8 @@ _NOTES = frozenset({"log-lost"})
 # Outcomes that are used only if no other cause matches.
 _OUTCOMES = frozenset({"finished", "running", "unknown"})
 _FROM_THE_LOG = frozenset(cause.reason for cause in BY_LOG)
-# Without an exit code, these causes all explain the same OOM kill; the first one is the best.
+# Without an exit code, all of these causes explain the same OOM kill; the first cause is the best
+# explanation.
 _OOM_KILLS = frozenset(cause.reason for cause in (*memory.CAUSES, *workers.CAUSES))
 # Causes that report a consequence, or only the last line of the log.
 _VAGUE = frozenset({"exception", "torchrun-child", "ray-worker-died"})
@@ -123,15 +125,14 @@ def judge(evidence: Evidence) -> Verdict:
 
     The first matching cause of the table is the verdict, with two exceptions. An uncertain cause,
     or a cause that names only the signal, yields to a certain cause from the log. A cause with low
-    confidence yields to the next cause with a higher one. While the subject runs, the log alone is
-    not sufficient for a verdict. A log line from which the subject recovered is not sufficient
-    either.
+    confidence yields to the next cause with a higher confidence. While the subject runs, neither
+    the log alone nor an error from which the subject recovered is sufficient for a verdict.
 
     Args:
-        evidence: All collected evidence.
+        evidence: All evidence that was collected about the subject.
 
     Returns:
-        The verdict; its reason is one of `REASONS`.
+        The verdict, whose reason is one of `REASONS`.
     """
     whole = open_case(evidence)
     case = whole.without_survived()
@@ -151,13 +152,13 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _examine(case: Case) -> list[Finding]:
-    """Return the findings of all causes in the order of the table."""
+    """Return the findings of all matching causes in the order of the table of causes."""
     findings = (cause.detect(case) for cause in CAUSES)
     return [_limit(case, finding) for finding in findings if finding is not None]
 
 
 def _examine_survived(whole: Case, findings: list[Finding]) -> list[Finding]:
-    """Return the findings of survived errors, which can only be contributing causes."""
+    """Return the findings about errors that the subject survived, as contributing causes only."""
     known = {finding.reason for finding in findings}
     return [
         replace(finding, confidence="low")
@@ -167,7 +168,7 @@ def _examine_survived(whole: Case, findings: list[Finding]) -> list[Finding]:
 
 
 def _limit(case: Case, finding: Finding) -> Finding:
-    """Limit a vague finding or a crash to medium confidence if the end was not observed."""
+    """Limit a vague finding or a crash to medium confidence if the subject's end is unobserved."""
     is_vague = finding.reason in _VAGUE | _CRASHES
     if not is_vague or not case.evidence.is_unobserved or finding.confidence != "high":
         return finding
@@ -203,7 +204,7 @@ def _is_running(case: Case) -> bool:
 
 
 def _choose(findings: list[Finding]) -> Finding:
-    """Return the finding that is the verdict; at least the last row of the table matches."""
+    """Return the finding that is the verdict; at least the last row of the cause table matches."""
     named = [each for each in findings if each.reason not in _OUTCOMES | _VAGUE]
     first = findings[0]
     if first.confidence == "low" and first.reason not in _OUTCOMES:
@@ -219,7 +220,7 @@ def _choose(findings: list[Finding]) -> Finding:
 
 
 def _describe_contradiction(first: Finding, others: tuple[Finding, ...]) -> Finding:
-    """Return the verdict; failures in the log are evidence against a success."""
+    """Return the verdict's finding; failures in the log become evidence against a success."""
     if first.reason != "finished":
         return first
     failures = [

@@ -1,4 +1,4 @@
-"""Signals that a launcher received or reported: torchrun, DeepSpeed, Accelerate, mpirun, shells."""
+"""Signals that torchrun, DeepSpeed, Accelerate, mpirun or a shell received or reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _received(number: int) -> Sign:
         rf"|\bsignal {number} received\b|{_WORDS[number]}"
         + r"|`Termination signal` is detected"
         * (number == _SIGTERM),
-        without=("submitit ",),  # submitit logs why Slurm sent the signal
+        without=("submitit ",),  # submitit logs why Slurm sent the signal.
     )
 
 
@@ -51,7 +51,7 @@ _KILLED = re.compile(
 )
 _LAST_LINES = 6
 # After one rank has failed, Lightning's launcher and `srun` kill the other ranks and the process
-# that started them.
+# that started the ranks.
 _ENDS_OTHERS = re.compile(
     r"terminated with code (?!-9\b|137\b)-?[0-9]{1,3}\. Forcefully terminating all other processes"
     r"|srun: error: \S{1,200}: tasks? \S{1,200}: Exited with exit code (?!137\b)[1-9]"
@@ -59,7 +59,10 @@ _ENDS_OTHERS = re.compile(
 
 
 def find_reported_kill(case: Case) -> str | None:
-    """Return the line at the end of a log in which a shell or Slurm reports SIGKILL, or None."""
+    """Return the line at the end of a log in which a shell or Slurm reports SIGKILL.
+
+    The result is None if no line contains such a report.
+    """
     last = [line for line in case.lines if line.strip()][-_LAST_LINES:]
     if any(map(_ENDS_OTHERS.search, last)):
         return None
@@ -67,7 +70,7 @@ def find_reported_kill(case: Case) -> str | None:
 
 
 def detect_term(case: Case) -> Finding | None:
-    """Detect a launcher that received SIGTERM and ended its ranks."""
+    """Detect a launcher that received SIGTERM and then ended the ranks."""
     match = find_notice(case, _TERM)
     if match is None or not case.has_ended:
         return None

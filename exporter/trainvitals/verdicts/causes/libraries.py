@@ -1,4 +1,4 @@
-"""Modules and libraries that are missing, or that were built for other versions."""
+"""Modules and libraries that are missing, or were built for other versions than those installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes colours, progress bars and prefixes from log lines before causes are matched."""
+"""Removal of colours, progress bars and prefixes from log lines before causes are matched."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ _SIMPLER = bytes.maketrans(
 
 
 def clean(log: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines as a terminal shows them after all output.
+    """Return a log's lines as a terminal shows the lines after all output.
 
-    Colours, other control sequences and prefixes shared by nearly all lines are removed; only
-    the last state of a progress bar is kept; text after a progress bar becomes a separate line. A
+    Colours, other control sequences, and prefixes that nearly all lines share are removed. Only the
+    last state of a progress bar is kept, and text after a progress bar becomes a separate line. A
     line is truncated to 4,096 characters; if a line was redrawn more than 500 times, only the last
     500 versions are considered.
 
     Args:
-        log: The lines as they were written, with or without line endings.
+        log: The lines of the log as they were written, with or without line endings.
     """
     return _strip_prefixes(redraw(log))
 
@@ -65,7 +65,7 @@ def clean(log: Iterable[str]) -> tuple[str, ...]:
 def join_reports(lines: tuple[str, ...]) -> tuple[str, ...]:
     """Join an MPI launcher's wrapped sentence into one line, and append the states of jobs.
 
-    The state of a job in a table of `sacct` is appended to its row as `scontrol` prints it.
+    The state of a job in a `sacct` table is appended to the job's row in the format of `scontrol`.
     """
     joined = list(_name_states(lines))
     for at, line in enumerate(lines[:-1]):
@@ -96,7 +96,7 @@ def _name_states(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_other(line: str) -> bool:
-    """Return whether a line is not part of a table of jobs."""
+    """Return whether a line is not part of a `sacct` table of jobs."""
     return bool(line.strip(" -|")) and _JOB.match(line) is None
 
 
@@ -106,7 +106,7 @@ def _read_state(line: str) -> str:
 
 
 def redraw(log: Iterable[str]) -> tuple[str, ...]:
-    """Return the same lines as `clean`, but with the prefixes of a log collector."""
+    """Return the same lines as `clean`, but without removing the prefixes of a log collector."""
     return tuple(piece for line in log for piece in _split(line))
 
 
@@ -117,7 +117,7 @@ def simplify(text: str) -> str:
 
 
 def _strip_prefixes(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines without the prefix that a log collector added to nearly all of them."""
+    """Return the lines without the prefix that a log collector added to nearly all lines."""
     written = [line for line in lines if line]
     for pattern, replacement in _PREFIXES:
         found = sum(pattern.match(line) is not None for line in written[:_MOST_COMPARED])
@@ -143,7 +143,7 @@ def _split(line: str) -> Iterator[str]:
 
 
 def _split_bar(piece: str) -> Iterator[str]:
-    """Yield a progress bar, and as a second line the rank's text or traceback that follows it."""
+    """Yield a progress bar, and as a second line the rank's text or traceback after the bar."""
     found = _BEHIND_BAR.search(piece, 1) if any(sign in piece for sign in _BAR_SIGNS) else None
     at = len(piece) if found is None else found.start()
     yield piece[:at].rstrip()

@@ -1,8 +1,8 @@
-"""Log lines that indicate a cause, with the confidence that the program ended because of them.
+"""Log lines that indicate a cause, with the confidence that this cause ended the program.
 
-A line in the traceback that ended the program has the highest confidence. Another line counts
-if the log ends soon after it, but not if training continued for many steps. With exit code 0, only
-a line at the end of the log counts.
+A line in the traceback that ended the program has the highest confidence. Any other line counts if
+the log ends soon after the line, but not if training continued for many steps. If the exit code is
+0, only a line at the end of the log counts.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ class LogMatch:
     """A log line that indicates a cause.
 
     Attributes:
-        line: The index of the line, from 0.
-        text: The line; in a traceback, the exception's line and its message.
+        line: The index of the line in the log, from 0.
+        text: The text of the line; in a traceback, the line that names the exception, with the
+            exception's message.
         confidence: How certain it is that the line shows why the program ended.
-        rank: The rank that wrote the line; None if unknown.
-        speaks_for: The evidence for the cause, one sentence each.
-        speaks_against: The evidence against the cause.
+        rank: The rank that wrote the line; None if the rank is unknown.
+        speaks_for: The evidence for the cause, as sentences.
+        speaks_against: The evidence against the cause, as sentences.
     """
 
     line: int
@@ -72,7 +73,7 @@ class LogMatch:
     speaks_against: tuple[str, ...] = ()
 
     def cap(self, most: Confidence, *why: str) -> LogMatch:
-        """Return the match with at most the confidence `most`, and with reasons against it."""
+        """Return the match with at most the confidence `most` and evidence against the cause."""
         return replace(
             self,
             confidence=least(self.confidence, most),
@@ -82,7 +83,7 @@ class LogMatch:
     def conclude(
         self, reason: str, summary: str, steps: Sequence[str], *, speaks_for: Sequence[str] = ()
     ) -> Finding:
-        """Return the finding of the cause that this line indicates."""
+        """Return a finding about the cause that the log line indicates."""
         return Finding(
             reason=reason,
             summary=summary,
@@ -122,7 +123,7 @@ def find_match(case: Case, sign: Sign) -> LogMatch | None:
 
 
 def find_surest(case: Case, *signs: Sign) -> LogMatch | None:
-    """Return the match with the highest confidence among several signs; None if none matches."""
+    """Return the match with the highest confidence among several signs; None if no sign matches."""
     found = [match for sign in signs if (match := find_match(case, sign)) is not None]
     return max(found, key=lambda match: _ORDER.index(match.confidence), default=None)
 
@@ -132,11 +133,11 @@ def find_notice(case: Case, sign: Sign, *, leave_out: Sequence[str] = ()) -> Log
 
     Such a report explains a signal, and the errors that follow the report are consequences. The
     confidence is low if training continued after the report, for example in a log to which several
-    starts append, or if the exit code is 0. It is medium if the subject has not ended.
+    starts append, or if the exit code is 0. The confidence is medium if the subject has not ended.
 
     Args:
         case: The case to examine.
-        sign: The sign of such a report.
+        sign: The sign of a line that contains such a report.
         leave_out: Prefixes of lines that do not count as training progress.
     """
     if not sign.may_be_in(case.lines):
@@ -177,8 +178,9 @@ def find_kernel_line(case: Case, sign: Sign, *, named: Sign | None = None) -> Lo
 
     Args:
         case: The case to examine.
-        sign: The sign of the line.
-        named: The sign of a line that names a training program and so counts even beside a log.
+        sign: The sign of a line that indicates the cause.
+        named: The sign of a line that names a training program; such a line counts even if there is
+            another log. None if no line counts in that case.
     """
     if not case.has_ended or case.exit_code == 0:
         return None
@@ -206,17 +208,17 @@ def _find_fatal(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
 
 
 def _find_error(traceback: Traceback, sign: Sign) -> Error | None:
-    """Return the first exception of a traceback whose message matches a sign; None if none does."""
+    """Return the traceback's first exception that matches a sign; None if no exception matches."""
     return next((error for error in traceback.errors if _find_line(error, sign)), None)
 
 
 def _find_line(error: Error, sign: Sign) -> str:
-    """Return the line of a message that matches a sign; an empty string if none does."""
+    """Return the line of an error message that matches a sign; an empty string if no line does."""
     return next(filter(sign, (*error.text.split("\n"), error.headline)), "")
 
 
 def _add_decisive(match: LogMatch, error: Error, sign: Sign) -> LogMatch:
-    """Add the matching part of an error's message to a match if the quoted start lacks it."""
+    """Add the matching part of an error message, if the quoted start does not contain that part."""
     if sign(quote(error.headline)):
         return match
     line = _find_line(error, sign)
@@ -227,7 +229,10 @@ def _add_decisive(match: LogMatch, error: Error, sign: Sign) -> LogMatch:
 
 
 def weigh_fatal(case: Case, error: Error) -> LogMatch:
-    """Return the match of an exception that ended the program, weighed by the lines after it."""
+    """Return the match of an exception that ended the program.
+
+    The confidence depends on the log lines that follow the exception.
+    """
     log = parse_log(case)
     fatal = log.fatal
     end, rank = (error.line, None) if fatal is None else (fatal.end, fatal.rank)
@@ -249,7 +254,10 @@ def weigh_fatal(case: Case, error: Error) -> LogMatch:
 
 
 def _find_beside(log: ParsedLog, sign: Sign) -> LogMatch | None:
-    """Return the last matching line outside of tracebacks and launcher reports."""
+    """Return the last match of a sign outside of tracebacks and launcher reports.
+
+    The result is None if no line matches.
+    """
     quiet = read_log(log.lines).quiet
     for index in range(len(log.lines) - 1, -1, -1):
         line = log.lines[index]
@@ -290,7 +298,7 @@ def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
 
 
 def describe_steps(steps: int) -> str:
-    """Return a sentence about the training progress that follows a line."""
+    """Return a sentence that states how many lines of training progress follow a log line."""
     return f"Training continued after it: {steps} log lines of training progress follow."
 
 
@@ -299,7 +307,7 @@ def _describe_rest(rest: int) -> str:
 
 
 def _find_in_others(log: ParsedLog, sign: Sign) -> LogMatch | None:
-    """Return a match in a traceback that did not end the program, or in a launcher's report."""
+    """Return the match of a sign in a traceback that may not have ended the program, or None."""
     for traceback in reversed(log.tracebacks):
         error = _find_error(traceback, sign)
         if error is None:
@@ -328,7 +336,11 @@ def _describe_end(log: ParsedLog) -> str:
 
 
 def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMatch:
-    """Return the match weighed by the lines after a traceback: more training, or flushed output."""
+    """Return a match with a confidence based on the lines after a traceback.
+
+    The lines may show that training continued, or may be buffered output that Python flushed at
+    exit.
+    """
     steps, rest = _count_rest(log, end)
     if steps <= FEW_STEPS and rest <= SOON_LINES:
         return match
@@ -348,18 +360,25 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
 
 
 def _count_rest(log: ParsedLog, end: int) -> tuple[int, int]:
-    """Count progress lines and all lines after a line, except those of tracebacks and reports."""
+    """Count progress lines and all lines from a line to the end, except tracebacks and reports."""
     return count_between(log, end, len(log.lines))
 
 
 def weigh_report(case: Case, match: LogMatch) -> LogMatch | None:
-    """Return the match of a launcher's failure report, which is expected at the end of the log."""
+    """Return the match of a launcher's failure report.
+
+    The confidence is limited if other lines follow the report, which is expected at the end of the
+    log.
+    """
     _, rest = _count_rest(parse_log(case), match.line)
     return weigh_end(case, match if rest == 0 else match.cap("medium", _describe_rest(rest)))
 
 
 def weigh_end(case: Case, match: LogMatch) -> LogMatch | None:
-    """Return a match weighed by the exit code and the signal; None if its line is not the cause."""
+    """Return a match with a confidence based on the exit code, the signal and torchrun's report.
+
+    The result is None if the exit code is 0 and the confidence of the match is not high.
+    """
     if case.exit_code == 0:
         return match.cap("high", _OF_A_PIPE) if match.confidence == "high" else None
     if not case.has_ended:
@@ -371,7 +390,10 @@ def weigh_end(case: Case, match: LogMatch) -> LogMatch | None:
 
 
 def _weigh_root(root: RootCause | None, match: LogMatch) -> LogMatch:
-    """Return the match weighed by torchrun's report: errors of later ranks are consequences."""
+    """Return a match, with low confidence if a signal ended another rank first.
+
+    The rank that failed first is read from torchrun's report.
+    """
     if root is None or root.exit_code is None or match.line >= root.line:
         return match
     is_own = match.rank is not None and match.rank == root.rank

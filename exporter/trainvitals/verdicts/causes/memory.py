@@ -1,4 +1,4 @@
-"""OOM kills of the main process: the limit that was reached, and the engine's report."""
+"""OOM kills of the main process, with the limit that was reached and the engine's report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainvitals.verdicts.causes.workers import find_killed_worker
 
 _SIGKILL = 9
 _YOUNG_SECONDS = 30.0
-_PROMPT_SECONDS = 1.0  # the main process ends within half a second of the OOM kill
+_PROMPT_SECONDS = 1.0  # The main process ends within half a second of the OOM kill.
 _MOST_NAMED = 3
 _TASK_BYTES = 15  # The kernel truncates task names to TASK_COMM_LEN, 16 bytes with the NUL.
 _LIMIT = "CONSTRAINT_MEMCG"
@@ -50,7 +50,7 @@ def _was_killed(case: Case) -> bool:
 
 
 def _is_seen_by_kernel_alone(case: Case) -> bool:
-    """Return whether an OOM kill in the kernel log is the only evidence of the end."""
+    """Return whether an OOM kill in the kernel log is the only evidence of the subject's end."""
     is_open = case.exit_code is None and case.signal is None and not case.evidence.exception
     return is_open and bool(case.list_own_kills()) and find_killed_worker(case) is None
 
@@ -82,7 +82,7 @@ def _detect_cgroup(case: Case) -> Finding | None:
 
 
 def _find_report(case: Case) -> Finding | None:
-    """Return the finding of a scheduler that reports a kill at the memory limit, or None."""
+    """Return the finding if a scheduler reports a kill at the memory limit; otherwise None."""
     return slurm.detect_oom(case) or pods.detect_oom(case) or schedulers.detect_oom(case)
 
 
@@ -99,7 +99,7 @@ def _grade(case: Case, oom: OomEvidence) -> Confidence:
 
 
 def _describe_unknown_process(case: Case) -> tuple[str, ...]:
-    """Return a sentence if the killed process may not have been the main process."""
+    """Return a sentence if the OOM killer may have killed a process other than the main process."""
     if not _is_seen_by_kernel_alone(case) or not (case.is_container or case.evidence.log):
         return ()
     return (f"The exit code is unknown; another process of {case.subject} may have been killed.",)
@@ -118,7 +118,7 @@ def _describe_unwatched(case: Case, oom: OomEvidence) -> tuple[str, ...]:
 
 
 def _is_missed(case: Case, oom: OomEvidence) -> bool:
-    """Return whether an engine was queried and has no record of an OOM kill."""
+    """Return whether the container's engine was queried and has no record of an OOM kill."""
     was_asked = case.evidence.state is not None or case.has_die_event
     return case.is_container and was_asked and not oom.events and not oom.is_flagged
 
@@ -135,7 +135,10 @@ def _detect_missed(case: Case) -> Finding | None:
 
 
 def _grade_by_unnamed_kills(case: Case) -> Confidence | None:
-    """Return the confidence from kernel lines that name no control group; None if insufficient."""
+    """Return the confidence based on kernel lines that name no control group.
+
+    The result is None if the lines do not indicate a kill at the subject's memory limit.
+    """
     kills = [kill for kill in case.list_unnamed_kills() if kill.constraint == _LIMIT]
     if not kills or not case.memory_limit_bytes:
         return None
@@ -146,7 +149,10 @@ def _grade_by_unnamed_kills(case: Case) -> Confidence | None:
 
 
 def _grade_by_counts(case: Case) -> Confidence | None:
-    """Return the confidence from the host's OOM kill count and the usage, without a kernel log."""
+    """Return the confidence based on the host's OOM kill count and the container's memory usage.
+
+    The result is None if a kernel log is available, or if the counts do not indicate an OOM kill.
+    """
     evidence = case.evidence
     if evidence.oom_kills is not None or not evidence.host_oom_kills:
         return None

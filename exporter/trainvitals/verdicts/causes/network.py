@@ -58,7 +58,7 @@ _NOT_FOUND = contains(
     "404 Client Error: Not Found for url: https://huggingface.co",
     "Repo id must be in the form",
 )
-# The message names a path, so it is not about the Hub.
+# A message that names a path is not about the Hub.
 LOCAL_MODEL = matches(
     r"Error no file named .{1,200} in directory|Can't load .{1,40} '[./~]"
     r"|(?:^|: )'?[./~][^' ]{0,200}'? is not a local folder and is not a valid"
@@ -94,7 +94,7 @@ _NET_DNS = contains(
 
 
 def detect_hf_gated(case: Case) -> Finding | None:
-    """Detect a gated repository to which the Hub denied access."""
+    """Detect a gated repository to which the Hugging Face Hub denied access."""
     match = find_match(case, _GATED)
     if match is None:
         return _detect_bad_token(case)
@@ -145,7 +145,10 @@ def _detect_bad_token(case: Case) -> Finding | None:
 
 
 def detect_hf_notfound(case: Case) -> Finding | None:
-    """Detect a repository that does not exist, or is private and not accessible with the token."""
+    """Detect a Hub repository that does not exist or that is private and not readable.
+
+    A private repository is readable only with a token that has access to the repository.
+    """
     match = find_match(case, _NOT_FOUND)
     if match is None or any(map(LOCAL_MODEL, match.text.split("\n"))):
         return None
@@ -172,7 +175,7 @@ def detect_hf_notfound(case: Case) -> Finding | None:
 
 
 def detect_hf_rate(case: Case) -> Finding | None:
-    """Detect the Hub's rate limit, even if the last log line reports a network error."""
+    """Detect that the Hub's rate limit was reached, even if the log ends with a network error."""
     match = find_match(case, _RATE)
     if match is None:
         return None
@@ -222,7 +225,7 @@ def _find_repository(text: str) -> str:
 
 
 def _read_context(case: Case, match: LogMatch) -> str:
-    """Return the text of the traceback that contains the match, or else the nearby lines."""
+    """Return the text of the traceback that contains a match, or else the lines near the match."""
     fatal = parse_log(case).fatal
     if fatal is not None and fatal.start <= match.line <= fatal.end:
         return "\n".join(error.text for error in fatal.errors)
@@ -230,13 +233,13 @@ def _read_context(case: Case, match: LogMatch) -> str:
 
 
 def find_host(text: str) -> str:
-    """Return the host that an error names; an empty string if it names none."""
+    """Return the host that an error message names; an empty string if the message names no host."""
     found = _HOST.search(text)
     return next((group for group in found.groups() if group), "") if found else ""
 
 
 def detect_net_dns(case: Case) -> Finding | None:
-    """Detect a name that could not be resolved."""
+    """Detect a host name that could not be resolved."""
     match = find_match(case, _NET_DNS)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The evidence of OOM kills in a case, and sentences that describe the evidence."""
+"""The evidence of OOM kills in a case, and the sentences that describe this evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainvitals.sources.containers.evidence import OomKill
 from trainvitals.units import count_noun, format_bytes, format_duration, format_percent
 from trainvitals.verdicts.causes.case import Case
 
-# The main process ends within half a second of its OOM kill.
+# The main process ends within half a second of the OOM kill.
 _PROMPT_SECONDS = 5.0
 
 
@@ -19,9 +19,12 @@ class OomEvidence:
     Attributes:
         kills: The OOM kills in the subject's control group, from the kernel log.
         events: The times at which the engine reported an OOM kill, in Unix seconds.
-        is_flagged: Whether `OOMKilled` is true in the engine's state, set since the last start.
-        counted: The OOM kills counted by the control group at the last sample before the end.
-        is_counted_at_end: Whether a sample at the end, which only a run has, counted OOM kills.
+        is_flagged: Whether `OOMKilled` is true in the engine's state and was set since the last
+            start.
+        counted: The number of OOM kills that the control group had counted at the last sample
+            before the end.
+        is_counted_at_end: Whether a sample at the end counted OOM kills; only a run has such a
+            sample.
         is_sibling_killed: Whether the kernel log shows that a process of another control group was
             killed instead, at the limit of a common parent.
     """
@@ -41,12 +44,12 @@ class OomEvidence:
 
     @property
     def may_be_child(self) -> bool:
-        """Whether there was an OOM kill, possibly of a child and not of the main process."""
+        """Whether an OOM kill occurred, possibly of a child process and not of the main process."""
         return self.is_found or (self.counted > 0 and not self.is_sibling_killed)
 
     @property
     def last_kill_time(self) -> float | None:
-        """The time of the last OOM kill, in Unix seconds; None if unknown."""
+        """The time of the last OOM kill in Unix seconds; None if the time is unknown."""
         return max([kill.time for kill in self.kills] or self.events, default=None)
 
 
@@ -59,7 +62,7 @@ def collect_oom_evidence(case: Case) -> OomEvidence:
     flagged = evidence.state is not None and evidence.state.is_oom_killed
     is_witnessed = case.has_die_event or evidence.oom_kills is not None
     if flagged and not events and not kills and evidence.restarts and is_witnessed:
-        flagged = False  # some engines keep the flag from the previous start
+        flagged = False  # Some engines keep the flag from the previous start.
     counted = evidence.sample.oom_kills or 0 if evidence.sample is not None else 0
     is_sibling_killed = not kills and bool(case.list_sibling_kills())
     is_counted_at_end = evidence.subject == "run" and counted > 0
@@ -93,7 +96,7 @@ def _describe_kill(case: Case, kill: OomKill) -> str:
 
 
 def _describe_when(case: Case, time: float) -> str:
-    if case.evidence.is_unobserved:  # a kernel log alone does not show when the process ended
+    if case.evidence.is_unobserved:  # A kernel log alone does not show when the process ended.
         return ""
     before = case.seconds_before_end(time)
     return " while it ran" if before is None else f" {format_duration(before)} before the end"
@@ -108,7 +111,7 @@ def _describe_limit(case: Case, kill: OomKill) -> str:
 
 
 def describe_memory_use(case: Case) -> tuple[str, ...]:
-    """Return sentences about the memory limit, the memory usage and the memory pressure."""
+    """Return sentences about the subject's memory limit, memory usage and memory pressure."""
     limit, most, sample = case.memory_limit_bytes, case.peak_memory_bytes, case.evidence.sample
     sentences = []
     if limit and most is not None:
@@ -130,7 +133,7 @@ def describe_memory_use(case: Case) -> tuple[str, ...]:
 
 
 def describe_late_kill(case: Case) -> tuple[str, ...]:
-    """Return a sentence if the last OOM kill was too early to be the certain cause of the end."""
+    """Return a sentence if the last OOM kill was too early to be certainly the cause of the end."""
     last = collect_oom_evidence(case).last_kill_time
     before = None if last is None else case.seconds_before_end(last)
     if before is None or before <= _PROMPT_SECONDS:
@@ -141,7 +144,7 @@ def describe_late_kill(case: Case) -> tuple[str, ...]:
 
 
 def describe_missing_kernel_line(case: Case) -> tuple[str, ...]:
-    """Return a sentence if the kernel log could be read but contains no line about the kill."""
+    """Return a sentence if the kernel log could be read but contains no line about the OOM kill."""
     if case.evidence.oom_kills is None or case.list_own_kills():
         return ()
     return ("The kernel log could be read and has no line about this OOM kill.",)

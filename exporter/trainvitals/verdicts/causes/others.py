@@ -1,4 +1,4 @@
-"""Log lines about failures that did not end the program: of trials, items, helpers, other jobs."""
+"""Log lines about failures of trials, items, helpers or other jobs that did not end the program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _OWN_JOB = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _TEXT_BEFORE = re.compile(r"[a-z]{2} [a-z]{2}|[\"'`]")
-# Messages of an epilog and of a tracker that finished later, and Python's warnings at exit.
+# Messages of an epilog and of a tracker that finished after the program, and Python's warnings at
+# exit.
 _ASIDE = re.compile(
     r"^epilog: |^.{0,200}\bresource_tracker: .{0,200}(?:leaked|\[Errno 2\])"
     r"|^.{0,100}\bmlflow\b.{0,200}\b(?:[Ff]ailed|[Uu]nable) to (?:log|upload|send)"
@@ -56,7 +57,7 @@ _MOST_DAYS = 30
 
 
 def find_trials(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines about failed trials after which the study continued."""
+    """Yield the indices of lines about failed trials after which the study continued."""
     spans: list[tuple[int, int]] = []
     for at, line in enumerate(lines):
         if _TRIAL.search(line) and (not spans or at > spans[-1][1]):
@@ -70,7 +71,7 @@ def find_trials(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_trial_end(lines: Sequence[str], at: int) -> int:
-    """Return the index of the last line that a study writes about a failed trial."""
+    """Return the index of the last log line that a study writes about a failed trial."""
     end = min(len(lines), at + _MOST_LINES)
     for index in range(at + 1, end):
         if _TRIAL_END.search(lines[index]):
@@ -82,7 +83,10 @@ def _find_trial_end(lines: Sequence[str], at: int) -> int:
 
 
 def find_programs(lines: Sequence[str]) -> Iterator[int]:
-    """Yield crash reports of other programs, before or right after a result or a success."""
+    """Yield the indices of other programs' crash report lines near a result or a success.
+
+    Such a report precedes the result or the success, or directly follows it.
+    """
     found = {at: each[1] or each[2] for at, line in enumerate(lines) if (each := _JOB.match(line))}
     results = (
         [
@@ -105,7 +109,7 @@ def find_programs(lines: Sequence[str]) -> Iterator[int]:
 
 
 def find_items(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines about evaluated items and their crashes, if a result follows."""
+    """Yield the indices of lines about evaluated items and item crashes, if a result follows."""
     items = [at for at, line in enumerate(lines) if _ITEM.match(line)]
     result = max((at for at, line in enumerate(lines) if RESULT.search(line)), default=-1)
     if not items or result < items[-1]:
@@ -118,7 +122,10 @@ def find_items(lines: Sequence[str]) -> Iterator[int]:
 
 
 def find_foreign_jobs(lines: Sequence[str]) -> Iterator[int]:
-    """Yield Slurm messages that other text quotes, or that are about a job of another ID or day."""
+    """Yield the line indices of Slurm messages that are quoted, or that are about another job.
+
+    A job with another ID, or on another day, is another job.
+    """
     said = [at for at, line in enumerate(lines) if "slurmstepd" in line or "CANCELLED AT" in line]
     if not said:
         return
@@ -134,7 +141,7 @@ def find_foreign_jobs(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _is_apart(stamp: str, times: tuple[float, float] | None) -> bool:
-    """Return whether a time is more than a day before the log or more than 30 days after it."""
+    """Return whether a time is more than a day before a log or more than 30 days after the log."""
     time = read_stamp(stamp)
     if time is None or times is None:
         return False
@@ -142,7 +149,10 @@ def _is_apart(stamp: str, times: tuple[float, float] | None) -> bool:
 
 
 def find_asides(lines: Sequence[str]) -> Iterator[int]:
-    """Yield messages of trackers and epilogs that run during or after the training."""
+    """Yield the line indices of messages from trackers and epilogs.
+
+    Trackers and epilogs run during or after the training.
+    """
     ends = [at for at, line in enumerate(lines) if _TRACKER_END.match(line)]
     for at, line in enumerate(lines):
         is_of_tracker = line.startswith(_TRACKER) and bool(ends) and at < ends[-1]

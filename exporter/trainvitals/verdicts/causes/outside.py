@@ -1,4 +1,4 @@
-"""Ends by a signal that neither the engine nor the OOM killer explains, and unobserved ends."""
+"""Unobserved ends, and ends by a signal that neither the engine nor the OOM killer explains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from trainvitals.verdicts.causes.verdict import Cause, Confidence, Finding
 from trainvitals.verdicts.causes.workers import find_killed_worker, is_of_program
 
 _SIGKILL, _SIGTERM = 9, 15
-# Docker records 255 for a container that it finds dead when it starts (moby/moby#45800).
+# Docker records exit code 255 for a container that has already ended when Docker starts
+# (moby/moby#45800).
 _LOST_CODE = 255
 
 
@@ -69,7 +70,7 @@ def _detect_killed_worker(case: Case) -> Finding | None:
 
 
 def _conclude_unseen(case: Case, sentence: str) -> Finding:
-    """Return the finding of a reported SIGKILL whose sender is unknown."""
+    """Return a finding about a reported SIGKILL whose sender is unknown."""
     return Finding(
         "kill-outside",
         f"SIGKILL ended {case.subject}; its sender is unknown, most often the OOM killer.",
@@ -81,7 +82,7 @@ def _conclude_unseen(case: Case, sentence: str) -> Finding:
 
 
 def _detect_reported_kill(case: Case) -> Finding | None:
-    """Detect a report of SIGKILL by a shell or a scheduler at the end of a log."""
+    """Detect a SIGKILL that a shell or a scheduler reports at the end of a log."""
     line = find_reported_kill(case)
     if line is None or case.exit_code is not None:
         return None

@@ -1,4 +1,4 @@
-"""The names of Python packages, by module."""
+"""The names of Python packages, by the module that each package provides."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _PACKAGES = {
     "tensorboardX": "tensorboardX",
     "segmentation_models_pytorch": "segmentation-models-pytorch",
 }
-# Packages with the name of their module. Any other name may be a module of the user's project; an
-# unrelated package of the same name would be the wrong advice.
+# Packages with the same name as their module. Any other name may belong to a module of the user's
+# project; advice to install an unrelated package of the same name would be wrong.
 _SAME_NAME = frozenset(
     [
         "accelerate",
@@ -160,12 +160,13 @@ def find_package(module: str) -> str:
     return _PACKAGES.get(top) or (top.replace("_", "-") if top in _SAME_NAME else "")
 
 
-# Other packages add modules to these packages.
+# Packages to which other packages add modules.
 _SHARED = frozenset(
     {"google", "google.protobuf", "habana_frameworks", "megatron", "git", "lightning"}
 )
 _WHOLE = "|".join(sorted({*_PACKAGES, *_SAME_NAME} - _SHARED))
-# Only known packages and Python itself: a name missing from the user's own module is no mismatch.
+# Only known packages and Python itself are listed: a name that is missing from the user's own
+# module is no mismatch.
 ATTRIBUTE_MISSING = (
     rf"AttributeError: (?:partially initialized )?module '(?P<module>(?:{_WHOLE}|collections|inspect|time|asyncio|ast|math"
     r"|pkgutil|fractions|typing|distutils|ssl|string|importlib)(?:\.[\w.]{1,120})?)' has no attribute '?(?P<attribute>\w{0,120})"

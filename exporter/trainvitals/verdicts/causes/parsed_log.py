@@ -15,7 +15,7 @@ from trainvitals.verdicts.causes.words import is_progress
 _OF_COLLECTIVE = re.compile(
     r"NCCL|RCCL|HCCL|hccl|\bnccl|DistBackendError|DistNetworkError|DistStoreError|ProcessGroup|TCPStore|[Gg]loo\b|\bcollective (?:operation|call|mismatch|timed)|\bbarrier\b|[Tt]imed out|KeyboardInterrupt|SystemExit"
 )
-# The watchdog of a rank that waited for another aborts its process.
+# The watchdog of a rank that waited for another rank aborts the process of the waiting rank.
 _WATCHDOG = re.compile(
     r"taking the entire process down|terminated by NCCL watchdog|watchdog thread"
 )
@@ -26,14 +26,15 @@ FEW_STEPS = 2
 
 @dataclass(frozen=True, slots=True)
 class ParsedLog:
-    """A log with its tracebacks.
+    """A log with its tracebacks and launcher reports.
 
     Attributes:
         lines: The lines of the log.
-        tracebacks: All tracebacks in the log.
-        fatal: The traceback that ended the program; None if none did.
-        root_cause: The first failure according to torchrun's report; None without such a report.
-        reported: For each line, whether it belongs to a traceback or to a launcher's report.
+        tracebacks: All tracebacks that the log contains.
+        fatal: The traceback that ended the program; None if no traceback did.
+        root_cause: The first failure according to torchrun's report; None if the log contains no
+            such report.
+        reported: Whether each line of the log belongs to a traceback or to a launcher's report.
     """
 
     lines: tuple[str, ...]
@@ -44,12 +45,12 @@ class ParsedLog:
 
 
 def parse_log(case: Case) -> ParsedLog:
-    """Return the log of a case with its tracebacks."""
+    """Return the parsed log of a case, with tracebacks and launcher reports."""
     return _parse_log(case.lines, bool(case.evidence.exception))
 
 
 def find_before_fatal(log: ParsedLog) -> Traceback | None:
-    """Return an earlier traceback of the same process that may explain the last one, or None."""
+    """Return an earlier traceback of the process that may explain the last traceback, or None."""
     fatal = log.fatal
     earlier = (
         each
@@ -62,10 +63,10 @@ def find_before_fatal(log: ParsedLog) -> Traceback | None:
 
 
 def find_first_failure(case: Case, at: int) -> Traceback | None:
-    """Return the first traceback before a line, if training did not continue in between, or None.
+    """Return the first traceback before a line, unless training continued in between.
 
-    Tracebacks of collective operations and of launchers are skipped, because they are consequences
-    of another failure.
+    Tracebacks of collective operations and of launchers are skipped, because these tracebacks are
+    consequences of another failure. The result is None if no traceback qualifies.
     """
     log = parse_log(case)
     earlier = (
@@ -80,7 +81,7 @@ def find_first_failure(case: Case, at: int) -> Traceback | None:
 
 
 def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
-    """Return whether the last traceback follows this one soon, without training in between."""
+    """Return whether the last traceback follows a given one soon, without training in between."""
     fatal = log.fatal
     if fatal is None or traceback.is_aside or fatal.start <= traceback.end:
         return False
@@ -89,7 +90,7 @@ def leads_to_end(log: ParsedLog, traceback: Traceback) -> bool:
 
 
 def count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
-    """Count progress lines and all lines between two lines, except tracebacks and reports."""
+    """Count the progress lines and all lines between two lines, except tracebacks and reports."""
     inside = slice(end + 1, start)
     rest = [
         line
@@ -99,7 +100,7 @@ def count_between(log: ParsedLog, end: int, start: int) -> tuple[int, int]:
     return sum(map(is_progress, rest)), len(rest)
 
 
-@lru_cache(maxsize=4)  # about fifty causes parse the same log in turn
+@lru_cache(maxsize=4)  # About fifty causes parse the same log in turn.
 def _parse_log(lines: tuple[str, ...], has_exception: bool) -> ParsedLog:  # noqa: FBT001 - a key
     root = read_root_cause(lines)
     tracebacks = read_tracebacks(lines[:-1] if has_exception else lines)
@@ -135,11 +136,11 @@ def _is_same(fatal: Traceback, exception: str) -> bool:
 def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Traceback | None:
     """Return the traceback that ended the program.
 
-    For one process, this is the last traceback. For several ranks, it is the traceback of the rank
-    that torchrun reports as the first to fail, or else the earliest of the ranks' last tracebacks.
-    A traceback that only reports the loss of another rank is chosen only if there is no other. The
-    result is None if no traceback qualifies: a killed rank writes no traceback, and the tracebacks
-    of the other ranks only report the loss of that rank.
+    For one process, the last traceback is returned. For several ranks, the traceback of the rank
+    that torchrun reports as the first to fail is returned, or else the earliest of the ranks' last
+    tracebacks. A traceback that only reports the loss of another rank is chosen only if the log
+    contains no other traceback. The result is None if no traceback qualifies: a killed rank writes
+    no traceback, and the tracebacks of the other ranks only report the loss of that rank.
     """
     real = [traceback for traceback in tracebacks if not traceback.is_aside]
     own = [traceback for traceback in real if not traceback.is_launcher]
@@ -160,7 +161,10 @@ def choose_fatal(tracebacks: Sequence[Traceback], root: RootCause | None) -> Tra
 
 
 def _find_origin(own: Sequence[Traceback], last: Traceback) -> Traceback:
-    """Return the traceback before `last` if `last` only reports the loss of a process or thread."""
+    """Return the traceback before `last` if `last` only reports a lost process or thread.
+
+    Otherwise, `last` is returned.
+    """
     if not last.is_consequence:
         return last
     before = (

@@ -28,10 +28,12 @@ class Place:
     """The location of a file that a program used.
 
     Attributes:
-        path: The path as the program named it; empty if the program named none.
-        host_path: The path on the host; None if no mount contains the file, so that the file is in
-            the container's writable layer.
-        disk: The state of its file system at the end of the program; None if unknown.
+        path: The path of the file as the program named it; an empty string if the program named no
+            path.
+        host_path: The path of the file on the host; None if no mount contains the file, so that the
+            file is in the container's writable layer.
+        disk: The state of the file's file system at the end of the program; None if the state is
+            unknown.
     """
 
     path: str
@@ -40,21 +42,24 @@ class Place:
 
     @property
     def folder(self) -> str:
-        """The directory on the host to examine, which exists even if the file was never created."""
+        """The host directory to examine, which exists even if the file was never created."""
         path = self.host_path or _CONTAINERS_OWN
         head, _, name = path.rpartition("/")
         return head if head and "." in name.lstrip(".") else path
 
 
 def find_place(case: Case, text: str, line: int) -> Place:
-    """Return the location of the file that an error, or else a line before the error, names."""
+    """Return the location of the file that an error, or else a log line before the error, names."""
     path = _find_path(text) or _search_back(case, _SAVED, line)
     host_path = find_host_path(case, path) if case.is_container else path or "."
     return Place(path, host_path, _find_disk(case, host_path))
 
 
 def find_loaded(case: Case, text: str, line: int) -> str:
-    """Return the path of the checkpoint that was being read; empty string if no line names one."""
+    """Return the path of the checkpoint that the program was reading.
+
+    The result is an empty string if no log line names the path.
+    """
     found = _LOADED.search(text)
     return found[1] if found else _search_back(case, _LOADED, line)
 

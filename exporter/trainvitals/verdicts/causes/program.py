@@ -1,4 +1,4 @@
-"""Deaths caused by errors of the program: missing files, wrong arguments, shapes, any exception."""
+"""Deaths caused by program errors: missing files, wrong arguments or shapes, other exceptions."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ _ARGUMENTS_CODE = 2
 
 
 def detect_shape_error(case: Case) -> Finding | None:
-    """Detect tensors whose shapes do not match."""
+    """Detect a program that ended because the shapes of tensors do not match."""
     match = find_match(case, _SHAPES)
     if match is None:
         return None
@@ -165,7 +165,7 @@ def detect_shape_error(case: Case) -> Finding | None:
 
 
 def detect_missing_file(case: Case) -> Finding | None:
-    """Detect a file or a directory that does not exist."""
+    """Detect a program that ended because a file or a directory does not exist."""
     signs = (_MISSING_FILE, _BARE_MISSING_FILE, LOCAL_MODEL)
     match = next((found for sign in signs if (found := find_match(case, sign))), None)
     if match is None:
@@ -198,7 +198,7 @@ def _advise_path(case: Case) -> str:
 
 
 def detect_bad_arguments(case: Case) -> Finding | None:
-    """Detect a command line that the program rejects."""
+    """Detect a program that ended because it rejected its command line."""
     match = find_match(case, _ARGUMENTS)
     if match is None or (case.exit_code not in {None, 1, _ARGUMENTS_CODE}):
         return None
@@ -225,7 +225,7 @@ def _advise_arguments(case: Case) -> tuple[str, ...]:
 
 
 def _pick(match: LogMatch, sign: Sign) -> str:
-    """Return the line of a match's text that matches a sign, or else the first line."""
+    """Return the line of a match's text that contains a sign; otherwise the text's first line."""
     lines = match.text.split("\n")
     return next((line for line in lines if sign(line)), lines[0])
 
@@ -261,10 +261,11 @@ def detect_exception(case: Case) -> Finding | None:
 
 
 def _find_text(texts: Mapping[str, str], error: Error | None) -> tuple[str, ...]:
-    """Return the text for an exception by the last part of its name; an empty tuple if none.
+    """Return the text about an exception, found by the last part of the exception's name.
 
-    An exception with an error number (`[Errno `) has no text: if no other cause matched the number,
-    the usual explanation of the exception does not apply.
+    The result is an empty tuple if there is no text about the exception. For an exception with an
+    error number (`[Errno `), the result is always empty: if no other cause matched the number, the
+    usual explanation of the exception does not apply.
     """
     name = "" if error is None or "[Errno " in error.text else error.name
     text = texts.get(name.rpartition(".")[2])

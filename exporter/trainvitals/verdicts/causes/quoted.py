@@ -1,4 +1,4 @@
-"""Finds log lines that only quote errors: samples, source code, diffs and expected failures."""
+"""A filter for log lines that only quote errors: samples, source code, diffs, expected failures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ _SAMPLE = re.compile(
 _CITED = re.compile(r"^>{1,3} \S")
 _OPENED = re.compile(r"<\|(?:start_header_id|im_start|begin_of_text)\|>|<start_of_turn>|\[INST\]")
 _CLOSED = re.compile(r"<\|(?:eot_id|im_end|end_of_text)\|>|<end_of_turn>|\[/INST\]")
-# Statements that never occur in a message, and statements that count only within a listing.
+# Statements that never occur in a message, and statements that count as source code only within a
+# listing.
 _STATEMENT = re.compile(
     r"^\s{0,40}(?:raise [A-Z][\w.]{0,80}(?:\(.{0,400})?$|except(?: .{1,200})?:$|assert .{1,200}, f?[\"'].{0,200}[\"']$"
     r"|(?:el)?if .{1,200}:$|(?:print|log(?:ger|ging)?\.\w{1,10})\(.{0,400}\)$|trap [\"'].{1,400}$)"
@@ -69,7 +70,10 @@ _EXPECTED = re.compile(r"XFAIL\b| {0,8}\S{1,200} XFAIL\b")
 
 
 def drop_quoted(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines; those that quote errors or report errors of other programs become empty."""
+    """Return the log lines with each line that only quotes an error replaced by an empty line.
+
+    Lines that report errors of other programs also become empty.
+    """
     for find in _FINDERS:
         quoted = set(find(lines))
         if quoted:
@@ -78,7 +82,10 @@ def drop_quoted(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_diff(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of diffs: headers, and as many lines of each hunk as its header states."""
+    """Yield the line indices of diffs.
+
+    A diff consists of headers and of as many lines in each hunk as the hunk's header states.
+    """
     old = new = 0
     is_inside = False
     for at, line in enumerate(lines):
@@ -95,7 +102,7 @@ def _find_diff(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_fenced(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of Markdown code blocks, including the fences."""
+    """Yield the line indices of Markdown code blocks, including the fences."""
     opened, fence = None, ""
     for at, line in enumerate(lines):
         found = _FENCE.match(split_rank(line)[1])
@@ -111,7 +118,7 @@ def _find_fenced(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_ended(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines before an end-of-sample mark, back to the program's own output."""
+    """Yield the indices of lines before an end-of-sample mark, back to the program's own output."""
     for end, line in enumerate(lines):
         if not _ENDED.match(split_rank(line)[1]):
             continue
@@ -124,7 +131,7 @@ def _find_ended(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
-    """Return the first lines of tracebacks that directly precede the label of another sample."""
+    """Return the indices of tracebacks' first lines that directly precede a sample's label."""
     if not any(_LABEL.match(split_rank(line)[1]) for line in lines):
         return set()
     return {
@@ -135,7 +142,7 @@ def _list_raised_in_samples(lines: Sequence[str]) -> set[int]:
 
 
 def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the labelled lines of generated samples, and the lines between two labels."""
+    """Yield the line indices of labelled samples, including the lines between two labels."""
     last: int | None = None
     inside = _list_raised_in_samples(lines)
     for at, line in enumerate(lines):
@@ -155,7 +162,7 @@ def _find_labelled(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_chats(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the lines between the marks of a chat template, and one-line samples and quotes."""
+    """Yield the line indices of chat template texts, one-line samples and quotes."""
     opened: int | None = None
     for at, line in enumerate(lines):
         if _SAMPLE.match(line) or _CITED.match(line):
@@ -170,7 +177,7 @@ def _find_chats(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_code(lines: Sequence[str]) -> Iterator[int]:
-    """Yield source code outside of tracebacks: single statements, and all lines of listings."""
+    """Yield the line indices of statements and source code listings outside of tracebacks."""
     if not any(map(_STATEMENT.match, lines)):
         return
     code = [at for at, line in enumerate(lines) if _STATEMENT.match(line) or _LISTED.match(line)]
@@ -194,7 +201,10 @@ def _take_listing(lines: Sequence[str], run: Sequence[int]) -> Iterator[int]:
 
 
 def _find_expected(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the failures that a test run expected, and the tracebacks of a run without failures."""
+    """Yield the line indices of failures that a test run expected.
+
+    If a test run had no failures, the line indices of its tracebacks are included.
+    """
     yield from (at for at, line in enumerate(lines) if _EXPECTED.match(line))
     heads = [(at, found[1]) for at, line in enumerate(lines) if (found := _SECTION.match(line))]
     for (at, name), (end, _) in pairwise((*heads, (len(lines), ""))):
@@ -205,7 +215,10 @@ def _find_expected(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _find_tables(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the rows of drawn tables with three or more columns that training progress follows."""
+    """Yield the line indices of drawn tables that are followed by training progress.
+
+    A table must have three or more columns.
+    """
     rows = [at for at, line in enumerate(lines) if line[:1] in {"│", "┃", "║"} and _ROW.match(line)]
     if rows:
         last = max(

@@ -1,9 +1,9 @@
 """The rank that wrote a log line, and the rank that failed first.
 
-PyTorch writes `[rank1]: ` before each line of a rank's traceback. torchrun writes `[default1]:`
-before all output of a rank, Ray writes `(train pid=71) `, and Open MPI writes `[1,0]<stderr>:`. The
-report of torchrun ends with the table `Failures:` and the section `Root Cause (first observed
-failure):`.
+PyTorch writes a prefix such as `[rank1]: ` before each line of a rank's traceback. torchrun writes
+`[default1]:` before all output of a rank, Ray writes `(train pid=71) `, and Open MPI writes
+`[1,0]<stderr>:`. The report of torchrun ends with the table `Failures:` and the section `Root Cause
+(first observed failure):`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _FIELD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """The first failure according to torchrun's report; None for a field that the report lacks.
+    """The first failure according to torchrun's report.
+
+    A numeric field that the report does not contain is None.
 
     Attributes:
-        line: The index of the report's line in the log, from 0.
+        line: The index of the line in the log at which the report of the failure begins, from 0.
         rank: The rank that failed.
         exit_code: The exit code of the rank's process; negative for a signal.
-        pid: The ID of the process within the container.
-        host: The name of the host or container; empty if the report lacks the name.
+        pid: The ID of the rank's process within the container.
+        host: The name of the rank's host or container; an empty string if the report does not
+            contain the name.
     """
 
     line: int
@@ -43,7 +46,10 @@ class RootCause:
 
 
 def split_rank(line: str) -> tuple[int | None, str]:
-    """Return the rank that wrote a line, or None, and the line without the rank's prefixes."""
+    """Return the rank that wrote a line, and the line without the rank's prefixes.
+
+    The rank is None if the line has no such prefix.
+    """
     rank = None
     while found := _RANK.match(line) or _PREFIX.match(line):
         rank = int(found[1]) if found[1] is not None else rank
@@ -52,7 +58,7 @@ def split_rank(line: str) -> tuple[int | None, str]:
 
 
 def read_root_cause(lines: Sequence[str]) -> RootCause | None:
-    """Read torchrun's last `Root Cause (first observed failure)`; None if there is none."""
+    """Read the first failure from torchrun's last report; None if the log contains no report."""
     for index in range(len(lines) - 1, -1, -1):
         if _ROOT_CAUSE in lines[index]:
             return _read_fields(lines, index)
@@ -76,7 +82,7 @@ def _read_fields(lines: Sequence[str], index: int) -> RootCause:
 
 
 def read_table_rank(line: str) -> int | None:
-    """Return the rank that a line of torchrun's table names; None if it names none."""
+    """Return the rank that a line of torchrun's table names; None if the line names no rank."""
     found = _FIELD.match(line)
     return _integer(found[2]) if found is not None and found[1] == "rank" else None
 
@@ -87,5 +93,5 @@ def _integer(text: str | None) -> int | None:
 
 
 def is_launcher_line(line: str) -> bool:
-    """Return whether a line was logged by torchrun itself."""
+    """Return whether a log line was written by torchrun itself."""
     return _LAUNCHER_LINE.match(line) is not None

@@ -1,4 +1,4 @@
-"""Deaths of Ray tasks and actors."""
+"""Deaths of Ray tasks, actors and workers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _WORKER_DIED = matches(
 
 
 def _detect_worker(case: Case) -> Finding | None:
-    """Detect a worker that died without a reported reason."""
+    """Detect a Ray worker that died without a reported reason."""
     match = find_match(case, _WORKER_DIED)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Names missing from an installed package because its caller was written for another release."""
+"""Names that an installed package lacks because the caller was written for another release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLER = re.compile(r"(?:site|dist)-packages/(\w{1,60})")
 
 
 def conclude_release(case: Case, match: LogMatch) -> Finding | None:
-    """Return the finding of a name that a package lacks; None for any other mismatch."""
+    """Return a finding about a name that a package lacks; None for any other mismatch."""
     found = next(filter(None, map(LACKS.search, match.text.split("\n"))), None)
     if found is None:
         return None
@@ -66,7 +66,7 @@ _OTHER_PYTHON = (
 
 
 def _find_caller(case: Case, match: LogMatch, top: str) -> str:
-    """Return the package of the last frame before the error; an empty string for user code."""
+    """Return the package of the last traceback frame before an error; empty for user code."""
     tracebacks = (
         each for each in parse_log(case).tracebacks if each.start <= match.line <= each.end
     )

@@ -27,7 +27,7 @@ _NOT_MET = matches(
     r"|rendezvous.{0,60}(?:timed out|timeout)|Failed to connect to GCS within|[Tt]imed out (?:while )?connecting to (?:the )?(?:master|server|scheduler)"
     r"|Timed out after [0-9]{1,9} seconds waiting for|not enough (?:nodes|workers) (?:joined|registered)|wait_for_workers timeout"
     r"|The server socket has failed to listen on any local network address(?!.{0,200}(?:in use|EADDRINUSE))",
-    without=("Failed to disconnect",),  # from a program that disconnects at its end
+    without=("Failed to disconnect",),  # a program that disconnects at its end writes this line
 )
 
 # Collective libraries connect two ranks when they first exchange data.
@@ -35,7 +35,8 @@ _NOT_CONNECTED = matches(r"Getting socket times out")
 _FAILED_BY_TIME = matches(r"\bHccl\w{1,40}, error code is [69]\b")
 _FEW_STEPS = 2
 
-# Frames of a program that waits for the other ranks, and its errors if one of them has exited.
+# Frames of a program that waits for the other ranks, and the program's errors if another rank has
+# exited.
 _MEETING = matches(
     r"\b(?:_store_based_barrier|TCPStore|init_process_group|rendezvous)\("
     r"|, in (?:init_process_group|_store_based_barrier|_create_c10d_store|_env_rendezvous_handler|next_rendezvous)$"
@@ -44,18 +45,21 @@ _GONE = matches(r"Connection reset by peer|Broken pipe|Connection closed|Connect
 
 
 def find_not_met(case: Case) -> LogMatch | None:
-    """Return the line which shows that not all ranks joined; None if there is none."""
+    """Return the line which shows that not all ranks joined; None if no line does."""
     match = find_match(case, _NOT_MET) or _find_gone(case)
     return match if match or _has_trained(case) else _find_not_connected(case)
 
 
 def _has_trained(case: Case) -> bool:
-    """Return whether the log contains training progress, before which all ranks had joined."""
+    """Return whether the log contains training progress, which follows only if all ranks joined."""
     return sum(read_log(case.lines).steps) > _FEW_STEPS
 
 
 def find_not_connected(case: Case) -> LogMatch | None:
-    """Return the line which shows that a rank waited for another during training, or None."""
+    """Return the line which shows that a rank waited for another rank during training.
+
+    The result is None if no line shows this.
+    """
     return _find_not_connected(case) if _has_trained(case) else None
 
 
@@ -65,7 +69,7 @@ def _find_not_connected(case: Case) -> LogMatch | None:
 
 
 def _find_gone(case: Case) -> LogMatch | None:
-    """Return the lost connection that ended the program while it waited for the other ranks."""
+    """Return the match of a lost connection that ended a program while it waited for ranks."""
     fatal = parse_log(case).fatal
     if fatal is None or not _GONE(fatal.errors[-1].text):
         return None

@@ -1,4 +1,4 @@
-"""Memory and time that a job requested, according to its log, and advice to request more."""
+"""The memory and time that a job requested, read from the log, and advice to request more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def advise_more_memory(case: Case, option: str) -> str:
 
     Args:
         case: The case to examine.
-        option: The scheduler's option, with `{}` in place of the size.
+        option: The option of the scheduler, with `{}` in place of the size.
     """
     had = _find_memory(case)
     if had is None:
@@ -41,7 +41,10 @@ def advise_more_memory(case: Case, option: str) -> str:
 
 
 def advise_more_time(case: Case, option: str) -> str:
-    """Return the beginning of a step that requests more time; see `advise_more_memory`."""
+    """Return the beginning of a step that requests more time than the job had.
+
+    The arguments are the same as those of `advise_more_memory`.
+    """
     had = _find_seconds(case)
     if had is None:
         named = f": `{option.format('TIME')}`" if option else " from the scheduler or the service"
@@ -52,7 +55,7 @@ def advise_more_time(case: Case, option: str) -> str:
 
 
 def _find_memory(case: Case) -> int | None:
-    """Return the memory limit of the job in bytes; None if unknown."""
+    """Return the memory limit of the job in bytes; None if the limit is unknown."""
     found = _find(case.lines, _MEMORY)
     if found is not None:
         unit = found[2].upper() or ("K" if "kb exceeded" in found[0] else "")

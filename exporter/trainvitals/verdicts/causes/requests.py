@@ -1,4 +1,4 @@
-"""Ends requested through the engine, derived from the order of its events, or by Ctrl-C."""
+"""Ends requested by Ctrl-C or through the engine, derived from the order of the engine's events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM = 2, 3, 9, 15
 _STOP_SIGNALS = frozenset({None, _SIGINT, _SIGQUIT, _SIGTERM})
 # An earlier SIGTERM did not cause the end, because no grace period is this long.
 _LONGEST_GRACE_SECONDS = 3600.0
-# Docker may report `stop` after `die`.
+# Docker may report the event `stop` after the event `die`.
 _LATE_SECONDS = 2.0
 _LEAST_GRACE_SECONDS = 60
 # SIGKILL cannot be ignored, but a process in an uninterruptible system call (a driver, a dead file
@@ -37,14 +37,14 @@ _INTERRUPTED = matches(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to the engine to end a container.
+    """A request that the engine received to end a container.
 
     Attributes:
-        kind: `kill`: an immediate SIGKILL; `timeout`: a stop that reached its timeout; `stop`: a
-            stop that succeeded; `interrupt`: SIGINT.
+        kind: The kind of request: `kill` for an immediate SIGKILL, `timeout` for a stop that
+            reached its timeout, `stop` for a stop that succeeded, or `interrupt` for SIGINT.
         requested: The time of the request, in Unix seconds.
-        killed: The time of the SIGKILL, in Unix seconds; None if none was sent.
-        is_signal_known: Whether the engine reported the signals.
+        killed: The time of the SIGKILL, in Unix seconds; None if no SIGKILL was sent.
+        is_signal_known: Whether the engine reported which signals were sent.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class Request:
 
 
 def read_request(case: Case) -> Request | None:
-    """Return the request that ended a container; None if there was none or it is unknown."""
+    """Return the request that ended a container; None if no request is known to have ended it."""
     if not case.has_ended:
         return None
     kills = [event for event in case.list_events("kill") if _is_before_end(case, event)]
@@ -73,7 +73,7 @@ def _read_kill(
     kills: list[EngineEvent], stops: tuple[EngineEvent, ...], *, is_sure: bool
 ) -> Request | None:
     last = [event for event in kills if event.signal == _SIGKILL]
-    if not last and is_sure:  # Podman does not report the signal
+    if not last and is_sure:  # Podman does not report the signal.
         last = [event for event in kills if event.signal is None]
     if not last:
         return None

@@ -1,4 +1,4 @@
-"""Deaths because the kernel refused a program memory, open files, processes or threads."""
+"""Deaths because the kernel refused memory, open files, processes or threads to a program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CPU_ALLOC = contains(
     "[WinError 1455]",
     "paging file is too small",
     "memory allocation of ",
-    # Errors of a network library that may not lock more memory.
+    # Errors of a network library that is not allowed to lock more memory.
     without=(
         "CUDA",
         "Resource temporarily",
@@ -122,7 +122,7 @@ def detect_cpu_alloc(case: Case) -> Finding | None:
 
 
 def detect_fd_limit(case: Case) -> Finding | None:
-    """Detect too many open files."""
+    """Detect a program that could not open a file because too many files were open."""
     match = find_match(case, _OPEN_FILES)
     if match is None:
         return None

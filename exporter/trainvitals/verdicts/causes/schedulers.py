@@ -1,4 +1,4 @@
-"""Ends by schedulers except Slurm: PBS, LSF, Grid Engine, HTCondor, Kubernetes, cloud services."""
+"""Terminations by PBS, LSF, Grid Engine, HTCondor, Kubernetes or cloud services, but not Slurm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def detect_oom(case: Case) -> Finding | None:
 
 
 def _name_memory_option(text: str) -> str:
-    """Return the memory option of the scheduler that wrote a line, with `{}` for the size."""
+    """Return the memory option of the scheduler that wrote a log line, with `{}` for the size."""
     named = (option for words, option in _MEMORY_OPTIONS if any(word in text for word in words))
     return next(named, "MemoryMax={}")
 
@@ -94,7 +94,7 @@ _TIME_LIMIT = notice_cause(
 
 
 def is_at_limit(case: Case) -> bool:
-    """Return whether a scheduler reports that it ended the job at a limit of memory or time."""
+    """Return whether a scheduler reports that the job was ended at a memory or time limit."""
     return case.search(_MEMORY) is not None or case.search(_TIME) is not None
 
 

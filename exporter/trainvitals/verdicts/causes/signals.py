@@ -1,4 +1,4 @@
-"""Crashes of native code: ends by a signal that the process caused itself."""
+"""Crashes of native code: ends by a signal that the process itself caused."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _FAULTHANDLER = (
     " crash."
 )
 _USUAL_SHM_BYTES, _GOOD_SHM_BYTES = 64 * 1024**2, 8 * 1024**3
-# Messages of zsh about a command and about a job.
+# The messages in which zsh reports that a signal ended a command or a job.
 _ZSH = r"(?:\bz?sh:|^\[\d{1,4}\] {1,4}[+-]? {0,4}\d{1,9}) "
 _BASH = r"(?:^|line \d{1,6}:\s{1,8}|:\s{1,8}|\d\s{1,8})"
 
 
 def _by_launcher(number: int, name: str) -> str:
-    """Return pattern alternatives for the messages of launchers about a signal."""
+    """Return a pattern that matches the messages in which launchers report a signal."""
     return (
         rf"|return code = -{number}\b|died with <Signals\.{name}: {number}>|exit ?code:? -{number}\b"
         rf"|terminated with signal {name}\b|exited on signal {number} \(|\({name}\) received by PID"
@@ -60,7 +60,7 @@ _ABORT = matches(
     + _ZSH
     + r"abort {2}|"
     + _BASH
-    + r"Aborted\b(?!:)"  # `Aborted:` is a TensorFlow status
+    + r"Aborted\b(?!:)"  # `Aborted:` is a TensorFlow status.
     + _by_launcher(6, "SIGABRT")
 )
 _WHAT = matches(r"^\s*what\(\):")
@@ -101,12 +101,12 @@ _FPE = matches(
 
 @dataclass(frozen=True, slots=True)
 class _Crash:
-    """The evidence of a crash.
+    """The evidence that native code crashed.
 
     Attributes:
         is_by_code: Whether the exit code or the signal indicates the crash.
-        log_line: The log line that indicates the crash; None if there is none.
-        is_of_process: Whether the line is known to be about this process.
+        log_line: The log line that indicates the crash; None if no line does.
+        is_of_process: Whether the log line is known to be about the process that is diagnosed.
     """
 
     is_by_code: bool
@@ -154,7 +154,7 @@ def _read_crash(case: Case, number: int, sign: Sign) -> _Crash | None:
 
 
 def _find_kernel_line(case: Case, number: int) -> str | None:
-    """Return the kernel's last line about such a crash, which names the library, or None."""
+    """Return the kernel log's last line about a crash with this signal; None if no line matches."""
     words = _KERNEL_WORDS.get(number)
     lines = [line for line in case.evidence.kernel_lines if words is not None and words(line)]
     return lines[-1] if lines else None

@@ -1,9 +1,9 @@
-"""Signs: patterns in a line that indicate a cause, and a quick test whether a log can contain them.
+"""Signs: line patterns that indicate a cause, with a quick test whether a log can contain a sign.
 
 A long log is repetitive, and hardly any of its lines matches one of the several hundred signs. For
-each sign, literal texts are therefore derived, of which every matching line contains at least one.
-The texts are searched in a digest of the log: its distinct lines in lower case, with 1 for each
-digit.
+this reason, literal texts are derived from each sign; every line that matches the sign contains at
+least one of these texts. The texts are searched in a digest of the log, which consists of the log's
+distinct lines in lower case, with 1 for each digit.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from trainvitals.verdicts.causes.counted import find_counted
 from trainvitals.verdicts.causes.lines import simplify
 from trainvitals.verdicts.causes.words import is_progress, may_be_trouble
 
-# Shorter texts occur in nearly every log.
+# Texts shorter than this length occur in nearly every log.
 _LEAST_LITERAL = 3
 _NEAR_LETTERS = 120
 
-# Exceptions about a value quote the value, whose words do not indicate a cause.
+# Messages of these exceptions quote a value, and words in the value do not indicate a cause.
 _ABOUT_VALUE = re.compile(
     r"\b(?:Key|Value|Assertion|Argument|Argument\w{0,20}|Type|Attribute|Name|Lookup|Index|Validation)Error\b|: error: (?:argument|unrecognized|invalid)"
     r"|[Ii]nvalid value|\bUsageError\b"
@@ -42,9 +42,10 @@ class Sign:
     """A sign of a cause in a line of text.
 
     Attributes:
-        pattern: The pattern that occurs in the line.
-        without: Texts that do not occur in the line.
-        near: A pattern that also occurs within 120 characters of the match; None if not required.
+        pattern: A pattern that occurs in a matching line.
+        without: Texts that do not occur in a matching line.
+        near: A second pattern that occurs within 120 characters of the match; None if no second
+            pattern is required.
     """
 
     pattern: re.Pattern[str]
@@ -52,7 +53,7 @@ class Sign:
     near: re.Pattern[str] | None = None
 
     def search(self, line: str) -> re.Match[str] | None:
-        """Return the match in a line; None if the line does not match."""
+        """Return the match of the sign in a line; None if the line does not match the sign."""
         found = self.pattern.search(line)
         if found is not None and _ABOUT_VALUE.search(line):
             values = [value.span() for value in _VALUE.finditer(line)]
@@ -68,7 +69,7 @@ class Sign:
         return self.search(line) is not None
 
     def may_be_in(self, lines: tuple[str, ...]) -> bool:
-        """Return whether any of these lines may match the sign; only False is certain."""
+        """Return whether any of the lines may match the sign; only the result False is certain."""
         if not lines:
             return False
         literals, digest = find_literals(self.pattern.pattern), read_log(lines).digest
@@ -83,12 +84,12 @@ def _is_within(span: tuple[int, int], values: Sequence[tuple[int, int]]) -> bool
 
 
 def contains(*texts: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:
-    """Return the sign of lines that contain one of the texts, and none of the texts `without`."""
+    """Return the sign of lines that contain one of the texts and none of the texts in `without`."""
     return matches(*map(re.escape, texts), without=without, ignore_case=ignore_case)
 
 
 def matches(*patterns: str, without: Sequence[str] = (), ignore_case: bool = False) -> Sign:
-    """Return the sign of lines that match one of the patterns and contain no text of `without`."""
+    """Return the sign of lines that match one of the patterns and contain no text in `without`."""
     flags = re.IGNORECASE if ignore_case else re.RegexFlag(0)
     return Sign(re.compile("|".join(patterns), flags), tuple(without))
 
@@ -103,9 +104,10 @@ class Reading:
     """A log with the results of a quick scan of its lines.
 
     Attributes:
-        steps: For each line, whether it is training progress.
-        quiet: For each line, whether it is progress without a word of trouble; no sign matches it.
-        simple: The lines in lower case, with 1 for each digit except a single 0.
+        steps: Whether each line of the log is training progress.
+        quiet: Whether each line of the log is progress without a word of trouble; no sign matches
+            such a line.
+        simple: The lines of the log in lower case, with 1 for each digit except a single 0.
         digest: The distinct lines of `simple`, joined by newlines.
     """
 
@@ -115,7 +117,7 @@ class Reading:
     digest: str
 
 
-@lru_cache(maxsize=8)  # a case needs its log with and without survived errors
+@lru_cache(maxsize=8)  # A case needs its log with and without survived errors.
 def read_log(lines: tuple[str, ...]) -> Reading:
     """Return the results of a quick scan of the lines of a log."""
     simple = simplify("\n".join(lines)).split("\n")
@@ -132,12 +134,15 @@ def read_log(lines: tuple[str, ...]) -> Reading:
 
 @lru_cache(maxsize=1024)
 def find_literals(pattern: str) -> tuple[str, ...]:
-    """Return digest texts of which every match of a pattern contains one; empty if unknown."""
+    """Return digest texts, at least one of which occurs in every match of a pattern.
+
+    The result is empty if no such texts are known.
+    """
     return _read_alternatives(pattern, 0)[0]
 
 
 def _read_alternatives(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Return the literals of alternatives, and the position after their closing parenthesis."""
+    """Return the literals of a pattern's alternatives, and the position after their parenthesis."""
     found: list[tuple[str, ...]] = []
     while True:
         best, at = _read_sequence(pattern, at)
@@ -150,7 +155,7 @@ def _read_alternatives(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _read_sequence(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Return the best literals of one alternative, and the position at which it ends."""
+    """Return the best literals of an alternative in a pattern, and the alternative's end."""
     best: tuple[str, ...] = ()
     run = ""
     while at < len(pattern) and pattern[at] not in "|)":
@@ -176,7 +181,7 @@ def _read_sequence(pattern: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _read_literal(atom: str) -> str:
-    """Return the only character that an atom of a pattern matches; otherwise an empty string."""
+    """Return the only character that a pattern's atom matches; an empty string for other atoms."""
     if len(atom) == 1:
         return "" if atom in ".[(0123456789" else simplify(atom)
     is_escaped = atom.startswith("\\") and not atom[1].isalnum()
@@ -192,5 +197,5 @@ def _choose(best: tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, .
 
 
 def _rate(literals: tuple[str, ...]) -> int:
-    """Return the rarity of literals, which rises with their length and falls with their number."""
+    """Return the rarity of literals, which increases with length and decreases with number."""
     return min(map(len, literals)) - len(literals)

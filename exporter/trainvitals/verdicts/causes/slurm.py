@@ -1,8 +1,8 @@
-"""Ends of jobs that Slurm reports in the job's output.
+"""Job terminations that Slurm reports in the output of the job.
 
 `slurmstepd` and `srun` write lines such as `*** JOB 7 ON node CANCELLED AT 2024-05-11T06:30:21 DUE
-TO TIME LIMIT ***`, or with `STEP 7.0` instead of `JOB 7`. A line without `DUE TO` reports that the
-job was cancelled, or is the consequence of the preceding line.
+TO TIME LIMIT ***`; the line about a step contains `STEP 7.0` instead of `JOB 7`. A line without
+`DUE TO` means that the job was cancelled, or is a consequence of the preceding line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CANCELLED = matches(
 _FAILED = matches(
     r"srun: error: \S{1,80}: tasks? \S{1,80}: (?:Exited|Segmentation|Aborted|Bus|Floating|Illegal)"
 )
-# Logged if SIGKILL did not end a job, whatever the reason for the signal.
+# A message that is logged if SIGKILL did not end a job, regardless of the reason for the signal.
 _STEPD = " STEPD TERMINATED ON "
 # The final states of a job as `seff` and `scontrol show job` print them.
 _STATES = {
@@ -62,12 +62,15 @@ def _due_to(why: str) -> Sign:
 
 
 def find_oom(case: Case) -> LogMatch | None:
-    """Return the line in which Slurm reports a kill at the job's memory limit, or None."""
+    """Return the line in which Slurm reports a kill at the job's memory limit.
+
+    The result is None if no line contains such a report.
+    """
     return find_notice(case, _OOM, leave_out=OF_SLURM)
 
 
 def detect_oom(case: Case) -> Finding | None:
-    """Detect a job, or one of its tasks, that the kernel killed at the memory limit of the job."""
+    """Detect a job, or a task of a job, that the kernel killed at the memory limit of the job."""
     match = find_oom(case)
     if match is None or not case.has_ended:
         return None
@@ -90,7 +93,7 @@ def _detect_cancelled(case: Case) -> Finding | None:
     if match is None or find_oom(case) is not None or _is_named(case, match):
         return None
     if not _has_job(case) and _has_failed(case, match.line):
-        return None  # `srun` ends the other tasks of a step after one has failed
+        return None  # `srun` ends the other tasks of a step after one task has failed
     return match.cap("medium" if "STEP" in match.text and not _has_job(case) else "high").conclude(
         "slurm-cancelled",
         "The Slurm job was cancelled, as by `scancel`.",

@@ -1,4 +1,4 @@
-"""Containers that could not be started: the engine's state has an error, and there is no `die`."""
+"""Containers that could not be started: the state contains an error, and `die` was not sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NETWORK = re.compile(
     r"failed to create endpoint|failed to set up container networking|could not find bridge"
     r"|network [\w.-]+ not found|driver failed programming external connectivity"
 )
-# Reported as `port-in-use`, like a program that finds its port in use.
+# This cause is reported as `port-in-use`, as for a program that finds its port in use.
 _PORT = re.compile(r"port is already allocated|address already in use", re.IGNORECASE)
 
 

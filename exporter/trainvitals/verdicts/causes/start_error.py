@@ -26,10 +26,10 @@ _OF_ENGINE = re.compile(
 
 
 def read_start_error(case: Case) -> str:
-    """Return the engine's error about a failed start, from its state or else from the log's end.
+    """Return the engine's error about a failed start, from the container's state or else the log.
 
     If the state is unknown, the log of a command that starts containers may contain the error. The
-    result is an empty string if there is no error.
+    result is an empty string if no error is found.
     """
     state = case.evidence.state
     if state is not None:
@@ -44,7 +44,7 @@ def read_start_error(case: Case) -> str:
 def conclude_error(
     case: Case, reason: str, pattern: re.Pattern[str], summary: str, *steps: str
 ) -> Finding | None:
-    """Return a finding if the engine's error matches the pattern, otherwise None."""
+    """Return a finding if the engine's error matches the pattern; otherwise None."""
     error = read_start_error(case)
     if not error or pattern.search(error) is None:
         return None
@@ -69,13 +69,13 @@ def conclude_start(
 
 
 def _shorten(error: str) -> str:
-    """Return an error truncated in the middle, because runtimes name the cause at the end."""
+    """Return a message truncated in the middle, because runtimes name the cause at the end."""
     if len(error) <= LONGEST_QUOTE:
         return error
     return f"{error[: LONGEST_QUOTE // 4]}…{error[-3 * LONGEST_QUOTE // 4 :]}"
 
 
 def find_last(case: Case, pattern: re.Pattern[str]) -> re.Match[str] | None:
-    """Return the last match in the last 5 lines of the log; None if there is none."""
+    """Return the last match of a pattern in the last 5 lines of the log; None without a match."""
     found = (pattern.search(line) for line in reversed(case.lines[-_LAST_LINES:]))
     return next((match for match in found if match), None)

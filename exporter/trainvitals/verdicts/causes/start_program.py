@@ -1,4 +1,4 @@
-"""Containers whose command could not be executed."""
+"""Failures of containers whose command could not be executed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _OF_SHELL = re.compile(
     r"^(?:-?(?:ba|da|z)?sh: |sudo: |slurmstepd: error: execve\(\): |/\S{1,200}: line [0-9]+: "
     r"|\S{1,200}\.sh: line [0-9]+: )"
 )
-# Messages of `make` and others about a failed command, after the command's own last line.
+# Messages of `make` and similar programs about a failed command, after the command's own last line.
 _STATUS = re.compile(r"^(?:exit status [0-9]{1,3}$|make(?:\[[0-9]{1,2}\])?: \*\*\* )")
-# An entry point such as NVIDIA's runs `exec "$@"`, and was given options instead of a command.
+# The message of an entry point, such as NVIDIA's, that runs `exec "$@"` and was given options
+# instead of a command.
 _OPTION = re.compile(r"\bexec: (-\S{0,80}): invalid option$")
 _PERMISSION = re.compile(r'exec:? "?([^":]{0,400})"?: permission denied')
 _DENIED = re.compile(r"(?<![\w./-])([\w./-]{1,400}): (?:Permission denied|cannot execute)")
@@ -71,7 +72,7 @@ def _detect_command(case: Case) -> Finding | None:
 
 
 def _may_be(case: Case, code: int) -> bool:
-    """Return whether the exit code matches or, if it is unknown, a shell message ends the log."""
+    """Return whether the exit code matches, or is unknown and a shell message ends the log."""
     if case.exit_code is not None:
         return case.exit_code == code
     lines = (line for line in reversed(case.lines) if line.strip() and not _STATUS.match(line))

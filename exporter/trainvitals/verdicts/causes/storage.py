@@ -155,7 +155,7 @@ def _find_no_room(case: Case) -> LogMatch | None:
 
 
 def _has_other_origin(fatal: Traceback) -> bool:
-    """Return whether an earlier exception, which names the cause, interrupted the write."""
+    """Return whether an earlier exception, which indicates the cause, interrupted a write."""
     return any(error.name in {"MemoryError", "KeyboardInterrupt"} for error in fatal.errors)
 
 

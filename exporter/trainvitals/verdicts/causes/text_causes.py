@@ -29,19 +29,19 @@ def text_cause(
     confidence: Confidence = "high",
     advise: Callable[[Case], tuple[str, ...]] | None = None,
 ) -> Cause:
-    """Return a cause that a log line identifies; the line is weighed by the lines after it.
+    """Return a cause that a log line identifies, with a confidence based on the lines that follow.
 
     Args:
-        reason: The reason of the `Cause`.
-        title: The title of the `Cause`.
-        signs: The signs of the `Cause`.
-        meaning: The meaning of the `Cause`.
-        steps: The steps of the `Cause`.
-        summary: The summary of the findings.
+        reason: The value of the attribute `Cause.reason`.
+        title: The value of the attribute `Cause.title`.
+        signs: The value of the attribute `Cause.signs`.
+        meaning: The value of the attribute `Cause.meaning`.
+        steps: The value of the attribute `Cause.steps`.
+        summary: The summary of each finding about the cause.
         lines: The sign of lines that indicate the cause, or a function that finds the match.
-        kernel_lines: The sign of kernel log lines that indicate the cause, alone or beside the log;
-            None if no such lines exist.
-        confidence: The maximum confidence of the findings.
+        kernel_lines: The sign of kernel log lines that indicate the cause, with or without another
+            log; None if no kernel log line indicates the cause.
+        confidence: The maximum confidence of a finding about the cause.
         advise: A function that returns the steps for a case; None if `steps` apply to every case.
     """
 
@@ -79,12 +79,12 @@ def notice_cause(
     """Return a cause that a scheduler or a service reports in the log; see `text_cause`.
 
     Args:
-        reason: The reason of the `Cause`.
-        title: The title of the `Cause`.
-        signs: The signs of the `Cause`.
-        meaning: The meaning of the `Cause`.
-        steps: The steps of the `Cause`.
-        summary: The summary of the findings.
+        reason: The value of the attribute `Cause.reason`.
+        title: The value of the attribute `Cause.title`.
+        signs: The value of the attribute `Cause.signs`.
+        meaning: The value of the attribute `Cause.meaning`.
+        steps: The value of the attribute `Cause.steps`.
+        summary: The summary of each finding about the cause.
         lines: The sign of lines that report the cause.
         leave_out: Prefixes of lines that do not count as training progress.
         advise: A function that returns the steps for a case; None if `steps` apply to every case.

@@ -1,4 +1,4 @@
-"""Divergence and stalls of training runs, and the state at a run's end from its run file."""
+"""Diverged and stalled training runs, and a run's state at its end according to the run file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from trainvitals.verdicts.causes.signs import contains, matches, matches_words
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 from trainvitals.verdicts.causes.words import NOT_COUNTED
 
-# Above this ratio of non-finite losses, a run has diverged; a gradient scaler causes a few of them.
+# Above this ratio of non-finite losses, a run has diverged; a gradient scaler causes a few such
+# losses.
 _DIVERGED_RATIO = 0.05
 _SIGKILL = 9
 _LONG_WAIT_SECONDS, _LONG_WAIT_STEPS = 5.0, 3.0
@@ -102,13 +103,13 @@ _DIVERGED_IN: dict[Framework, tuple[str, ...]] = {
 
 
 def _has_diverged(training: Training) -> bool:
-    """Return whether the last loss was NaN or infinite, or more than 5% of all losses were."""
+    """Return whether a run's last loss, or more than 5% of all losses, were NaN or infinite."""
     bad, steps = training.nonfinite_losses or 0, training.steps or 0
     return training.is_loss_finite is False or bad > _DIVERGED_RATIO * steps
 
 
 def add_circumstances(case: Case, finding: Finding) -> Finding:
-    """Return a finding on a run's end, with the state of the run according to its run file."""
+    """Return a finding on a run's end with the run's state, read from the run file, as evidence."""
     training = case.evidence.training
     if training is None or not case.has_ended or finding.reason == "finished":
         return finding
@@ -141,7 +142,7 @@ def _describe(case: Case, training: Training) -> Iterator[str]:
 
 
 def _has_waited_long(training: Training) -> bool:
-    """Return whether the last phase lasted at least 5 s and three times the slowest step."""
+    """Return whether a run's last phase lasted at least 5 s and three times the slowest step."""
     seconds, slowest = training.phase_seconds, training.slowest_step_seconds
     longest = max(_LONG_WAIT_SECONDS, _LONG_WAIT_STEPS * (slowest or 0.0))
     return seconds is not None and seconds >= longest
@@ -248,7 +249,7 @@ def _find_nan_line(case: Case) -> LogMatch | None:
 
 
 def _describe_overflows(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a sentence on gradient overflows that a scaler's initial search does not explain."""
+    """Return a sentence on gradient overflows beyond those of a loss scaler's initial search."""
     if not _OVERFLOW.may_be_in(lines):
         return ()
     overflows = [line for line in lines if _OVERFLOW(line)]

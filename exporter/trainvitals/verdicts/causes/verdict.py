@@ -13,14 +13,15 @@ Confidence = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause that the evidence supports.
+    """A cause that the evidence supports, with the evidence and the recommended steps.
 
     Attributes:
         reason: The ID of the cause.
         summary: One sentence about the cause, with the figures of this case.
         confidence: How certain the cause is.
-        speaks_for: The evidence for the cause, one sentence each.
-        speaks_against: The evidence against the cause, and missing evidence.
+        speaks_for: The evidence for the cause, as sentences.
+        speaks_against: The evidence against the cause and the evidence that is missing, as
+            sentences.
         steps: The steps to take, the most useful first; each names a command or a setting.
     """
 
@@ -46,29 +47,30 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """The ID of the cause, one of a closed set."""
+        """The ID of the most likely cause, which is one of a closed set."""
         return self.finding.reason
 
     @property
     def confidence(self) -> Confidence:
-        """How certain the cause is."""
+        """The confidence that the most likely cause is correct."""
         return self.finding.confidence
 
     @property
     def summary(self) -> str:
-        """The cause in one sentence."""
+        """A sentence that describes the most likely cause."""
         return self.finding.summary
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One row of the table of causes.
+    """A row in the table of causes.
 
     Attributes:
-        reason: The ID: lower case, words joined by hyphens; the value of the label `reason`.
-        title: The cause in a few words.
+        reason: The ID of the cause, in lower case with words joined by hyphens, which is also the
+            value of the label `reason`.
+        title: A short name for the cause.
         signs: The evidence that identifies the cause, for the documentation.
-        meaning: The likely explanation, one or two sentences.
+        meaning: One or two sentences that explain what probably happened.
         steps: The general steps to take, the most useful first; each names a command or a setting.
         confidence: How certain the cause is with these signs alone.
         detect: A function that returns a finding about a case, or None if the cause does not match.

@@ -1,4 +1,4 @@
-"""OOM kills of child processes: data loader workers, ranks, and programs that a shell started."""
+"""OOM kills of child processes: data loader workers, ranks, and programs started by a shell."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHELL_KILLED = matches(r"^(?:[\w./-]{1,200}: line \d+:\s+\d+ )?Killed\b\s*(?:$|
 
 
 def find_killed_worker(case: Case) -> str | None:
-    """Return the text in the log about a worker that SIGKILL ended; None if there is none."""
+    """Return the log text about a worker that SIGKILL ended; None if no text mentions a worker."""
     match = case.search(_WORKER_KILLED)
     return match[0] if match is not None else None
 
@@ -119,7 +119,7 @@ def _detect_alive(case: Case) -> Finding | None:
         return None
     is_sure = bool(oom.kills or oom.events or oom.counted)
     if not is_sure and case.evidence.restarts:
-        return None  # `OOMKilled` may originate from an earlier start
+        return None  # `OOMKilled` may have been set by an earlier start
     return Finding(
         "oom-worker-alive",
         f"The OOM killer killed a child process; {case.subject} continues without it.",

@@ -1,1 +1,1 @@
-"""A diagnosis as text, Markdown and JSON."""
+"""Formats a diagnosis as text, Markdown and JSON."""

@@ -1,7 +1,7 @@
-"""A diagnosis as JSON.
+"""Formats a diagnosis as JSON.
 
 The format is stable: members may be added, but none is renamed or removed. Unknown values are null.
-Times are UTC in ISO 8601.
+Times are in UTC and in the format of ISO 8601.
 
 ================== ==============================================================================
 member             value
@@ -53,7 +53,7 @@ _FORMAT = 1
 
 
 def format_document(diagnosis: Diagnosis) -> str:
-    """Return a diagnosis as JSON, in the format of this module."""
+    """Return a diagnosis as a JSON document in the format of this module."""
     evidence, step = diagnosis.evidence, diagnosis.step
     document = {
         "format": _FORMAT,
@@ -81,7 +81,7 @@ def format_document(diagnosis: Diagnosis) -> str:
 def format_deaths_document(
     deaths: Sequence[Death], since: float, kills: Sequence[OomKill] = ()
 ) -> str:
-    """Return a list of deaths, and of OOM kills outside containers, as JSON."""
+    """Return a JSON document with a list of deaths and a list of OOM kills outside containers."""
     document = {
         "format": _FORMAT,
         "since": format_iso(since),

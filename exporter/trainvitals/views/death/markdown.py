@@ -1,4 +1,4 @@
-"""A diagnosis as Markdown, for a report in an issue tracker."""
+"""Formats a diagnosis as Markdown, for a report in an issue tracker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def format_markdown(diagnosis: Diagnosis, *, lines: int = DEFAULT_LINES) -> str:
     """Return a diagnosis as Markdown, with secrets masked and times in UTC.
 
     Args:
-        diagnosis: The diagnosis.
+        diagnosis: The diagnosis to format.
         lines: The maximum number of log lines.
     """
     evidence, finding = diagnosis.evidence, diagnosis.verdict.finding
@@ -52,7 +52,7 @@ def format_markdown(diagnosis: Diagnosis, *, lines: int = DEFAULT_LINES) -> str:
         ("The last log lines", (evidence.log or ())[-lines:] if lines > 0 else ()),
     ):
         parts += _write_section(title, _fence(log))
-    # The evidence was masked line by line; the combined text is masked again.
+    # Secrets in the evidence were masked line by line; the combined text is masked again.
     return mask_text("\n\n".join(parts))
 
 
@@ -83,7 +83,7 @@ def _write_table(rows: Iterable[Row]) -> str:
 
 
 def _fence(lines: Sequence[str]) -> str:
-    """Return a log between code fences that are longer than any run of backticks in the log."""
+    """Return a log between code fences that are longer than any row of backticks in the log."""
     shown = [clean_text(line) for line in redraw(lines)]
     longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,4 +1,4 @@
-"""A diagnosis as plain text."""
+"""Formats a diagnosis as plain text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_OTHERS = 10
 _MOST_KILLS = 50
 _MOST_KERNEL_LINES = 10
 _SAME_SAMPLE_SECONDS = 60.0
-# The sources that each access level reads, and those that it adds to the previous level.
+# The sources that each access level reads, and the sources that the level adds to the previous one.
 _LEVELS = (
     ("control groups and /proc only", ""),
     ("the engine too", "the engine's states, settings, events and logs of containers"),
@@ -45,12 +45,12 @@ def format_report(
     zone: tzinfo | None = None,
     lines: int = DEFAULT_LINES,
 ) -> str:
-    """Return a diagnosis as text.
+    """Return a diagnosis as plain text.
 
     Args:
-        diagnosis: The diagnosis.
-        width: The width in columns.
-        zone: The time zone; None for the machine's time zone.
+        diagnosis: The diagnosis to format.
+        width: The width of the text, in columns.
+        zone: The time zone of the text; None means the machine's time zone.
         lines: The maximum number of log lines.
     """
     width = min(max(width, NARROWEST), WIDEST)
@@ -72,7 +72,7 @@ def format_deaths(
     since_seconds: float,
     zone: tzinfo | None = None,
 ) -> str:
-    """Return a list of deaths, the latest first, one per line."""
+    """Return a text with one line for each death, the latest first."""
     span = format_duration(since_seconds)
     if not deaths:
         return f"No container and no run ended in the last {span}."
@@ -89,7 +89,7 @@ def format_deaths(
 def format_kills(
     kills: Sequence[OomKill], *, asked: float, since_seconds: float, zone: tzinfo | None = None
 ) -> str:
-    """Return the OOM kills of processes outside containers, the latest first, one per line."""
+    """Return a text with one line for each OOM kill outside containers, the latest first."""
     rows = [
         (format_clock(kill.time, asked, zone), clean_text(kill.task), str(kill.pid))
         for kill in kills[:_MOST_KILLS]
@@ -104,13 +104,13 @@ def format_kills(
 
 
 def write_verdict(diagnosis: Diagnosis, width: int) -> list[str]:
-    """Return the lines with the cause and its confidence."""
+    """Return the lines with the diagnosed cause and the confidence in the cause."""
     finding = diagnosis.verdict.finding
     return [*wrap(finding.summary, width), *wrap(describe_verdict(finding), width)]
 
 
 def write_reasons(diagnosis: Diagnosis, width: int) -> list[list[str]]:
-    """Return the sections about evidence, steps, missing sources and contributing causes."""
+    """Return the sections about evidence, next steps, missing sources and contributing causes."""
     finding = diagnosis.verdict.finding
     return [
         _head("Evidence", list_points(finding.speaks_for, width)),
@@ -122,7 +122,7 @@ def write_reasons(diagnosis: Diagnosis, width: int) -> list[list[str]]:
 
 
 def describe_outcome(diagnosis: Diagnosis, zone: tzinfo | None) -> str:
-    """Return a sentence on what ended and when, or on how long the subject has been running."""
+    """Return a sentence that says when the subject ended, or how long it has been running."""
     evidence = diagnosis.evidence
     what = f"{evidence.subject.capitalize()} {clean_text(evidence.name)}"
     state = evidence.state
@@ -151,12 +151,12 @@ def describe_outcome(diagnosis: Diagnosis, zone: tzinfo | None) -> str:
 
 
 def describe_verdict(finding: Finding) -> str:
-    """Return a sentence with the cause's ID and its confidence."""
+    """Return a sentence with the ID of the cause and the confidence in the cause."""
     return f"Verdict: {finding.reason}, confidence {finding.confidence}."
 
 
 def list_gaps(diagnosis: Diagnosis) -> list[str]:
-    """Return a sentence for each source that could not be read, and one for the access level.
+    """Return a sentence for each source that could not be read, and one about the access level.
 
     The list is empty for a subject that ended regularly.
     """
@@ -175,14 +175,14 @@ def describe_step(step: int) -> str:
 
 
 def describe_next_step(step: int) -> str:
-    """Return the sources that the next access level adds; empty at the highest level."""
+    """Return the sources that the next access level adds; an empty string at the highest level."""
     if step == len(_LEVELS) - 1:
         return ""
     return f"level {step + 1} adds {_LEVELS[step + 1][1]}"
 
 
 def list_contributing(diagnosis: Diagnosis) -> list[str]:
-    """Return a sentence for each contributing cause."""
+    """Return a sentence about each contributing cause of a death."""
     sentences = []
     for finding in diagnosis.verdict.contributing:
         step = f" {finding.steps[0]}" if finding.steps else ""
@@ -198,7 +198,7 @@ def write_deaths(
     *,
     most: int = _MOST_OTHERS,
 ) -> list[str]:
-    """Return a line for each death, and a line that counts the omitted ones."""
+    """Return a line for each death, and a line with the number of omitted deaths."""
     rows = [
         (
             format_clock(death.time, asked, zone),

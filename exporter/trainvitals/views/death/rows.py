@@ -1,4 +1,4 @@
-"""The evidence as rows of a label and a text: timeline, configuration, memory, machine."""
+"""Formats evidence as rows of a label and a text: timeline, configuration, memory, machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LIMITS = {
 
 
 def list_timeline(evidence: Evidence, zone: tzinfo | None) -> list[Row]:
-    """Return the events of the engine, the kernel and the health check, the oldest first."""
+    """Return rows for the events of the engine, kernel and health check, the oldest first."""
     moments: list[tuple[float, str]] = [
         (event.time, _write_event(event)) for event in (evidence.events or ())[-_MOST_EVENTS:]
     ]
@@ -69,7 +69,7 @@ def list_timeline(evidence: Evidence, zone: tzinfo | None) -> list[Row]:
 
 
 def list_setup(evidence: Evidence, zone: tzinfo | None) -> Iterator[Row]:
-    """Yield rows about the image, command, end, container state and settings."""
+    """Yield rows about a container's image, command, end, state and settings."""
     yield from _list_identity(evidence)
     yield from _list_end(evidence, zone)
     yield from _list_state(evidence)
@@ -80,7 +80,7 @@ def list_setup(evidence: Evidence, zone: tzinfo | None) -> Iterator[Row]:
 
 
 def list_memory(sample: Sample | None, settings: Settings | None) -> Iterator[Row]:
-    """Yield rows about limits and the last usage; unknown values are left out."""
+    """Yield rows about a container's limits and last usage; unknown values are left out."""
     limit = None if settings is None else settings.memory_limit_bytes
     if sample is not None:
         limit = sample.memory_limit_bytes or limit
@@ -236,7 +236,7 @@ def _write_share(amount: int, limit: int | None) -> str:
 
 
 def _write_moment(time: float, near: float | None, zone: tzinfo | None) -> str:
-    """Return the time of day with milliseconds, or the time since boot if the date is unknown."""
+    """Format a time with milliseconds, or as the time since boot if the date is unknown."""
     if is_since_boot(time):
         return f"{format_duration(time)} after boot" if time else "time unknown"
     return format_clock(time, near, zone, is_exact=True)

@@ -1,4 +1,4 @@
-"""The last record of a rank as rows of a label and a text."""
+"""Formats the last record of a rank as rows of a label and a text."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ Row = tuple[str, str]
 
 
 def list_details(run: Run, start: Start, near: float, zone: tzinfo | None = None) -> list[Row]:
-    """Return the rows about a start, without events; unknown values are left out.
+    """Return the rows about a rank's start, without events; unknown values are left out.
 
     Args:
         run: The run to which the start belongs.
-        start: The start of a rank.
+        start: The start of a rank, to which the rows refer.
         near: A time in Unix seconds; times on the same day are written without a date.
-        zone: The time zone; None for the machine's time zone.
+        zone: The time zone of the rows; None means the machine's time zone.
     """
     rows = [
         ("evidence", start.ending.evidence if start.ending is not None else ""),
@@ -89,7 +89,7 @@ def list_details(run: Run, start: Start, near: float, zone: tzinfo | None = None
 
 
 def list_events(start: Start, near: float, zone: tzinfo | None = None) -> list[Row]:
-    """Return the last events of a start with their times, the oldest first."""
+    """Return the times and descriptions of a start's last events, the oldest first."""
     return [
         (format_clock(event.time, near, zone), describe_event(event))
         for event in start.list_events()
@@ -97,7 +97,7 @@ def list_events(start: Start, near: float, zone: tzinfo | None = None) -> list[R
 
 
 def describe_event(event: Event) -> str:
-    """Return a text that describes an event."""
+    """Return a text that describes an event of a rank."""
     number = f"{event.value:.0f}" if abs(event.value) < 1e15 else "?"  # noqa: PLR2004 - whole numbers above
     if event.name in _NUMBERED:
         return _NUMBERED[event.name].format(number)

@@ -1,8 +1,8 @@
-"""The postmortem of a run as JSON.
+"""Formats the postmortem of a run as JSON.
 
 The format is stable: members may be added, but none is renamed or removed. Unknown values are null.
-Times are UTC in ISO 8601, durations are in seconds, and sizes are in bytes. A number that is not
-finite is one of the strings `NaN`, `Infinity` and `-Infinity`.
+Times are in UTC and in the format of ISO 8601, durations are in seconds, and sizes are in bytes. A
+number that is not finite is written as one of the strings `NaN`, `Infinity` and `-Infinity`.
 
 ================== ==============================================================================
 member             value
@@ -64,7 +64,7 @@ _NO_VALUES = ("sequence", "used", "mono_ns", "metric_", "event_", "names")
 
 
 def format_json(postmortem: Postmortem) -> str:
-    """Return the postmortem of a run as JSON, in the format of this module."""
+    """Return the postmortem of a run as a JSON document in the format of this module."""
     history, run = postmortem.history, postmortem.run
     diagnosis, telling = postmortem.diagnose(), run.telling
     finding = diagnosis.verdict.finding
@@ -158,7 +158,7 @@ def _list_metrics(record: Record) -> list[dict[str, object]]:
 
 
 def _describe_record(record: Record) -> dict[str, float]:
-    # Both records contain the fields for their write time; the step record takes precedence.
+    # Both records contain the fields for the time of writing; the step record takes precedence.
     words = dict(zip((*STATE_WORDS, *STEP_WORDS), (*record.state, *record.step), strict=True))
     return {
         name: value
@@ -168,7 +168,7 @@ def _describe_record(record: Record) -> dict[str, float]:
 
 
 def _name_numbers(value: object) -> object:
-    """Return a value with strings in place of non-finite numbers, which JSON lacks."""
+    """Return a value with strings in place of non-finite numbers, which JSON does not support."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):

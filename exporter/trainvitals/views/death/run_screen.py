@@ -1,4 +1,4 @@
-"""The postmortem of a run as plain text."""
+"""Formats the postmortem of a run as plain text."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def format_screen(
     zone: tzinfo | None = None,
     names_others: bool = True,
 ) -> str:
-    """Return the postmortem of a run as text.
+    """Return the postmortem of a run as plain text.
 
     Args:
-        postmortem: The postmortem.
-        width: The width in columns.
-        zone: The time zone; None for the machine's time zone.
-        names_others: Whether to list the other runs.
+        postmortem: The postmortem to format.
+        width: The width of the text, in columns.
+        zone: The time zone of the text; None means the machine's time zone.
+        names_others: Whether the text lists the other runs.
     """
     width = min(max(width, NARROWEST), WIDEST)
     history, run = postmortem.history, postmortem.run
@@ -56,7 +56,7 @@ def format_screen(
 
 
 def describe_run(run: Run, zone: tzinfo | None = None) -> str:
-    """Return one line about the state or the end of a run."""
+    """Return a line of text about the state or the end of a run."""
     start, reason, alive = run.telling, run.reason, run.ranks_alive
     if reason == "running":
         return (

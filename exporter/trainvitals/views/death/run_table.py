@@ -23,10 +23,10 @@ class _Column:
     """A column of the table of ranks.
 
     Attributes:
-        title: The column heading.
-        write: Returns the text of a start's cell.
-        is_shown: Returns whether the column is needed for a run.
-        is_text: Whether cells are aligned to the left.
+        title: The heading of the column.
+        write: A function that returns the text of the cell for a start.
+        is_shown: A function that returns whether the table of a run needs the column.
+        is_text: Whether the cells are text, which is aligned to the left.
     """
 
     title: str
@@ -39,10 +39,10 @@ def write_table(run: Run, near: float, width: int, zone: tzinfo | None = None) -
     """Return the table of a run's starts, with a mark at the start that the verdict refers to.
 
     Args:
-        run: The run.
+        run: The run whose starts the table lists.
         near: A time in Unix seconds; times on the same day are written without a date.
-        width: The width in columns.
-        zone: The time zone; None for the machine's time zone.
+        width: The width of the table, in columns.
+        zone: The time zone of the table; None means the machine's time zone.
     """
     columns = [
         _Column("RANK", lambda start: str(start.rank)),
@@ -85,7 +85,7 @@ def _align(
 
 
 def _choose_rows(run: Run) -> tuple[list[Start], list[Start]]:
-    """Return the starts that the table shows, and the starts that it omits."""
+    """Return the starts of a run that the table shows, and the starts that the table omits."""
 
     def rank_for_display(start: Start) -> tuple[bool, bool, bool, int, int]:
         return (
@@ -149,7 +149,7 @@ def _unless_finished(start: Start, cell: str) -> str:
 
 
 def _is_quiet_news(run: Run) -> bool:
-    """Return whether, for a start, the last progress and the last phase change differ in time."""
+    """Return whether a start's last progress and last phase change occurred at different times."""
     return any(
         start.progress_age_seconds is not None
         and abs(start.progress_age_seconds - (start.phase_seconds or 0.0)) > _SAME_SECONDS

@@ -1,4 +1,4 @@
-"""Text for a terminal: wrapped, without control characters, with commands on separate lines."""
+"""Formats text for a terminal: without control characters, wrapped, commands on separate lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainvitals.verdicts.causes.lines import redraw
 NARROWEST, WIDEST = 60, 100
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _CODE = re.compile("`([^`]*)`")
-# Code that consists of one of these programs and arguments is a command to copy.
+# Code that consists of one of these programs and its arguments is a command to copy.
 _PROGRAMS = re.compile(
     r"(?:apt|apt-get|cat|chmod|chown|conda|curl|dcgmi|df|dmesg|docker|du|find|free|fuser|gdb|getent"
     r"|grep|hf|history|huggingface-cli|ip|journalctl|kill|kubectl|last|ls|lsmod|lsof|modprobe|mount"
@@ -27,10 +27,11 @@ def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> 
     """Wrap a text into lines without breaking code.
 
     Args:
-        text: The text.
-        width: The width in columns.
-        first: The prefix of the first line.
-        rest: The prefix of the other lines; None for blanks of the same width as `first`.
+        text: The text to wrap.
+        width: The maximum width of a line, in columns.
+        first: The text with which the first line begins.
+        rest: The text with which all other lines begin; None means blanks of the same width as
+            `first`.
     """
     whole = _CODE.sub(lambda code: _hold_together(code[0], width), clean_text(text))
     lines = textwrap.wrap(
@@ -45,12 +46,12 @@ def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> 
 
 
 def list_points(texts: Iterable[str], width: int) -> list[str]:
-    """Return texts as a bulleted list."""
+    """Return the lines of a bulleted list with the given texts."""
     return [line for text in texts for line in wrap(text, width, first=f"{_INDENT}- ")]
 
 
 def list_steps(texts: Iterable[str], width: int) -> list[str]:
-    """Return texts as a numbered list, with each command on a separate line, unbroken."""
+    """Return the lines of a numbered list, with each command unbroken on a separate line."""
     lines = []
     for number, text in enumerate(texts, 1):
         first = f"{_INDENT}{number}. "
@@ -65,7 +66,7 @@ def list_steps(texts: Iterable[str], width: int) -> list[str]:
 
 
 def part_commands(step: str) -> list[tuple[str, bool]]:
-    """Return a step split into sentences and commands, in order; True marks a command.
+    """Split a step into sentences and commands, in order; commands are marked with True.
 
     A command in the middle of a sentence remains part of the sentence.
     """
@@ -96,7 +97,7 @@ def _is_apart(code: str, before: str, after: str) -> bool:
 
 
 def _hold_together(code: str, width: int) -> str:
-    """Return code with non-breaking spaces, unless the code is longer than half a line."""
+    """Return code with non-breaking spaces, or unchanged if the code exceeds half a line."""
     return code if len(code) > width // 2 else code.replace(" ", _NO_BREAK)
 
 
@@ -116,7 +117,7 @@ def list_log(lines: Iterable[str], width: int) -> list[str]:
 
 
 def list_rows(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
-    """Return labels and texts in two columns."""
+    """Return lines with labels in the first column and texts in the second column."""
     rows = list(rows)
     column = max((len(label) for label, _ in rows), default=0) + 2
     return [

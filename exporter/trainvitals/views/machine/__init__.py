@@ -1,1 +1,1 @@
-"""The machine state that the page, the terminal and the API show, derived from readings."""
+"""The machine state for the page, the terminal and the API, derived from collector readings."""

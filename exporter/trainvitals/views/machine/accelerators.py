@@ -1,4 +1,4 @@
-"""Accelerators, from readings of the collector `accelerator`, and the processes that use them."""
+"""Derives the state of accelerators and of the processes that hold accelerator memory."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Accelerators:
     def __init__(self) -> None:
         self._traces = Traces()
         self._counters: dict[str, Counters] = {}
-        # The last times at which each device had all links, and all PCIe lanes.
+        # For each device, the last time with all links and the last time with all PCIe lanes.
         self._whole: dict[str, tuple[float, float]] = {}
 
     def note(self, reading: object, time: float) -> None:
-        """Add a reading to the history; any other type of reading adds a gap."""
+        """Add an accelerator reading to the history; a reading of any other type adds a gap."""
         traces = self._traces
         traces.advance(time)
         if not isinstance(reading, AcceleratorsReading):
@@ -91,8 +91,8 @@ class Accelerators:
         """Return all accelerators, ordered by kind and index.
 
         Args:
-            reading: The latest reading, which `note` has received.
-            describe: Describes a process that holds accelerator memory.
+            reading: The latest reading, which has already been passed to `note`.
+            describe: A function that describes a process that holds accelerator memory.
         """
         devices = sorted(
             reading.devices, key=lambda each: (each.identity.kind, each.identity.index)
@@ -132,7 +132,7 @@ class Accelerators:
         )
 
     def measure(self, reading: AcceleratorsReading, time: float) -> dict[str, Work]:
-        """Return the recent utilization of each accelerator that responds, by UUID."""
+        """Return the recent utilization of each accelerator that responds, by accelerator UUID."""
         return {
             device.identity.uuid: self._measure_device(
                 device.identity.uuid, device.measurements, time
@@ -170,12 +170,14 @@ class Accelerators:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """The known facts about a process.
+    """The known facts about a process that holds accelerator memory.
 
     Attributes:
         name: The process name; None if the process does not exist.
-        user: The user name, or the user ID for a user without a name; None if unknown.
-        container: The container ID; None if the process runs in no container.
+        user: The name of the process' user, or the user ID if the user has no name; None if the
+            user is unknown.
+        container: The ID of the process' container; None if the process does not run in a
+            container.
     """
 
     name: str | None = None
@@ -187,7 +189,8 @@ class Processes:
     """Descriptions of processes by process ID, kept for 30 seconds.
 
     Args:
-        roots: The paths of `/proc` and of the host's root, for `/etc/passwd`.
+        roots: The paths of `/proc` and of the host's root file system, which contains
+            `/etc/passwd`.
     """
 
     def __init__(self, roots: Roots = Roots()) -> None:  # noqa: B008 - immutable
@@ -201,9 +204,9 @@ class Processes:
         """Return a function that describes a process that holds accelerator memory.
 
         Args:
-            runs: The runs of this machine; None if unknown.
-            containers: The containers of this machine; None if unknown.
-            time: The current time, Unix seconds.
+            runs: The runs of this machine; None if the runs are unknown.
+            containers: The containers of this machine; None if the containers are unknown.
+            time: The current time, in Unix seconds.
         """
         by_pid = {
             rank.liveness.host_pid: rank.run

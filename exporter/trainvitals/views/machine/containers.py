@@ -1,4 +1,4 @@
-"""Containers, from readings of the collector `container`."""
+"""Derives the state of containers from readings of the collector `container`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Containers:
         """Return the containers: those that died recently, the latest first, then others by name.
 
         Args:
-            reading: The latest reading.
-            time: The current time, Unix seconds.
-            thresholds: The thresholds.
+            reading: The latest reading of the collector `container`.
+            time: The current time, in Unix seconds.
+            thresholds: The alert thresholds.
 
         Returns:
-            The containers; None if the machine has neither an engine nor a control group of a
-            container.
+            The containers; None if the machine has neither a container engine nor a control group
+            of a container.
         """
         if not reading.is_there:
             return None

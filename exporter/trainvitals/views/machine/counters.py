@@ -1,4 +1,4 @@
-"""The recent increase of counters, from readings at irregular intervals."""
+"""Derives the recent increase of counters from readings at irregular intervals."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Counters:
     As in Prometheus, a counter that decreased is assumed to have been reset to 0.
 
     Args:
-        spacing_seconds: The minimum time between the readings that are kept; the latest is always
-            kept.
+        spacing_seconds: The minimum time between the readings that are kept; the latest reading is
+            always kept.
         most: The maximum number of readings to keep.
     """
 
@@ -30,10 +30,10 @@ class Counters:
         self._bases: list[float] = []
 
     def take(self, time: float, values: Sequence[float | None]) -> None:
-        """Add the values read at a time; None for an unknown value.
+        """Add a reading of all counters at a Unix time; an unknown value is None.
 
-        A reading that is not later than the last one is ignored; a much earlier one clears the
-        history.
+        A reading that is not later than the last reading is ignored; a reading that is much earlier
+        clears the history.
         """
         times = self._times
         if times and time <= times[-1]:
@@ -56,12 +56,12 @@ class Counters:
 
         Args:
             column: The index of the counter.
-            seconds: The length of the interval; if it contains only the latest reading, the
-                interval begins at the reading before.
+            seconds: The length of the interval that ends at the latest reading; if the interval
+                contains no other reading, it begins at the reading before.
 
         Returns:
             The increase and the seconds; None before the second reading, or if the counter is
-            unknown at one of the two times.
+            unknown at the start or end of the interval.
         """
         times, last = self._times, len(self._times) - 1
         if last < 1:
@@ -78,7 +78,7 @@ class Counters:
         return None if risen is None else risen[0] / risen[1]
 
     def _correct(self, raw: list[float]) -> list[float]:
-        """Return the counters corrected for resets."""
+        """Return the values of the counters, corrected for resets."""
         if not self._raw:
             self._raw, self._bases = raw, [0.0] * len(raw)
             return raw

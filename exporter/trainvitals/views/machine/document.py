@@ -1,13 +1,14 @@
 """The machine state as JSON, as returned by `/api/v1/overview`.
 
-The document is an object that contains `format`, the number 1, and the fields of `picture.Picture`
-by name: dataclasses are objects, tuples are arrays, and unknown values are null. Numbers that JSON
-does not support are the strings `NaN`, `+Inf` and `-Inf`. Trace points are rounded to five digits.
+The document is an object that contains `format`, which is the number 1, and the fields of
+`picture.Picture` by name. Dataclasses are written as objects, tuples as arrays, and unknown values
+as null. Numbers that JSON does not support are written as the strings `NaN`, `+Inf` and `-Inf`.
+Trace points are rounded to five digits.
 
 The format is stable: members may be added, but none is renamed or removed, and readers ignore
-unknown members. If a document lacks a member because an older version wrote it, the field's default
-applies; if it lacks `troubles`, `read_document` adds to the unknowns that the version is too old to
-find problems.
+unknown members. If a document lacks a member because an older version wrote the document, the
+field's default applies; if the member `troubles` is missing, `read_document` adds an unknown, which
+says that the version is too old to find problems.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def read_document(data: bytes | str) -> Picture:
     """Parse the machine state from JSON in the format of this module.
 
     Raises:
-        DocumentError: The text is not JSON, its format is not supported, or a member is missing, of
-            the wrong type or too large; the message names the member.
+        DocumentError: The text is not JSON, the document's format is not supported, or a member is
+            missing, of the wrong type or too large; the message names the member.
     """
     try:
         document = json.loads(data)
@@ -116,7 +117,7 @@ def _name_number(value: float) -> str:
 
 @cache
 def _decoder(kind: Any) -> Decoder:  # noqa: ANN401 - a type or an annotation
-    """Return a function that converts a JSON value to a type."""
+    """Return a function that converts a JSON value to the given type."""
     if dataclasses.is_dataclass(kind):
         return _decode_data_of(cast("type[Any]", kind))
     origin = get_origin(kind)
@@ -158,7 +159,7 @@ def _decode_optional_of(kind: object) -> Decoder:
 
 
 def _is_huge(value: object) -> bool:
-    """Return whether a value is an integer that is too large to be valid."""
+    """Return whether a JSON value is an integer that is too large to be valid."""
     return type(value) is int and abs(value) > _MOST_WHOLE
 
 

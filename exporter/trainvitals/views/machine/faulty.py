@@ -1,4 +1,4 @@
-"""A fallback for views that fail on a run: such runs are left out and reported as unknown."""
+"""Draws views without the runs on which they fail, and reports these runs as unknown."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def draw_runs(draw: Callable[[Picture], Drawn], picture: Picture) -> Drawn:
     """Return a view of the machine state, without the runs on which the view fails.
 
     Args:
-        draw: Returns the view of a machine state.
-        picture: The machine state.
+        draw: A function that returns the view of a machine state.
+        picture: The machine state to view.
     """
 
     def draw_some(runs: Sequence[Run]) -> Drawn:
@@ -40,7 +40,7 @@ def draw_runs(draw: Callable[[Picture], Drawn], picture: Picture) -> Drawn:
 
 
 def explain_faulty(faulty: Iterable[tuple[str, Exception]]) -> list[Unknown]:
-    """Return an entry for each run that could not be shown, with the run's name and the error."""
+    """Return an unknown for each run that could not be shown, with the run's name and the error."""
     unknowns = []
     for name, error in faulty:
         shown = clean_text(str(name), most=_MOST_CHARACTERS)

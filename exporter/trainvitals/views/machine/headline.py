@@ -40,9 +40,10 @@ class Headline:
     """The summary of the machine state.
 
     Attributes:
-        words: The summary, which says whether something needs attention.
-        tone: The tone of the most severe problem.
-        count: The number of problems that need attention; those of severity `info` are not counted.
+        words: The text of the summary, which says whether something needs attention.
+        tone: The tone of the machine's most severe problem.
+        count: The number of problems that need attention; problems of severity `info` are not
+            counted.
     """
 
     words: str
@@ -51,7 +52,7 @@ class Headline:
 
 
 def make_headline(picture: Picture) -> Headline:
-    """Return the headline for a machine state."""
+    """Return the headline that summarizes a machine state."""
     count = sum(trouble.severity != "info" for trouble in picture.troubles)
     if count:
         words = "1 thing needs attention" if count == 1 else f"{count} things need attention"
@@ -68,35 +69,36 @@ def find_tone(
     """Return the tone of a subject's most severe problem.
 
     Args:
-        picture: The machine state.
-        kind: The subject's kind.
-        subject: The subject's name in problems.
-        alerts: The alerts whose problems count; if none is given, all problems count.
-        well: The tone of a subject without problems.
+        picture: The machine state that contains the problems.
+        kind: The kind of the subject, such as `run`.
+        subject: The name by which problems refer to the subject.
+        alerts: The names of the alerts whose problems count; if no name is given, all problems
+            count.
+        well: The tone that is returned if the subject has no problems.
     """
     troubles = picture.find_troubles(kind, subject, *alerts)
     return TONES[troubles[0].severity] if troubles else well
 
 
 def find_alert_tone(alert: Alert) -> Tone:
-    """Return the tone of a firing alert."""
+    """Return the tone for the severity of a firing alert."""
     return next((TONES[each] for each in TONES if each == alert.severity), "unknown")
 
 
 def describe_status(container: Container) -> tuple[str, Tone]:
-    """Return the health of a running container, or its status; empty if both are unknown."""
+    """Return a container's health or status, with a tone; an empty string if both are unknown."""
     is_checked = container.health is not None and container.status == "running"
     word = (container.health if is_checked else container.status) or ""
     return word, _STATUS_TONES.get(word, "unknown")
 
 
 def list_run_remarks(picture: Picture, run: Run) -> Iterator[tuple[str, Tone]]:
-    """Yield a run's problems and its end as text, each with a tone."""
+    """Yield a text and a tone for each problem of a run, and for the run's end."""
     troubles = picture.find_troubles("run", run.name)
     for trouble in troubles:
         yield trouble.remark, TONES[trouble.severity]
     if run.stalled_seconds is not None and not troubles:
-        # The problem is left out if a lost device explains it.
+        # A problem that a lost device explains is left out.
         where = f" in {run.phase}" if run.phase else ""
         yield f"no progress for {format_duration(run.stalled_seconds)}{where}", run.tone
     if run.ending and not any(run.ending in trouble.summary for trouble in troubles):

@@ -1,4 +1,4 @@
-"""The host except its accelerators, from readings of the host collectors."""
+"""Derives the state of the host, without accelerators, from readings of the host collectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMORY_SECONDS, _IO_SECONDS = 120.0, 600.0
 
 
 class HostPast:
-    """The host, with its recent history."""
+    """The host, with the recent history of its readings."""
 
     def __init__(self) -> None:
         self._traces = Traces()
@@ -34,7 +34,7 @@ class HostPast:
         self._kills_seen: int | None = None
 
     def note(self, readings: Mapping[str, object], time: float) -> None:
-        """Add readings to the history; the keys are collector names."""
+        """Add readings to the history; the keys of the mapping are collector names."""
         traces = self._traces
         traces.advance(time)
         if (cpu := take(readings, "cpu", CpuReading)) is not None:
@@ -53,19 +53,25 @@ class HostPast:
 
     @property
     def recent_kills(self) -> int:
-        """The number of OOM kills in the past 15 minutes."""
+        """The number of OOM kills on the host in the past 15 minutes."""
         return sum(count for _, count in self._kills)
 
     def measure_memory_stalls(self) -> float | None:
-        """Return the share of 2 minutes in which all tasks waited for memory; None if unknown."""
+        """Return the share of the past 2 minutes that all tasks waited for memory.
+
+        The share is None if it is unknown.
+        """
         return self._pressure.rate(0, _MEMORY_SECONDS)
 
     def measure_io_stalls(self) -> float | None:
-        """Return the share of 10 minutes in which all tasks waited for disks; None if unknown."""
+        """Return the share of the past 10 minutes that all tasks waited for disks.
+
+        The share is None if it is unknown.
+        """
         return self._pressure.rate(1, _IO_SECONDS)
 
     def measure_io_wait(self) -> float | None:
-        """Return the share of 10 minutes in which CPUs waited for disks; None if unknown."""
+        """Return the share of the past 10 minutes that CPUs waited for disks; None if unknown."""
         trace = self._traces.read("io_wait")[-round(_IO_SECONDS / TRACE_STEP_SECONDS) :]
         known = [point for point in trace if point is not None]
         return sum(known) / len(known) if known else None
@@ -114,7 +120,7 @@ def _list_load(cpu: CpuReading | None) -> tuple[float, ...]:
 
 
 def _draw_filesystems(reading: FilesystemReading | None) -> tuple[Filesystem, ...]:
-    """Return file systems, first those that do not respond, then the fullest."""
+    """Return the file systems, first unresponsive ones, then the others, the fullest first."""
     if reading is None:
         return ()
     drawn = [_draw_filesystem(each) for each in reading.filesystems]

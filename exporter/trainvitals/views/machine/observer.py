@@ -1,8 +1,8 @@
 """The machine state, derived from collector readings and their recent history.
 
 The observer does not read collectors: it receives the result of every scrape, and returns the
-machine state on request. Its memory use is bounded, however many devices, runs and containers are
-added and removed.
+machine state on request. The observer's memory use is bounded, however many devices, runs and
+containers are added and removed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Report(CollectorReport, Protocol):
 
     @property
     def seconds(self) -> float | None:
-        """The duration of the collector's latest reading; None if unknown."""
+        """The duration of the collector's latest reading in seconds; None if it is unknown."""
         ...
 
     @property
     def last_success(self) -> float | None:
-        """The time of the last complete reading, Unix seconds; None if there was none."""
+        """The Unix time of the last complete reading; None before the first complete reading."""
         ...
 
 
@@ -51,7 +51,7 @@ class Scrape(Protocol):
 
     @property
     def readings(self) -> Mapping[str, object]:
-        """The readings by collector name; failed collectors are absent."""
+        """The readings by collector name; collectors that failed are absent."""
         ...
 
     @property
@@ -68,9 +68,9 @@ class Observer:
     Args:
         version: The version of the exporter that reads the machine.
         roots: The file systems that contain the processes that use accelerators.
-        name_host: Returns the machine's name; None to read the name from the system, or in a
-            container from the host's `/etc/hostname`.
-        thresholds: The thresholds; None for those of the file in force.
+        name_host: A function that returns the machine's name; if None, the name is read from the
+            system, or in a container from the host's `/etc/hostname`.
+        thresholds: The alert thresholds; None means the thresholds of the file in force.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Observer:
         """Add the result of a scrape to the history.
 
         Args:
-            seen: The result of the scrape; the same result passed twice counts once.
-            time: The time of the scrape, Unix seconds.
+            seen: The result of the scrape; a result that is passed twice counts once.
+            time: The time of the scrape, in Unix seconds.
         """
         if seen is self._noted:
             return
@@ -121,9 +121,10 @@ class Observer:
 
         Args:
             seen: The result of the scrape.
-            time: The time of the machine state, Unix seconds.
-            alerts: The firing alerts, the most severe first; None if unknown.
-            alerts_trouble: Why the alerts are unknown; empty if no Prometheus is configured.
+            time: The time of the machine state, in Unix seconds.
+            alerts: The firing alerts, the most severe first; None if the alerts are unknown.
+            alerts_trouble: The reason why the alerts are unknown; an empty string if no Prometheus
+                server is configured.
         """
         self.note(seen, time)
         fired = None if alerts is None else tuple(alerts)
@@ -136,7 +137,7 @@ class Observer:
     def _draw_runs(
         self, seen: Scrape, draw: Callable[[Mapping[str, object]], Drawn]
     ) -> tuple[Drawn, list[tuple[str, Exception]]]:
-        """Return the result of a function on readings, and the runs left out because it failed."""
+        """Return the result of `draw`, without the runs on which `draw` fails, and these runs."""
         reading = take(seen.readings, "training", RunsReading)
 
         def draw_some(names: Sequence[str]) -> Drawn:
@@ -180,8 +181,8 @@ class Observer:
 
         Args:
             seen: The result of the scrape.
-            time: The time of the judgement, Unix seconds.
-            alerts: The Prometheus alerts.
+            time: The time of the judgement, in Unix seconds.
+            alerts: The alerts that Prometheus reports.
         """
         self.note(seen, time)
 
@@ -223,7 +224,7 @@ class Observer:
 
 
 def _order_alerts(fired: Iterable[Alert], troubles: Sequence[Trouble]) -> tuple[Alert, ...]:
-    """Return alerts by severity, and within a severity in the order of the equivalent problems."""
+    """Return the alerts sorted by severity, and then in the order of the equivalent problems."""
     severities: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)}
     places = {(trouble.alert, trouble.subject): at for at, trouble in enumerate(troubles)}
 

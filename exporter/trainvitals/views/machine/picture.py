@@ -1,9 +1,10 @@
 """The state of a machine at one time, as the live page and `trainvitals top` show it.
 
-All values are in base units. None means unknown, and is shown as a gap, never as 0. A trace covers
-the past 15 minutes in `TRACE_POINTS` steps of `TRACE_STEP_SECONDS`, the oldest first; each point is
-the mean of the readings in a step, or None if those readings had no value. A step without a reading
-is interpolated if the readings before and after it are at most a minute apart, and None otherwise.
+All values are in base units. None means that a value is unknown; an unknown value is shown as a
+gap, never as 0. A trace covers the past 15 minutes in `TRACE_POINTS` steps of `TRACE_STEP_SECONDS`,
+the oldest first; each point is the mean of the readings in a step, or None if these readings had no
+value. The point of a step without a reading is interpolated if the readings before and after the
+step are at most a minute apart, and None otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from trainvitals.verdicts.trouble import SubjectKind, Trouble, Unknown
 
 TRACE_STEP_SECONDS = 10.0
 TRACE_POINTS = 90
-TEMPERATURE_SCALE_CELSIUS = (20.0, 90.0)  # shown for a device without a known limit
+TEMPERATURE_SCALE_CELSIUS = (20.0, 90.0)  # the scale for a device without a known limit
 
 Trace = tuple[float | None, ...]
 Tone = Literal["good", "busy", "warning", "bad", "unknown"]
@@ -28,13 +29,15 @@ class Holder:
     """A process that holds accelerator memory.
 
     Attributes:
-        pid: The process ID that the driver reports.
-        used_bytes: Device memory that the process holds.
+        pid: The ID of the process, as reported by the driver.
+        used_bytes: The device memory that the process holds.
         name: The process name; None if the process is not visible to the exporter.
-        user: The user name, or the user ID for a user without a name; None if unknown.
-        container: The name, else the short ID, of the container that the process runs in; None if
-            there is no container or it is unknown.
-        run: The training run that the process belongs to; None if there is no run or it is unknown.
+        user: The name of the process' user, or the user ID if the user has no name; None if the
+            user is unknown.
+        container: The name of the container in which the process runs, or the container's short ID
+            if the name is unknown; None if the process is not known to run in a container.
+        run: The training run that the process belongs to; None if the process is not known to
+            belong to a run.
     """
 
     pid: int
@@ -47,33 +50,33 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One accelerator.
+    """The state of one accelerator.
 
     Attributes:
-        kind: `gpu` or `hpu`.
-        device: The device index that the driver assigns.
-        uuid: The unique ID that the driver reports.
-        model: The product name.
-        driver: The driver version.
-        state: `ok`, or the reason why no values can be read: `lost`, `hung`, `resetting`,
-            `no_driver`, `unsupported`.
-        last_seen: The time of the last complete reading, Unix seconds.
-        utilization_ratio: Utilization, 0 to 1.
-        memory_used_bytes: Device memory that programs use.
-        memory_total_bytes: Total device memory.
+        kind: The kind of the device: `gpu` or `hpu`.
+        device: The index that the driver assigns to the device.
+        uuid: The unique ID of the device, as reported by the driver.
+        model: The product name of the device.
+        driver: The version of the device's driver.
+        state: The state of the device: `ok`, or the reason why no values can be read: `lost`,
+            `hung`, `resetting`, `no_driver`, `unsupported`.
+        last_seen: The time of the device's last complete reading, in Unix seconds.
+        utilization_ratio: The utilization of the device, from 0 to 1.
+        memory_used_bytes: The device memory that programs use.
+        memory_total_bytes: The total memory of the device.
         memory_limit_bytes: The configured limit for used memory; None if no limit is configured.
-        temperature_celsius: The chip temperature.
+        temperature_celsius: The temperature of the device's chip.
         temperature_limit_celsius: The temperature at which the device slows down, or the configured
-            limit if that is lower.
-        power_watts: The power draw.
-        power_limit_watts: The power limit in force.
+            limit if the configured limit is lower.
+        power_watts: The power draw of the device.
+        power_limit_watts: The power limit that is in force on the device.
         throttled: The reasons for which the device is slowed down now.
-        xids: Error codes that the device reported, each with its count.
+        xids: The error codes that the device reported, each with the number of reports.
         holders: The processes that hold device memory, the largest first.
-        utilization_trace: The trace of utilization, ratios from 0 to 1.
-        memory_trace: The trace of used memory, shares of the total from 0 to 1.
-        temperature_trace: The trace of the chip temperature, degrees Celsius.
-        power_trace: The trace of the power draw, watts.
+        utilization_trace: The trace of utilization, as ratios from 0 to 1.
+        memory_trace: The trace of the share of device memory in use, from 0 to 1.
+        temperature_trace: The trace of the chip temperature, in degrees Celsius.
+        power_trace: The trace of the power draw, in watts.
     """
 
     kind: str
@@ -110,9 +113,10 @@ class Metric:
     """A metric that a run defines itself.
 
     Attributes:
-        name: The name, such as `iou`.
-        split: `train`, `val` or another split that the run names; empty if the metric has no split.
-        value: The latest value.
+        name: The name of the metric, such as `iou`.
+        split: The split of the metric: `train`, `val` or another split that the run names; an empty
+            string if the metric has no split.
+        value: The latest value of the metric.
     """
 
     name: str
@@ -129,7 +133,7 @@ class Laggard:
         slowdown_ratio: The duration of the rank's own part of a step, relative to the fastest rank
             on this machine: 1.3 means 30 % longer.
         phase: The part of a step in which the rank falls behind: `data_wait`, `h2d`, `forward` or
-            `optimizer`; empty if unknown.
+            `optimizer`; an empty string if this part is unknown.
     """
 
     rank: str
@@ -139,32 +143,34 @@ class Laggard:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One training run.
+    """The state of one training run.
 
     Attributes:
         name: The run's name.
         source: The source of the run's data: `client`, `tensorboard` or `log`.
-        state: One word: `training`, `starting`, `compiling`, `evaluating`, `saving`, `idle`,
-            `stalled`, `silent` (the process is alive but reports nothing), `finished`, `ended` (the
-            reason may still be found), `terminated` (by SIGTERM or Ctrl-C), `died`.
-        tone: The severity of the state.
-        phase: The phase of the most advanced rank, as in `training_phase`; None if unknown.
+        state: The run's state, which is one word: `training`, `starting`, `compiling`,
+            `evaluating`, `saving`, `idle`, `stalled`, `silent` (the process is alive but reports
+            nothing), `finished`, `ended` (the reason may still be found), `terminated` (by SIGTERM
+            or Ctrl-C), `died`.
+        tone: The severity of the run's state.
+        phase: The phase of the most advanced rank, as in `training_phase`; None if the phase is
+            unknown.
         bound: The bottleneck of the run: `loss is NaN`, `input-bound`, `throttled`, `slow rank`,
-            `not in steps`, `underused` or `compute-bound`; None if unknown.
+            `not in steps`, `underused` or `compute-bound`; None if the bottleneck is unknown.
         started: The earliest start of the ranks that are alive, or of all ranks if none is alive,
-            Unix seconds.
-        ended: The end of the last rank, Unix seconds; None while a rank is alive.
+            in Unix seconds.
+        ended: The end of the run's last rank, in Unix seconds; None while a rank is alive.
         ending: How the run, or the first of its ranks that died, ended: a few words with the exit
-            code or signal; empty while all ranks are alive.
-        stalled_seconds: Time since the last progress; None if the run is not stalled.
-        step: The current step.
-        steps: The total number of steps.
-        epoch: The current epoch.
-        epochs: The total number of epochs.
-        progress_ratio: The completed share of the run, 0 to 1.
+            code or signal; an empty string while all ranks are alive.
+        stalled_seconds: The time since the run's last progress; None if the run is not stalled.
+        step: The run's current step.
+        steps: The total number of steps in the run.
+        epoch: The run's current epoch.
+        epochs: The total number of epochs in the run.
+        progress_ratio: The completed share of the run, from 0 to 1.
         eta_seconds: The expected time until the run ends; None if the run makes no progress.
-        samples_per_second: Samples per second, summed over the ranks on this machine.
-        tokens_per_second: Tokens per second, summed over the ranks on this machine.
+        samples_per_second: The run's samples per second, summed over the ranks on this machine.
+        tokens_per_second: The run's tokens per second, summed over the ranks on this machine.
         step_seconds: The duration of a step, the median over the ranks on this machine.
         loss: The latest training loss, the mean over the ranks on this machine.
         validation_loss: The latest validation loss, the mean over the ranks on this machine.
@@ -174,7 +180,7 @@ class Run:
         ranks: The number of the run's ranks that are known on this machine.
         world_size: The number of the run's ranks on all machines.
         restarts: The number of the run's restarts on this machine.
-        laggards: The ranks that are slower than the others, the slowest first.
+        laggards: The ranks that are slower than the run's other ranks, the slowest first.
         devices: The accelerators that the run holds, such as `gpu0`.
     """
 
@@ -211,23 +217,26 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container.
+    """The state of one container.
 
     Attributes:
         name: The container's name.
-        image: The image's name; empty if unknown.
-        status: The status that the engine reports; None if no engine is queried.
-        health: The result of the health check; None if the container has no health check.
-        started: The time of the last start, Unix seconds.
-        restarts: The number of restarts.
+        image: The name of the container's image; an empty string if the name is unknown.
+        status: The status that the container engine reports; None if no engine is queried.
+        health: The result of the container's health check; None if the container has no health
+            check.
+        started: The time of the container's last start, in Unix seconds.
+        restarts: The number of times that the container was restarted.
         memory_used_bytes: The working set of the container.
-        memory_limit_bytes: The memory limit; 0 means no limit.
-        cpu_cores: The number of cores in use.
-        cpu_limit_cores: The CPU limit; 0 means no limit.
-        processes: The number of processes and threads.
-        oom_kills: The number of OOM kills, the highest count that any source reports.
+        memory_limit_bytes: The container's memory limit; 0 means that the container has no limit.
+        cpu_cores: The number of CPU cores that the container uses.
+        cpu_limit_cores: The container's CPU limit, in cores; 0 means that the container has no
+            limit.
+        processes: The number of processes and threads in the container.
+        oom_kills: The number of OOM kills in the container: the highest count that any source
+            reports.
         deaths: The number of times that the container died.
-        last_death: The container's last death; None if there was none or it is unknown.
+        last_death: The container's last death; None if no death of the container is known.
         devices: The accelerators that the container holds, such as `gpu0`.
     """
 
@@ -250,17 +259,17 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Filesystem:
-    """One mounted file system.
+    """The state of one mounted file system.
 
     Attributes:
-        mountpoint: The mount point.
-        fstype: The type of file system.
-        size_bytes: The size; None if the file system does not respond.
-        avail_bytes: The space available to users.
+        mountpoint: The mount point of the file system.
+        fstype: The type of the file system.
+        size_bytes: The size of the file system; None if the file system does not respond.
+        avail_bytes: The space in the file system that is available to users.
         files_free_ratio: The share of inodes that is free; None if the file system does not count
             inodes.
-        is_readonly: Whether the file system is read-only; None if it does not respond.
-        trouble: Why the file system could not be read; empty if it was read.
+        is_readonly: Whether the file system is read-only; None if the file system does not respond.
+        trouble: The reason why the file system could not be read; an empty string if it was read.
     """
 
     mountpoint: str
@@ -274,27 +283,27 @@ class Filesystem:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine except its accelerators.
+    """The state of the machine without its accelerators.
 
     Attributes:
-        cpu_percent: CPU utilization of all cores, 0 to 100.
-        cores: The number of logical cores.
+        cpu_percent: The CPU utilization of all cores, from 0 to 100.
+        cores: The number of logical CPU cores.
         io_wait_ratio: The share of CPU time spent waiting for disks.
-        load: The load averages over 1, 5 and 15 minutes; empty if unknown.
-        memory_total_bytes: Total RAM.
-        memory_available_bytes: RAM available without swapping.
-        swap_total_bytes: Total swap space.
-        swap_free_bytes: Free swap space.
-        oom_kills: OOM kills since boot; None if the kernel does not count OOM kills.
-        recent_oom_kills: The observed OOM kills of the past 15 minutes.
-        disk_read_bytes_per_second: Bytes read from all disks.
-        disk_written_bytes_per_second: Bytes written to all disks.
-        received_bytes_per_second: Bytes received by all physical interfaces.
-        transmitted_bytes_per_second: Bytes transmitted by all physical interfaces.
-        filesystems: The file systems, first those that do not respond, then the fullest.
-        cpu_trace: The trace of CPU utilization, percent.
-        memory_trace: The trace of RAM in use, shares from 0 to 1.
-        booted: The boot time, Unix seconds.
+        load: The load averages over 1, 5 and 15 minutes; an empty tuple if the load is unknown.
+        memory_total_bytes: The total RAM of the machine.
+        memory_available_bytes: The RAM that programs can use without swapping.
+        swap_total_bytes: The total swap space of the machine.
+        swap_free_bytes: The free swap space of the machine.
+        oom_kills: The number of OOM kills since boot; None if the kernel does not count OOM kills.
+        recent_oom_kills: The number of OOM kills observed in the past 15 minutes.
+        disk_read_bytes_per_second: The bytes read from all disks per second.
+        disk_written_bytes_per_second: The bytes written to all disks per second.
+        received_bytes_per_second: The bytes received by all physical interfaces per second.
+        transmitted_bytes_per_second: The bytes transmitted by all physical interfaces per second.
+        filesystems: The file systems, first unresponsive ones, then the others, the fullest first.
+        cpu_trace: The trace of CPU utilization, in percent.
+        memory_trace: The trace of the share of RAM in use, from 0 to 1.
+        booted: The time at which the machine booted, in Unix seconds.
     """
 
     cpu_percent: float | None = None
@@ -323,10 +332,11 @@ class Collector:
 
     Attributes:
         name: The collector's name.
-        success: Whether the latest reading is complete.
-        reason: Why the latest reading is incomplete; empty if it is complete.
-        duration_seconds: The duration of the latest reading.
-        last_success: The time of the last complete reading, Unix seconds.
+        success: Whether the collector's latest reading is complete.
+        reason: The reason why the latest reading is incomplete; an empty string if the reading is
+            complete.
+        duration_seconds: The duration of the collector's latest reading.
+        last_success: The time of the collector's last complete reading, in Unix seconds.
     """
 
     name: str
@@ -341,23 +351,23 @@ class Picture:
     """The state of a machine at one time.
 
     Attributes:
-        time: The time of the machine state, Unix seconds.
+        time: The time of the machine state, in Unix seconds.
         hostname: The machine's name.
         version: The version of the exporter that read the machine.
-        accelerators: The accelerators, by kind and index.
+        accelerators: The accelerators, ordered by kind and index.
         accelerators_expected: The configured number of accelerators of each kind.
-        runs: The runs, first those that are alive, then the latest to end.
+        runs: The training runs, first live runs, then ended runs, the latest end first.
         containers: The containers, first those that died recently, then the running ones by name,
-            then the others; None if the machine has neither an engine nor a control group of a
-            container.
-        host: CPU, memory, disks, network and file systems.
-        alerts: The firing alerts, the most severe first; None if no Prometheus is configured or it
-            does not respond.
-        alerts_trouble: Why the alerts are unknown; empty if they are known or no Prometheus is
-            configured.
-        collectors: The collectors, in the order of the page.
+            then the others; None if the machine has neither a container engine nor a control group
+            of a container.
+        host: The state of the CPU, memory, disks, network and file systems.
+        alerts: The firing alerts, the most severe first; None if no Prometheus server is configured
+            or the server does not respond.
+        alerts_trouble: The reason why the alerts are unknown; an empty string if the alerts are
+            known or no Prometheus server is configured.
+        collectors: The state of each collector, in the order of the page.
         troubles: The problems that `trainvitals.verdicts` finds, the most severe first.
-        unknowns: The unknown subjects, with the reasons.
+        unknowns: The subjects whose state is unknown, with the reasons.
     """
 
     time: float
@@ -382,7 +392,8 @@ class Picture:
         Args:
             subject_kind: The kind of the subject.
             subject: The subject's name in problems: `gpu0`, another name, or a mount point.
-            alerts: The alerts whose problems are returned; if none is given, all problems are.
+            alerts: The names of the alerts whose problems are returned; if no name is given, all
+                problems are returned.
         """
         return tuple(
             trouble

@@ -1,4 +1,4 @@
-"""Training runs, from readings of the collector `training`."""
+"""Derives the state of training runs from readings of the collector `training`."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ TONES: Mapping[str, Tone] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Memory:
-    """The recent history of one rank: the time spent waiting, training and on anything else.
+    """The recent history of one rank: the time spent waiting, training and in other phases.
 
     Attributes:
         start: The rank's start time, which distinguishes a restarted rank from its predecessor.
-        counters: Seconds spent waiting for data, training, and on anything else.
-        away_seconds: The total time for which the rank was seen outside of training.
-        seen: The time of the last reading, Unix seconds; None before the first reading.
+        counters: Counters of the seconds spent waiting for data, training, and in other phases.
+        away_seconds: The total time for which the rank was seen in phases other than training.
+        seen: The time of the rank's last reading, in Unix seconds; None before the first reading.
     """
 
     start: float | None
@@ -84,7 +84,7 @@ class _Memory:
         self.counters.take(time, (waited, trained, away))
 
     def measure(self) -> Habit:
-        """Return the phases over the past 10 minutes."""
+        """Return the shares of the past 10 minutes that the rank spent in its phases."""
         waited = self.counters.rise(_WAITED, _PAST_SECONDS)
         trained = self.counters.rise(_TRAINED, _PAST_SECONDS)
         away = self.counters.rise(_AWAY, _PAST_SECONDS)
@@ -103,7 +103,7 @@ class Runs:
         self._memories: dict[str, dict[str, _Memory]] = {}
 
     def note(self, reading: object, time: float) -> None:
-        """Add a reading to the history; any other type of reading adds a gap."""
+        """Add a reading of all runs to the history; a reading of any other type adds a gap."""
         self._traces.advance(time)
         if not isinstance(reading, RunsReading):
             self._traces.add_gaps()
@@ -130,7 +130,7 @@ class Runs:
         kept.note(rank, time)
 
     def measure(self) -> dict[str, dict[str, Habit]]:
-        """Return the phases of the ranks over the past 10 minutes, by run and rank."""
+        """Return the shares of the past 10 minutes that ranks spent in phases, by run and rank."""
         return {
             run: {rank: kept.measure() for rank, kept in ranks.items()}
             for run, ranks in self._memories.items()
@@ -144,14 +144,14 @@ class Runs:
         time: float,
         thresholds: Thresholds,
     ) -> tuple[Run, ...]:
-        """Return all runs, first those that are alive, then the latest to end.
+        """Return all runs: live runs first, then ended runs with the latest end first.
 
         Args:
-            reading: The latest reading, which `note` has received.
+            reading: The latest reading, which has already been passed to `note`.
             devices: The accelerators of the machine.
-            work: The recent utilization of accelerators, by UUID.
-            time: The current time, Unix seconds.
-            thresholds: The thresholds.
+            work: The recent utilization of accelerators, by accelerator UUID.
+            time: The current time, in Unix seconds.
+            thresholds: The alert thresholds.
         """
         by_run: dict[str, list[RankReading]] = {run.run: [] for run in reading.runs}
         for rank in reading.ranks:
@@ -177,10 +177,10 @@ class Runs:
 def add_runs(
     work: Mapping[str, Work], reading: RunsReading, habits: Mapping[str, Mapping[str, Habit]]
 ) -> dict[str, Work]:
-    """Return the recent work of accelerators, with the phases of their runs added.
+    """Return the recent work of accelerators, with the phases of the accelerators' runs added.
 
-    A rank that holds several accelerators, or unknown ones, counts for each accelerator that no
-    other rank holds alone.
+    A rank that holds several accelerators, or whose accelerators are unknown, counts for each
+    accelerator that no other rank holds alone.
     """
     living = [rank for rank in reading.ranks if rank.ending is None]
     own: dict[str, list[float]] = {}
@@ -206,7 +206,7 @@ def add_runs(
 
 
 def _has_failed(dead: Sequence[Ending]) -> bool:
-    """Return whether a run died only of exceptions, for which the alert is a warning."""
+    """Return whether all dead ranks ended by an exception, for which the alert is a warning."""
     return bool(dead) and all(end.reason == "exception" for end in dead)
 
 

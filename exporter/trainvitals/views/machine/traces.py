@@ -1,8 +1,8 @@
-"""The past 15 minutes of some values, in steps of `TRACE_STEP_SECONDS`.
+"""Keeps the past 15 minutes of some values, in steps of `TRACE_STEP_SECONDS`.
 
-Each step contains the mean of its values. No reading is made only for a trace, so steps can be
-empty: a step whose readings had no value is a gap, and a step without a reading is interpolated if
-the steps with readings before and after it are at most `BRIDGED_STEPS` apart.
+Each step contains the mean of the step's values. No reading is made only for a trace, so steps can
+be empty: a step whose readings had no value is a gap, and a step without a reading is interpolated
+if the steps with readings before and after it are at most `BRIDGED_STEPS` apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_READ, _NO_VALUE = 0, -1
 
 
 class _Ring:
-    """The sum and count of one value for each step."""
+    """The sum and the count of one value's readings for each step."""
 
     __slots__ = ("counts", "sums", "touched")
 
@@ -32,13 +32,13 @@ class _Ring:
 
 
 class Traces:
-    """The recent history of some numbers, by key.
+    """The traces of some numbers, by key.
 
-    A number that has had no value for the length of a trace is removed.
+    The trace of a number that has had no value for the length of a trace is removed.
 
     Args:
-        most: The maximum number of keys; at the limit, a new key replaces the one updated least
-            recently.
+        most: The maximum number of keys; at the limit, a new key replaces the least recently
+            updated key.
     """
 
     def __init__(self, most: int = MOST_TRACES) -> None:
@@ -48,7 +48,7 @@ class Traces:
         self._slot = 0
 
     def advance(self, time: float) -> None:
-        """Advance to the step of a Unix time; if the clock was set back, clear all traces."""
+        """Advance to the step of a Unix time; clear all traces if the system clock was set back."""
         step = int(time // TRACE_STEP_SECONDS)
         if step == self._step:
             return
@@ -59,7 +59,7 @@ class Traces:
         self._step, self._slot = step, step % TRACE_POINTS
 
     def add(self, key: Hashable, value: float | None) -> None:
-        """Add a value to the current step; None, NaN and infinities are gaps."""
+        """Add a value to the current step of a trace; None, NaN and infinities add a gap."""
         ring = self._rings.get(key)
         if ring is None:
             ring = self._begin(key)
@@ -82,7 +82,10 @@ class Traces:
                 ring.counts[self._slot] = _NO_VALUE
 
     def read(self, key: Hashable) -> Trace:
-        """Return a trace, the oldest first, with None for gaps; empty if it contains no value."""
+        """Return a trace with the oldest point first and None for gaps.
+
+        The trace is empty if it contains no value.
+        """
         ring = self._rings.get(key)
         if ring is None or max(ring.counts) <= 0:
             return ()
@@ -113,7 +116,7 @@ class Traces:
 
 
 def _bridge(points: list[float | None], seen: list[int]) -> None:
-    """Interpolate the steps that have no reading."""
+    """Interpolate the points of steps without a reading, if the gap is short enough."""
     for before, after in pairwise(seen):
         first, last = points[before], points[after]
         if 1 < after - before <= BRIDGED_STEPS and first is not None and last is not None:

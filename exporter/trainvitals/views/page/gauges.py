@@ -1,4 +1,4 @@
-"""Values on the live page, with their history and limits."""
+"""Draws values on the live page, with the values' history and limits."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ _LOSS_MARGIN = 0.08
 
 
 class Gauge(NamedTuple):
-    """A value with its history.
+    """A value on the live page, with the value's history.
 
     Attributes:
-        term: The name of the quantity.
+        term: The name of the quantity that is shown.
         value: The current value, as text.
-        svg: The history, as HTML.
-        css: The CSS class of value and history, for the severity; empty if no severity applies.
+        svg: The history of the value, as HTML.
+        css: The CSS class that shows the severity of the value and its history; an empty string if
+            no severity applies.
     """
 
     term: str
@@ -48,7 +49,7 @@ class Gauge(NamedTuple):
 
 
 def list_device_gauges(picture: Picture, device: Accelerator) -> Iterator[Gauge]:
-    """Yield the utilization, memory, temperature and power of an accelerator."""
+    """Yield gauges for the utilization, memory, temperature and power of an accelerator."""
     label, name = label_device(device), device.name
     used, total = device.memory_used_bytes, device.memory_total_bytes
     share = device.memory_limit_bytes / total if device.memory_limit_bytes and total else None
@@ -68,7 +69,7 @@ def list_device_gauges(picture: Picture, device: Accelerator) -> Iterator[Gauge]
 
 
 def list_host_gauges(picture: Picture) -> Iterator[Gauge]:
-    """Yield the CPU and memory usage of the machine."""
+    """Yield gauges for the CPU and memory usage of the machine."""
     host = picture.host
     ratio = None if host.cpu_percent is None else host.cpu_percent / 100
     cores = f" of {host.cores} cores" if host.cores else ""
@@ -82,7 +83,7 @@ def list_host_gauges(picture: Picture) -> Iterator[Gauge]:
 
 
 def draw_loss(run: Run) -> tuple[str, str, str]:
-    """Return a run's loss history as HTML, with the highest and lowest loss as text."""
+    """Return a run's loss history as HTML, and the highest and the lowest loss as text."""
     known = [point for point in run.loss_trace if point is not None]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     margin = _LOSS_MARGIN * (high - low) or abs(high) * _LOSS_MARGIN or 1.0

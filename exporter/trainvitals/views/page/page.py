@@ -2,7 +2,7 @@
 
 `templates/fragment.html` and the templates that it includes show the fields of a `Picture`; values
 that are awkward to derive in a template come from `gauges.py` and `subjects.py`. Every text that a
-template writes passes through `clean_text` and is then escaped by Jinja2.
+template writes is cleaned by `clean_text` and then escaped by Jinja2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PageWriter:
     """A writer of the machine state as HTML; Jinja2 is imported when the first page is written."""
 
     def write_fragment(self, picture: Picture) -> bytes:
-        """Return the refreshed part of the page, which is the head and all sections."""
+        """Return the refreshed part of the page as HTML: the head and all sections."""
         return draw_runs(self._write, picture).encode(errors="replace")
 
     def _write(self, picture: Picture) -> str:
@@ -38,11 +38,11 @@ class PageWriter:
         return template.render(picture=picture, title=_write_title(picture))
 
     def write_page(self, picture: Picture, fragment: bytes) -> bytes:
-        """Return the whole page.
+        """Return the whole page as HTML.
 
         Args:
-            picture: The machine state.
-            fragment: The refreshed part, as `write_fragment` returns it.
+            picture: The machine state to show.
+            fragment: The refreshed part of the page, as returned by `write_fragment`.
         """
         template = self._environment.get_template("page.html")
         text = template.render(
@@ -87,14 +87,14 @@ def make_environment() -> Environment:
         headline=headline,
         subjects=subjects,
     )
-    # The same few chips are drawn many times, and a macro costs more than a cache look-up.
+    # The same few chips are drawn many times, and a macro call takes longer than a cache lookup.
     parts = environment.get_template("parts.html").module
     environment.globals["chip"] = lru_cache(maxsize=1024)(vars(parts)["chip"])
     return environment
 
 
 def _clean(value: object) -> object:
-    """Return a template value, cleaned if it is text; Jinja2 escapes the result."""
+    """Return a template value, cleaned by `clean_text` if it is text; Jinja2 escapes the result."""
     return _clean_text(value) if type(value) is str else value
 
 
@@ -105,7 +105,10 @@ def _clean_text(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _mark_amount(text: str) -> Markup:
-    """Return an amount as HTML: `-` in grey if unknown, the total in `66.0 / 80.0 GiB` smaller."""
+    """Return an amount as HTML.
+
+    An unknown amount is a grey `-`; the total in `66.0 / 80.0 GiB` has a smaller font.
+    """
     from markupsafe import Markup, escape  # noqa: PLC0415 - see make_environment
 
     if text == units.UNKNOWN:

@@ -1,4 +1,4 @@
-"""The subjects on the live page: the name of each, and the `id` of each HTML element."""
+"""The names of the subjects on the live page, and the `id` of each subject's HTML element."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECTIONS: Mapping[SubjectKind, str] = {
 
 
 def list_findings(picture: Picture) -> Iterator[tuple[str, str, Tone]]:
-    """Yield the problems, the most severe first, and the unknowns: text, `id` to link to, tone."""
+    """Yield the text, link target and tone of each problem and unknown, severe problems first."""
     anchors = dict(_list_anchors(picture))
     for trouble in picture.troubles:
         kind = trouble.subject_kind
@@ -37,17 +37,17 @@ def list_findings(picture: Picture) -> Iterator[tuple[str, str, Tone]]:
 
 
 def anchor_device(device: Accelerator) -> str:
-    """Return the `id` of a device row."""
+    """Return the `id` of the row for a device."""
     return _anchor(device.kind, device.uuid)
 
 
 def anchor_run(run: Run) -> str:
-    """Return the `id` of a run card."""
+    """Return the `id` of the card for a run."""
     return _anchor("run", run.name)
 
 
 def anchor_container(container: Container) -> str:
-    """Return the `id` of a container row."""
+    """Return the `id` of the row for a container."""
     return _anchor("container", container.name)
 
 

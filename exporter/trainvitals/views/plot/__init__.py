@@ -15,7 +15,7 @@ __all__ = ["USUAL_SIZE", "plot"]
 
 
 def plot(paths: Sequence[Path], output: Path, *, size: tuple[int, int] = USUAL_SIZE) -> None:
-    """Write the resource timeline from some files as a PNG image.
+    """Draw the resource timeline of recorded files, and write it as a PNG image.
 
     Args:
         paths: CSV or JSON Lines files, in any order; the content is ordered by time.
@@ -23,8 +23,8 @@ def plot(paths: Sequence[Path], output: Path, *, size: tuple[int, int] = USUAL_S
         size: The width and height of the image in pixels.
 
     Raises:
-        ConfigurationError: A file cannot be read or has no values, the image cannot be written, or
-            matplotlib is missing.
+        ConfigurationError: A file cannot be read or contains no values, the image cannot be
+            written, or matplotlib is missing.
     """
     if output.suffix.lower() != ".png":
         raise ConfigurationError(f"--output={output}: write a name that ends in .png")
@@ -32,7 +32,7 @@ def plot(paths: Sequence[Path], output: Path, *, size: tuple[int, int] = USUAL_S
     draw([read_part(path, PATTERNS) for path in paths], size).savefig(picture, format="png")
     part = output.with_name(f"{output.name}.part")
     try:
-        # If there is no space left, the existing image remains.
+        # If no disk space is left, the existing image remains.
         part.write_bytes(picture.getvalue())
         part.replace(output)
     except OSError as error:

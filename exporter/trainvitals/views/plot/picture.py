@@ -1,4 +1,4 @@
-"""The image: two panels per row, with a common x axis, drawn without a display."""
+"""Draws the image without a display: two panels per row, with a common x axis."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:  # an optional package
 USUAL_SIZE = (1200, 800)
 _DOTS_PER_INCH = 100
 _COLUMNS = 2
-_MOST_NUMBER = 10**9  # the largest number in a name by which lines are sorted
+_MOST_NUMBER = 10**9  # the largest number in a column name that determines the order of lines
 _MOST_BORDERS = 30
 _MOST_NAMED_LINES = 16
-_LEGEND_CHARACTERS = 84  # the number that fits into the width of a panel
-_SAMPLE_CHARACTERS = 7  # the width of the line sample beside a name
+_LEGEND_CHARACTERS = 84  # the number of characters that fit into the width of a panel
+_SAMPLE_CHARACTERS = 7  # the width of the line sample beside a name in the legend
 
 
 class Panel(NamedTuple):
-    """A panel.
+    """A panel of the image, which shows some columns of the files.
 
     Attributes:
         title: The panel's title.
-        unit: The unit of the y axis.
-        columns: Patterns for column names, with the line name for each; `{}` is replaced by the
-            pattern's group.
-        highest: The upper end of the y axis; None for automatic.
-        is_always_there: Whether the panel is drawn even if it has no values.
+        unit: The unit of the panel's y axis.
+        columns: Patterns for column names, each with the name of the pattern's lines, in which `{}`
+            is replaced by the pattern's group.
+        highest: The upper end of the y axis; if None, the values determine the upper end.
+        is_always_there: Whether the panel is drawn even if no column has values.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Panel(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line to draw, with its name in the legend."""
+    """A line of a panel, with the line's name in the legend."""
 
     name: str
     x: Sequence[float]
@@ -113,8 +113,8 @@ def draw(parts: Sequence[Part], size: tuple[int, int] = USUAL_SIZE) -> Figure:
     """Return a figure with the panels that have values or are always drawn.
 
     Args:
-        parts: The content of the files.
-        size: The width and height in pixels; the panels share the height.
+        parts: The contents of the files.
+        size: The width and height of the figure in pixels; the panels share the height.
 
     Raises:
         ConfigurationError: matplotlib is missing, no column has a value, or step numbers restart
@@ -155,7 +155,7 @@ def draw(parts: Sequence[Part], size: tuple[int, int] = USUAL_SIZE) -> Figure:
 
 
 def gather_lines(panel: Panel, parts: Sequence[Part], axis: Axis) -> list[Line]:
-    """Return a panel's lines that have values, by column, number and rank."""
+    """Return the lines of a panel that have values, ordered by column, number and rank."""
     ranks = sorted({part.rank for part in parts})
     names = {name for part in parts for name in part.columns}
     lines: list[Line] = []
@@ -184,7 +184,7 @@ def _join(
         for position, value in zip(
             positions, part.columns.get(column, [math.nan] * len(positions)), strict=True
         ):
-            if x and position < x[-1]:  # the clock was set back: interrupt the line
+            if x and position < x[-1]:  # the system clock was set back: interrupt the line
                 x.append(math.nan)
                 y.append(math.nan)
             x.append(position)
@@ -215,7 +215,7 @@ def _draw_lines(axes: Axes, lines: Sequence[Line], highest: float | None) -> Non
 
 
 def _find_lonely(values: Sequence[float]) -> list[int]:
-    """Return the indices of values between two gaps, which are drawn as dots, not as lines."""
+    """Return the indices of values between two gaps, which are drawn as dots."""
     known = [False, *map(math.isfinite, values), False]
     return [
         index

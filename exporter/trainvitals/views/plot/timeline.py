@@ -1,8 +1,8 @@
-"""The files of a run or recording, and their common x axis.
+"""Reads the files of a run or a recording, and chooses a common x axis for the files.
 
 `trainvitals.lightning.ResourceMonitorCallback` writes one CSV file per epoch and rank, with the
 columns `step` and `timestamp` and one column per reading; an empty cell is an unknown reading.
-`trainvitals record` writes CSV or JSON Lines without `step`. Both types of files may be compressed
+`trainvitals record` writes CSV or JSON Lines without `step`. Files of both kinds may be compressed
 with gzip. Unknown numbers are NaN, which causes a gap in a line.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _TIME_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
-_UNIT_SPANS = 3  # the axis spans at least three of its unit
+_UNIT_SPANS = 3  # a time axis spans at least three of its units
 
 _GZIP = b"\x1f\x8b"
 _MOST_BYTES = 1 << 28
@@ -41,11 +41,11 @@ _HIGHEST = 1e15  # larger numbers are errors, and matplotlib cannot draw them
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The content of a file.
+    """The contents of a file.
 
     Attributes:
         rank: The rank in the file name; 0 if the name contains no rank.
-        begin: The text of the first timestamp; empty if the file has no timestamps.
+        begin: The text of the first timestamp; an empty string if the file contains no timestamps.
         columns: The values in each needed column, one for each row; `timestamp` is in Unix seconds.
     """
 
@@ -54,7 +54,7 @@ class Part:
     columns: Mapping[str, Sequence[float]]
 
     def first(self, column: str) -> float:
-        """Return the first known value in a column; infinity if no value is known."""
+        """Return the first known value in a column; infinity if the column has no known value."""
         return next(filter(math.isfinite, self.columns.get(column, ())), math.inf)
 
 
@@ -63,8 +63,8 @@ class Axis:
     """The common x axis of several files.
 
     Attributes:
-        label: The axis label.
-        positions: The position of each row in each file.
+        label: The label of the axis.
+        positions: The position on the axis of each row, for each file.
         is_time: Whether the axis shows time, so that a pause between two files is a gap.
     """
 
@@ -74,14 +74,15 @@ class Axis:
 
 
 def read_part(path: Path, patterns: Collection[str]) -> Part:
-    """Read a file, except rows that are shorter than the header, which are incomplete.
+    """Read a file without incomplete rows, which are shorter than the header.
 
     Args:
         path: The path of the file.
         patterns: Patterns for the names of columns to read in addition to `step` and `timestamp`.
 
     Raises:
-        ConfigurationError: The file cannot be read, has no rows, or has none of the columns.
+        ConfigurationError: The file cannot be read, contains no rows, or contains none of the
+            columns.
     """
     try:
         with open_named(path) as raw:
@@ -105,10 +106,10 @@ def read_part(path: Path, patterns: Collection[str]) -> Part:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream with a maximum size, to limit large files and small ones that unpack to large ones.
+    """A stream with a maximum size, which limits large files and files that unpack to large ones.
 
     Args:
-        source: The stream to read from.
+        source: The stream from which bytes are read.
     """
 
     def __init__(self, source: io.BufferedIOBase | gzip.GzipFile) -> None:
@@ -116,26 +117,26 @@ class _Bounded(io.RawIOBase):
         self._left = _MOST_BYTES
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True: the stream can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Return whether the source is seekable."""
+        """Return whether the source stream is seekable."""
         return self._source.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a position in the source."""
+        """Move to a position in the source stream, and return the new position."""
         return self._source.seek(offset, whence)
 
     def tell(self) -> int:
-        """Return the position in the source."""
+        """Return the position in the source stream."""
         return self._source.tell()
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read bytes into a buffer.
+        """Read bytes from the source into a buffer, and return the number of bytes.
 
         Raises:
-            OSError: The source exceeds the maximum size.
+            OSError: The source stream exceeds the maximum size.
         """
         size = self._source.readinto(buffer)
         self._left -= size
@@ -152,10 +153,10 @@ def _choose_rows(file: TextIO, path: Path) -> Iterator[list[str]]:
 
 
 def _tabulate_objects(file: TextIO, path: Path) -> Iterator[list[str]]:
-    """Yield a header and rows from JSON Lines; columns are the keys with a number in any line."""
+    """Yield a header and rows from JSON Lines; every key with a number in any line is a column."""
     rows: list[dict[str, str]] = []
     for number, line in enumerate(file, start=1):
-        if not line.endswith("\n"):  # incomplete
+        if not line.endswith("\n"):  # the line is incomplete
             break
         try:
             found = json.loads(line)
@@ -195,7 +196,7 @@ def _read_rows(
     begin = ""
     columns: dict[str, array[float]] = {name: array("d") for name in needed}
     for line, row in enumerate(rows, start=2):
-        if len(row) < len(header) or row == header:  # incomplete, or a concatenated header
+        if len(row) < len(header) or row == header:  # incomplete, or a repeated header
             continue
         for name, index in needed.items():
             try:
@@ -221,20 +222,20 @@ def _read_number(text: str) -> float:
 
 
 def _read_time(text: str) -> float:
-    # Python 3.10 does not parse `Z`.
+    # `datetime.fromisoformat` of Python 3.10 does not parse `Z`.
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else math.nan
 
 
 def sort_parts(parts: Sequence[Part]) -> list[Part]:
-    """Return the parts ordered by time, or by steps if there are no timestamps."""
+    """Return the parts ordered by time, or ordered by steps if the files have no timestamps."""
     return sorted(parts, key=lambda part: (part.first("timestamp"), part.first("step")))
 
 
 def choose_axis(parts: Sequence[Part]) -> Axis:
-    """Return steps as the x axis, or time if step numbers restart in each epoch.
+    """Return an x axis that shows steps, or time if the step numbers restart in each epoch.
 
     Raises:
-        ConfigurationError: Step numbers restart, and a file has no timestamps.
+        ConfigurationError: The step numbers restart, and a file has no timestamps.
     """
     if _is_rising(parts):
         return Axis("step", [part.columns["step"] for part in parts], is_time=False)

@@ -31,7 +31,7 @@ _LOST = "AcceleratorLost"
 
 
 def list_accelerators(picture: Picture) -> Rows[Accelerator]:
-    """Return the accelerators section."""
+    """Return the section that lists the accelerators."""
     return Rows(
         1,
         (
@@ -135,7 +135,7 @@ def _trace_power(one: Accelerator) -> RenderableType:
 
 
 def _explain(one: Accelerator, picture: Picture) -> Text | None:
-    """Return why a device has no values, and when it was last read; None if it has values."""
+    """Return why a device has no values, and when it was last read; None if there are values."""
     if one.state == "ok":
         return None
     lost = picture.find_troubles("accelerator", one.name, _LOST)
@@ -155,7 +155,7 @@ Placed = tuple[str, Holder]
 
 
 def list_processes(picture: Picture) -> Rows[Placed]:
-    """Return the section for the processes that hold accelerator memory."""
+    """Return the section that lists the processes that hold accelerator memory."""
     return Rows(
         4,
         (

@@ -16,11 +16,11 @@ _WHAT: Column[Alert] = Column("WHAT", lambda one: Text(clean_text(one.summary)),
 
 
 def list_alerts(picture: Picture, *, lists_all: bool) -> Rows[Alert]:
-    """Return the alerts section.
+    """Return the section that lists the firing alerts.
 
     Args:
-        picture: The machine state.
-        lists_all: Whether full messages are shown, in lines below the rows.
+        picture: The machine state to draw.
+        lists_all: Whether the full messages of the alerts are shown in lines below the rows.
     """
     now = picture.time
     return Rows(
@@ -50,11 +50,11 @@ def list_alerts(picture: Picture, *, lists_all: bool) -> Rows[Alert]:
 
 
 def list_collectors(picture: Picture, *, lists_all: bool) -> Rows[Collector]:
-    """Return the collectors section.
+    """Return the section that lists the collectors.
 
     Args:
-        picture: The machine state.
-        lists_all: Whether successful collectors are listed too.
+        picture: The machine state to draw.
+        lists_all: Whether collectors that succeeded are listed too.
     """
     now = picture.time
     failing = [one for one in picture.collectors if not one.success]

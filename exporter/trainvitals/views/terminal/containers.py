@@ -17,7 +17,7 @@ from trainvitals.views.terminal.table import Column, Rows
 
 
 def list_containers(picture: Picture) -> Rows[Container]:
-    """Return the containers section."""
+    """Return the section that lists the containers."""
     has_deaths = any(one.last_death is not None for one in picture.containers or ())
     return Rows(
         3,

@@ -1,4 +1,4 @@
-"""The screen, whose sections share the height by importance, and the output of `--once`."""
+"""Draws the screen, whose sections share the height by importance, and the output of `--once`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trainvitals.views.terminal.view import Section, View
 
 NARROWEST, LOWEST = 40, 8
 _MOST_TROUBLE_LINES = 2
-# Section numbers: alerts, accelerators, runs, containers; then host, collectors, processes.
+# The section numbers of alerts, accelerators, runs, containers; then host, collectors, processes.
 _FIRST, _THEN = (7, 1, 2, 3), (5, 6, 4)
 _ENOUGH = 1 << 20
 _OLD = Style.parse("bright_black")
@@ -62,13 +62,14 @@ _MORE_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of the machine state.
+    """The state of the source of the machine state.
 
     Attributes:
         words: The name of the source, such as `exporter at http://gpu-07:9200`.
-        silent_since: The time of the last response, Unix seconds; None while the source responds.
-        trouble: Why the source does not respond.
-        now: The current time, Unix seconds.
+        silent_since: The time of the source's last response, in Unix seconds; None while the source
+            responds.
+        trouble: The reason why the source does not respond.
+        now: The current time, in Unix seconds.
     """
 
     words: str
@@ -78,11 +79,11 @@ class Source:
 
 
 def list_sections(picture: Picture, *, lists_all: bool) -> list[Section]:
-    """Return the sections, from top to bottom.
+    """Return the sections of the screen, from top to bottom.
 
     Args:
-        picture: The machine state.
-        lists_all: Whether rows are listed that are otherwise only counted.
+        picture: The machine state to draw.
+        lists_all: Whether the sections list rows that are otherwise only counted.
     """
     return [
         list_alerts(picture, lists_all=lists_all),
@@ -96,15 +97,15 @@ def list_sections(picture: Picture, *, lists_all: bool) -> list[Section]:
 
 
 def choose_sorting(name: str | None, *, is_reversed: bool) -> dict[int, Sorting]:
-    """Return the sorting of each section that has the column, by section number.
+    """Return the sorting of each section that contains the column, by section number.
 
     Args:
-        name: The value of `--sort`: a column title, in any case, with blanks or `-`; None for no
-            sorting.
-        is_reversed: Whether the order is reversed.
+        name: The value of `--sort`, which is a column title in upper or lower case, with blanks or
+            `-`; None means that no section is sorted.
+        is_reversed: Whether the order of the rows is reversed.
 
     Raises:
-        ConfigurationError: No section has such a column.
+        ConfigurationError: No section contains a column with this title.
     """
     if name is None:
         return {}
@@ -136,16 +137,16 @@ def draw_screen(
     height: int,
     zone: tzinfo | None = None,
 ) -> list[Line]:
-    """Return as many lines as the terminal has, each exactly as wide as the terminal.
+    """Return the lines of the screen, which fill the height and the width of the terminal.
 
     Args:
-        console: The console to render for.
-        picture: The machine state.
+        console: The console for which the lines are rendered.
+        picture: The machine state to draw.
         view: The user's view of the screen.
         source: The source of the machine state.
         width: The number of terminal columns.
         height: The number of terminal lines.
-        zone: The time zone of the clock; None for the machine's time zone.
+        zone: The time zone of the clock; None means the machine's time zone.
     """
     if width < NARROWEST or height < LOWEST:
         words = ("too small: at least", f"{NARROWEST} x {LOWEST}; q quits")
@@ -177,12 +178,12 @@ def write_all(
     """Print all sections, in as many lines as needed, without trailing blanks.
 
     Args:
-        console: The console to print to.
-        picture: The machine state.
+        console: The console on which the sections are printed.
+        picture: The machine state to draw.
         view: The view, of which only the sorting is used.
         source: The source of the machine state.
-        width: The number of columns in a line; None for no limit.
-        zone: The time zone of the clock; None for the machine's time zone.
+        width: The number of columns in a line; None means that the width is not limited.
+        zone: The time zone of the clock; None means the machine's time zone.
     """
     room = width or NO_LIMIT
     top = [_draw_head(picture, source, width, zone, is_paused=False), *draw_headline(picture, room)]
@@ -245,7 +246,7 @@ def _share_out(console: Console, sections: Sequence[Section], width: int, height
     """Return the height of each section: first the minimums, then more for the most important."""
     least = [section.least for section in sections]
     heights = [0] * len(sections)
-    room = height - 1 if sum(least) > height else height  # one line lists the hidden sections
+    room = height - 1 if sum(least) > height else height  # one line names the hidden sections
     for at, want in enumerate(least):
         if want <= room:
             heights[at], room = want, room - want
@@ -283,7 +284,7 @@ def _draw_head(
 
 
 def _explain_silence(console: Console, source: Source, width: int) -> list[Text]:
-    """Return lines that say why the source does not respond; empty while it responds."""
+    """Return lines that say why the source does not respond; an empty list while it responds."""
     if source.silent_since is None:
         return []
     words = Text(clean_text(source.trouble), "bold red")

@@ -1,4 +1,4 @@
-"""Bars and sparklines that fill a column, and a section that shows values side by side."""
+"""Draws bars and sparklines that fill a column, and a section with values side by side."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Gauge:
     """A bar followed by a number.
 
     Attributes:
-        ratio: The filled share; values above 1 fill the bar, and None draws no bar.
-        words: The number, as text.
-        words_width: The width of the number in columns.
+        ratio: The filled share of the bar; a ratio above 1 fills the bar, and None draws no bar.
+        words: The number beside the bar, as text.
+        words_width: The width of the number, in columns.
         style: The style of the filled part, and also of the number if the style is a warning.
     """
 
@@ -52,12 +52,12 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history of a value as a sparkline; unknown values are gaps.
+    """The history of a value as a sparkline; unknown values are drawn as gaps.
 
     Attributes:
         trace: The values, the oldest first.
-        low: The value of the lowest step; None for the lowest value.
-        high: The value of the highest step; None for the highest value.
+        low: The value of the lowest step; None means the lowest value in the trace.
+        high: The value of the highest step; None means the highest value in the trace.
         style: The style of the sparkline.
     """
 
@@ -81,9 +81,10 @@ class Figure:
     Attributes:
         label: The name of the value.
         words: The value, as text.
-        ratio: The filled share of the bar; None for no bar.
+        ratio: The filled share of the bar beside the value; if None, no bar is drawn.
         style: The style of the bar.
-        history: The history, which is shown instead of the value; None to show the value.
+        history: The history of the value, which is shown instead of the value; if None, the value
+            is shown.
     """
 
     label: str
@@ -99,12 +100,12 @@ class Figures:
 
     Attributes:
         number: The key that shows only this section.
-        title: The section title.
+        title: The title of the section.
         items: The values, the most important first.
-        is_wide: Whether there is enough space for long labels.
+        is_wide: Whether the section has enough space for long labels.
         empty: The text to show if there are no values.
-        sortable: The columns to sort by, which is an empty tuple.
-        least: The minimum number of lines.
+        sortable: An empty tuple: values cannot be sorted by a column.
+        least: The minimum number of lines of the section.
     """
 
     number: int
@@ -116,11 +117,11 @@ class Figures:
     least: int = 2
 
     def count_rows(self, width: int) -> int:
-        """Return the number of lines that the whole section needs."""
+        """Return the number of lines that the section needs to show all values."""
         return 1 + -(-len(self.items) // self._count_across(width))
 
     def count_lines(self, console: Console, width: int) -> int:
-        """Return the number of lines that the whole section needs."""
+        """Return the number of lines that the section needs to show all values."""
         del console
         return self.count_rows(width)
 
@@ -134,7 +135,7 @@ class Figures:
         scroll: int = 0,
         is_active: bool = False,
     ) -> list[Line]:
-        """Return at most `height` lines; the first one shows the number of hidden values."""
+        """Return at most `height` lines; the first line shows the number of hidden values."""
         del sorting
         width = width or _ONE_LINE
         title = draw_title(self.number, self.title, is_active=is_active)
@@ -154,7 +155,7 @@ class Figures:
         return [mark_hidden(head, width, above=scroll, below=hidden), *render(console, grid, width)]
 
     def limit_scroll(self, scroll: int) -> int:
-        """Return a scroll position, limited to the existing values."""
+        """Return a scroll position, limited to the number of values."""
         return max(0, min(scroll, len(self.items) - 1))
 
     def _count_across(self, width: int) -> int:
@@ -184,8 +185,8 @@ def draw_bar(ratio: float | None, width: int, style: str) -> Text:
     """Return a bar, or blanks if the ratio is unknown.
 
     Args:
-        ratio: The filled share; values above 1 fill the bar.
-        width: The width in columns.
+        ratio: The filled share of the bar; a ratio above 1 fills the bar.
+        width: The width of the bar, in columns.
         style: The style of the filled part.
     """
     if ratio is None or not math.isfinite(ratio):
@@ -197,7 +198,7 @@ def draw_bar(ratio: float | None, width: int, style: str) -> Text:
 
 
 def keep_end(path: str, width: int) -> str:
-    """Return a path that fits a width, shortened at the start because paths differ at the end."""
+    """Return a path that fits a width; a long path is shortened at the start."""
     if cell_len(path) <= width:
         return path
     end = path

@@ -1,4 +1,4 @@
-"""The headline for a machine state, and the styles for tones."""
+"""Draws the headline for a machine state, and chooses the styles for tones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Finding = tuple[str, str]
 
 
 def draw_headline(picture: Picture, width: int, *, most_lines: int | None = None) -> list[Text]:
-    """Return the titles of the problems, the most severe first, and of the unknowns.
+    """Return lines with the titles of the problems, the most severe first, and of the unknowns.
 
     Args:
-        picture: The machine state.
-        width: The number of columns.
-        most_lines: The maximum number of lines, in which omitted titles are counted; None for no
-            limit.
+        picture: The machine state to draw.
+        width: The width of the headline, in columns.
+        most_lines: The maximum number of lines; the number of omitted titles is shown. None means
+            that the number of lines is not limited.
     """
     findings = [*_list_troubles(picture), *_list_unknowns(picture)]
     headline = make_headline(picture)
@@ -58,7 +58,7 @@ def find_style(
 
 
 def _list_troubles(picture: Picture) -> Iterator[Finding]:
-    """Yield the titles of the problems; problems with the same name share a title."""
+    """Yield the titles of the problems; problems with the same name share one title."""
     alike: dict[tuple[SubjectKind, str, Tone], list[str]] = {}
     for trouble in picture.troubles:
         key = (trouble.subject_kind, trouble.name, TONES[trouble.severity])

@@ -21,14 +21,14 @@ _ORDER = {style: at for at, style in enumerate(STYLES.values())}
 
 
 def show_host(picture: Picture, *, lists_all: bool) -> Figures:
-    """Return the host section.
+    """Return the section that shows the host's values.
 
     Args:
-        picture: The machine state.
-        lists_all: Whether it is the only section on the screen.
+        picture: The machine state to draw.
+        lists_all: Whether this section is the only one on the screen.
     """
     figures = list(_list_figures(picture))
-    always = 2  # CPU and memory precede values with a problem
+    always = 2  # The values of CPU and memory precede values with a problem.
     rest = sorted(figures[always:], key=lambda figure: _ORDER[figure.style])
     return Figures(5, "HOST", (*figures[:always], *rest), is_wide=lists_all)
 

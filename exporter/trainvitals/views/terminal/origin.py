@@ -1,4 +1,4 @@
-"""The sources of machine states, such as this machine, and the thread that reads them."""
+"""The sources of machine states, such as this machine, and the thread that reads a source."""
 
 from __future__ import annotations
 
@@ -35,19 +35,22 @@ class Origin(Protocol):
         """
 
     def close(self) -> None:
-        """Release all resources."""
+        """Release all resources of the source."""
 
 
 class LocalOrigin:
     """A source that collects the data of this machine in this process, as the exporter does.
 
     Args:
-        options: The collectors and the paths that they read.
+        options: The collectors to use and the paths that the collectors read.
         words: The name of the source in the first line of the screen.
-        prometheus: The address of the Prometheus server to query for alerts; None for no server.
-        alerts_wait_seconds: The maximum time to wait for the first response of that server.
-        patience_seconds: The maximum time to wait for collectors; those that responded are shown.
-        clock: Returns Unix seconds.
+        prometheus: The address of the Prometheus server to query for alerts; if None, no server is
+            queried.
+        alerts_wait_seconds: The maximum time to wait for the first response of the Prometheus
+            server.
+        patience_seconds: The maximum time to wait for collectors; the values of collectors that
+            responded in time are shown.
+        clock: A function that returns Unix seconds.
 
     Raises:
         ConfigurationError: The options or the address of the Prometheus server are invalid.
@@ -83,7 +86,7 @@ class LocalOrigin:
         return self._observer.picture(seen, self._clock(), alerts=alerts, alerts_trouble=trouble)
 
     def close(self) -> None:
-        """Stop the readings."""
+        """Stop the collectors that read this machine."""
         self._machine.close()
 
 
@@ -92,9 +95,10 @@ class News:
     """The latest machine state, and whether the source still responds.
 
     Attributes:
-        picture: The machine state.
-        heard: The time at which the machine state was read, Unix seconds.
-        trouble: Why no later machine state could be read; empty if no reading has failed since.
+        picture: The latest machine state.
+        heard: The time at which the machine state was read, in Unix seconds.
+        trouble: The reason why no later machine state could be read; an empty string if no later
+            reading has failed.
     """
 
     picture: Picture
@@ -107,14 +111,14 @@ class Watch:
 
     Args:
         origin: The source of the machine states.
-        first: The first machine state.
+        first: The machine state that is shown first.
         interval_seconds: The pause after each reading.
-        wake: Called on the reading thread after each new machine state and after each failure.
+        wake: A function that the thread calls after each new machine state and after each failure.
         soon_seconds: The pause after `first`, because rates require a second reading.
-        clock: Returns Unix seconds.
+        clock: A function that returns Unix seconds.
 
     Attributes:
-        news: The latest machine state or failure.
+        news: The latest machine state, and the reason why no later state could be read.
     """
 
     def __init__(
@@ -137,11 +141,11 @@ class Watch:
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that reads machine states."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop reading; a thread that hangs ends when the process ends."""
+        """Stop reading machine states; a thread that hangs ends with the process."""
         self._ended.set()
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""An exporter that is queried over HTTP, as the source of a screen."""
+"""A source of machine states that queries an exporter over HTTP."""
 
 from __future__ import annotations
 

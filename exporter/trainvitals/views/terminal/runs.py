@@ -27,7 +27,7 @@ _MOST_METRICS = 6
 
 
 def list_runs(picture: Picture) -> Rows[Run]:
-    """Return the training runs section."""
+    """Return the section that lists the training runs."""
     return Rows(
         2,
         (

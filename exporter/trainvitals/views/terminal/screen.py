@@ -1,4 +1,4 @@
-"""The live screen: the latest machine state in the user's view, drawn when it has changed."""
+"""The live screen, which draws the latest machine state when the state or the view changes."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Look:
     """The settings of the screen.
 
     Attributes:
-        colors: The colours of the terminal; None for no colours.
-        interval_seconds: The pause between machine states.
+        colors: The colours of the terminal; if None, the screen is drawn without colours.
+        interval_seconds: The pause between the readings of two machine states.
     """
 
     colors: ColorSystem | None
@@ -58,9 +58,9 @@ class Screen:
         origin: The source of the machine states.
         first: The first machine state.
         view: The initial view.
-        look: The colours and the interval.
-        terminal: The terminal to draw on.
-        clock: Returns Unix seconds.
+        look: The colours and the interval of the screen.
+        terminal: The terminal on which the screen is drawn.
+        clock: A function that returns Unix seconds.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Screen:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        # A pipe, because `select` can wait for keys and a pipe, but not for threads and signals.
+        # `select` can wait for keys and for this pipe, but not for threads and signals.
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._watch = Watch(
             origin, first, interval_seconds=look.interval_seconds, wake=self._wake, clock=clock
@@ -96,7 +96,7 @@ class Screen:
         self._typed = ""
 
     def run(self) -> None:
-        """Draw until the user quits, then restore the terminal."""
+        """Draw the screen until the user quits, then restore the terminal."""
         with (
             catch_signals(self._wake_writer, self._terminal),
             suppress(TerminalGoneError, StuckError),
@@ -126,7 +126,7 @@ class Screen:
                     self._draw()
 
     def _receive(self) -> bool:
-        """Read signals and new machine states; return False to end."""
+        """Handle received signals and new machine states; return False if the program must end."""
         numbers = set(os.read(self._wake_reader, 4096))
         if numbers & set(ENDING):
             return False
@@ -140,7 +140,7 @@ class Screen:
         return True
 
     def _type(self) -> bool:
-        """Read keys; return False to end."""
+        """Handle the typed keys; return False if the user quits or the terminal was closed."""
         typed = self._terminal.read_keys()
         if not typed:
             return False
@@ -191,7 +191,7 @@ class Screen:
         self._terminal.leave()
 
     def _describe(self) -> Source:
-        """Return the source of the machine state, and since when the source has not responded."""
+        """Return the source's name, and why and since when the source has not responded."""
         news, now = self._watch.news, self._clock()
         source = Source(
             f"{self._origin.words}, every {format_duration(self._look.interval_seconds)}", now=now

@@ -30,8 +30,8 @@ class Sorting:
     """The sorting of a section.
 
     Attributes:
-        column: The title of the column; None for the original order.
-        is_reversed: Whether the order is reversed.
+        column: The title of the column by which rows are sorted; None means the original order.
+        is_reversed: Whether the order of the rows is reversed.
     """
 
     column: str | None = None
@@ -43,15 +43,16 @@ class Column(Generic[Item]):
     """A column in a section of rows.
 
     Attributes:
-        title: The column title, also for `--sort`.
-        draw: Returns the cell for an item.
-        least: The minimum width.
-        most: The width up to which the column grows; if smaller than `least`, the column does not
-            grow.
-        worth: The importance; without enough space, the least important column is hidden first.
-        key: Returns the value to sort by, with numbers in descending order; None if the column
-            cannot be sorted.
-        justify: The alignment of the cells.
+        title: The title of the column, which is also accepted by `--sort`.
+        draw: A function that returns the cell for an item.
+        least: The minimum width of the column.
+        most: The width up to which the column grows; a column does not grow if this width is
+            smaller than `least`.
+        worth: The importance of the column; if space is lacking, the least important column is
+            hidden first.
+        key: A function that returns the value by which an item is sorted; numbers are sorted in
+            descending order. If None, rows cannot be sorted by the column.
+        justify: The alignment of the column's cells.
     """
 
     title: str
@@ -70,11 +71,12 @@ class Rows(Generic[Item]):
     Attributes:
         number: The key that shows only this section.
         columns: The columns from left to right; the first column is always shown.
-        items: The items, one per row.
-        notes: Returns the lines below an item's row.
-        explain: Returns a text that replaces all columns except the first; None to show the
-            columns.
-        has_trouble: Returns whether an item takes precedence over others if rows are hidden.
+        items: The items of the section; each item is one row.
+        notes: A function that returns the lines below an item's row.
+        explain: A function that returns a text which replaces all columns except the first, or None
+            if the columns are shown.
+        has_trouble: A function that returns whether an item takes precedence over other items if
+            rows are hidden.
         empty: The text to show if there are no items.
         most_wanted: The number of rows to show before other sections become larger.
         sortable: The titles of the columns that the section can be sorted by.
@@ -96,16 +98,16 @@ class Rows(Generic[Item]):
 
     @property
     def least(self) -> int:
-        """The minimum number of lines."""
+        """The minimum number of lines of the section."""
         return 1 + min(self.most_wanted, len(self.items))
 
     def count_rows(self, width: int) -> int:
-        """Return the number of lines that the section needs without notes."""
+        """Return the number of lines that the section needs to show all rows without notes."""
         del width
         return 1 + len(self.items)
 
     def count_lines(self, console: Console, width: int) -> int:
-        """Return the number of lines that the section needs with all notes."""
+        """Return the number of lines that the section needs to show all rows and notes."""
         wrapped = (self._wrap_notes(console, item, width) for item in self.items)
         return self.count_rows(width) + sum(map(len, wrapped))
 
@@ -119,15 +121,15 @@ class Rows(Generic[Item]):
         scroll: int = 0,
         is_active: bool = False,
     ) -> list[Line]:
-        """Return at most `height` lines; the first one shows the numbers of hidden rows and notes.
+        """Return at most `height` lines; the first line shows the numbers of hidden rows and notes.
 
         Args:
-            console: The console to render for.
-            width: The number of columns in a line; None for no limit.
-            height: The maximum number of lines.
+            console: The console for which the lines are rendered.
+            width: The number of columns in a line; None means that the width is not limited.
+            height: The maximum number of lines of the section.
             sorting: The order of the rows.
             scroll: The number of items above the first item that is shown.
-            is_active: Whether keys affect the section.
+            is_active: Whether the user's keys affect the section.
         """
         room = width or NO_LIMIT
         if not self.items:
@@ -149,7 +151,7 @@ class Rows(Generic[Item]):
         return [mark_hidden(head, room, above=scroll, below=below, notes=hidden_notes), *lines]
 
     def limit_scroll(self, scroll: int) -> int:
-        """Return a scroll position, limited to the existing rows."""
+        """Return a scroll position, limited to the number of rows."""
         return max(0, min(scroll, len(self.items) - 1))
 
     def _order(self, sorting: Sorting) -> list[Item]:
@@ -220,7 +222,7 @@ class Rows(Generic[Item]):
 
 
 def render(console: Console, renderable: RenderableType, width: int) -> list[Line]:
-    """Return lines of exactly the given width."""
+    """Render an object as lines of exactly the given width."""
     if isinstance(renderable, Text):
         renderable = renderable.copy()
         renderable.no_wrap, renderable.overflow = True, "ellipsis"
@@ -237,7 +239,7 @@ def mark_hidden(head: Line, width: int, *, above: int = 0, below: int = 0, notes
 
     Args:
         head: The first line of the section.
-        width: The width of the line.
+        width: The width of the first line, in columns.
         above: The number of hidden items above the shown ones.
         below: The number of hidden items below the shown ones.
         notes: The number of hidden notes on items that are shown.
@@ -258,7 +260,7 @@ def as_text(cell: RenderableType) -> Text:
 
 
 def _share_out(columns: Sequence[Column[Item]], width: int) -> dict[str, int]:
-    """Return the width of each column that fits, by title."""
+    """Return the width of each column that fits, by column title."""
     chosen = list(columns)
     while len(chosen) > 1 and _sum_up(chosen) > width:
         chosen.remove(min(chosen[1:], key=lambda column: column.worth))

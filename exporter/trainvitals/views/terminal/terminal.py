@@ -1,4 +1,4 @@
-"""The terminal: colours and characters, keys without echo, and the state to restore at the end."""
+"""Controls the terminal: colours and characters, keys without echo, and the state to restore."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Terminal(TextIOBase):
     """A terminal, from which keys are read and to which Rich writes as if to a file.
 
     Args:
-        keyboard: The descriptor of a terminal to read keys from.
-        screen: The descriptor of a terminal to draw on.
+        keyboard: The descriptor of the terminal from which keys are read.
+        screen: The descriptor of the terminal on which the screen is drawn.
         is_ascii: Whether the terminal can show only ASCII.
     """
 
@@ -61,16 +61,16 @@ class Terminal(TextIOBase):
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of columns and lines."""
+        """The number of columns and lines of the terminal."""
         columns, lines = os.get_terminal_size(self._screen)
         return columns or 80, lines or 24
 
     def isatty(self) -> bool:
-        """Return True."""
+        """Return True: the screen is a terminal."""
         return True
 
     def enter(self) -> None:
-        """Start to read keys one by one and without echo."""
+        """Save the terminal's state, and start to read keys one by one and without echo."""
         self._before = termios.tcgetattr(self.keyboard)
         self.retake()
 
@@ -81,12 +81,12 @@ class Terminal(TextIOBase):
         termios.tcsetattr(self.keyboard, termios.TCSANOW, now)
 
     def drop_output(self) -> None:
-        """Discard output that has not been sent; sending it would only delay the exit."""
+        """Discard unsent output, because sending the output would only delay the exit."""
         with suppress(termios.error):
             termios.tcflush(self._screen, termios.TCOFLUSH)
 
     def leave(self) -> None:
-        """Restore the terminal; further calls have no effect.
+        """Restore the state of the terminal; further calls have no effect.
 
         Raises:
             TerminalGoneError: The terminal was closed.
@@ -112,7 +112,7 @@ class Terminal(TextIOBase):
         return len(text)
 
     def read_keys(self) -> str:
-        """Return the typed characters; an empty string if the terminal was closed."""
+        """Return the characters that were typed; an empty string if the terminal was closed."""
         try:
             return os.read(self.keyboard, 1024).decode(errors="replace")
         except OSError:
@@ -129,10 +129,10 @@ class Terminal(TextIOBase):
             self.enter()
 
     def end_if_stuck(self, *_: object) -> None:
-        """Handle a signal that ends the program, at once if a write is blocked.
+        """Handle a signal that ends the program; if a write is blocked, end the program at once.
 
         Raises:
-            StuckError: A write is blocked.
+            StuckError: A write to the terminal is blocked.
         """
         if self._is_writing:
             self._is_stuck = True
@@ -150,7 +150,7 @@ class Terminal(TextIOBase):
             self._is_writing = False
 
     def _unblock(self) -> None:
-        """Resume output that Ctrl-S stopped, and leave the screen."""
+        """Resume output that Ctrl-S stopped, and switch back to the main screen."""
         for act in (termios.TCOOFF, termios.TCOON):  # TCOON alone does not undo Ctrl-S
             termios.tcflow(self._screen, act)
         self._write_all(_LEAVE)
@@ -160,9 +160,9 @@ def make_console(file: IO[str] | Terminal, colors: ColorSystem | None, *, width:
     """Return a console whose capabilities depend neither on the environment nor on the file.
 
     Args:
-        file: The file to write to.
-        colors: The colours to use; None for no colours.
-        width: The width in columns.
+        file: The file to which the console writes.
+        colors: The colours that the console uses; if None, the output has no colours.
+        width: The width of the console, in columns.
     """
     return Console(
         file=cast("IO[str]", file),
@@ -189,11 +189,11 @@ def to_ascii(text: str) -> str:
 def choose_colors(
     choice: ColorChoice, stream: TextIO, environ: Mapping[str, str]
 ) -> ColorSystem | None:
-    """Return the colours to draw with; None for no colours.
+    """Return the colours to use on a stream; None if the output must not have colours.
 
     Args:
         choice: The value of `--color`.
-        stream: The stream to draw on.
+        stream: The stream to which the output is written.
         environ: The environment variables, which may include `NO_COLOR` and `TERM`.
     """
     if choice == "never":
@@ -213,7 +213,7 @@ def is_ascii(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Return whether the terminal can show only ASCII."""
     if (stream.encoding or "").lower().replace("-", "") != "utf8":
         return True
-    # Python itself sets LC_CTYPE to C.UTF-8 if the locale is C or unset.
+    # Python itself sets LC_CTYPE to C.UTF-8 if the locale is C or not set.
     own = environ.get("LC_CTYPE", "")
     names = (environ.get("LC_ALL"), "" if own == "C.UTF-8" else own, environ.get("LANG"))
     chosen = next((name for name in names if name), "UTF-8")
@@ -222,11 +222,11 @@ def is_ascii(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def catch_signals(wake: int, terminal: Terminal) -> Iterator[None]:
-    """Write the numbers of received signals to a descriptor, for a loop that reads them.
+    """Write the numbers of received signals to a descriptor, which is read by the main loop.
 
     Args:
-        wake: A non-blocking descriptor to write to.
-        terminal: The terminal to which a write may be blocked.
+        wake: The non-blocking descriptor to which the signal numbers are written.
+        terminal: The terminal, to which a write may be blocked when a signal arrives.
     """
     own = {number: signal.signal(number, _ignore) for number in SIGNALS}
     for number in ENDING:

@@ -1,4 +1,4 @@
-"""The user's view: the selected, sorted and scrolled sections, and how keys change them."""
+"""The user's view of the screen, and the keys that select, sort and scroll sections."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _ESCAPED: dict[str, Key] = {
     "[4~": "end",
     "[Z": "back tab",
 }
-# A CSI or SS3 sequence, a lone escape character, or any other character.
+# This matches a CSI or SS3 sequence, a lone escape character, or any other character.
 _STROKE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.)|\x1b|[^\x1b]")
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
 
@@ -84,7 +84,7 @@ class View:
         is_alone: Whether only the active section is shown.
         orders: The sorting of sections, by section number.
         scrolls: The number of rows by which sections are scrolled, by section number.
-        is_paused: Whether new machine states are hidden.
+        is_paused: Whether the screen hides new machine states.
         shows_help: Whether the screen lists the keys instead of sections.
     """
 
@@ -96,22 +96,22 @@ class View:
     shows_help: bool = False
 
     def sorting(self, number: int) -> Sorting:
-        """Return the sorting of a section."""
+        """Return the sorting of the section with this number."""
         return self.orders.get(number, Sorting())
 
     def scroll(self, number: int) -> int:
-        """Return the number of rows by which a section is scrolled."""
+        """Return the number of rows by which the section with this number is scrolled."""
         return self.scrolls.get(number, 0)
 
 
 def press(view: View, key: Key, section: Section, *, page: int) -> View:
-    """Return the view after a key press.
+    """Return the view that results from a key press.
 
     Args:
         view: The view before the key press.
-        key: The name of the key.
-        section: The active section.
-        page: The number of lines in a page.
+        key: The name of the key that was pressed.
+        section: The section that is active.
+        page: The number of lines by which a page key scrolls.
     """
     if view.shows_help:
         return replace(view, shows_help=False)
@@ -159,8 +159,8 @@ def _scroll(view: View, key: Key, section: Section, page: int) -> View:
 def read_keys(typed: str) -> tuple[list[Key], str]:
     """Return the keys in typed characters, and an incomplete escape sequence at the end.
 
-    A lone escape character is also such a beginning: only if no character follows is it the key
-    itself; see `end_keys`.
+    A lone escape character may also begin an escape sequence: only if no character follows, the
+    escape key was pressed; see `end_keys`.
     """
     begun = _BEGUN.search(typed)
     rest = begun[0] if begun else ""
@@ -173,5 +173,5 @@ def read_keys(typed: str) -> tuple[list[Key], str]:
 
 
 def end_keys(rest: str) -> list[Key]:
-    """Return the keys for an incomplete escape sequence that no character follows."""
+    """Return the keys for an incomplete escape sequence after which no character was typed."""
     return ["all"] if rest == "\x1b" else []

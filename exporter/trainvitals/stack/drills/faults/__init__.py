@@ -1,4 +1,4 @@
-"""The simulated machine's faults, by the alert that each must trigger."""
+"""The simulated machine's faults, by the alert that each fault must trigger."""
 
 import difflib
 
@@ -28,7 +28,7 @@ __all__ = ["FAULTS", "UNDRILLED", "Fault", "find_fault"]
 
 
 def find_fault(alert: str) -> Fault:
-    """Return the fault that triggers an alert.
+    """Return the simulated fault that triggers an alert.
 
     Raises:
         ConfigurationError: The alert does not exist, or there is no drill for the alert.

@@ -1,4 +1,4 @@
-"""Simulated accelerator faults."""
+"""Simulated faults of the machine's accelerators."""
 
 from __future__ import annotations
 

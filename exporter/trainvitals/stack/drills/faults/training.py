@@ -1,4 +1,4 @@
-"""Simulated training run faults."""
+"""Simulated faults of training runs."""
 
 from __future__ import annotations
 
