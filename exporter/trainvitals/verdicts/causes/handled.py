@@ -136,7 +136,7 @@ _MOST_STEPS_OF_GRACE = 10
 # Connections that parts of a program lose while it shuts down, and what is logged before and then.
 _LOST_CONNECTIONS = ("StreamClosedError", "CommClosedError", "ConnectionResetError", "EOFError")
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN)\b")
-_CLOSING = re.compile(r"\b(?:clos(?:ed|ing)|shut(?:ting)? ?down|stopp(?:ed|ing))\b", re.IGNORECASE)
+_CLOSING = re.compile(r"\b(?:closed|closing|shut(?:ting)? ?down|stopp(?:ed|ing))\b", re.IGNORECASE)
 # A server whose engine has failed answers its last requests and then exits.
 _ENGINE_DEAD = re.compile(
     r"EngineDeadError|EngineCore|EngineGenerationError|[Ee]ngine (?:process )?(?:is )?(?:dead|failed|died)"
