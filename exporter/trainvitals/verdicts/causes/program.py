@@ -245,9 +245,9 @@ def detect_exception(case: Case) -> Finding | None:
     if before is not None:
         match = match.cap("medium", f"{quote(before.errors[-1].headline)} was raised before it.")
     first = fatal.errors[0]
-    sentences = (f"It was raised after {quote(first.headline)}.",) if first is not error else ()
+    sentences = [f"It was raised after {quote(first.headline)}."] if first is not error else []
     if fatal.is_of_lost_process:
-        sentences += ("The process at the other end of a pipe had ended.",)
+        sentences.append("The process at the other end of a pipe had ended.")
     else:
         sentences += _find_text(_MEANINGS, error)
     verb = "raised" if match.confidence == "low" else "ended with"
@@ -256,7 +256,7 @@ def detect_exception(case: Case) -> Finding | None:
         "exception",
         f"{who} {verb} {quote(error.headline)}{_describe_place(case)}.",
         _advise_exception(case, fatal),
-        speaks_for=sentences,
+        speaks_for=tuple(sentences),
     )
 
 
