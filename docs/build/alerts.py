@@ -60,7 +60,7 @@ $ amtool silence query --alertmanager.url=http://localhost:9093
 $ amtool silence expire ID --alertmanager.url=http://localhost:9093
 ```
 
-The web page of Alertmanager does the same.
+Silences can also be added, listed and expired in Alertmanager's web interface.
 Match as narrowly as possible: the alert, the machine, the run.
 
 

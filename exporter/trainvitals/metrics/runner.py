@@ -2,13 +2,15 @@
 
 A scrape is a request for some collectors with a deadline. Requests that overlap share a reading,
 and a finished reading is reused for `REUSE_SECONDS`. The runner's thread schedules the readings,
-and the collectors run in a worker pool. A collector that
+and the collectors run in a worker pool.
 
-- raises an exception, intentionally or because of a bug, is missing from this scrape, and the
-  reason is reported;
-- does not return in time is missing from this scrape and is not called again until the call has
-  returned; the late result is dropped, because it may be outdated;
-- fails repeatedly is read less often, as the reported reason states.
+- If a collector raises an exception, intentionally or because of a bug, the collector's metrics are
+  missing from this scrape, and the reason is reported.
+- If a collector does not return in time, the collector's metrics are missing from this scrape, and
+  the collector is not called again until the call has returned. The late result is dropped, because
+  it may be outdated.
+- If a collector fails repeatedly, the collector is read less often, and the reported reason says
+  when it is read again.
 
 Each collector's timeout is derived from its past durations (see `collector_state.py`) and never
 exceeds the deadline. A call that hangs forever delays one scrape by half a second and does not

@@ -135,7 +135,10 @@ def format_cost(joules: float, price: Price) -> str:
 
 
 def read_clock(report: Report, moment: float) -> datetime:
-    """Convert Unix seconds, limited to supported years, to a time in the report's time zone."""
+    """Convert Unix seconds to a time in the report's time zone; other years are clamped.
+
+    A moment before 1970 or after the latest supported year becomes the nearest supported moment.
+    """
     moment = min(max(0.0, moment), LATEST_TIME)
     offset = 0.0
     for since, seconds in report.utc_offset_seconds:

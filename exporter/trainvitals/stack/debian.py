@@ -176,7 +176,7 @@ def _install(
     environ: Mapping[str, str],
     report: Report,
 ) -> None:
-    """Install a package, or report a failure, after which the package is unpacked instead."""
+    """Install a package, and report a failure; the caller then unpacks the package instead."""
     if shutil.which("apt-get", path=environ.get("PATH", os.defpath)) is None:
         return
     report(f"installing Debian's package {package}, with its service disabled")

@@ -17,7 +17,7 @@ _NEVER_RAN = frozenset({"created", "configured", "initialized"})
 
 @dataclass(frozen=True, slots=True)
 class LastStart:
-    """The last start of a container, and the end of that start.
+    """The last time a container was started, and how the container then ended.
 
     Attributes:
         started: The time when the container was started; None if the container was never started or

@@ -53,7 +53,7 @@ _OF_CRASH = re.compile(
 
 
 def is_written(line: str) -> bool:
-    """Return whether a line ends with the path of a file that is the outcome of the work."""
+    """Return whether a line reports that a file of results, and not of a crash, was written."""
     return _WROTE.search(line[-400:]) is not None and _OF_CRASH.search(line) is None
 
 
