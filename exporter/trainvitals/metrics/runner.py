@@ -9,8 +9,8 @@ and the collectors run in a worker pool.
 - If a collector does not return in time, the collector's metrics are missing from this scrape, and
   the collector is not called again until the call has returned. The late result is dropped, because
   it may be outdated.
-- If a collector fails repeatedly, the collector is read less often, and the reported reason says
-  when it is read again.
+- If a collector fails repeatedly, the collector is read less often until it succeeds, and the
+  reported reason says so.
 
 Each collector's timeout is derived from its past durations (see `collector_state.py`) and never
 exceeds the deadline. A call that hangs forever delays one scrape by half a second and does not
