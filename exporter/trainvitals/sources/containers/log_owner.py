@@ -11,6 +11,7 @@ import re
 import time as clocks
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from trainvitals.sources.containers.cgrouppaths import identify
 from trainvitals.sources.host.kernel_lines import DatedLine, OomKill, XidError
@@ -78,6 +79,7 @@ _HOLDS_JOBS = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_SECONDS, _AFTER_SECONDS, _DAY_SECONDS = 60.0, 3600.0, 86_400.0
+_LEAST_AFTER_SECONDS, _MOST_GAPS, _FEW_GAPS, _RECENT_LINES = 300.0, 3.0, 10, 200
 # The container may use UTC and the host its time zone, or the other way round: hours from UTC.
 _ZONES = (*range(1, 15), 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75)
 # How far an event may be from the last line of the log of what it ended.
@@ -160,6 +162,8 @@ class LogOwner:
         survived_kill: Whether the log reports that a program was killed, and goes on for long.
         is_end_dated: Whether one of the last lines has a timestamp, so that the log's last time is
             that of its end.
+        longest_gap_seconds: The longest time between two of the log's last timestamps, by which a
+            program that writes often is known to have ended soon after its last line.
     """
 
     text: str | None
@@ -168,6 +172,7 @@ class LogOwner:
     buses: frozenset[str] = frozenset()
     survived_kill: bool = False
     is_end_dated: bool = True
+    longest_gap_seconds: float = _AFTER_SECONDS
 
     @property
     def has_log(self) -> bool:
@@ -260,7 +265,10 @@ class LogOwner:
         if self.times is None:
             return True
         first, last = self.times
-        after = _AFTER_SECONDS if self.is_end_dated else _DAY_SECONDS
+        after = min(
+            _AFTER_SECONDS, max(_LEAST_AFTER_SECONDS, _MOST_GAPS * self.longest_gap_seconds)
+        )
+        after = after if self.is_end_dated else _DAY_SECONDS
         if first - _BEFORE_SECONDS <= time <= last + after:
             return True
         return _is_shifted(time - last)
@@ -321,7 +329,14 @@ def read_owner(
         buses=frozenset() if _SEVERAL.search(text) else frozenset(buses),
         survived_kill=any(map(_KILL_REPORT.search, texts[:-_MANY_LINES])),
         is_end_dated=find_times(log[-_MANY_LINES:], zone=zone) is not None,
+        longest_gap_seconds=_find_longest_gap(log[-_RECENT_LINES:], zone),
     )
+
+
+def _find_longest_gap(lines: Sequence[DatedLine | str], zone: str) -> float:
+    times = [time for line in lines if (time := _read_time(line, zone)) is not None]
+    gaps = [abs(after - before) for before, after in pairwise(times)]
+    return max(gaps) if len(gaps) >= _FEW_GAPS else _AFTER_SECONDS
 
 
 def _shorten_bus(bus: str) -> str:

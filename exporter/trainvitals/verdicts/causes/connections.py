@@ -27,7 +27,7 @@ _UNREACHED = matches(
     r"|OfflineModeIsEnabled|ServerDisconnectedError|RemoteDisconnected|ProtocolError: \('Connection (?:aborted|broken)"
     r"|IncompleteRead\(|50[0234] Server Error|Server Error .{0,40}for url|No address associated with hostname"
     r"|Failed to connect to (?:GCS|Redis|the Ray cluster)|Unable to connect to (?:GCS|the proxy|the server)"
-    r"|TimeoutError: \[Errno 110\]|failed to connect to all addresses|Connection was closed before we received a valid response|ConnectionClosedError\b"
+    r"|TimeoutError: \[Errno 110\]|(?<!aborted by: )failed to connect to all addresses|Connection was closed before we received a valid response|ConnectionClosedError\b"
     r"|Connection to \S{1,200} timed out|ClientConnectorError|All connection attempts failed"
     r"|kex_exchange_identification|ConnectionRefusedError: |Errno 111\] Connection refused|Errno 101\]|Errno 113\]",
     without=("coordination service", "coordination_service"),  # JAX reports that a task has ended

@@ -52,6 +52,8 @@ def _was_killed(case: Case) -> bool:
 def _is_seen_by_kernel_alone(case: Case) -> bool:
     """Return whether an OOM kill in the kernel log is the only evidence of the subject's end."""
     is_open = case.exit_code is None and case.signal is None and not case.evidence.exception
+    if case.success:  # the kill may be that of another program on the host
+        return False
     return is_open and bool(case.list_own_kills()) and find_killed_worker(case) is None
 
 

@@ -18,6 +18,7 @@ from trainvitals.verdicts.causes.signs import contains, matches
 from trainvitals.verdicts.causes.text_causes import text_cause
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
+_OF_GPU = matches(r"Out of memory error on GPU [0-9]")
 _TRIED = re.compile(
     r"you tried to allocate (\d{1,20}) bytes|Unable to allocate ([\d.]{1,12} [KMGTPE]?i?B)"
 )
@@ -92,7 +93,8 @@ _FORBIDDEN = matches(
 def detect_cpu_alloc(case: Case) -> Finding | None:
     """Detect an allocation of host memory that was refused."""
     match = find_match(case, _CPU_ALLOC) or find_match(case, _MEMORY_ERROR)
-    if match is None:
+    # PaddlePaddle raises MemoryError for a GPU too, and names the GPU below.
+    if match is None or case.search(_OF_GPU) is not None:
         return None
     found = _TRIED.search(match.text)
     size = ""

@@ -77,6 +77,8 @@ _CONSEQUENCES = (
     "see the root cause above",
     "No trials are completed yet",
     "Pin memory thread exited unexpectedly",
+    "Collective ops is aborted by",
+    "Background thread failed. Check other traceback",
 )
 # What the other end of a pipe raises after a process of the same program died.
 _PIPE = "multiprocessing/connection.py:"

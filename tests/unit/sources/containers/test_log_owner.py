@@ -243,6 +243,14 @@ def test_the_end_of_a_log_may_have_no_time():
     assert not read_owner(log).may_be_at(NOON + 2 * DAY)
 
 
+def test_a_log_that_is_written_often_ended_soon_after_its_last_line():
+    """What happened half an hour later happened to another program."""
+    often = [f"2025-03-04T12:0{at // 6}:{at % 6}0Z step {at}" for at in range(60)]
+    assert read_owner(often).may_be_at(NOON + 800)
+    assert not read_owner(often).may_be_at(NOON + 2400)
+    assert read_owner(write_log()).may_be_at(NOON + 2400)
+
+
 def test_a_line_of_ray_or_of_a_rank_begins_with_its_process():
     """The time stands behind it."""
     log = (

@@ -229,6 +229,15 @@ def test_a_kill_behind_exit_code_0_is_named_by_the_log_alone(line, is_named):
     assert verdict.reason == ("oom-hidden-exit0" if is_named else "finished")
 
 
+def test_a_kill_on_the_host_accuses_no_log_that_reports_success():
+    """Another program may have been killed meanwhile; the contradiction is said."""
+    kill = OomKill(100.0, "CONSTRAINT_NONE", None, "/user.slice", "python3", 4242)
+    log = ("step 1 loss 2.1", "Training completed in 3 h")
+    verdict = judge(Evidence("process", "a", log=log, oom_kills=(kill,)))
+    assert verdict.reason == "unknown"
+    assert "but the kernel log has an OOM kill of `python3`" in tell(verdict.finding)
+
+
 def test_unreclaimable_memory_and_pressure_are_evidence():
     """The figures of the last sample are part of the evidence."""
     seen = Sample(
