@@ -34,6 +34,10 @@ _COMMANDS = {
     "top": ("top:add_top", "show accelerators, runs, containers and the host, live"),
     "diagnose": ("diagnose:add_diagnose", "show why a container, run or process died"),
     "postmortem": ("postmortem:add_postmortem", "show how a training run ended, and why"),
+    "run": (
+        "run:add_run",
+        "run a training that reports by itself, with nothing changed but the command",
+    ),
     "profile": ("profile:add_profile", "trace the next steps of a live PyTorch run"),
     "record": ("record:add_record", "record what the machine looks like, at an interval"),
     "plot": ("plot:add_plot", "draw what a run or a machine used, from what was recorded"),

@@ -56,7 +56,13 @@ OTHER_FORMATS = {
     ("verdicts/causes/ray.py", "_detect_oom"): "the amounts as Ray logged them",
 }
 # Where a broad except may stand, by module and function.
-BROAD_EXCEPTS = {("workers.py", "attempt"), ("training/guard.py", "guarded")}
+BROAD_EXCEPTS = {
+    ("workers.py", "attempt"),
+    ("training/guard.py", "guarded"),
+    # Inside programs that did not ask for it, and before the package can be imported.
+    ("runner/imports.py", "_take"),
+    ("runner/startup/sitecustomize.py", "_observe"),
+}
 
 
 def name_of(path):

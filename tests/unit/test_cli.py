@@ -26,6 +26,7 @@ COMMANDS = (
     "top",
     "diagnose",
     "postmortem",
+    "run",
     "profile",
     "record",
     "plot",

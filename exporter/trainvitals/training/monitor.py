@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from trainvitals.runfile import Identity, State
 from trainvitals.training.events import EventRecorder
@@ -133,6 +133,9 @@ class TrainingMonitor(EventRecorder):
         errors: The counter of the monitor's internal errors.
     """
 
+    # Called with each monitor that has been opened; an observer that is replaced by a monitor.
+    opened: ClassVar[Callable[[TrainingMonitor], None] | None] = None
+
     def __init__(
         self,
         run: str | None = None,
@@ -240,6 +243,8 @@ class TrainingMonitor(EventRecorder):
         )
         self.path = recorder.path
         self._is_open = True
+        if TrainingMonitor.opened is not None:
+            TrainingMonitor.opened(self)
         journal.note("start")
         # A forked child must never write, not even through a bound method obtained before the fork.
         self._hooks = InterpreterHooks(self, self._close)

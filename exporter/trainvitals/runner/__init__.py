@@ -1,0 +1,1 @@
+"""Runs a command, so that every Python process below it reports its training by itself."""

@@ -1,0 +1,138 @@
+"""Calls after the import of a framework, below `trainvitals run`.
+
+This file is loaded by its path, also by interpreters that have no package `trainvitals`, so it
+imports the standard library only and nothing when it is loaded. It provides the package
+`trainvitals` to such an interpreter without another entry in `sys.path`: an entry would offer its
+other packages to the program as well.
+
+A finder at the front of `sys.meta_path` knows a few exact names. It lets the other finders find the
+module, and calls the observer of that name once the module has been executed. The observer is
+called outside of any lock of this file. An exception of an observer is dropped, and the observer is
+not called again. A module whose import fails stays watched.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+_OWN = "trainvitals"
+_ENTRY = "trainvitals.runner.watchers"
+# The modules that are watched, with the function of `_ENTRY` that is called after their import.
+_WATCHED = {
+    "torch": "watch_torch",
+    "transformers.trainer_callback": "watch_transformers",
+    "lightning.pytorch.trainer.trainer": "watch_lightning",
+    "pytorch_lightning.trainer.trainer": "watch_lightning",
+    "keras.src.callbacks.callback_list": "watch_keras",
+}
+
+
+class ImportWatcher:
+    """A finder that calls a function after the import of a watched module.
+
+    Args:
+        package: The directory of the package `trainvitals`.
+        watched: For each watched module, the function that is called with the module.
+    """
+
+    def __init__(self, package: str, watched: dict[str, Callable[[ModuleType], object]]) -> None:
+        self._package = package
+        self._watched = watched
+        self._finding: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the module spec of a watched module, and of `trainvitals` if it is not installed."""
+        if name == _OWN:
+            return self._find_own()
+        if name not in self._watched or name in self._finding:
+            return None
+        self._finding.add(name)
+        try:
+            spec = self._find(name, path, target)
+        finally:
+            self._finding.discard(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader, self._take)  # type: ignore[assignment]
+        return spec
+
+    def _find_own(self) -> ModuleSpec | None:
+        from importlib.util import spec_from_file_location  # noqa: PLC0415 - see above
+
+        return spec_from_file_location(
+            _OWN, f"{self._package}/__init__.py", submodule_search_locations=[self._package]
+        )
+
+    def _find(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None
+            if finder is not self and find is not None:
+                spec = find(name, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    def _take(self, module: ModuleType) -> None:
+        observe = self._watched.pop(module.__name__, None)
+        if observe is not None:
+            try:
+                observe(module)
+            except Exception:  # noqa: BLE001 - the program must not notice
+                return
+
+
+class _Loader:
+    """A loader that calls a function after its inner loader has executed the module."""
+
+    def __init__(self, inner: object, take: Callable[[ModuleType], None]) -> None:
+        self._inner = inner
+        self._take = take
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Create the module as the inner loader does."""
+        module: ModuleType | None = self._inner.create_module(spec)  # type: ignore[attr-defined]
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module, and give its own loader back to it."""
+        spec = module.__spec__
+        if spec is not None:
+            spec.loader = self._inner  # type: ignore[assignment]
+        module.__loader__ = self._inner  # type: ignore[assignment]
+        self._inner.exec_module(module)  # type: ignore[attr-defined]
+        self._take(module)
+
+    def __getattr__(self, name: str) -> object:
+        """Return an attribute of the inner loader, such as `get_data`."""
+        return getattr(self._inner, name)
+
+
+def watch_imports(package: str) -> None:
+    """Watch the imports of this process; later calls do nothing.
+
+    Args:
+        package: The directory of the package `trainvitals`.
+    """
+    if any(type(finder).__name__ == ImportWatcher.__name__ for finder in sys.meta_path):
+        return
+
+    def make(function: str) -> Callable[[ModuleType], object]:
+        def observe(module: ModuleType) -> object:
+            from importlib import import_module  # noqa: PLC0415 - see above
+
+            return getattr(import_module(_ENTRY), function)(module)
+
+        return observe
+
+    watched = {name: make(function) for name, function in _WATCHED.items()}
+    sys.meta_path.insert(0, ImportWatcher(package, watched))

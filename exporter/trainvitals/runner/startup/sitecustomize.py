@@ -1,0 +1,79 @@
+"""Starts the observation of this process, and runs the user's own `sitecustomize`.
+
+The directory of this file is the first entry of PYTHONPATH below `trainvitals run`. Python imports
+`sitecustomize` at every start, so this file runs in every Python process below the command, also in
+those of other environments and versions: it must be valid in Python 2.7, print nothing, import
+nothing large and never raise an exception of its own. No other module may be in this directory.
+"""
+
+import os
+import sys
+
+
+def _is_wanted():
+    """Return whether this process is to be observed; older versions of Python cannot be."""
+    return os.environ.get("TRAINVITALS_AUTOLOG") == "1" and sys.version_info >= (3, 10)
+
+
+def _is_helper():
+    """Return whether multiprocessing or PyTorch's compiler started this process, which never trains.
+
+    A process that multiprocessing spawns may be a rank.
+    """
+    words = " ".join(getattr(sys, "orig_argv", [])[1:5])
+    return any(
+        name in words
+        for name in (
+            "multiprocessing.resource_tracker",
+            "multiprocessing.forkserver",
+            "compile_worker",
+        )
+    )
+
+
+def _start(here):
+    """Watch the imports of this process."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    package = os.path.dirname(os.path.dirname(here))
+    path = os.path.join(package, "runner", "imports.py")
+    spec = spec_from_file_location("_trainvitals_imports", path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.watch_imports(package)
+
+
+def _find_next(here):
+    """Return the spec of the module that Python would import without this directory, or None."""
+    from importlib.machinery import PathFinder
+
+    places = [place for place in sys.path if os.path.abspath(place or os.curdir) != here]
+    return PathFinder.find_spec("sitecustomize", places)
+
+
+def _chain(here):
+    """Run the user's `sitecustomize`, if there is one, in the place of this module."""
+    if sys.version_info < (3, 4):
+        return
+    spec = _find_next(here)
+    if spec is None or spec.loader is None:
+        return
+    from importlib.util import module_from_spec
+
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _observe(here):
+    """Start the observation of this process, if it is wanted; no error leaves this function."""
+    try:
+        if _is_wanted() and not _is_helper():
+            _start(here)
+    except BaseException:  # a SystemExit here would end Python before the program starts
+        pass
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_observe(_HERE)
+_chain(_HERE)  # what the user's module raises is reported by Python, as without this file

@@ -1,0 +1,316 @@
+"""Trainings that nobody instrumented, below `trainvitals run`, with real PyTorch on the CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_files import decode
+from trainvitals.runfile import ABSENT, STATE, STEP, State
+
+# Importing PyTorch takes seconds where the machine is busy.
+pytestmark = pytest.mark.timeout(240)
+
+HEAD = """
+import sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 8)
+def load(count=64, batch=8, **options):
+    return DataLoader(TensorDataset(torch.randn(count, 8)), batch_size=batch, **options)
+def lose(batch):
+    return model(batch[0]).square().mean()
+"""
+LOOPS = {
+    "a plain loop": (
+        """
+optimizer = torch.optim.AdamW(model.parameters())
+for epoch in range(3):
+    for batch in load():
+        optimizer.zero_grad(); loss = lose(batch); loss.backward(); optimizer.step()
+    with torch.no_grad():
+        for batch in load(): lose(batch)
+    torch.save(model.state_dict(), sys.argv[1])
+""",
+        24,
+        192,
+    ),
+    "workers that load": (
+        """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in load(num_workers=2):
+    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+""",
+        8,
+        64,
+    ),
+    "accumulation and a scaler": (
+        """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+scaler = torch.amp.GradScaler("cpu")
+for number, batch in enumerate(load(), 1):
+    scaler.scale(lose(batch) / 4).backward()
+    if number % 4 == 0:
+        scaler.step(optimizer); scaler.update(); optimizer.zero_grad()
+""",
+        2,
+        64,
+    ),
+    "two networks that compete": (
+        """
+other = torch.nn.Linear(8, 8)
+optimizers = [torch.optim.Adam(each.parameters()) for each in (model, other)]
+for batch in load():
+    for network, optimizer in zip((model, other), optimizers):
+        optimizer.zero_grad(); network(batch[0]).square().mean().backward(); optimizer.step()
+""",
+        8,
+        64,
+    ),
+    "two optimizers of one backward pass": (
+        """
+optimizers = [torch.optim.SGD([each], 0.1) for each in model.parameters()]
+for batch in load():
+    lose(batch).backward()
+    for optimizer in optimizers: optimizer.step(); optimizer.zero_grad()
+""",
+        8,
+        64,
+    ),
+    "a closure of LBFGS": (
+        """
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+for batch in load():
+    def close():
+        optimizer.zero_grad(); loss = lose(batch); loss.backward(); return loss
+    optimizer.step(close)
+""",
+        8,
+        64,
+    ),
+    "an optimizer for each parameter, inside the backward pass": (
+        """
+for parameter in model.parameters():
+    own = torch.optim.SGD([parameter], 0.1)
+    parameter.register_post_accumulate_grad_hook(lambda p, own=own: own.step() or own.zero_grad())
+for batch in load(): lose(batch).backward()
+""",
+        8,
+        64,
+    ),
+    "an optimizer around another": (
+        """
+class Twice(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+optimizer = Twice(model.parameters(), 0.1)
+for batch in load():
+    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+""",
+        8,
+        64,
+    ),
+    "a monitor of its own": (
+        """
+import trainvitals
+monitor = trainvitals.TrainingMonitor("own")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in load():
+    optimizer.zero_grad(); lose(batch).backward(); optimizer.step(); monitor.update_batch(4)
+""",
+        8,
+        32,
+    ),
+}
+
+
+def run(tmp_path, *command, environ=None, **options):
+    """Run a command below `trainvitals run`; return what ended and the records of its run files."""
+    runs = tmp_path / "runs"
+    done = subprocess.run(
+        (sys.executable, "-m", "trainvitals", "run", "--run-dir", runs, *command),
+        env={**os.environ, **(environ or {})},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+    return done, [decode(path.read_bytes()) for path in sorted(runs.glob("*.tv"))]
+
+
+def write(tmp_path, body):
+    """Write a program and return the command that runs it."""
+    path = tmp_path / "train.py"
+    path.write_text(HEAD + body, encoding="utf-8")
+    return ("--", sys.executable, path, tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize(("body", "steps", "samples"), LOOPS.values(), ids=LOOPS)
+def test_a_loop_reports_its_steps_and_samples(tmp_path, body, steps, samples):
+    """Once, whatever its optimizers and passes are, and nothing is written to its streams."""
+    done, records = run(tmp_path, "--name", "own", *write(tmp_path, body))
+    assert (done.returncode, done.stdout) == (0, "")
+    (record,) = records
+    assert record.identity.run == "own"
+    assert record.step[STEP["steps"]] == steps
+    assert record.step[STEP["samples"]] == samples
+    assert record.state[STATE["state"]] in {State.FINISHED, State.ENDED}
+    assert done.stderr.splitlines()[-1].endswith("1 of which reported run own")
+
+
+def test_the_loss_is_that_of_the_program(tmp_path):
+    """Not multiplied by the scaler, and summed over the parts of a step."""
+    body = """
+optimizer = torch.optim.SGD(model.parameters(), 0.0)
+scaler = torch.amp.GradScaler("cpu")
+data = torch.ones(8, 8)
+for batch in load(16):
+    for part in range(4):
+        loss = model(data).square().mean()
+        scaler.scale(loss / 4).backward()
+    scaler.step(optimizer); scaler.update(); optimizer.zero_grad()
+print(loss.item())
+"""
+    done, (record,) = run(tmp_path, *write(tmp_path, body))
+    assert record.step[STEP["loss"]] == pytest.approx(float(done.stdout), rel=1e-5)
+
+
+def test_phases_and_checkpoints_are_told_apart(tmp_path):
+    """Validation runs without gradients; `torch.save` to a path is a checkpoint."""
+    _, (record,) = run(tmp_path, *write(tmp_path, LOOPS["a plain loop"][0]))
+    for phase in ("data_wait", "forward", "backward", "optimizer", "validation", "checkpoint"):
+        assert record.step[STEP[f"total_{phase}"]] > 0, phase
+    assert record.state[STATE["last_checkpoint_time"]] > 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "print(model(torch.ones(8)).sum().item() < 9)",
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1); optimizer.step()",
+    ],
+)
+def test_a_program_that_does_not_train_leaves_nothing(tmp_path, body):
+    """A step without a batch and a backward pass is no training."""
+    done, records = run(tmp_path, *write(tmp_path, body))
+    assert (done.returncode, records) == (0, [])
+    assert "none of which proved to train" in done.stderr
+
+
+def test_an_exception_and_its_exit_code_are_reported(tmp_path):
+    """As without `trainvitals run`, and the run file has the exception's name."""
+    body = LOOPS["a plain loop"][0] + "raise KeyError('layer')\n"
+    done, (record,) = run(tmp_path, *write(tmp_path, body))
+    assert done.returncode == 1
+    assert "KeyError: 'layer'" in done.stderr
+    assert record.state[STATE["state"]] == State.FAILED
+    assert "KeyError" in record.last_words
+
+
+def test_ranks_report_each_for_themselves(tmp_path):
+    """The launcher and its agent do not train."""
+    body = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in load():
+    optimizer.zero_grad(); lose(batch).backward(); optimizer.step()
+dist.destroy_process_group()
+"""
+    script = write(tmp_path, body)[2]
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    done, records = run(tmp_path, "--name", "ddp", "--", *launcher, script)
+    assert done.returncode == 0, done.stderr
+    assert sorted(record.identity.rank for record in records) == [0, 1]
+    assert {record.step[STEP["steps"]] for record in records} == {8.0}
+    assert "2 of which reported run ddp" in done.stderr
+
+
+def test_a_program_that_is_compiled_whole_is_compiled_as_without(tmp_path):
+    """The observation is no part of a graph, and breaks none."""
+    body = """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+step = torch.compile(lambda x: model(x).square().mean(), fullgraph=True, backend="eager")
+for batch in load():
+    optimizer.zero_grad(); step(batch[0]).backward(); optimizer.step()
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"], dict(torch._dynamo.utils.counters["graph_break"]))
+"""
+    done, (record,) = run(tmp_path, *write(tmp_path, body))
+    assert done.stdout == "1 {}\n"
+    assert record.step[STEP["steps"]] == 8
+
+
+def test_what_a_signal_ends_is_reported_as_such(tmp_path):
+    """SIGKILL leaves the last step, and the exit status is that of the signal."""
+    body = LOOPS["a plain loop"][0] + "import os; os.kill(os.getpid(), 9)\n"
+    done, (record,) = run(tmp_path, *write(tmp_path, body))
+    assert done.returncode == -signal.SIGKILL
+    assert record.step[STEP["steps"]] == 24
+    assert record.state[STATE["state"]] == State.RUNNING
+
+
+FRAMEWORKS = {
+    "huggingface": """
+from transformers import Trainer, TrainingArguments
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__(); self.inner = torch.nn.Linear(8, 1)
+    def forward(self, x, labels=None):
+        y = self.inner(x).squeeze(-1); return {"loss": (y - labels).square().mean(), "logits": y}
+data = [{"x": torch.randn(8), "labels": torch.randn(())} for _ in range(64)]
+arguments = TrainingArguments(sys.argv[1] + ".d", per_device_train_batch_size=8, num_train_epochs=2,
+    report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True)
+Trainer(Net(), arguments, train_dataset=data).train()
+""",
+    "lightning": """
+import lightning.pytorch as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__(); self.inner = torch.nn.Linear(8, 1)
+    def training_step(self, batch, _):
+        return self.inner(batch[0]).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False)
+trainer.fit(Net(), load())
+""",
+    "keras": """
+import os; os.environ["KERAS_BACKEND"] = "torch"
+import keras, numpy
+net = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+net.compile("sgd", "mse")
+net.fit(numpy.ones((64, 8)), numpy.ones((64, 1)), batch_size=8, epochs=2, verbose=0)
+""",
+}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_framework_reports_through_its_callback(tmp_path, framework):
+    """Its own steps count, and nothing is counted twice."""
+    done, records = run(tmp_path, "--name", framework, *write(tmp_path, FRAMEWORKS[framework]))
+    assert done.returncode == 0, done.stderr
+    (record,) = records
+    assert record.step[STEP["steps"]] == 16
+    # The callback of Keras knows the size of a batch only if it is told.
+    assert record.step[STEP["samples"]] == (ABSENT if framework == "keras" else 128)
+
+
+@pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
+def test_what_cannot_be_reached_is_said(tmp_path, flag):
+    """The program runs as it is."""
+    path = tmp_path / "sleep.py"
+    path.write_text("import time; time.sleep(2); print(7)")
+    done, records = run(tmp_path, "--", sys.executable, flag, path)
+    assert (done.returncode, done.stdout, records) == (0, "7\n", [])
+    assert f"not reached: {Path(sys.executable).name}" in done.stderr.replace(
+        "python3.11", Path(sys.executable).name
+    )
+    assert done.stderr.rstrip().endswith(flag)
