@@ -22,8 +22,8 @@ Every Python process below the command reports its training: steps, samples, los
 PyTorch, and the callbacks of Transformers, Lightning and Keras. A line at the end says how many
 processes were seen and how many reported.
 
-Exit codes: 0 the command succeeded, 2 the command cannot be started, otherwise that of the command;
-a signal that ended the command also ends this one.
+Exit codes: 0 the command succeeded, 2 the command cannot be started, otherwise that of the
+command; a signal that ended the command also ends this one.
 """
 
 
