@@ -78,7 +78,11 @@ def run_command(
         def forward(number: int, _frame: object) -> None:
             process.send_signal(number)
 
-        handlers |= {number: signal.signal(number, forward) for number in _FORWARDED}
+        handlers |= {
+            number: signal.signal(number, forward)
+            for number in _FORWARDED
+            if signal.getsignal(number) is not signal.SIG_IGN  # as SIGHUP below nohup
+        }
         while (code := _wait(process)) is None:
             if look is not None:
                 look(process.pid)

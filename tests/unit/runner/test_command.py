@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -39,13 +40,32 @@ def test_a_signal_to_this_process_alone_reaches_the_command(tmp_path, number):
     name = number.name.removeprefix("SIG")
     ready = tmp_path / "ready"
     script = f"trap 'echo got; exit 5' {name}; touch {ready}; while :; do sleep 0.05; done"
-    with subprocess.Popen((*RUN, "sh", "-c", script), stdout=subprocess.PIPE, text=True) as process:
+    # The tests may run below nohup, and no shell traps a signal that it inherits as ignored.
+    heeding = f"import os, signal; signal.signal({int(number)}, signal.SIG_DFL); os.execv({RUN[0]!r}, {[*RUN, 'sh', '-c', script]!r})"
+    process = subprocess.Popen(
+        (sys.executable, "-c", heeding), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
         deadline = time.monotonic() + 30
         while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(number)
         said, _ = process.communicate(timeout=30)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode, said) == (5, "got\n")
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
+    """As SIGHUP is below nohup, for the command as well."""
+    script = "import os, signal; os.kill(os.getppid(), signal.SIGHUP); print(signal.getsignal(1))"
+    ignoring = "import os, signal; signal.signal(1, signal.SIG_IGN); os.execv({!r}, {!r})"
+    command = ignoring.format(RUN[0], [*RUN, sys.executable, "-c", script])
+    done = subprocess.run(
+        (sys.executable, "-c", command), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{signal.Handlers.SIG_IGN!s}\n"
 
 
 def test_the_command_is_not_deaf_to_an_interrupt():

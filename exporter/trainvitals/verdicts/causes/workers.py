@@ -55,9 +55,9 @@ def _find_lost_worker(case: Case) -> str | None:
 
 
 def _detect_worker(case: Case) -> Finding | None:
-    if not case.has_ended or case.exit_code == 0:
-        return None
-    if case.success and case.exit_code is None:  # the kill may be that of another program
+    # Without an exit code, the kill beside a log that reports success may be another program's.
+    succeeded = case.exit_code == 0 or (bool(case.success) and case.exit_code is None)
+    if not case.has_ended or succeeded:
         return None
     oom, log_line = collect_oom_evidence(case), find_killed_worker(case) or _find_lost_worker(case)
     is_main = case.signal == _SIGKILL and read_request(case) is None
