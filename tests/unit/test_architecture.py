@@ -59,8 +59,7 @@ OTHER_FORMATS = {
 BROAD_EXCEPTS = {
     ("workers.py", "attempt"),
     ("training/guard.py", "guarded"),
-    # Inside programs that did not ask for it, and before the package can be imported.
-    ("runner/imports.py", "_take"),
+    # At the start of programs that did not ask for it, before the package can be imported.
     ("runner/startup/sitecustomize.py", "_observe"),
 }
 

@@ -60,7 +60,8 @@ def run_command(
     Args:
         command: The program and its arguments.
         environ: The environment of the command.
-        look: A function that is called about twice a second with the PID of the command.
+        look: A function that is called at the start and about twice a second with the PID of the
+            command.
 
     Returns:
         The exit code of the command; the negative number of the signal that ended the command.
@@ -83,9 +84,11 @@ def run_command(
             for number in _FORWARDED
             if signal.getsignal(number) is not signal.SIG_IGN  # as SIGHUP below nohup
         }
-        while (code := _wait(process)) is None:
+        code: int | None = None
+        while code is None:
             if look is not None:
                 look(process.pid)
+            code = _wait(process)
         return code
     finally:
         for number, handler in handlers.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from trainvitals.foreign_files import read_regular
 from trainvitals.runfile import FILE_BYTES, SUFFIX, RunFileError
 from trainvitals.runfile.codec import decode_header
 from trainvitals.units import count_noun
@@ -47,12 +48,12 @@ class Coverage:
         Args:
             run_dir: The directory of the run files.
         """
-        found = [(run, rank) for pid, run, rank in _list_reports(run_dir) if pid in self.pids]
+        found = [run for pid, run in _list_reports(run_dir) if pid in self.pids]
         seen = count_noun(len(self.pids), "process", "processes")
         if not found:
             said = f"{seen}, none of which proved to train"
         else:
-            runs = ", ".join(sorted({run for run, _ in found}))
+            runs = ", ".join(sorted(set(found)))
             said = f"{seen}, {len(found)} of which reported run {runs}"
         reasons = sorted(set(self.unreached.values()))
         missed = f"; not reached: {', '.join(reasons)}" if reasons else ""
@@ -76,17 +77,16 @@ def _find_obstacle(process: psutil.Process) -> str:
     return "" if is_told else f"{name} without the environment of the command"
 
 
-def _list_reports(run_dir: Path) -> Iterator[tuple[int, str, int]]:
-    """Yield the PID, the run and the rank of each run file of this user."""
+def _list_reports(run_dir: Path) -> Iterator[tuple[int, str]]:
+    """Yield the PID and the run name of each run file of this user."""
     for path in _list_files(run_dir):
         try:
             if path.lstat().st_uid != os.getuid():
                 continue
-            with path.open("rb") as file:
-                identity = decode_header(file.read(FILE_BYTES))
+            identity = decode_header(read_regular(path, FILE_BYTES, follows=False))
         except (OSError, RunFileError):
             continue
-        yield identity.pid, identity.run, identity.rank
+        yield identity.pid, identity.run
 
 
 def _list_files(run_dir: Path) -> Iterable[Path]:

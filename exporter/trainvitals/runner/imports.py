@@ -85,10 +85,7 @@ class ImportWatcher:
     def _take(self, module: ModuleType) -> None:
         observe = self._watched.pop(module.__name__, None)
         if observe is not None:
-            try:
-                observe(module)
-            except Exception:  # noqa: BLE001 - the program must not notice
-                return
+            observe(module)
 
 
 class _Loader:
@@ -127,10 +124,15 @@ def watch_imports(package: str) -> None:
         return
 
     def make(function: str) -> Callable[[ModuleType], object]:
-        def observe(module: ModuleType) -> object:
+        def observe(module: ModuleType) -> None:
             from importlib import import_module  # noqa: PLC0415 - see above
 
-            return getattr(import_module(_ENTRY), function)(module)
+            try:
+                attempt = import_module("trainvitals.workers").attempt
+                call = getattr(import_module(_ENTRY), function)
+            except ImportError:  # the program has another `trainvitals`
+                return
+            attempt(module.__name__, lambda: call(module))
 
         return observe
 
