@@ -58,7 +58,9 @@ _KILL_REPORT = re.compile(
 _PID = re.compile(r"\bpid\W{1,3}([0-9]{2,10})\b", re.IGNORECASE)
 _BUS = re.compile(r"\b0([0-9a-f]{3,7}):([0-9a-f]{2}):([0-9a-f]{2})\b", re.IGNORECASE)
 _ABOUT_GPU = re.compile(r"gpu|cuda|nvidia|nvrm", re.IGNORECASE)
-_SEVERAL = re.compile(r"\brank\W{0,2}[1-9]|\bworld.?size\W{1,3}(?:[2-9]|[1-9][0-9])", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(?:rank\W{0,2}|worker-|task:)[1-9]|\bworld.?size\W{1,3}(?:[2-9]|[1-9][0-9])", re.IGNORECASE
+)
 # Xid codes of errors caused by the program that they name, not by the GPU.
 _OF_PROGRAMS = frozenset({13, 31, 32, 43, 45, 69, 94})
 _NAME = re.compile(r"\bname=([^,<]{1,40})")
@@ -87,9 +89,12 @@ _EARLIER_SECONDS, _LATER_SECONDS = 30.0, 60.0
 # Ranks that wait for a killed one write for that long: the timeouts of collective operations.
 _LAST_WORDS_SECONDS = 1000.0
 # PIDs in a container's own PID namespace are small, and a child's PID is close to its parent's.
-_LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
+LEAST_HOST_PID, _MOST_CHILDREN = 5000, 4096
 # Workers that are started again and again have larger PIDs, up to the kernel's default limit.
 _MOST_LATER = 65_536
+# A log that goes on at its pace for so long after a kill is not that of the killed program, whose
+# other ranks would wait for it in silence.
+_PACE_SECONDS, _PACE_LINES, _MOST_PACES, _LEAST_PACE_SECONDS = 300.0, 10, 2.0, 30.0
 # A log that goes on for as many lines after a report of a kill is not that of the killed program.
 _MANY_LINES = 40
 
@@ -164,6 +169,7 @@ class LogOwner:
             that of its end.
         longest_gap_seconds: The longest time between two of the log's last timestamps, by which a
             program that writes often is known to have ended soon after its last line.
+        stamps: The times of the lines that have one, in Unix seconds and in the order of the log.
     """
 
     text: str | None
@@ -173,6 +179,7 @@ class LogOwner:
     survived_kill: bool = False
     is_end_dated: bool = True
     longest_gap_seconds: float = _AFTER_SECONDS
+    stamps: tuple[float, ...] = ()
 
     @property
     def has_log(self) -> bool:
@@ -254,11 +261,24 @@ class LogOwner:
         return not (_names_victim(text) and is_other)
 
     def _goes_on_after(self, time: float) -> bool:
-        """Return whether the log began before a time and goes on for long after it."""
+        """Return whether the log began before a time and goes on for long, or at its pace, after it."""
         if self.times is None:
             return False
         first, last = self.times
-        return first <= time < last - _LAST_WORDS_SECONDS and not _is_shifted(time - last)
+        if not first <= time < last or _is_shifted(time - last):
+            return False
+        return time < last - _LAST_WORDS_SECONDS or self._keeps_pace_after(time)
+
+    def _keeps_pace_after(self, time: float) -> bool:
+        """Return whether lines follow a time for minutes, without a longer gap than before it."""
+        before = [stamp for stamp in self.stamps if stamp <= time]
+        after = [stamp for stamp in self.stamps if stamp > time]
+        if len(before) <= _PACE_LINES or len(after) < _PACE_LINES:
+            return False
+        if after[-1] - time < _PACE_SECONDS:
+            return False
+        usual = max(_LEAST_PACE_SECONDS, _MOST_PACES * _find_gap(before))
+        return _find_gap((time, *after)) <= usual
 
     def may_be_at(self, time: float) -> bool:
         """Return whether a time is near the log's times, or near their end in another time zone."""
@@ -282,7 +302,7 @@ class LogOwner:
         return re.search(name, self.text or "", re.IGNORECASE) is not None
 
     def _is_foreign_pid(self, pid: int | None, most: int) -> bool:
-        if pid is None or not self.pids or min(self.pids) < _LEAST_HOST_PID:
+        if pid is None or not self.pids or min(self.pids) < LEAST_HOST_PID:
             return False
         return not any(0 <= pid - own <= most for own in self.pids)
 
@@ -330,13 +350,21 @@ def read_owner(
         survived_kill=any(map(_KILL_REPORT.search, texts[:-_MANY_LINES])),
         is_end_dated=find_times(log[-_MANY_LINES:], zone=zone) is not None,
         longest_gap_seconds=_find_longest_gap(log[-_RECENT_LINES:], zone),
+        stamps=_read_stamps(log, zone) if is_dated else (),
     )
 
 
+def _read_stamps(lines: Sequence[DatedLine | str], zone: str) -> tuple[float, ...]:
+    return tuple(time for line in lines if (time := _read_time(line, zone)) is not None)
+
+
 def _find_longest_gap(lines: Sequence[DatedLine | str], zone: str) -> float:
-    times = [time for line in lines if (time := _read_time(line, zone)) is not None]
-    gaps = [abs(after - before) for before, after in pairwise(times)]
-    return max(gaps) if len(gaps) >= _FEW_GAPS else _AFTER_SECONDS
+    times = _read_stamps(lines, zone)
+    return _find_gap(times) if len(times) > _FEW_GAPS else _AFTER_SECONDS
+
+
+def _find_gap(times: Sequence[float]) -> float:
+    return max(abs(after - before) for before, after in pairwise(times))
 
 
 def _shorten_bus(bus: str) -> str:

@@ -238,7 +238,8 @@ class Case:
         """Return whether an OOM kill was due to the control group's own limit, not a parent's."""
         if kill.oom_memcg is None:  # The log contains the constraint, but not the control group.
             return kill.constraint == "CONSTRAINT_MEMCG"
-        return kill.oom_memcg == kill.task_memcg or self._is_own(kill.oom_memcg)
+        is_known = bool(self.evidence.id or self.evidence.cgroup)
+        return kill.oom_memcg == kill.task_memcg or (is_known and self._is_own(kill.oom_memcg))
 
     def search(self, sign: Sign) -> re.Match[str] | None:
         """Return a sign's match in the last log line that contains the sign.

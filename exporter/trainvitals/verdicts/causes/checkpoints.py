@@ -13,7 +13,7 @@ from trainvitals.verdicts.causes.signs import Sign, matches
 from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _OTHER_KEYS = matches(
-    r"Restoring from checkpoint failed|Assign requires shapes of both tensors to match|(?:Missing|Unexpected) key\(s\) in state_dict|doesn't match the size of optimizer's group"
+    r"shape mismatch for loaded \(|Restoring from checkpoint failed|Assign requires shapes of both tensors to match|(?:Missing|Unexpected) key\(s\) in state_dict|doesn't match the size of optimizer's group"
     r"|different number of parameter groups|Unable to load weights from (?:pytorch )?checkpoint|KeyError: .{0,3}(?:optimizer|scheduler|epoch|lr_scheduler)_?state|Key \S{1,200} not found in checkpoint"
     r"|KeyError: '(?:state_dict|model_state_dict|optimizer_state_dict|module\.[\w.]{1,120})'$"
 )

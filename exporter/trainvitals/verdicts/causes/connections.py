@@ -30,7 +30,11 @@ _UNREACHED = matches(
     r"|TimeoutError: \[Errno 110\]|(?<!aborted by: )failed to connect to all addresses|Connection was closed before we received a valid response|ConnectionClosedError\b"
     r"|Connection to \S{1,200} timed out|ClientConnectorError|All connection attempts failed"
     r"|kex_exchange_identification|ConnectionRefusedError: |Errno 111\] Connection refused|Errno 101\]|Errno 113\]",
-    without=("coordination service", "coordination_service"),  # JAX reports that a task has ended
+    without=(
+        "coordination service",  # JAX reports that a task has ended
+        "coordination_service",
+        "Failed to pick subchannel",  # gRPC's details of a connection that another process ended
+    ),
 )
 
 _NO_CREDENTIALS = matches(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
 
+from trainvitals.verdicts.causes.others import find_killed_training
 from trainvitals.verdicts.causes.ranks import split_rank
 from trainvitals.verdicts.causes.signs import read_log
 from trainvitals.verdicts.causes.success import FINISHED, is_written
@@ -100,7 +101,7 @@ _REPORT = re.compile(
 # A launcher's report about a failed rank, which shows that an earlier traceback was not handled.
 _FAILED = re.compile(
     r"exitcode {0,8}:? {0,8}-?[1-9]|ChildFailedError|returned non-zero exit status|return code =? ?-?[1-9]"
-    r"|srun: error: |exited with (?:exit )?(?:code|status) [1-9]"
+    r"|srun: error: |(?:exited|crashed) with (?:exit )?(?:code|status) -?[1-9]|Container failed !!!"
 )
 # Reports about single attempts and remarks about earlier lines do not concern the next traceback.
 _NOT_OF_NEXT = re.compile(r"Retrying \(Retry\(|\babove this line\b", re.IGNORECASE)
@@ -174,7 +175,7 @@ def drop_handled(lines: tuple[str, ...]) -> tuple[str, ...]:
         for index, text in enumerate(simple[:-1])
         if text.startswith("exception ignored in") and not lines[index + 1].startswith("Traceback")
     }
-    last_failed = max((at for at, line in enumerate(lines) if _FAILED.search(line)), default=-1)
+    last_failed = find_failed(lines)
     for traceback in read_tracebacks(lines):
         before = [
             index
@@ -249,6 +250,11 @@ def _is_handled(simple: str) -> bool:
 
 def _find_text(lines: Sequence[str], indices: range, most: int) -> list[int]:
     return list(islice((index for index in indices if lines[index].strip()), most))
+
+
+def find_failed(lines: Sequence[str]) -> int:
+    """Return the index of a launcher's last report about a failed rank; -1 if there is none."""
+    return max((at for at, line in enumerate(lines) if _FAILED.search(line)), default=-1)
 
 
 def goes_on(lines: tuple[str, ...]) -> bool:
@@ -364,9 +370,18 @@ def _find_success_at(lines: tuple[str, ...]) -> int | None:
         if _CRASHED.search(line) or steps > _FEW_STEPS:
             return None
         if FINISHED(line) and not _OF_A_PART.search(line):
-            return None if _is_trouble(reading.simple[index]) else index
+            is_own = not _is_trouble(reading.simple[index]) and not _is_of_wrapper(lines, index)
+            return index if is_own else None
         steps += reading.steps[index]
     return None
+
+
+def _is_of_wrapper(lines: tuple[str, ...], at: int) -> bool:
+    """Return whether a shell reports a success after the training crashed before its own success."""
+    killed = find_killed_training(lines[:at])
+    if killed < 0 or sum(read_log(lines).steps[killed + 1 : at]) > _FEW_STEPS:
+        return False
+    return _find_success_at(lines[:killed]) is None
 
 
 def find_suspicious(lines: tuple[str, ...]) -> list[int]:

@@ -21,14 +21,17 @@ _SPEECH = re.compile(
 
 
 _QUOTE = re.compile(r"(?<!\w)'[^']{0,200}'(?!\w)|\"[^\"]{0,200}\"|`[^`]{0,200}`")
+_ITEM = re.compile(r"\s{1,16}#?([0-9]{1,4})[.):]? {1,4}(?!0x)\S")
+_LEAST_ITEMS = 3
 _OF_FAILURE = re.compile(r"err|exception|fail|crash|abort|kill|while", re.IGNORECASE)
 
 
 def find_indented(lines: Sequence[str]) -> Iterator[int]:
     """Yield the indices of indented lines that do not report an error of the program.
 
-    Such lines follow a line that announces generated text, or precede lines which show that the
-    program continued: more than two progress lines, a result or a success, all without indentation.
+    Such lines are numbered from 0 or 1, or each of them ends with a count; or such lines follow a
+    line that announces generated text, or precede lines which show that the program continued: more
+    than two progress lines, a result or a success, all without indentation.
     The frames of a traceback whose first line is not indented are never such lines.
     """
     blocks = [
@@ -38,6 +41,9 @@ def find_indented(lines: Sequence[str]) -> Iterator[int]:
         return
     last = _find_last_work(lines)
     for block in blocks:
+        if _is_listing([lines[at] for at in block], lines[block.start - 1]):
+            yield from block
+            continue
         is_speech = _is_speech(lines[block.start - 1])
         if block.stop < len(lines) and (is_speech or block.start <= last):
             yield from range(block.start - is_speech, block.stop)
@@ -46,6 +52,18 @@ def find_indented(lines: Sequence[str]) -> Iterator[int]:
 def _is_speech(head: str) -> bool:
     """Return whether a line announces a model's text and names no failure except in quotes."""
     return _SPEECH.search(head) is not None and _OF_FAILURE.search(_QUOTE.sub("", head)) is None
+
+
+def _is_listing(rows: Sequence[str], head: str) -> bool:
+    """Return whether rows are numbered below a line that names no failure, or are counts."""
+    if len(rows) < _LEAST_ITEMS:
+        return False
+    if all(row.rpartition(": ")[2].strip().isdecimal() and ": " in row for row in rows):
+        return True
+    items = [_ITEM.match(row) for row in rows]
+    numbers = [int(item[1]) for item in items if item is not None]
+    is_numbered = numbers in (list(range(len(rows))), list(range(1, len(rows) + 1)))
+    return is_numbered and head.endswith(":") and _OF_FAILURE.search(_QUOTE.sub("", head)) is None
 
 
 def _list_blocks(lines: Sequence[str]) -> Iterator[range]:

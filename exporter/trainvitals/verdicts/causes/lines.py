@@ -13,12 +13,18 @@ _MOST_REDRAWN = 500
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 13), *range(14, 32), 127))
 _BAR_SIGNS = ("%|", "it/s", "s/it", "B/s", "━", "█")
 
-# Prefixes of the kubelet's log files, of Docker Compose, and of `srun --label`, whose number is the
-# rank.
+# Prefixes of the kubelet's log files, of Docker Compose, of `srun --label`, and of operators and
+# `kubectl logs --prefix`, whose pods end with a number; the number is used as the rank.
 _PREFIXES = (
     (re.compile(r"^[0-9-]{10}T[0-9:.]{8,18}(?:Z|[+-][0-9:]{5}) (?:stderr|stdout) [FP](?: |$)"), ""),
     (re.compile(r"^[\w.-]{1,80} {1,40}\| ?"), ""),
     (re.compile(r"^ {0,6}([0-9]{1,6}):(?: |$)"), r"[rank\1]: "),
+    (
+        re.compile(
+            r"^\[(?:pod/)?[A-Za-z][A-Za-z.-]{0,80}[-_ ]([0-9]{1,6})(?:/[\w.-]{1,60})?\](?: |$)"
+        ),
+        r"[rank\1]: ",
+    ),
 )
 _BEHIND_BAR = re.compile(
     r"\[(?:rank|default)[0-9]{1,6}\]: ?(?=\S)|Traceback \(most recent call last"

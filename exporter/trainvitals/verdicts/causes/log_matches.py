@@ -15,7 +15,12 @@ from dataclasses import dataclass, replace
 from trainvitals.sources.signals import name_signal
 from trainvitals.units import count_noun
 from trainvitals.verdicts.causes.case import Case
-from trainvitals.verdicts.causes.handled import is_being_ended, is_resumed, precedes_output
+from trainvitals.verdicts.causes.handled import (
+    find_failed,
+    is_being_ended,
+    is_resumed,
+    precedes_output,
+)
 from trainvitals.verdicts.causes.parsed_log import (
     FEW_STEPS,
     SOON_LINES,
@@ -118,7 +123,9 @@ def find_match(case: Case, sign: Sign) -> LogMatch | None:
     if not sign.may_be_in(case.lines):
         return None
     log = parse_log(case)
-    match = _find_fatal(case, log, sign) or _find_beside(log, sign) or _find_in_others(log, sign)
+    match = (
+        _find_fatal(case, log, sign) or _find_beside(case, log, sign) or _find_in_others(log, sign)
+    )
     return None if match is None else weigh_end(case, match)
 
 
@@ -253,7 +260,7 @@ def weigh_fatal(case: Case, error: Error) -> LogMatch:
     return _weigh_rest(case, log, match, end)
 
 
-def _find_beside(log: ParsedLog, sign: Sign) -> LogMatch | None:
+def _find_beside(case: Case, log: ParsedLog, sign: Sign) -> LogMatch | None:
     """Return the last match of a sign outside of tracebacks and launcher reports.
 
     The result is None if no line matches.
@@ -264,11 +271,11 @@ def _find_beside(log: ParsedLog, sign: Sign) -> LogMatch | None:
         if quiet[index] or (log.reported[index] and not is_launcher_line(line)):
             continue
         if sign(line):
-            return _weigh_beside(log, index)
+            return _weigh_beside(case, log, index)
     return None
 
 
-def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
+def _weigh_beside(case: Case, log: ParsedLog, index: int) -> LogMatch:
     line = log.lines[index]
     match = LogMatch(
         line=index,
@@ -288,6 +295,9 @@ def _weigh_beside(log: ParsedLog, index: int) -> LogMatch:
         )
     steps, rest = _count_rest(log, index)
     if steps > FEW_STEPS:
+        is_of_crash = is_error and fatal is not None and index - fatal.end <= SOON_LINES
+        if is_of_crash and _may_be_buffer(case, log, index):
+            return match.cap("medium", _describe_buffer(rest))
         return match.cap("low", describe_steps(steps))
     interrupt = next((each for each in log.lines[index + 1 :] if _INTERRUPT.search(each)), None)
     if interrupt is not None:
@@ -344,19 +354,33 @@ def _weigh_rest(case: Case, log: ParsedLog, match: LogMatch, end: int) -> LogMat
     steps, rest = _count_rest(log, end)
     if steps <= FEW_STEPS and rest <= SOON_LINES:
         return match
-    settings = case.evidence.settings
-    bytes_after = sum(len(line) + 1 for line in log.lines[end + 1 :])
-    may_be_buffer = bytes_after <= _STDOUT_BUFFER_BYTES and not (
-        settings is not None and (settings.is_unbuffered or settings.has_tty)
-    )
-    if may_be_buffer and case.exit_code == 1:
-        return match.cap(
-            "medium" if settings is None else "high",
-            f"{_describe_rest(rest)[:-1]}; it may be buffered standard output that Python wrote at exit.",
-        )
+    if _may_be_buffer(case, log, end):
+        is_known = case.evidence.settings is not None and case.exit_code == 1
+        return match.cap("high" if is_known else "medium", _describe_buffer(rest))
     if steps > FEW_STEPS:
         return match.cap("low", describe_steps(steps))
     return match.cap("medium", _describe_rest(rest))
+
+
+def _may_be_buffer(case: Case, log: ParsedLog, end: int) -> bool:
+    """Return whether the lines after an error may be buffered output that Python wrote at exit.
+
+    The program exited with code 1, or a launcher reports at the end of the log that a rank failed.
+    """
+    settings = case.evidence.settings
+    if settings is not None and (settings.is_unbuffered or settings.has_tty):
+        return False
+    rest = log.lines[end + 1 :]
+    failed = find_failed(rest)
+    if sum(len(line) + 1 for line in rest) > _STDOUT_BUFFER_BYTES or any(map(is_resumed, rest)):
+        return False
+    return case.exit_code == 1 or (
+        failed >= 0 and count_between(log, end + 1 + failed, len(log.lines))[0] == 0
+    )
+
+
+def _describe_buffer(rest: int) -> str:
+    return f"{_describe_rest(rest)[:-1]}; it may be buffered standard output that Python wrote at exit."
 
 
 def _count_rest(log: ParsedLog, end: int) -> tuple[int, int]:

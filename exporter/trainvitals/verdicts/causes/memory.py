@@ -58,9 +58,10 @@ def _is_seen_by_kernel_alone(case: Case) -> bool:
 
 
 def _detect_cgroup(case: Case) -> Finding | None:
-    if (reported := _find_report(case)) is not None:
-        return reported
     oom = collect_oom_evidence(case)
+    reported = _find_report(case)
+    if reported is not None and (not oom.kills or case.is_by_own_limit(oom.kills[-1])):
+        return reported
     if not _was_killed(case) or not oom.is_found:
         return None
     if oom.kills:

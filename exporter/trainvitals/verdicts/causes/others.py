@@ -108,6 +108,13 @@ def find_programs(lines: Sequence[str]) -> Iterator[int]:
             yield at
 
 
+def find_killed_training(lines: Sequence[str]) -> int:
+    """Return the index of a shell's last report of a crashed training program; -1 if none."""
+    found = ((at, _JOB.match(line)) for at, line in enumerate(lines))
+    programs = ((at, (each[1] or each[2]).split()[0]) for at, each in found if each is not None)
+    return max((at for at, program in programs if _OF_TRAINING.search(program)), default=-1)
+
+
 def find_items(lines: Sequence[str]) -> Iterator[int]:
     """Yield the indices of lines about evaluated items and item crashes, if a result follows."""
     items = [at for at, line in enumerate(lines) if _ITEM.match(line)]

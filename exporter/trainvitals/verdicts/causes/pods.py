@@ -41,7 +41,8 @@ _CONFIG = matches(
 )
 _MOUNT = matches(
     r"\b(?:FailedMount|FailedAttachVolume|FailedMapVolume)\b|Unable to attach or mount volumes"
-    r"|MountVolume\.\w{1,30} failed|AttachVolume\.\w{1,30} failed|Multi-Attach error for volume"
+    r"|MountVolume\.\w{1,30} failed|AttachVolume\.\w{1,30} failed|Multi-Attach error for volume",
+    without=("not registered",),  # the kubelet has already forgotten a pod that failed
 )
 _EVICTED = matches(
     rf"{_ROW}Evicted\b",

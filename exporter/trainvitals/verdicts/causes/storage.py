@@ -19,6 +19,9 @@ from trainvitals.verdicts.causes.verdict import Cause, Finding
 
 _FULL_BELOW_RATIO = 0.05
 _FEW_INODES = 1000
+# The head of the last column of `df -i`, in several languages: `IUse%`, `IUti%`, `IBen%`, `IUso%`.
+_OF_INODES = re.compile(r"I[A-Z][A-Za-z]{1,8}%$").match
+_OF_USE = re.compile(r"[A-Za-z]{2,12}%$").match
 _NO_ROOM = contains(
     "No space left on device",
     "not enough space on the disk",
@@ -131,11 +134,12 @@ def _shows_no_inodes(case: Case) -> bool:
     """Return whether the log contains output of `df -i` that shows no free inodes."""
     is_table = False
     for line in case.lines:
-        if "IUse%" in line:
+        columns = line.split()
+        if any(map(_OF_INODES, columns)):
             is_table = True
         elif is_table and " 100% /" in line:
             return True
-        elif "Use%" in line or not line.strip():
+        elif not columns or any(map(_OF_USE, columns)):
             is_table = False
     return False
 

@@ -42,6 +42,9 @@ _FINALIZERS = frozenset(
 )
 # The function that runs a thread; the line before the traceback may be another thread's.
 _OF_THREAD = "_bootstrap_inner"
+# Frames of an exception that Python itself printed; others were printed by the program or a logger.
+_OUTERMOST = frozenset({"<module>", "_bootstrap", _OF_THREAD})
+_WARNED = re.compile(r"\bWARN(?:ING)?\b")
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "<frozen")
 # The next log record, recognized by its time or its level.
 _RECORD = re.compile(
@@ -78,6 +81,7 @@ _CONSEQUENCES = (
     "No trials are completed yet",
     "Pin memory thread exited unexpectedly",
     "Collective ops is aborted by",
+    "errors_impl.UnavailableError",
     "Background thread failed. Check other traceback",
 )
 # What the other end of a pipe raises after a process of the same program died.
@@ -123,8 +127,8 @@ class Traceback:
         errors: The exceptions in the order of the log.
         place: The last frame outside of libraries, or else the last frame; empty if it has none.
         last_place: The last frame; empty if it has none.
-        is_aside: Whether it did not end the program: the exception was ignored, or raised in a
-            finalizer or a thread.
+        is_aside: Whether it did not end the program: the exception was ignored, raised in a
+            finalizer or a thread, or logged as a warning.
         is_dropped: Whether Python dropped the exception: it was ignored, or raised in a finalizer.
     """
 
@@ -197,10 +201,17 @@ def _strip_records(stream: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A traceback that has not been joined with the tracebacks in its chain yet."""
+    """A traceback that has not been joined with the tracebacks in its chain yet.
+
+    Attributes:
+        traceback: The traceback.
+        is_joined: Whether the traceback continues the chain of the traceback before it.
+        is_of_main_thread: Whether a frame is that of a module, so that it is not a thread's.
+    """
 
     traceback: Traceback
     is_joined: bool
+    is_of_main_thread: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +245,8 @@ def _join(parts: Iterator[_Part]) -> list[Traceback]:
                     errors=before.errors + part.traceback.errors,
                     place=part.traceback.place or before.place,
                     last_place=part.traceback.last_place or before.last_place,
-                    is_aside=before.is_aside,
+                    # A thread's exception may be raised again in the main thread.
+                    is_aside=before.is_dropped or (before.is_aside and not part.is_of_main_thread),
                     is_dropped=before.is_dropped,
                 )
             )
@@ -300,6 +312,7 @@ class _Reader:
         is_finalizer = not _FINALIZERS.isdisjoint(functions)
         is_dropped = is_finalizer or before.startswith((_IGNORED, "Error in atexit"))
         is_of_thread = _OF_THREAD in functions or before.startswith(_ASIDE)
+        is_warned = _is_warning(before) and _OUTERMOST.isdisjoint(functions)
         return _Part(
             Traceback(
                 start=min([start, *(bare.line for bare in joint.errors)]),
@@ -308,10 +321,11 @@ class _Reader:
                 errors=(*joint.errors, error),
                 place=place,
                 last_place=last_place,
-                is_aside=is_dropped or is_of_thread,
+                is_aside=is_dropped or is_of_thread or is_warned,
                 is_dropped=is_dropped,
             ),
             is_joined=is_nested or joint.is_behind,
+            is_of_main_thread="<module>" in functions,
         )
 
     def _skip_frames(self, head: str) -> tuple[str, str, set[str]]:
@@ -360,6 +374,10 @@ def ends_message(text: str) -> bool:
         or _RECORD.match(stripped) is not None
         or is_progress(text)
     )
+
+
+def _is_warning(line: str) -> bool:
+    return _RECORD.match(line) is not None and _WARNED.search(line[:_LONGEST_HEAD]) is not None
 
 
 def _indent(text: str) -> int:

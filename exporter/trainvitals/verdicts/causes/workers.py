@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from trainvitals.sources.containers.log_owner import LEAST_HOST_PID
 from trainvitals.units import format_duration
 from trainvitals.verdicts.causes.advice import advise_higher_limit, advise_less_memory
 from trainvitals.verdicts.causes.case import Case
@@ -183,7 +184,16 @@ def _names_killed(case: Case, oom: OomEvidence) -> bool:
     if any(numbers & set(_NUMBER.findall(line)) for line in case.lines):
         return True
     shell = case.search(_SHELL_KILLED)
-    return shell is not None and not _NUMBER.search(shell[0])
+    if shell is None:
+        return False
+    number = _NUMBER.search(shell[0].rpartition("line ")[2].partition(":")[2])
+    # The PIDs in a container's own PID namespace are small.
+    return number is None or (int(number[0]) < LEAST_HOST_PID and _names_task(shell.string, oom))
+
+
+def _names_task(line: str, oom: OomEvidence) -> bool:
+    programs = {word.rpartition("/")[2] for word in line.split()}
+    return any(kill.task in programs for kill in oom.kills)
 
 
 CAUSES: tuple[Cause, ...] = (

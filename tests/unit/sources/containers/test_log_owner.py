@@ -210,6 +210,18 @@ def test_a_log_that_goes_on_long_after_an_event_is_not_of_it():
     assert len(owner.select_xids([xid(79, lost, time=last - 600)])) == 1
 
 
+def test_a_log_that_keeps_its_pace_after_a_kill_is_not_of_the_killed_program():
+    """Ranks that wait for the killed one are silent until their collective operation times out."""
+    stamps = [
+        f"2025-03-04 12:{minute:02d}:{second:02d} step"
+        for minute in range(30)
+        for second in (7, 37)
+    ]
+    assert not read_owner(stamps).may_own_kill(kill(time=read_owner(stamps).times[1] - 600))
+    silent = [*stamps[:38], *stamps[-4:]]
+    assert read_owner(silent).may_own_kill(kill(time=read_owner(silent).times[1] - 600))
+
+
 def test_a_kill_without_a_time_is_the_one_that_the_log_reports_and_goes_on_after():
     """A sandbox, or an earlier attempt in the same file, was killed; this program was not."""
     steps = [f"step {at} loss 1.2" for at in range(90)]

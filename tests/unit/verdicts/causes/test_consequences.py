@@ -119,3 +119,97 @@ def test_a_lost_process_is_the_one_that_the_kernel_names(name):
     assert "The process at the other end of a pipe had ended." in alone.finding.speaks_for
     other = judge_log(*STEPS, *fail(name), exit_code=1, kernel_lines=(kernel,))
     assert other.reason == "exception"
+
+
+def test_a_thread_s_exception_that_the_main_thread_raises_again_ended_it():
+    """The first traceback of the chain shows the frames of a thread."""
+    lines = (
+        *STEPS,
+        "[rank6]: Traceback (most recent call last):",
+        '[rank6]:   File "/usr/lib/python3.11/threading.py", line 1045, in _bootstrap_inner',
+        "[rank6]: botocore.exceptions.ClientError: An error occurred (ExpiredToken) when calling GetObject",
+        "[rank6]: ",
+        "[rank6]: The above exception was the direct cause of the following exception:",
+        "[rank6]: ",
+        "[rank6]: Traceback (most recent call last):",
+        '[rank6]:   File "/srv/fit.py", line 9, in <module>',
+        "[rank6]: RuntimeError: Background thread failed. Check other traceback.",
+        "ERROR:composer.cli.launcher:Rank 6 crashed with exit code 1.",
+    )
+    assert judge_log(*lines).reason == "credentials"
+
+
+def test_an_exception_that_a_logger_wrote_as_a_warning_did_not_end_it():
+    """Python itself prints the frame of the module, or of the thread, first."""
+    logged = (
+        "2025-03-04 16:44:37,866 - comm.tcp - WARNING - Closing a stream",
+        "Traceback (most recent call last):",
+        '  File "/opt/lib/python3.11/site-packages/comm/tcp.py", line 225, in read',
+        "    data = await stream.read()",
+        "comm.StreamClosedError: Stream is closed",
+    )
+    assert judge_log(*STEPS, *logged).reason != "exception"
+    uncaught = (*logged[:2], '  File "/srv/fit.py", line 2, in <module>', *logged[2:])
+    assert judge_log(*STEPS, *uncaught).reason == "exception"
+
+
+_BUFFERED = tuple(f"{at}/125 - 2s 212ms/step - batch_cost: 0.21" for at in range(10, 60, 10))
+_ENDED = "LAUNCH ERROR 2025-03-04 22:36:10,441 Container failed !!!"
+
+
+def test_steps_after_an_error_are_buffered_output_if_a_launcher_reports_the_failure():
+    """Python writes the rest of its buffer at exit, so the confidence is medium."""
+    error = fail(
+        "MemoryError: ", "", "Out of memory error on GPU 2. Cannot allocate 1.1GB memory on GPU 2."
+    )
+    verdict = judge_log(*STEPS, *error, *_BUFFERED, _ENDED)
+    assert (verdict.reason, verdict.confidence) == ("cuda-oom", "medium")
+    assert judge_log(*STEPS, *error, *_BUFFERED).reason != "cuda-oom"
+
+
+@pytest.mark.parametrize("label", ["[worker-{}] ", "[pod/fit-worker-{}/pytorch] "])
+def test_the_labels_of_an_operator_s_pods_are_ranks(label):
+    """The first rank that failed has the cause; the others lost their connection to it."""
+    first = fail("tensorflow.python.framework.errors_impl.DataLossError: corrupted record at 180")
+    other = fail(
+        "tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: x"
+    )
+    labelled = [
+        label.format(rank) + line
+        for rank, lines in ((0, STEPS), (2, first), (0, other), (1, other))
+        for line in lines
+    ]
+    assert judge_log(*labelled).reason == "data-corrupt"
+
+
+def test_a_refused_connection_between_ranks_is_not_a_server_that_cannot_be_reached():
+    """GRPC's details follow the abort of another rank."""
+    details = (
+        ':{"created":"@1","description":"Failed to pick subchannel","file":"client_channel.cc"}'
+    )
+    lost = "tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error:"
+    verdict = judge_log(
+        *STEPS,
+        "[rank2]: F tensorflow/core/device_event_mgr.cc:223] Unexpected Event status: 1",
+        "[rank2]: /bin/sh: line 1:     9 Aborted                 (core dumped) python fit.py",
+        *(f"[rank1]: {line}" for line in (details, *fail(lost))),
+        exit_code=134,
+    )
+    assert verdict.reason == "abort"
+
+
+def test_a_wrapper_that_goes_on_after_the_training_was_killed_reports_no_success():
+    """A shell without `set -e` ignores the exit code; a training that was started again is one."""
+    killed = "/entrypoint.sh: line 22:    61 Killed                  python fit.py --rows all"
+    done = "[entrypoint] all stages finished, bye"
+    assert judge_log(*STEPS, killed, "[entrypoint] exporting metrics", done).reason != "finished"
+    assert judge_log(*STEPS, killed, *STEPS, done).reason == "finished"
+
+
+def test_a_shape_that_differs_from_the_checkpoint_s_is_the_checkpoint_s():
+    """Megatron's message has the words of a shape error too."""
+    error = (
+        "megatron.core.dist_checkpointing.core.CheckpointingException: Global shape mismatch for loaded"
+        " (torch.Size([128256, 4096])) and expected ((128512, 4096)) tensor for key embedding.weight"
+    )
+    assert judge_log(*fail(error)).reason == "ckpt-mismatch"

@@ -219,6 +219,8 @@ def test_the_count_of_its_group_is_a_sign_of_a_killed_worker():
         ("Killed", True),
         ("./run.sh: Zeile 22: 44120 Getötet    tensorboard --logdir runs", False),
         ("all done", False),
+        ("/entry.sh: line 22:    61 Killed      python3 fit.py", True),
+        ("/entry.sh: line 22:    61 Killed      gzip -9 logs", False),
     ],
 )
 def test_a_kill_behind_exit_code_0_is_named_by_the_log_alone(line, is_named):
@@ -227,6 +229,17 @@ def test_a_kill_behind_exit_code_0_is_named_by_the_log_alone(line, is_named):
     log = ("step 1 loss 2.1", line)
     verdict = judge(Evidence("process", "a", log=log, exit_code=0, oom_kills=(kill,)))
     assert verdict.reason == ("oom-hidden-exit0" if is_named else "finished")
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"), [("/job_8", "oom-parent"), ("/job_8/task_6", "oom-cgroup")]
+)
+def test_the_kernel_names_the_group_whose_limit_a_job_reached(group, reason):
+    """Slurm's report does not say whether it was the job's limit or the task's."""
+    kill = OomKill(100.0, "CONSTRAINT_MEMCG", group, "/job_8/task_6", "python", 70291)
+    log = ("step 1 loss 2.1", "srun: error: n15: task 6: Out Of Memory")
+    verdict = judge(Evidence("process", "a", log=log, exit_code=137, oom_kills=(kill,)))
+    assert verdict.reason == reason
 
 
 def test_a_kill_on_the_host_accuses_no_log_that_reports_success():

@@ -38,6 +38,10 @@ WAITING = "    State:          Waiting\n      Reason:       {}\n"
 RUNNING = "    State:          Running\n      Started:      Fri, 15 Sep 2023 09:56:14 +0200\n"
 PROBE = "  Normal   Killing    3m (x8 over 21m)   kubelet   Container fit failed liveness probe, will be restarted\n"
 MOUNT = "  Warning  FailedMount  3m  kubelet  Unable to attach or mount volumes: timed out\n"
+REFUSED = """\
+  Warning  UnexpectedAdmissionError  29m  kubelet  Allocate failed due to no healthy devices present
+  Warning  FailedMount  28m (x6 over 29m)  kubelet  MountVolume.SetUp failed: object "ml"/"ca" not registered
+"""
 SECRET = '  Warning  Failed  4m (x6 over 5m)  kubelet, n4  Error: secrets "token-2" not found\n'
 
 
@@ -79,6 +83,12 @@ def test_a_pod_that_no_node_takes_waits():
     text = text.replace("node-3/10.1.0.3", "<none>")
     assert judge(parse_pod(text)).reason == "pod-unschedulable"
     assert judge(parse_pod(text + after)).reason == "unknown"
+
+
+def test_a_volume_of_a_refused_pod_is_forgotten_and_not_missing():
+    """The kubelet tries to mount it after it has refused the pod."""
+    text = write_pod("", REFUSED, status="Failed").replace(RUNNING, "", 1)
+    assert judge(parse_pod(text)).reason == "pod-admission"
 
 
 def test_the_failed_container_is_the_one_that_is_examined():

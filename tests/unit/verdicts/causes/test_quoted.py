@@ -18,6 +18,21 @@ TRACEBACK = (
 )
 LIMIT = "slurmstepd: error: *** JOB {} ON c07 CANCELLED AT {}T04:00:12 DUE TO TIME LIMIT ***"
 INNOCENT = {
+    "counted errors": (
+        "total - success: 0.79 - count: 40000",
+        "Most frequent errors:",
+        "  <urlopen error [Errno -2] Name or service not known>: 720",
+        "  HTTP Error 403: Forbidden: 118",
+        "  [Errno 104] Connection reset by peer: 11",
+    ),
+    "numbered samples": (
+        "Epoch: 9 | train loss 0.74",
+        "highest scores of the test set:",
+        "  #0  - 1131600000 n4 kernel: EXT4-fs error (device sda5): detected aborted journal",
+        "  #1  - 1131600200 n7 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        "  #2  - 1131600300 n7 kernel: Out of memory: Killed process 259 (fit)",
+        "seconds: 312.4",
+    ),
     "a diff": (
         *STEPS,
         DONE,

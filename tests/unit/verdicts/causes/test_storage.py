@@ -113,3 +113,17 @@ def test_a_refused_key_is_no_refused_file():
     """A rejected SSH key also has `Permission denied`."""
     log = ("git@example.org: Permission denied (publickey).", "fatal: could not read")
     assert "permission" not in reasons_of(judge(death(128, log=log)))
+
+
+@pytest.mark.parametrize("head", ["IUse%", "IUti%", "IUso%", "IBen%"])
+def test_df_shows_the_inodes_in_every_language(head):
+    """The table of bytes before it has free space."""
+    log = (
+        *traceback("OSError: [Errno 28] No space left on device: '/mnt/w/feats/7e.npy'"),
+        "Sys. de fichiers Taille Utilisé Dispo Uti% Monté sur",
+        "/dev/md127         3,5T    412G  3,1T  12% /mnt/w",
+        f"Sys. de fichiers Inœuds IUtil. ILibre {head} Monté sur",
+        "/dev/md127         2,2M   2,2M      0  100% /mnt/w",
+    )
+    assert judge(death(1, log=log)).reason == "inodes-full"
+    assert judge(death(1, log=log[:-2])).reason == "disk-full"
