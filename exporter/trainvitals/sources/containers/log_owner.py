@@ -165,6 +165,7 @@ class LogOwner:
         buses: The PCI addresses of the GPUs named in the log; empty if the log is from one of
             several ranks, because each rank has its own GPU.
         survived_kill: Whether the log reports that a program was killed, and goes on for long.
+        ends_with_kill: Whether one of the last lines reports that a program was killed.
         is_end_dated: Whether one of the last lines has a timestamp, so that the log's last time is
             that of its end.
         longest_gap_seconds: The longest time between two of the log's last timestamps, by which a
@@ -177,6 +178,7 @@ class LogOwner:
     pids: frozenset[int] = frozenset()
     buses: frozenset[str] = frozenset()
     survived_kill: bool = False
+    ends_with_kill: bool = False
     is_end_dated: bool = True
     longest_gap_seconds: float = _AFTER_SECONDS
     stamps: tuple[float, ...] = ()
@@ -205,7 +207,11 @@ class LogOwner:
             self.may_be_at(kill.time)
             and not self._goes_on_after(kill.time)
             and self._may_name(kill.task)
-            and not self._is_foreign_pid(kill.pid, _MOST_LATER)
+            and (
+                # A container may have a PID namespace of its own.
+                (self.ends_with_kill and id_ is not None)
+                or not self._is_foreign_pid(kill.pid, _MOST_LATER)
+            )
         )
 
     def may_own_process(self, task: str, pid: int) -> bool:
@@ -348,6 +354,7 @@ def read_owner(
         pids=frozenset(int(found[1]) for found in _PID.finditer(text)),
         buses=frozenset() if _SEVERAL.search(text) else frozenset(buses),
         survived_kill=any(map(_KILL_REPORT.search, texts[:-_MANY_LINES])),
+        ends_with_kill=any(map(_KILL_REPORT.search, texts[-_MANY_LINES:])),
         is_end_dated=find_times(log[-_MANY_LINES:], zone=zone) is not None,
         longest_gap_seconds=_find_longest_gap(log[-_RECENT_LINES:], zone),
         stamps=_read_stamps(log, zone) if is_dated else (),

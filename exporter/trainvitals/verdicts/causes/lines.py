@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from trainvitals.foreign_text import strip_escape_codes
+from trainvitals.verdicts.causes.words import is_progress
 
 LONGEST_LINE = 4096
 _MOST_REDRAWN = 500
@@ -13,11 +14,12 @@ _MOST_REDRAWN = 500
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 13), *range(14, 32), 127))
 _BAR_SIGNS = ("%|", "it/s", "s/it", "B/s", "━", "█")
 
+_SERVICE = re.compile(r"^([\w.-]{1,80}) {1,40}\| ?")
 # Prefixes of the kubelet's log files, of Docker Compose, of `srun --label`, and of operators and
 # `kubectl logs --prefix`, whose pods end with a number; the number is used as the rank.
 _PREFIXES = (
     (re.compile(r"^[0-9-]{10}T[0-9:.]{8,18}(?:Z|[+-][0-9:]{5}) (?:stderr|stdout) [FP](?: |$)"), ""),
-    (re.compile(r"^[\w.-]{1,80} {1,40}\| ?"), ""),
+    (_SERVICE, ""),
     (re.compile(r"^ {0,6}([0-9]{1,6}):(?: |$)"), r"[rank\1]: "),
     (
         re.compile(
@@ -122,12 +124,27 @@ def simplify(text: str) -> str:
     return data.translate(_SIMPLER).decode("utf-8", "surrogatepass")
 
 
+def _keep_trainers(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return Compose's log of several services with empty lines for those that do not train."""
+    services = [found[1] if (found := _SERVICE.match(line)) else "" for line in lines]
+    training = {
+        service
+        for service, line in zip(services, lines, strict=True)
+        if service and (_BEHIND_BAR.search(line) or is_progress(line))
+    }
+    if not training:
+        return lines
+    pairs = zip(services, lines, strict=True)
+    return tuple(line if service in training or not service else "" for service, line in pairs)
+
+
 def _strip_prefixes(lines: tuple[str, ...]) -> tuple[str, ...]:
     """Return the lines without the prefix that a log collector added to nearly all lines."""
     written = [line for line in lines if line]
     for pattern, replacement in _PREFIXES:
         found = sum(pattern.match(line) is not None for line in written[:_MOST_COMPARED])
         if found and found >= _NEARLY_ALL * len(written[:_MOST_COMPARED]):
+            lines = _keep_trainers(lines) if pattern is _SERVICE else lines
             return tuple(pattern.sub(replacement, line, count=1) for line in lines)
     return lines
 

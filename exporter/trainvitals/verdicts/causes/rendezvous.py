@@ -20,7 +20,7 @@ _NOT_MET = matches(
     r"|timed out (?:while|in) joining the rendezvous|Gloo connectFullMesh failed"
     r"|^ *_store_based_barrier\(rank, store|RuntimeError: Socket Timeout|got error: Socket Timeout|DistStoreError|DistNetworkError: (?:The client|Failed to (?:connect|recv))"
     r"|connection to the C10d store has failed|(?:client socket has failed to connect to any network address)"
-    r"|ORTE was unable to reliably start one or more daemons|A process or daemon was unable to complete a TCP connection|CCOM WARN Timeout waiting for (?:incoming|RX)"
+    r"|A process or daemon was unable to complete a TCP connection|CCOM WARN Timeout waiting for (?:incoming|RX)"
     r"|[Ff]ailed to connect to (?:the )?coordination service|coordination service.{0,80}DEADLINE_EXCEEDED"
     r"|DEADLINE_EXCEEDED: Barrier timed out|Barrier timed out.{0,40}PjRT|[Bb]arrier timed out. .{0,20}Id:"
     r"|Horovod.{0,60}timed? ?out waiting|Timed out waiting for tasks to start"
@@ -32,6 +32,7 @@ _NOT_MET = matches(
 
 # Collective libraries connect two ranks when they first exchange data.
 _NOT_CONNECTED = matches(r"Getting socket times out")
+_NOT_STARTED = matches(r"ORTE was unable to reliably start one or more daemons")
 _FAILED_BY_TIME = matches(r"\bHccl\w{1,40}, error code is [69]\b")
 _FEW_STEPS = 2
 
@@ -47,6 +48,8 @@ _GONE = matches(r"Connection reset by peer|Broken pipe|Connection closed|Connect
 def find_not_met(case: Case) -> LogMatch | None:
     """Return the line which shows that not all ranks joined; None if no line does."""
     match = find_match(case, _NOT_MET) or _find_gone(case)
+    if match is None and (match := find_match(case, _NOT_STARTED)) is not None:
+        match = match.cap("medium", "Open MPI names five possible causes.")
     return match if match or _has_trained(case) else _find_not_connected(case)
 
 

@@ -293,3 +293,15 @@ def test_what_a_terminal_started_may_be_the_job(unit, is_own):
     line = f"lab3 systemd-oomd[811]: Killed /user.slice/app.slice/{unit} due to memory pressure"
     selected = read_owner(write_log()).select([DatedLine(NOON + 600, line)])
     assert bool(selected) is is_own
+
+
+def test_a_worker_that_the_log_reports_as_killed_may_have_another_pid_in_its_container():
+    """The PID namespace of a container that runs for long has large numbers too."""
+    log = (
+        "fit: pid 6122",
+        "RuntimeError: DataLoader worker (pid 6122) is killed by signal: Killed.",
+    )
+    owner = read_owner(log, is_dated=False)
+    assert owner.may_own_kill(kill(pid=1_906_122))
+    assert not owner.may_own_kill(kill(pid=1_906_122, group="/user.slice"))
+    assert not read_owner(log[:1], is_dated=False).may_own_kill(kill(pid=1_906_122))

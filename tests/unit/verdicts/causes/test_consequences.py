@@ -213,3 +213,21 @@ def test_a_shape_that_differs_from_the_checkpoint_s_is_the_checkpoint_s():
         " (torch.Size([128256, 4096])) and expected ((128512, 4096)) tensor for key embedding.weight"
     )
     assert judge_log(*fail(error)).reason == "ckpt-mismatch"
+
+
+def test_the_other_services_of_compose_are_stopped_because_the_training_ended():
+    """Their SIGTERM is not the training's."""
+    error = fail(
+        "RuntimeError: DataLoader worker (pid 412) is killed by signal: Bus error. It is possible that"
+        " dataloader's workers are out of shared memory. Please try to raise your shared memory limit."
+    )
+    trainer = tuple(f"trainer-1  | {line}" for line in (*STEPS, *error))
+    redis = ("redis-1    | 1:signal-handler (1707906661) Received SIGTERM scheduling shutdown...",)
+    assert judge_log(*trainer, *redis).reason == "sigbus-shm"
+    assert judge_log(*redis).reason == "term-outside"
+
+
+def test_a_launcher_that_names_five_possible_causes_is_not_sure():
+    """Open MPI says so about a host that it could not reach."""
+    verdict = judge_log("ORTE was unable to reliably start one or more daemons.", "This usually is")
+    assert (verdict.reason, verdict.confidence) == ("rendezvous-timeout", "medium")
