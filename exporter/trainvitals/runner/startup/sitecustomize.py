@@ -31,16 +31,35 @@ def _is_helper():
     )
 
 
-def _start(here):
-    """Watch the imports of this process."""
+def _load(package, name):
+    """Return a module of the package, loaded by its path."""
     from importlib.util import module_from_spec, spec_from_file_location
 
-    package = os.path.dirname(os.path.dirname(here))
-    path = os.path.join(package, "runner", "imports.py")
-    spec = spec_from_file_location("_trainvitals_imports", path)
+    path = os.path.join(package, *name.split("."))
+    spec = spec_from_file_location("_trainvitals_" + name.replace(".", "_"), path + ".py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.watch_imports(package)
+    return module
+
+
+def _start(here):
+    """Watch the imports of this process, and its end."""
+    import atexit
+
+    package = os.path.dirname(os.path.dirname(here))
+    if os.environ.get("TRAINVITALS_FAILURES"):
+        atexit.register(_leave_traceback, package)
+    _load(package, "runner.imports").watch_imports(package)
+
+
+def _leave_traceback(package):
+    """Leave the traceback of the exception that ends this process, if there is one."""
+    error = getattr(sys, "last_value", None)
+    if isinstance(error, BaseException) and not hasattr(sys, "ps1"):
+        try:
+            _load(package, "training.failure").leave_traceback(error)
+        except BaseException:  # nothing is printed at the end of a program
+            pass
 
 
 def _find_next(here):
