@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 60.0
 
 
 class Terminal:

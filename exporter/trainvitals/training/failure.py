@@ -23,10 +23,11 @@ _MOST_DIGITS = 10
 def leave_traceback(error: BaseException) -> None:
     """Write the traceback of an uncaught exception, if this process runs below `trainvitals run`.
 
-    The first call of a process counts. Nothing is written if the directory is missing or full.
+    The first call of a process counts. Nothing is written if the directory is missing or full, or
+    after Ctrl-C: an import at this time can make Python forget that SIGINT is to end it.
     """
     directory = os.environ.get(VARIABLE)
-    if not directory:
+    if not directory or not isinstance(error, Exception):
         return
     import json  # noqa: PLC0415 - see above
     import time  # noqa: PLC0415

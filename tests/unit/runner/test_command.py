@@ -144,15 +144,20 @@ def test_an_interrupt_to_this_process_alone_reaches_the_command(tmp_path):
 
 
 def find_launcher(pid):
-    """Return the process of `trainvitals run` below another process."""
-    below = psutil.Process(pid).children(recursive=True)
-    return next(each.pid for each in below if "trainvitals" in each.cmdline())
+    """Return the process of `trainvitals run`, which is a process or below it."""
+    first = psutil.Process(pid)
+    processes = [first, *first.children(recursive=True)]
+    return next(
+        each.pid
+        for each in processes
+        if each.name().startswith("python") and "trainvitals" in each.cmdline()
+    )
 
 
 def test_open_descriptors_are_inherited():
     """As those of `make -j` or of `<(command)` in a shell."""
     inner, outer = os.pipe()
-    done = run("sh", "-c", f"echo mine >&{outer}", pass_fds=(outer,))
+    done = run("bash", "-c", f"echo mine >&{outer}", pass_fds=(outer,))
     os.close(outer)
     with os.fdopen(inner) as pipe:
         assert (done.returncode, pipe.read()) == (0, "mine\n")

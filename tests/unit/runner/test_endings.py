@@ -85,8 +85,7 @@ def read_endings(place):
 def diagnose(place, *name):
     """Return what `trainvitals diagnose --json` says."""
     done = subprocess.run(
-        (sys.executable, "-m", "trainvitals", "diagnose", "--json", "--run-dir", "runs")
-        + ("--engine", "none", *name),
+        (*RUN[:-1], "diagnose", "--json", "--run-dir", "runs", "--engine", "none", *name),
         capture_output=True,
         text=True,
         check=False,
@@ -137,16 +136,15 @@ def test_the_exception_of_a_rank_of_multiprocessing_is_known(place, method):
     assert "the text of rank 1" in done.stderr
     records = [decode(path.read_bytes()) for path in sorted((place / "runs").glob("*.tv"))]
     states = [(record.state[STATE["state"]], record.last_words) for record in records]
-    assert states == [(State.ENDED, ""), (State.FAILED, "ValueError")]
+    assert states == [(State.FINISHED, ""), (State.FAILED, "ValueError")]
     found = diagnose(place, "ranks")
     assert "ValueError: the text of rank 1" in json.dumps(found)
 
 
 def test_a_process_that_replaces_itself_has_several_lives(place):
     """Situation 8: with one PID, of which only the last life has the exit code."""
-    text = f"{BODY}\nn = int(sys.argv[1])\n" + (
-        "if n: os.execv(sys.executable, [sys.executable, __file__, str(n - 1)])\nsys.exit(3)\n"
-    )
+    again = "if n: os.execv(sys.executable, [sys.executable, __file__, str(n - 1)])"
+    text = f"{BODY}\nn = int(sys.argv[1])\n{again}\nsys.exit(3)\n"
     done = launch(place, *write(place, text), "2")
     assert done.returncode == 3
     assert "1 process, 1 of which reported run r" in done.stderr

@@ -99,7 +99,7 @@ def test_a_job_is_stopped_and_brought_back(place, log):
         terminal.type("fg\n")
         end = terminal.expect(r"n \d+\r\nn \d+\r\n", since=end)
         terminal.type("\x03")
-        end = terminal.expect(r"KeyboardInterrupt\r\n.*\$ ", since=end)
+        end = terminal.expect(r"KeyboardInterrupt\r\n\r\n.*\$ ", since=end)
         terminal.type("echo code $?\n")
         terminal.expect("code 130", since=end)
 

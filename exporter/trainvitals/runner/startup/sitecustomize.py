@@ -53,9 +53,9 @@ def _start(here):
 
 
 def _leave_traceback(package):
-    """Leave the traceback of the exception that ends this process, if there is one."""
+    """Leave the traceback of the error that ends this process, if there is one."""
     error = getattr(sys, "last_value", None)
-    if isinstance(error, BaseException) and not hasattr(sys, "ps1"):
+    if isinstance(error, Exception) and not hasattr(sys, "ps1"):
         try:
             _load(package, "training.failure").leave_traceback(error)
         except BaseException:  # nothing is printed at the end of a program
