@@ -52,7 +52,7 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
     def type(self, text: str) -> None:
-        """Send keys; `\\x03` is Ctrl-C and `\\x1a` is Ctrl-Z."""
+        """Send keys: Ctrl-C is the character 3, and Ctrl-Z is the character 26."""
         os.write(self._master, text.encode())
 
     def expect(self, pattern: str, *, since: int = 0) -> int:

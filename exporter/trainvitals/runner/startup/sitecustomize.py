@@ -48,7 +48,7 @@ def _start(here):
 
     package = os.path.dirname(os.path.dirname(here))
     if os.environ.get("TRAINVITALS_FAILURES"):
-        atexit.register(_leave_traceback, package)
+        atexit.register(_attempt, _leave_traceback, package)
     _load(package, "runner.imports").watch_imports(package)
 
 
@@ -56,10 +56,7 @@ def _leave_traceback(package):
     """Leave the traceback of the error that ends this process, if there is one."""
     error = getattr(sys, "last_value", None)
     if isinstance(error, Exception) and not hasattr(sys, "ps1"):
-        try:
-            _load(package, "training.failure").leave_traceback(error)
-        except BaseException:  # nothing is printed at the end of a program
-            pass
+        _load(package, "training.failure").leave_traceback(error)
 
 
 def _find_next(here):
@@ -85,14 +82,19 @@ def _chain(here):
 
 
 def _observe(here):
-    """Start the observation of this process, if it is wanted; no error leaves this function."""
+    """Start the observation of this process, if it is wanted."""
+    if _is_wanted() and not _is_helper():
+        _start(here)
+
+
+def _attempt(function, argument):
+    """Call a function; no error leaves this function."""
     try:
-        if _is_wanted() and not _is_helper():
-            _start(here)
+        function(argument)
     except BaseException:  # a SystemExit here would end Python before the program starts
         pass
 
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_observe(_HERE)
+_attempt(_observe, _HERE)
 _chain(_HERE)  # what the user's module raises is reported by Python, as without this file
