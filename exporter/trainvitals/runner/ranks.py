@@ -17,8 +17,6 @@ from trainvitals.sources.runs.processes import Exit
 from trainvitals.sources.runs.rankfile import FileKey
 from trainvitals.sources.runs.seen_files import SeenFile
 
-_SLACK_SECONDS = 1.0  # a file system's clock may lag by a tick
-
 Exits = Mapping[tuple[int, int], Exit]
 
 
@@ -32,18 +30,19 @@ class RankFollower:
     Args:
         run_dir: The directory of the run files.
         clock: A function that returns the current time, in Unix seconds.
-        since: The time before which run files belong to earlier processes with the same PIDs.
+        since_ns: The time on CLOCK_MONOTONIC, in nanoseconds, before which run files belong to earlier
+            processes with the same PIDs.
 
     Attributes:
         runs: The run name of each process that reported, by PID.
         living: The PIDs of the processes that reported and have not ended.
     """
 
-    def __init__(self, run_dir: Path, clock: Callable[[], float], since: float) -> None:
+    def __init__(self, run_dir: Path, clock: Callable[[], float], since_ns: int) -> None:
         user = os.geteuid()
         self._directory = RunDirectory(run_dir, users=Users(((user, user),)))
         self._clock = clock
-        self._since = since
+        self._since_ns = since_ns
         self._noted: set[object] = set()
         self._met: set[object] = set()
         self.runs: dict[int, str] = {}
@@ -63,8 +62,9 @@ class RankFollower:
             lives = _find_last_lives(files)
             for file in files:
                 identity, pid = file.record.identity, file.liveness.host_pid
-                is_older = file.made_time < self._since - _SLACK_SECONDS  # the PID was reused
-                if identity is None or pid is None or pid not in pids or is_older:
+                if identity is None or pid is None or pid not in pids:
+                    continue
+                if identity.created_mono_ns < self._since_ns:  # the PID was reused
                     continue
                 self.runs[pid] = identity.run
                 if file.liveness.is_alive:

@@ -59,6 +59,7 @@ class Supervision:
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
+        self._since_ns = time.monotonic_ns()
         self.failures = FailureDirectory()
         self._launch = Launch(
             name=clean_name(name or "") or None,
@@ -107,7 +108,7 @@ class Supervision:
         from trainvitals.runner.ranks import RankFollower  # noqa: PLC0415
 
         self._coverage = coverage = Coverage()
-        self._ranks = ranks = RankFollower(self._run_dir, self._clock, self._launch.started)
+        self._ranks = ranks = RankFollower(self._run_dir, self._clock, self._since_ns)
         coverage.pids.add(self._pid)
         seconds = _LOOK_SECONDS
         is_over = False
