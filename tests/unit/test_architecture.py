@@ -60,7 +60,7 @@ BROAD_EXCEPTS = {
     ("workers.py", "attempt"),
     ("training/guard.py", "guarded"),
     # At the start of programs that did not ask for it, before the package can be imported.
-    ("runner/startup/sitecustomize.py", "_observe"),
+    ("runner/startup/sitecustomize.py", "_attempt"),
 }
 
 

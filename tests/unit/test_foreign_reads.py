@@ -52,7 +52,7 @@ OPENED = {
         ("record/profiling.py", "_open"),
         ("sources/containers/evidence_folder.py", "_write"),
         ("sources/containers/journal.py", "_write_whole"),
-        ("sources/runs/endings.py", "_write"),
+        ("sources/runs/endings.py", "write_note"),
     },
     "folders, without following links": {
         ("doctor/docker_logging/backups.py", "_sync"),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # other modules are imported when the command runs
     from trainvitals.sources.containers.evidence import Evidence
     from trainvitals.sources.containers.survey import Survey
     from trainvitals.sources.host.kernel_lines import OomKill
+    from trainvitals.sources.runs.launches import Launch
     from trainvitals.sources.runs.past_runs import Run
     from trainvitals.verdicts.causes.diagnosis import Diagnosis
 
@@ -174,7 +175,7 @@ def _diagnose(options: argparse.Namespace) -> int:
     if options.since is not None and not options.last:
         return _list(survey, options, since_seconds)
     status = _write(_find_last(survey, options, since_seconds), options)
-    kills = _find_kills(survey, _read_runs(options.run_dir), since_seconds)
+    kills = _find_kills(survey, _read_history(options.run_dir)[0], since_seconds)
     if kills and not options.json:
         _say_kills(kills, survey, since_seconds)
     return status
@@ -239,15 +240,24 @@ def _find_named(survey: Survey, options: argparse.Namespace, since_seconds: floa
     from trainvitals.sources.containers.lookup import find_container, suggest_names  # noqa: PLC0415
     from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
     from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
-    from trainvitals.verdicts.causes.diagnosis import diagnose_container, diagnose_run  # noqa: PLC0415
+    from trainvitals.verdicts.causes.diagnosis import (  # noqa: PLC0415
+        diagnose_container,
+        diagnose_launch,
+        diagnose_run,
+    )
 
     known = find_container(survey, options.name)
     if known is not None:
         return diagnose_container(survey, known, since_seconds=since_seconds)
-    runs = read_run_history(options.run_dir, users=read_users()).runs
+    history = read_run_history(options.run_dir, users=read_users())
+    runs = history.runs
+    launch = next((each for each in history.launches if each.name == options.name), None)
     for run in runs:
-        if run.name == options.name:
+        is_before = launch is None or run.telling.identity.created_time > launch.started
+        if run.name == options.name and is_before:
             return diagnose_run(survey, run)
+    if launch is not None:
+        return diagnose_launch(survey, launch)
     if Path(options.name).is_file():
         from trainvitals.sources.containers.evidence_files import read_files  # noqa: PLC0415
 
@@ -300,9 +310,9 @@ def _find_process(survey: Survey, options: argparse.Namespace) -> Diagnosis:
 def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float) -> Diagnosis:
     from trainvitals.verdicts.causes.diagnosis import diagnose_kill, diagnose_last  # noqa: PLC0415
 
-    runs = _read_runs(options.run_dir)
-    found = diagnose_last(survey, runs, since_seconds=since_seconds) or diagnose_last(
-        survey, runs, since_seconds=_EVER
+    runs, launches = _read_history(options.run_dir)
+    found = diagnose_last(survey, runs, launches, since_seconds=since_seconds) or diagnose_last(
+        survey, runs, launches, since_seconds=_EVER
     )
     if found is None and (kills := _find_kills(survey, runs, since_seconds)):
         found = diagnose_kill(survey, kills[0])
@@ -312,15 +322,19 @@ def _find_last(survey: Survey, options: argparse.Namespace, since_seconds: float
     return found
 
 
-def _read_runs(directory: Path) -> tuple[Run, ...]:
-    """Return the runs in the run directory; an empty tuple if the directory cannot be read."""
+def _read_history(directory: Path) -> tuple[tuple[Run, ...], tuple[Launch, ...]]:
+    """Return the runs in the run directory, and the launches without a run.
+
+    Both tuples are empty if the directory cannot be read.
+    """
     from trainvitals.sources.runs.history import read_run_history  # noqa: PLC0415
     from trainvitals.sources.runs.owners import read_users  # noqa: PLC0415
 
     try:
-        return read_run_history(directory, users=read_users()).runs
+        history = read_run_history(directory, users=read_users())
     except SourceError:
-        return ()
+        return (), ()
+    return history.runs, history.launches
 
 
 def _list(survey: Survey, options: argparse.Namespace, since_seconds: float) -> int:
@@ -328,8 +342,8 @@ def _list(survey: Survey, options: argparse.Namespace, since_seconds: float) -> 
     from trainvitals.views.death.document import format_deaths_document  # noqa: PLC0415
     from trainvitals.views.death.report import format_deaths  # noqa: PLC0415
 
-    runs = _read_runs(options.run_dir)
-    deaths = list_deaths(survey, runs, since_seconds=since_seconds)
+    runs, launches = _read_history(options.run_dir)
+    deaths = list_deaths(survey, runs, launches, since_seconds=since_seconds)
     kills = _find_kills(survey, runs, since_seconds)
     missing = _describe_missing(survey)
     if not deaths and not kills and missing:

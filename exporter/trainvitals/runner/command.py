@@ -1,9 +1,17 @@
 """Runs a command beside this process, and ends as the command ended.
 
 The command inherits the standard streams, the terminal, the process group and the session, so that
-colours, prompts, progress bars, Ctrl-C and Ctrl-Z work as without this process. Signals that the
-kernel sends to the whole process group reach the command directly; signals that are sent to this
-process alone are forwarded.
+colours, prompts, progress bars, Ctrl-C and Ctrl-Z work as without this process. A signal that the
+kernel sends to the whole process group reaches the command directly; every other signal is
+forwarded.
+
+The signals are blocked before the command starts and are then taken one after another, so that no
+signal is lost in between and each one comes with its sender. The command starts with the signal
+mask that this process had.
+
+This process adopts the orphans below the command, so that it learns how they end. It does not wait
+for them: it ends when the command has ended, and processes that continue are adopted by the next
+process above.
 """
 
 from __future__ import annotations
@@ -11,16 +19,44 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from trainvitals.errors import ConfigurationError
+from trainvitals.sources.runs.processes import Exit, read_process_state
 
 STARTUP = Path(__file__).with_name("startup")
-_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_LOOK_SECONDS = 0.5
+_FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+)
+# Python ignores these signals itself, and an ignored signal is inherited.
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ)
+_SI_KERNEL = 0x80
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Observer(Protocol):
+    """A protocol for objects that follow the command; no method may take long."""
+
+    def begin(self, pid: int) -> None:
+        """Take the PID of the command, which has just been started."""
+        ...
+
+    def note_exit(self, pid: int, start_ticks: int, exit_: Exit) -> None:
+        """Take the exit of the command or of an orphan below it."""
+        ...
+
+    def resize(self) -> None:
+        """Take the new size of the terminal."""
+        ...
 
 
 def make_environment(
@@ -42,9 +78,9 @@ def make_environment(
         changed["TRAINVITALS_RUN_DIR"] = str(run_dir)
     if environ.get("TRAINVITALS_AUTOLOG") == "0":
         return changed
-    # An empty part of the path would add the working directory.
-    parts = [str(STARTUP), *environ.get("PYTHONPATH", "").split(os.pathsep)]
-    changed["PYTHONPATH"] = os.pathsep.join(part for part in parts if part)
+    # An empty part is the working directory: the user's own stay, and none is added.
+    before = environ.get("PYTHONPATH")
+    changed["PYTHONPATH"] = os.pathsep.join((str(STARTUP), before)) if before else str(STARTUP)
     changed["TRAINVITALS_AUTOLOG"] = "1"
     return changed
 
@@ -53,15 +89,19 @@ def run_command(
     command: Sequence[str],
     environ: Mapping[str, str],
     *,
-    look: Callable[[int], None] | None = None,
+    observers: Iterable[Observer] = (),
+    streams: Mapping[int, int] | None = None,
 ) -> int:
     """Run a command until it ends.
+
+    This process must have no other children.
 
     Args:
         command: The program and its arguments.
         environ: The environment of the command.
-        look: A function that is called at the start and about twice a second with the PID of the
-            command.
+        observers: The objects that follow the command.
+        streams: For each standard stream that the command does not inherit, the descriptor in its
+            place.
 
     Returns:
         The exit code of the command; the negative number of the signal that ended the command.
@@ -69,38 +109,85 @@ def run_command(
     Raises:
         ConfigurationError: The program cannot be started.
     """
-    handlers = {number: signal.signal(number, _do_nothing) for number in _OF_TERMINAL}
+    # A signal that is ignored stays ignored, as SIGHUP below nohup and SIGINT in the background.
+    heeded = [each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN]
+    awaited = {signal.SIGCHLD, signal.SIGWINCH, *heeded}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the exits of ignored children are not reported
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
-        try:
-            process = subprocess.Popen(command, env=environ)
-        except OSError as error:
-            raise ConfigurationError(f"cannot start {command[0]}: {error.strerror}") from error
-
-        def forward(number: int, _frame: object) -> None:
-            process.send_signal(number)
-
-        handlers |= {
-            number: signal.signal(number, forward)
-            for number in _FORWARDED
-            if signal.getsignal(number) is not signal.SIG_IGN  # as SIGHUP below nohup
-        }
-        code: int | None = None
-        while code is None:
-            if look is not None:
-                look(process.pid)
-            code = _wait(process)
-        return code
+        _adopt_orphans()
+        pid = _start(command, environ, mask, streams or {})
+        for observer in observers:
+            observer.begin(pid)
+        return _attend(pid, awaited, tuple(observers))
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        while signal.sigtimedwait(awaited, 0) is not None:
+            pass  # the signal came too late to be forwarded
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int | None:
-    """Return the exit code of a process; None if the process still runs after a moment."""
+def _start(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    mask: Iterable[int],
+    streams: Mapping[int, int],
+) -> int:
+    """Start the command and return its PID; all other descriptors are inherited as well.
+
+    Raises:
+        ConfigurationError: The program cannot be started.
+    """
     try:
-        return process.wait(_LOOK_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
+        return os.posix_spawnp(
+            command[0],
+            list(command),
+            dict(environ),
+            file_actions=[(os.POSIX_SPAWN_DUP2, new, old) for old, new in streams.items()],
+            setsigmask=mask,
+            setsigdef=_RESET,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"cannot start {command[0]}: {why}") from error
+
+
+def _attend(pid: int, awaited: Iterable[int], observers: tuple[Observer, ...]) -> int:
+    """Forward signals to the command, and reap what ends, until the command has ended."""
+    while True:
+        news = signal.sigwaitinfo(awaited)
+        if news.si_signo == signal.SIGCHLD:
+            code = _reap(pid, observers)
+            if code is not None:
+                return code
+        elif news.si_signo == signal.SIGWINCH:
+            for observer in observers:
+                observer.resize()
+        elif news.si_code != _SI_KERNEL:
+            os.kill(pid, news.si_signo)
+
+
+def _reap(pid: int, observers: tuple[Observer, ...]) -> int | None:
+    """Reap every child that has ended; return the exit code of the command if it has ended."""
+    ended = os.WEXITED | os.WNOHANG
+    while found := os.waitid(os.P_ALL, 0, ended | os.WNOWAIT):
+        is_exit = found.si_code == os.CLD_EXITED
+        code = found.si_status if is_exit else -found.si_status
+        state = read_process_state(found.si_pid)
+        exit_ = Exit(code, None) if is_exit else Exit(None, -code)
+        for observer in observers:
+            observer.note_exit(found.si_pid, state.start_ticks if state else 0, exit_)
+        os.waitid(os.P_PID, found.si_pid, ended)
+        if found.si_pid == pid:
+            return code
+    return None
+
+
+def _adopt_orphans() -> None:
+    """Have the kernel give the orphans below the command to this process, where it can."""
+    import ctypes  # noqa: PLC0415 - few commands need it
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_alike(code: int) -> int:
@@ -114,12 +201,6 @@ def end_alike(code: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the core dump of the command is enough
     if -code not in {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(-code, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
     os.kill(os.getpid(), -code)
     return 128 - code
-
-
-def _do_nothing(_number: int, _frame: object) -> None:
-    """Handle a signal that the command has received as well.
-
-    The signal is not ignored, because a command inherits ignored signals and would be deaf to it.
-    """

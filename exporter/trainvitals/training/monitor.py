@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from trainvitals.runfile import Identity, State
 from trainvitals.training.events import EventRecorder
+from trainvitals.training.failure import leave_traceback
 from trainvitals.training.guard import Errors, guard
 from trainvitals.training.journal import Journal
 from trainvitals.training.launch import Launch, read_launch
@@ -271,13 +272,14 @@ class TrainingMonitor(EventRecorder):
         """Record that the run failed. Later calls of the monitor do nothing.
 
         Args:
-            exception: The exception that ended the run. The exception's class is recorded, but not
-                its message.
+            exception: The exception that ended the run. The exception's class is recorded in the
+                run file; `trainvitals run` also keeps the traceback, for the user only.
         """
         if exception is not None:
             kind = type(exception)
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             self._recorder.leave_last_words(module + kind.__qualname__)
+            leave_traceback(exception)
             # Python's MemoryError concerns host memory; the recorded event concerns accelerator
             # memory.
             if kind.__name__ == "OutOfMemoryError":

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from trainvitals import __version__
 from trainvitals.runfile import Identity
+from trainvitals.training.failure import find_error
 from trainvitals.training.launch import Launch
 
 _MOST_TEXT = 200
@@ -129,6 +130,9 @@ class Run(Protocol):
 class InterpreterHooks:
     """Hooks that notify a run of the end of the interpreter, an uncaught exception and a fork.
 
+    A process that multiprocessing started handles its exceptions itself and may end without the
+    interpreter's functions for the end, so a finalizer of multiprocessing reports its end.
+
     The hooks do not keep the run alive. The hooks of several runs are chained, and each run's hooks
     can be removed separately.
 
@@ -137,12 +141,14 @@ class InterpreterHooks:
         silence: A method of the run that is called in each forked child.
     """
 
-    __slots__ = ("_error_before", "_previous", "_run", "_silence")
+    __slots__ = ("_error_before", "_finalizer", "_handled_before", "_previous", "_run", "_silence")
 
     def __init__(self, run: Run, silence: Callable[[], None]) -> None:
         self._run = weakref.ref(run)
         self._silence = weakref.WeakMethod(silence)
         self._error_before = _find_uncaught()
+        self._handled_before = sys.exc_info()[1]  # a forked process has that of its parent
+        self._finalizer = _add_finalizer(self._report_exit)
         self._previous = sys.excepthook
         sys.excepthook = self
         atexit.register(self._report_end)
@@ -152,6 +158,8 @@ class InterpreterHooks:
     def remove(self) -> None:
         """Remove the hooks from the interpreter."""
         atexit.unregister(self._report_end)
+        if self._finalizer is not None:
+            self._finalizer()
         if sys.excepthook is self:
             sys.excepthook = self._previous
             return
@@ -169,25 +177,52 @@ class InterpreterHooks:
         trace: TracebackType | None,
     ) -> None:
         """Handle an uncaught exception; the instance is installed as `sys.excepthook`."""
+        self._fail(exception)
+        self._previous(kind, exception, trace)
+
+    def _fail(self, exception: BaseException) -> None:
         run = self._run()
         if run is not None:
             run.fail(exception)
-        self._previous(kind, exception, trace)
+
+    def _end(self) -> None:
+        run = self._run()
+        if run is not None:
+            run.end()
 
     def _report_end(self) -> None:
-        run = self._run()
-        if run is None:
-            return
         error = _find_uncaught()
         if error is None or error is self._error_before:
-            run.end()
+            self._end()
         else:  # another hook replaced this one and did not call it
-            run.fail(error)
+            self._fail(error)
+
+    def _report_exit(self) -> None:
+        """Handle the end of a process of multiprocessing, while it handles its exception."""
+        handled = sys.exc_info()[1]
+        error = None if handled is self._handled_before else find_error(handled)
+        if error is None:
+            self._end()
+        else:
+            self._fail(error)
 
     def _report_fork(self) -> None:
         silence = self._silence()
         if silence is not None:
             silence()
+
+
+def _add_finalizer(report: Callable[[], None]) -> Callable[[], object] | None:
+    """Have multiprocessing call a method at the end of a process that it started.
+
+    Returns:
+        A function that cancels this; None if multiprocessing did not start this process.
+    """
+    processes, util = map(sys.modules.get, ("multiprocessing.process", "multiprocessing.util"))
+    if processes is None or util is None or processes.parent_process() is None:
+        return None
+    cancel: Callable[[], object] = util.Finalize(None, report, exitpriority=0).cancel
+    return cancel
 
 
 def _find_uncaught() -> BaseException | None:

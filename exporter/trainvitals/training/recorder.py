@@ -222,7 +222,7 @@ def create_run_file(
             "this system sets no room aside for a file, so the exporter cannot see this run"
         )
     try:
-        folder = _open_directory(directory)
+        folder = open_run_directory(directory)
     except OSError as error:
         raise RunFileUnavailableError(
             f"cannot use the run directory {directory}: {error.strerror}; "
@@ -244,7 +244,12 @@ def create_run_file(
         os.close(folder)
 
 
-def _open_directory(path: Path) -> int:
+def open_run_directory(path: Path) -> int:
+    """Open the run directory, which is created if it is missing.
+
+    Raises:
+        OSError: The directory cannot be created or opened, or is a symbolic link.
+    """
     try:
         path.mkdir(parents=True)
         path.chmod(0o1777)  # any user may add run files; only owners may remove them

@@ -104,8 +104,8 @@ What to do
 
 What could not be read
   - its output: what it wrote went to a terminal or file that is not known here.
-    Run it in a container, or look at the end of the file that its launcher
-    wrote.
+    Run it in a container or by `trainvitals run --log FILE`, or look at the end
+    of the file that its launcher wrote.
 
 Contributing causes
   - nan-loss (low): Training had diverged: losses were NaN or infinite. Resume

@@ -7,11 +7,13 @@ import sys
 import time
 from contextlib import suppress
 
+import psutil
 import pytest
 
+from tests.support.terminal import Terminal
+from tests.support.waiting import wait_until
 from trainvitals.errors import ConfigurationError
 from trainvitals.runner.command import end_alike, run_command
-from trainvitals.runner.coverage import Coverage
 
 RUN = (sys.executable, "-m", "trainvitals", "run", "--quiet", "--")
 
@@ -57,11 +59,12 @@ def test_a_signal_to_this_process_alone_reaches_the_command(tmp_path, number):
     assert (process.returncode, said) == (5, "got\n")
 
 
-def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
-    """As SIGHUP is below nohup, for the command as well."""
-    script = "import os, signal; os.kill(os.getppid(), signal.SIGHUP); print(signal.getsignal(1))"
-    ignoring = "import os, signal; signal.signal(1, signal.SIG_IGN); os.execv({!r}, {!r})"
-    command = ignoring.format(RUN[0], [*RUN, sys.executable, "-c", script])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_stays_ignored(number):
+    """As SIGHUP is below nohup, and SIGINT in the background of a script."""
+    script = f"import os, signal; os.kill(os.getppid(), {int(number)}); print(signal.getsignal({int(number)}))"
+    ignoring = "import os, signal; signal.signal({}, signal.SIG_IGN); os.execv({!r}, {!r})"
+    command = ignoring.format(int(number), RUN[0], [*RUN, sys.executable, "-c", script])
     done = subprocess.run(
         (sys.executable, "-c", command), capture_output=True, text=True, check=True
     )
@@ -91,9 +94,120 @@ def test_an_exit_code_stays_as_it_is():
     assert end_alike(7) == 7
 
 
-def test_the_last_line_counts_processes(tmp_path):
-    """None of them trains."""
-    coverage = Coverage()
-    code = run_command(("sh", "-c", "sleep 1 & sleep 1.2"), os.environ, look=coverage.look)
-    assert code == 0
-    assert coverage.describe(tmp_path) == "3 processes, none of which proved to train"
+def test_the_last_line_counts_processes():
+    """None of them trains; an orphan is one of them."""
+    done = subprocess.run(
+        (*RUN[:-2], "--", "sh", "-c", "(sleep 3 &); sleep 3; exit 0"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "trainvitals: 3 processes, none of which proved to train\n"
+
+
+def test_a_signal_during_the_start_is_not_lost():
+    """It is sent before the command exists, and ends it when it does."""
+    code = (
+        "import os, signal\n"
+        "from trainvitals.runner import command\n"
+        "spawn = os.posix_spawnp\n"
+        "def slow(*args, **options):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return spawn(*args, **options)\n"
+        "os.posix_spawnp = slow\n"
+        "print(command.run_command(('sleep', '600'), os.environ))\n"
+    )
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    assert done.stdout == "-15\n"
+
+
+def test_an_interrupt_to_this_process_alone_reaches_the_command(tmp_path):
+    """And one of the terminal reaches it once, for the kernel sends that to both."""
+    (tmp_path / "counter.py").write_text(
+        "import signal, time\n"
+        "got = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: got.append(1))\n"
+        "print('ready', flush=True)\n"
+        "while not got: time.sleep(0.01)\n"
+        "time.sleep(1)\n"
+        "print('got', len(got), flush=True)\n"
+    )
+    for is_typed in (True, False):
+        with Terminal((*RUN, sys.executable, "counter.py"), cwd=tmp_path) as terminal:
+            terminal.expect("ready")
+            if is_typed:
+                terminal.type("\x03")
+            else:
+                os.kill(find_launcher(terminal.process.pid), signal.SIGINT)
+            terminal.expect("got 1")
+            assert terminal.wait() == 0
+
+
+def find_launcher(pid):
+    """Return the process of `trainvitals run`, which is a process or below it."""
+    first = psutil.Process(pid)
+    processes = [first, *first.children(recursive=True)]
+    return next(
+        each.pid
+        for each in processes
+        if each.name().startswith("python") and "trainvitals" in each.cmdline()
+    )
+
+
+def test_open_descriptors_are_inherited():
+    """As those of `make -j` or of `<(command)` in a shell."""
+    inner, outer = os.pipe()
+    done = run("bash", "-c", f"echo mine >&{outer}", pass_fds=(outer,))
+    os.close(outer)
+    with os.fdopen(inner) as pipe:
+        assert (done.returncode, pipe.read()) == (0, "mine\n")
+
+
+def test_an_empty_input_is_empty():
+    """Situation 19: `< /dev/null`."""
+    done = run(
+        sys.executable, "-c", "import sys; print(sys.stdin.read() == '')", stdin=subprocess.DEVNULL
+    )
+    assert done.stdout == "True\n"
+
+
+def test_nohup_is_as_without_it(tmp_path):
+    """Situation 19: in a terminal, its output goes to a file and a hangup is ignored."""
+    code = "import signal; print(signal.getsignal(signal.SIGHUP))"
+    with Terminal(("nohup", *RUN, sys.executable, "-c", code), cwd=tmp_path) as terminal:
+        assert terminal.wait() == 0
+    said = (tmp_path / "nohup.out").read_text()
+    assert said == f"{signal.Handlers.SIG_IGN!s}\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(9, 137), (11, 139), (15, 143)])
+def test_a_shell_sees_the_signal(number, code):
+    """Situation 18: as 128 plus its number."""
+    command = f"{' '.join(RUN)} sh -c 'kill -{number} $$'; echo $?"
+    done = subprocess.run(("bash", "-c", command), capture_output=True, text=True, check=True)
+    assert done.stdout == f"{code}\n"
+
+
+def test_the_first_process_of_a_container_forwards_and_ends(tmp_path):
+    """Situation 18: as PID 1, which ignores the signals that it does not handle."""
+    inside = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    if subprocess.run((*inside, "true"), capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a PID namespace")
+    killed = subprocess.run((*inside, *RUN, "sh", "-c", "kill -9 $$"), check=False)
+    assert killed.returncode == 137
+    ready = tmp_path / "ready"
+    script = f"trap 'exit 5' TERM; touch {ready}; while :; do sleep 0.05; done"
+    process = subprocess.Popen((*inside, *RUN, "sh", "-c", script))
+    wait_until(ready.exists)
+    os.kill(find_launcher(process.pid), signal.SIGTERM)
+    assert process.wait(60) == 5
+
+
+def test_what_continues_is_left_alone():
+    """The launcher ends with the command, and a daemon lives on."""
+    done = run("sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $!")
+    daemon = int(done.stdout)
+    try:
+        assert psutil.Process(daemon).status() in {"sleeping", "running", "idle"}
+    finally:
+        os.kill(daemon, signal.SIGKILL)

@@ -1,6 +1,9 @@
 """The start of every Python below `trainvitals run`: silent, harmless, and beside the user's own."""
 
+import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +12,7 @@ import pytest
 
 from trainvitals.runner.command import STARTUP, make_environment
 
+OLD = ("python2.7", "python3.6", "python3.7", "python3.8", "python3.9")
 OTHER = "print('mine', __name__)"
 
 
@@ -67,24 +71,141 @@ def test_what_the_users_module_raises_is_reported_as_by_python(tmp_path):
     assert "mine" in done.stderr
 
 
-def test_a_failure_of_the_observation_is_silent(tmp_path):
-    """The start is copied to where the package is not."""
-    (tmp_path / "a/b").mkdir(parents=True)
-    (tmp_path / "a/b/sitecustomize.py").write_text((STARTUP / "sitecustomize.py").read_text())
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "a/b"), "TRAINVITALS_AUTOLOG": "1"}
+@pytest.mark.parametrize(
+    "fault", [None, "raise SystemExit(9)", "raise ImportError", "raise KeyboardInterrupt", "x ="]
+)
+def test_a_failure_of_the_observation_is_silent(tmp_path, fault):
+    """Situation 4: the start is copied to where the package is not, or is another one."""
+    (tmp_path / "a/runner/startup").mkdir(parents=True)
+    (tmp_path / "a/training").mkdir()
+    start_file = tmp_path / "a/runner/startup/sitecustomize.py"
+    start_file.write_text((STARTUP / "sitecustomize.py").read_text())
+    if fault is not None:
+        (tmp_path / "a/runner/imports.py").write_text(fault)
+        (tmp_path / "a/training/failure.py").write_text(fault)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(start_file.parent),
+        "TRAINVITALS_AUTOLOG": "1",
+        "TRAINVITALS_FAILURES": str(tmp_path),
+    }
     done = subprocess.run(
-        (sys.executable, "-c", "print(7)"), env=environ, capture_output=True, text=True, check=True
+        (sys.executable, "-c", "print(7); raise ValueError('mine')"),
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (done.stdout, done.stderr) == ("7\n", "")
+    assert (done.returncode, done.stdout) == (1, "7\n")
+    assert done.stderr.splitlines()[-1] == "ValueError: mine"
+    assert done.stderr.count("Traceback") == 1
 
 
-def test_the_path_has_no_empty_part():
-    """An empty part is the working directory."""
-    for before in ("", os.pathsep, f"/a{os.pathsep}"):
-        path = make_environment({"PYTHONPATH": before})["PYTHONPATH"].split(os.pathsep)
-        assert all(path)
-        assert path[0] == str(STARTUP)
+@pytest.mark.parametrize("before", [None, "", os.pathsep, f"/a{os.pathsep}", "/a"])
+def test_the_path_has_no_further_part(before, tmp_path):
+    """Situation 5: an empty part is the working directory, and the user's own parts stay."""
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    plain |= {} if before is None else {"PYTHONPATH": before}
+    paths = []
+    for environ in (plain, make_environment(plain)):
+        done = subprocess.run(
+            (sys.executable, "-c", "import json, sys; print(json.dumps(sys.path))"),
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
+        paths.append(json.loads(done.stdout))
+    assert [path for path in paths[1] if path != str(STARTUP)] == paths[0]
     assert "PYTHONPATH" not in make_environment({"TRAINVITALS_AUTOLOG": "0"})
+
+
+def test_a_module_of_the_user_before_this_directory_runs_once(tmp_path):
+    """Situation 1: then this directory's module does not run."""
+    (tmp_path / "sitecustomize.py").write_text(OTHER)
+    environ = make_environment({k: v for k, v in os.environ.items() if k != "PYTHONPATH"})
+    environ["PYTHONPATH"] = os.pathsep.join((str(tmp_path), environ["PYTHONPATH"]))
+    code = "import sys; print(sys.modules['sitecustomize'].__file__)"
+    done = subprocess.run(
+        (sys.executable, "-c", code), env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["mine sitecustomize", str(tmp_path / "sitecustomize.py")]
+    assert done.stderr == ""
+
+
+def test_python_that_is_not_reached_works_and_is_named(tmp_path):
+    """Situation 2: `-I`, `-E`, `-S` and an empty environment."""
+    sleep = "-c 'import time; time.sleep(4); print(1)'"
+    python = sys.executable
+    starts = (f"{python} -I", f"{python} -E", f"{python} -S", f"env -i {python}")
+    script = " & ".join(f"{start} {sleep}" for start in starts) + " & wait"
+    done = subprocess.run(
+        (sys.executable, "-m", "trainvitals", "run", "--", "sh", "-c", script),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    name = Path(python).name
+    assert done.stdout == "1\n1\n1\n1\n"
+    assert done.stderr == (
+        "trainvitals: 5 processes, none of which proved to train; not reached: "
+        f"{name} -E, {name} -I, {name} -S, {name} without the environment of the command\n"
+    )
+
+
+def find_old_pythons():
+    """Return each Python of this machine that the package does not support."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    known = [*root.glob("versions/*/bin/python"), *map(Path, filter(None, map(shutil.which, OLD)))]
+    code = "import sys; print(sys.version_info < (3, 10))"
+    for path in known:
+        done = subprocess.run((path, "-c", code), capture_output=True, text=True, check=False)
+        if done.stdout == "True\n":
+            yield path
+
+
+def test_an_older_python_is_left_alone(tmp_path):
+    """Situation 3: it prints what it prints without this directory, and nothing else."""
+    pythons = list(find_old_pythons())
+    if not pythons:
+        pytest.skip("this machine has no Python older than 3.10")
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.stdout.write('mine ')")
+    for python in pythons:
+        given = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(
+            (python, "-c", "print(7)"),
+            env=make_environment(given),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        # The user's module is run in place of this directory's from Python 3.4 on.
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout in {"mine 7\n", "7\n"}
+
+
+def test_read_only_places_are_no_obstacle():
+    """Situation 6: the directories for temporary files and run files, and the home directory."""
+    inside = ("unshare", "--mount")
+    if subprocess.run((*inside, "true"), capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a mount namespace")
+    python = shlex.quote(sys.executable)
+    script = (
+        "for place in /tmp /var/tmp /dev/shm; do mount --bind $place $place; "
+        "mount -o remount,bind,ro $place; done; cd /proc; "
+        f"exec {python} -m trainvitals run --name x -- {python} -c 'print(7); raise SystemExit(3)'"
+    )
+    done = subprocess.run(
+        (*inside, "sh", "-c", script),
+        env={**os.environ, "HOME": "/proc", "TRAINVITALS_RUN_DIR": "/dev/shm/runs"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "7\n")
+    assert done.stderr == "trainvitals: 1 process, none of which proved to train\n"
 
 
 def test_a_watched_module_keeps_its_own_loader(tmp_path):

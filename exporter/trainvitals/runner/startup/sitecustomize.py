@@ -31,16 +31,32 @@ def _is_helper():
     )
 
 
-def _start(here):
-    """Watch the imports of this process."""
+def _load(package, name):
+    """Return a module of the package, loaded by its path."""
     from importlib.util import module_from_spec, spec_from_file_location
 
-    package = os.path.dirname(os.path.dirname(here))
-    path = os.path.join(package, "runner", "imports.py")
-    spec = spec_from_file_location("_trainvitals_imports", path)
+    path = os.path.join(package, *name.split("."))
+    spec = spec_from_file_location("_trainvitals_" + name.replace(".", "_"), path + ".py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.watch_imports(package)
+    return module
+
+
+def _start(here):
+    """Watch the imports of this process, and its end."""
+    import atexit
+
+    package = os.path.dirname(os.path.dirname(here))
+    if os.environ.get("TRAINVITALS_FAILURES"):
+        atexit.register(_attempt, _leave_traceback, package)
+    _load(package, "runner.imports").watch_imports(package)
+
+
+def _leave_traceback(package):
+    """Leave the traceback of the error that ends this process, if there is one."""
+    error = getattr(sys, "last_value", None)
+    if isinstance(error, Exception) and not hasattr(sys, "ps1"):
+        _load(package, "training.failure").leave_traceback(error)
 
 
 def _find_next(here):
@@ -66,14 +82,19 @@ def _chain(here):
 
 
 def _observe(here):
-    """Start the observation of this process, if it is wanted; no error leaves this function."""
+    """Start the observation of this process, if it is wanted."""
+    if _is_wanted() and not _is_helper():
+        _start(here)
+
+
+def _attempt(function, argument):
+    """Call a function; no error leaves this function."""
     try:
-        if _is_wanted() and not _is_helper():
-            _start(here)
+        function(argument)
     except BaseException:  # a SystemExit here would end Python before the program starts
         pass
 
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_observe(_HERE)
+_attempt(_observe, _HERE)
 _chain(_HERE)  # what the user's module raises is reported by Python, as without this file

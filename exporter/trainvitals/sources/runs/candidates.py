@@ -17,6 +17,7 @@ from typing import NamedTuple
 from trainvitals.runfile import SUFFIX
 from trainvitals.sources.runs.discarding import is_unfinished
 from trainvitals.sources.runs.endings import SUFFIX as NOTE_SUFFIX
+from trainvitals.sources.runs.launches import SUFFIX as LAUNCH_SUFFIX
 from trainvitals.sources.runs.owners import Users, is_trusted, take_turns
 from trainvitals.sources.runs.rankfile import FileKey, RankFile, read_made_time
 
@@ -27,13 +28,14 @@ class Names(NamedTuple):
     Attributes:
         runs: The names of run files.
         notes: The names of notes on ended runs.
-        unfinished: The names of temporary files, which a writer has not renamed yet.
+        passing: The names of files that are removed when they are old: the notes of launches, and
+            temporary files, which a writer has not renamed yet.
         is_part: Whether the run directory contains further names that were not listed this time.
     """
 
     runs: tuple[os.DirEntry[str], ...]
     notes: tuple[str, ...]
-    unfinished: tuple[str, ...]
+    passing: tuple[str, ...]
     is_part: bool
 
 
@@ -91,7 +93,11 @@ class NameLister:
         return Names(
             tuple(each for each in found if each.name.endswith(SUFFIX) and each.name[0] != "."),
             tuple(each.name for each in found if each.name.endswith(SUFFIX + NOTE_SUFFIX)),
-            tuple(each.name for each in found if is_unfinished(each.name)),
+            tuple(
+                each.name
+                for each in found
+                if each.name.endswith(LAUNCH_SUFFIX) or is_unfinished(each.name)
+            ),
             is_part,
         )
 

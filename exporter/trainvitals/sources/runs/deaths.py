@@ -84,8 +84,10 @@ class DeathRegister:
             death = self._deaths[key] = self._register(key, file, now, gpu_uuids, run)
         elif death.liveness is not file.liveness:
             self._update(death, file)
+        if not death.is_reported and not is_exit_known(death.ending):
+            self._read_note(death, file, now)
         is_settled = death.ending.reason != "unknown" and (
-            file.record.state[_STATE] != State.ENDED or file.liveness.exit is not None
+            file.record.state[_STATE] != State.ENDED or is_exit_known(death.ending)
         )
         if not death.is_reported and (is_settled or abs(now - death.seen_at) >= PATIENCE_SECONDS):
             death.is_reported = True
@@ -132,7 +134,7 @@ class DeathRegister:
             return _Death(note, file.liveness, now, is_reported=True)
         died_here = key in self._living
         self._living.discard(key)
-        ending = _determine(file, _date(file, now, died_here=died_here))
+        ending = determine_file(file, date_end(file, now, died_here=died_here))
         if died_here:
             ending = replace(ending, machine=self._describe(gpu_uuids))
         _note(file, ending)
@@ -141,10 +143,17 @@ class DeathRegister:
     def _update(self, death: _Death, file: SeenFile) -> None:
         """Update a rank's ending with information that the kernel has reported since."""
         before, death.liveness = death.ending, file.liveness
-        ending = replace(_determine(file, before.time), machine=before.machine)
+        ending = replace(determine_file(file, before.time), machine=before.machine)
         if ending != before and not (death.is_reported and ending.reason != before.reason):
             death.ending = ending
             _note(file, ending)
+
+    def _read_note(self, death: _Death, file: SeenFile, now: float) -> None:
+        """Adopt the note of `trainvitals run`, which the kernel told how its processes exited."""
+        note = read_ending(file.path) if file.can_be_noted else None
+        if note is not None and is_exit_known(note):
+            machine = death.ending.machine or note.machine
+            death.ending = replace(note, time=min(now, note.time), machine=machine)
 
     def _count(self, key: Hashable, run: str, ending: Ending) -> None:
         if key in self._counted:
@@ -155,17 +164,23 @@ class DeathRegister:
         self._exits[run] = exits  # at the end, since the oldest are dropped
 
 
+def is_exit_known(ending: Ending) -> bool:
+    """Return whether the exit code or the signal with which a rank ended is known."""
+    return ending.exit_code is not None or ending.signal is not None
+
+
 def _note(file: SeenFile, ending: Ending) -> None:
     if file.can_be_noted:
         write_ending(file.path, ending)
 
 
-def _determine(file: SeenFile, when: float) -> Ending:
+def determine_file(file: SeenFile, when: float) -> Ending:
+    """Return how the rank of a run file ended, according to its record or the kernel."""
     record = file.record
     return determine_ending(find_state(record), record.last_words, file.liveness, when)
 
 
-def _date(file: SeenFile, now: float, *, died_here: bool) -> float:
+def date_end(file: SeenFile, now: float, *, died_here: bool) -> float:
     """Return the time when a rank ended, in Unix seconds.
 
     The result is the time that the rank recorded for its end. If the rank recorded no such time,

@@ -19,8 +19,8 @@ from trainvitals.sources.runs.candidates import NameLister, choose_surplus, orde
 from trainvitals.sources.runs.discarding import (
     discard_dead,
     discard_notes,
+    discard_old,
     discard_omitted,
-    discard_unfinished,
 )
 from trainvitals.sources.runs.liveness import Host, read_host
 from trainvitals.sources.runs.oomkills import OomKills
@@ -111,7 +111,7 @@ class RunDirectory:
         self._reviewed_time = -float("inf")
         self._is_short = False
         self._notes: tuple[str, ...] = ()
-        self._unfinished: tuple[str, ...] = ()
+        self._passing: tuple[str, ...] = ()
         self._unread = 0
         self._is_part = False
         self._names = NameLister(self._limits.names)
@@ -220,7 +220,7 @@ class RunDirectory:
             discard_omitted(folder, chosen, now, lambda name: self._open_file(name, folder))
             if isinstance(self._folder, Path):
                 discard_notes(folder, self._path, self._notes, oldest, most=limits.files)
-                discard_unfinished(folder, self._unfinished, oldest)
+                discard_old(folder, self._passing, oldest)
         finally:
             os.close(folder)
 
@@ -290,7 +290,7 @@ class RunDirectory:
         self._unread = 0
         self._is_part = False
         self._names.start_over()
-        self._notes = self._unfinished = ()
+        self._notes = self._passing = ()
         if not isinstance(error, FileNotFoundError):
             raise SourceError(
                 f"cannot read the run directory {self._path}: {error.strerror}; "
@@ -312,7 +312,7 @@ class RunDirectory:
         """
         listing = self._names.list(folder)
         self._is_part, self._notes = listing.is_part, listing.notes
-        self._unfinished = listing.unfinished
+        self._passing = listing.passing
         keys = {(entry.name, entry.inode()) for entry in listing.runs}
         self._refused &= keys
         self._ignored &= keys

@@ -14,6 +14,7 @@ from pathlib import Path
 from trainvitals.runfile import SUFFIX, RunFileError
 from trainvitals.sources.runs.endings import SUFFIX as NOTE_SUFFIX
 from trainvitals.sources.runs.endings import read_ending
+from trainvitals.sources.runs.launches import SUFFIX as LAUNCH_SUFFIX
 from trainvitals.sources.runs.rankfile import RankFile, read_made_time
 
 
@@ -81,8 +82,8 @@ def discard_notes(
                 os.unlink(note, dir_fd=folder)
 
 
-def discard_unfinished(folder: int, names: Iterable[str], oldest: float) -> None:
-    """Unlink the old temporary files of processes that were killed while writing a file or note."""
+def discard_old(folder: int, names: Iterable[str], oldest: float) -> None:
+    """Unlink old notes of launches, and the old temporary files of processes that were killed."""
     for name in names:
         with contextlib.suppress(OSError):
             if _is_older(folder, name, oldest):
@@ -92,11 +93,11 @@ def discard_unfinished(folder: int, names: Iterable[str], oldest: float) -> None
 def is_unfinished(name: str) -> bool:
     """Return whether a file name belongs to a temporary file.
 
-    Temporary files are named `.NAME.tmp` for a run file and `.NAME.end.RANDOM` for a note.
+    Temporary files are named `.NAME.tmp` for a run file, and `.NAME.RANDOM` for a note.
     """
     stem, _, _ = name.rpartition(".")
     return name.startswith(".") and (
-        name.endswith(f"{SUFFIX}.tmp") or stem.endswith(SUFFIX + NOTE_SUFFIX)
+        name.endswith(f"{SUFFIX}.tmp") or stem.endswith((SUFFIX + NOTE_SUFFIX, LAUNCH_SUFFIX))
     )
 
 

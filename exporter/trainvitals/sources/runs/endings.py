@@ -1,5 +1,7 @@
 """How a rank ended, and the note beside the run file that records it.
 
+The exporter writes the note, and `trainvitals run` where it learns more of a rank below it.
+
 **The note** for the run file `NAME` is the file `NAME.end` in the same directory: one JSON object
 in UTF-8, at most 4096 bytes, with mode 0644. The note is written under a temporary name that begins
 with a dot, and then renamed.
@@ -116,7 +118,7 @@ def write_ending(run_file: Path, ending: Ending) -> None:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(run_file.parent, flags)
         try:
-            _write(folder, run_file.name + SUFFIX, _encode(ending))
+            write_note(folder, run_file.name + SUFFIX, _encode(ending))
         finally:
             os.close(folder)
     except OSError as error:
@@ -226,13 +228,26 @@ def _encode(ending: Ending) -> bytes:
     return json.dumps(members | {"machine": {}}, ensure_ascii=True).encode()
 
 
-def _write(folder: int, name: str, data: bytes) -> None:
+def write_note(folder: int, name: str, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file in an open run directory, replacing an existing file.
+
+    The file is written as `.NAME.RANDOM` and then renamed, so that no reader sees a part of it.
+
+    Args:
+        folder: The open run directory.
+        name: The name of the file.
+        data: The content of the file.
+        mode: The mode of the file, regardless of the umask.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     hidden = f".{name}.{os.urandom(4).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(hidden, flags, 0o644, dir_fd=folder)
+    descriptor = os.open(hidden, flags, mode, dir_fd=folder)
     try:
         try:
-            os.fchmod(descriptor, 0o644)  # regardless of the umask
+            os.fchmod(descriptor, mode)
             os.write(descriptor, data)
         finally:
             os.close(descriptor)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import psutil
 
 from trainvitals.foreign_numbers import read_count
+from trainvitals.foreign_text import clean_text
 from trainvitals.masking import mask_command
 from trainvitals.runfile import STATE, State
 from trainvitals.sources.containers.cgrouppaths import find_group
@@ -23,19 +24,24 @@ from trainvitals.sources.containers.evidence import (
     Settings,
     Training,
 )
+from trainvitals.sources.containers.evidence_folder import parse_log
 from trainvitals.sources.files import Roots
 from trainvitals.sources.host.kernel_log import KernelNews
 from trainvitals.sources.host.snapshot import read_host
+from trainvitals.sources.runs.endings import Ending
 from trainvitals.sources.runs.history import RunHistory
-from trainvitals.sources.runs.past_runs import Run, Start
+from trainvitals.sources.runs.launches import Launch, read_output
+from trainvitals.sources.runs.past_runs import LONGEST_TEXT, Run, Start
 from trainvitals.sources.runs.stalls import learn_threshold
+from trainvitals.sources.signals import describe_signal
 
 _SIGKILL = 9
 _NEAR_SECONDS = 60.0
 _LOG = Gap(
     "its output",
     "what it wrote went to a terminal or file that is not known here",
-    "run it in a container, or look at the end of the file that its launcher wrote",
+    "run it in a container or by `trainvitals run --log FILE`, or look at the end of the file that "
+    "its launcher wrote",
 )
 
 
@@ -62,10 +68,14 @@ def read_start(
         started=start.identity.created_time,
         restarts=run.losses.restarts,
         training=_read_training(run, start),
-        gaps=(*gaps, _LOG),
+        gaps=gaps,
     )
+    known = _add_output(known, start.launch)
     if ending is None:
         return known
+    if ending.reason == "unknown" and start.launch is not None:
+        ending = _add_exit(ending, start.launch)
+        known = replace(known, training=_read_training(run, start, ending))
     kills = None if kernel is None else _find_kills(kernel, start, ending.time)
     was_counted = ending.reason == "oom"
     return replace(
@@ -81,10 +91,53 @@ def read_start(
     )
 
 
-def _read_training(run: Run, start: Start) -> Training:
+def read_launch(launch: Launch, kernel: KernelNews | None, gaps: tuple[Gap, ...] = ()) -> Evidence:
+    """Return the evidence about a launch by `trainvitals run` in which no process reported.
+
+    Args:
+        launch: The launch, which has a name.
+        kernel: The events in the kernel log; None if the kernel log cannot be read.
+        gaps: The sources of evidence that could not be read.
+    """
+    evidence = Evidence(
+        subject="run",
+        name=clean_text(launch.name or "", most=LONGEST_TEXT),
+        started=launch.started,
+        ended=launch.ended,
+        exit_code=launch.exit_code,
+        signal=launch.signal,
+        oom_kills=None if kernel is None else (),
+        gaps=gaps,
+    )
+    return _add_output(evidence, launch)
+
+
+def _add_output(evidence: Evidence, launch: Launch | None) -> Evidence:
+    """Add the output of a launch, or the traceback that it kept, to evidence."""
+    output = None if launch is None else read_output(launch)
+    if launch is not None and not output and launch.error:
+        output = launch.error
+    if output is None:
+        return replace(evidence, gaps=(*evidence.gaps, _LOG))
+    return replace(evidence, log=tuple(line.text for line in parse_log(output)))
+
+
+def _add_exit(ending: Ending, launch: Launch) -> Ending:
+    """Return an ending of an unknown kind with the exit of the command that the rank was part of."""
+    if launch.signal is not None:
+        how = f"{describe_signal(launch.signal)} killed the command of `trainvitals run`"
+    elif launch.exit_code is not None:
+        how = f"the command of `trainvitals run` ended with exit code {launch.exit_code}"
+    else:
+        return ending
+    return replace(ending, evidence=f"{ending.evidence.removesuffix('.')}; {how}.")
+
+
+def _read_training(run: Run, start: Start, ending: Ending | None = None) -> Training:
     loss = start.value("loss")
+    ending = ending or start.ending
     return Training(
-        source="" if start.ending is None else start.ending.evidence,
+        source="" if ending is None else ending.evidence,
         pid=start.liveness.host_pid,
         phase=start.phase,
         phase_seconds=start.phase_seconds,

@@ -18,6 +18,7 @@ from trainvitals.runfile import STATE, STEP, Identity, Record, State
 from trainvitals.sources.runs.attempts import Attempt, AttemptHistory
 from trainvitals.sources.runs.directory import RunDirectory
 from trainvitals.sources.runs.endings import SUFFIX, Ending, determine_ending, read_ending
+from trainvitals.sources.runs.launches import Launch, find_launch, read_launches
 from trainvitals.sources.runs.liveness import Host, Liveness, read_host
 from trainvitals.sources.runs.moment import Moment, find_phase, find_state
 from trainvitals.sources.runs.namespaces import ContainerDirectories
@@ -55,6 +56,7 @@ class RunHistory:
         omitted: The number of run files that were not read because of the limit on run files.
         disbelieved: The number of notes on endings that were ignored because another user wrote
             them or because they are invalid.
+        launches: The launches by `trainvitals run` in which no process reported, the latest first.
     """
 
     directory: Path
@@ -63,15 +65,17 @@ class RunHistory:
     incompatible: int = 0
     omitted: int = 0
     disbelieved: int = 0
+    launches: tuple[Launch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The time of the reading, the machine, and the users whose runs are read."""
+    """The time of the reading, the machine, the users whose runs are read, and their launches."""
 
     now: Moment
     host: Host
     users: Users
+    launches: tuple[Launch, ...] = ()
 
     def believe(self, told: float, file: SeenFile) -> float:
         """Return a stated end time, or the file's creation time if the end is in the future."""
@@ -100,7 +104,8 @@ def read_run_history(
         SourceError: The directory exists but cannot be read.
     """
     host = host or read_host()
-    context = _Context(Moment(clock(), monotonic_ns(), host.boot_id), host, users)
+    launches = read_launches(directory, users)
+    context = _Context(Moment(clock(), monotonic_ns(), host.boot_id), host, users, launches)
     files, incompatible, omitted = _read_directories(directory, context)
     starts = _read_starts(files, context)
     return RunHistory(
@@ -113,6 +118,7 @@ def read_run_history(
             not start.liveness.is_alive and file.can_be_noted and _has_refused_note(file.path)
             for file, start in zip(files, starts, strict=True)
         ),
+        launches=tuple(launch for launch in launches if launch.name and not launch.runs),
     )
 
 
@@ -219,6 +225,7 @@ def _read_start(file: SeenFile, run: str, attempt: int, context: _Context) -> St
         rates=measure_rates(record, _move(record, identity, _find_last_write(record, identity))),
         progress=measure_progress(record, is_alive=liveness.is_alive),
         made_time=file.made_time,
+        launch=find_launch(context.launches, identity.run, file.owner, identity.created_time),
     )
 
 

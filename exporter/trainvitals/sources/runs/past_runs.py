@@ -12,6 +12,7 @@ from trainvitals.runfile import ABSENT, EVENT_COUNT, EVENTS, STATE, STEP, Identi
 from trainvitals.sources.runs.attempts import Losses
 from trainvitals.sources.runs.endings import REASONS as ENDING_REASONS
 from trainvitals.sources.runs.endings import Ending
+from trainvitals.sources.runs.launches import Launch
 from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.rates import Progress, Rates
 from trainvitals.sources.runs.stalls import Cause
@@ -68,6 +69,7 @@ class Start:
         rates: The rank's training speed.
         progress: The rank's training progress.
         made_time: The time when the run file was created, according to the kernel, in Unix seconds.
+        launch: The launch by `trainvitals run` below which the process ran; None if there was none.
     """
 
     run: str
@@ -84,6 +86,7 @@ class Start:
     rates: Rates
     progress: Progress
     made_time: float
+    launch: Launch | None = None
 
     @property
     def rank(self) -> int:

@@ -14,8 +14,15 @@ from trainvitals.sources.containers.lookup import Candidate, End, find_ends
 from trainvitals.sources.containers.survey import Survey
 from trainvitals.sources.host.kernel_lines import OomKill
 from trainvitals.sources.host.kernel_log import KernelNews
-from trainvitals.sources.runs.evidence import read_killed, read_process, read_run, read_start
+from trainvitals.sources.runs.evidence import (
+    read_killed,
+    read_launch,
+    read_process,
+    read_run,
+    read_start,
+)
 from trainvitals.sources.runs.history import RunHistory
+from trainvitals.sources.runs.launches import Launch
 from trainvitals.sources.runs.past_runs import Run, Start
 from trainvitals.verdicts.causes.judge import judge
 from trainvitals.verdicts.causes.verdict import Verdict
@@ -135,21 +142,28 @@ def diagnose_container(survey: Survey, known: Candidate, *, since_seconds: float
 
 
 def diagnose_last(
-    survey: Survey, runs: Sequence[Run] = (), *, since_seconds: float
+    survey: Survey,
+    runs: Sequence[Run] = (),
+    launches: Sequence[Launch] = (),
+    *,
+    since_seconds: float,
 ) -> Diagnosis | None:
-    """Return the diagnosis of the container or run that failed last.
+    """Return the diagnosis of the container, run or launch that failed last.
 
     If nothing has failed, the container or run that ended last is diagnosed.
 
     Returns:
         The diagnosis; None if no end is known in the last `since_seconds` seconds.
     """
-    deaths = list_deaths(survey, runs, since_seconds=since_seconds, most=_MOST_OTHERS)
+    deaths = list_deaths(survey, runs, launches, since_seconds=since_seconds, most=_MOST_OTHERS)
     if not deaths:
         return None
     failures = [death for death in deaths if not is_well(death.verdict)]
     chosen = _prefer_container(failures) if failures else deaths[0]
     others = tuple(death for death in deaths if death is not chosen)
+    launch = next((each for each in launches if _is_of(chosen, each)), None)
+    if launch is not None:
+        return replace(diagnose_launch(survey, launch), others=others)
     if chosen.subject == "run":
         run = next(run for run in runs if run.name == chosen.name)
         return replace(diagnose_run(survey, run), others=others)
@@ -182,6 +196,14 @@ def _diagnose_run(
     return Diagnosis(
         evidence, judge(evidence), asked, "its run file", runs_since=_find_restart(run)
     )
+
+
+def diagnose_launch(survey: Survey, launch: Launch) -> Diagnosis:
+    """Return the diagnosis of a launch by `trainvitals run` in which no process reported."""
+    evidence = read_launch(launch, survey.kernel, _select_gaps(survey))
+    verdict = judge(evidence)
+    origin = "what `trainvitals run` noted"
+    return Diagnosis(evidence, verdict, survey.time, origin, present=read_present(survey))
 
 
 def _find_restart(run: Run) -> float | None:
@@ -242,13 +264,19 @@ def _select_gaps(survey: Survey) -> tuple[Gap, ...]:
 
 
 def list_deaths(
-    survey: Survey, runs: Iterable[Run] = (), *, since_seconds: float, most: int = _MOST_DEATHS
+    survey: Survey,
+    runs: Iterable[Run] = (),
+    launches: Iterable[Launch] = (),
+    *,
+    since_seconds: float,
+    most: int = _MOST_DEATHS,
 ) -> tuple[Death, ...]:
     """Return the deaths of containers and runs, the latest first.
 
     Args:
         survey: The sources of this machine.
         runs: The runs in the run directory.
+        launches: The launches by `trainvitals run` in which no process reported.
         since_seconds: The maximum age of a death in seconds.
         most: The maximum number of deaths.
     """
@@ -256,6 +284,7 @@ def list_deaths(
     deaths = [
         *_judge_ends(survey, find_ends(survey, since)[:most]),
         *_judge_runs(survey, runs, since),
+        *_judge_launches(survey, launches, since),
     ]
     return tuple(sorted(deaths, key=lambda death: death.time or 0.0, reverse=True)[:most])
 
@@ -268,6 +297,20 @@ def _judge_runs(survey: Survey, runs: Iterable[Run], since: float) -> Iterable[D
         yield Death(
             run.name, "", evidence.ended, evidence.exit_code, judge(evidence), subject="run"
         )
+
+
+def _judge_launches(survey: Survey, launches: Iterable[Launch], since: float) -> Iterable[Death]:
+    for launch in launches:
+        if launch.ended is None or launch.ended < since:
+            continue
+        evidence = read_launch(launch, survey.kernel, _select_gaps(survey))
+        yield Death(
+            evidence.name, "", evidence.ended, evidence.exit_code, judge(evidence), subject="run"
+        )
+
+
+def _is_of(death: Death, launch: Launch) -> bool:
+    return death.subject == "run" and (death.name, death.time) == (launch.name, launch.ended)
 
 
 def _judge_ends(survey: Survey, ends: Iterable[End]) -> Iterable[Death]:

@@ -1,0 +1,113 @@
+"""The tracebacks that processes below a command leave, and the choice of the one that ended it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainvitals.foreign_files import read_regular
+from trainvitals.foreign_numbers import LATEST_TIME, is_within
+
+_MOST_BYTES = 65536
+_MOST_FILES = 64
+# A process that failed earlier may have been expected to fail.
+_NEAR_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An uncaught exception of a process below the command.
+
+    Attributes:
+        pid: The PID of the process.
+        time: The time when the exception ended the process, in Unix seconds.
+        text: The traceback of the exception.
+        is_rank: Whether a launcher made the process a rank; its helpers have the same variables.
+        attempt: The number of previous restarts, as counted by the launcher.
+    """
+
+    pid: int
+    time: float
+    text: str
+    is_rank: bool = False
+    attempt: int = 0
+
+
+class FailureDirectory:
+    """A directory of this user for the tracebacks of processes below a command.
+
+    Attributes:
+        path: The path of the directory; None if it cannot be created.
+    """
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        with suppress(OSError):  # no directory for temporary files is writable
+            self._directory = tempfile.TemporaryDirectory(
+                prefix="trainvitals-", ignore_cleanup_errors=True
+            )
+            self.path = Path(self._directory.name)
+
+    def read(self) -> list[Failure]:
+        """Read the tracebacks; damaged files are left out."""
+        if self.path is None:
+            return []
+        with suppress(OSError):
+            paths = sorted(self.path.glob("*.json"))[:_MOST_FILES]
+            found = [_read(path) for path in paths]
+            return [failure for failure in found if failure is not None]
+        return []
+
+    def close(self) -> None:
+        """Remove the directory."""
+        if self._directory is not None:
+            self._directory.cleanup()
+
+
+def choose_failure(
+    failures: Collection[Failure], ranks: Collection[int], ended: float
+) -> Failure | None:
+    """Return the failure that ended a command that did not succeed; None if it is not known.
+
+    The first rank that failed in the last attempt has ended the others and their launcher. Without
+    ranks, the last process that failed has ended the command, if it failed shortly before.
+
+    Args:
+        failures: The failures of processes below the command.
+        ranks: The PIDs of the processes that reported.
+        ended: The time when the command ended, in Unix seconds.
+    """
+    near = [failure for failure in failures if ended - failure.time <= _NEAR_SECONDS]
+    reported = [failure for failure in near if failure.pid in ranks]
+    launched = [failure for failure in near if failure.is_rank]
+    for group in (reported, launched):
+        if group:
+            latest = max(failure.attempt for failure in group)
+            of_latest = [failure for failure in group if failure.attempt == latest]
+            return min(of_latest, key=lambda failure: failure.time)
+    return max(near, key=lambda failure: failure.time, default=None)
+
+
+def _read(path: Path) -> Failure | None:
+    try:
+        members: Any = json.loads(read_regular(path, _MOST_BYTES, follows=False))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(members, dict) or not path.stem.isdecimal():
+        return None
+    time, text, attempt = (members.get(key) for key in ("time", "text", "attempt"))
+    if not isinstance(time, float) or not is_within(time, LATEST_TIME) or not isinstance(text, str):
+        return None
+    return Failure(
+        pid=int(path.stem),
+        time=time,
+        text=text,
+        is_rank=isinstance(members.get("rank"), int),
+        attempt=attempt if isinstance(attempt, int) else 0,
+    )

@@ -1,0 +1,208 @@
+"""Follows the processes below a command beside it, and notes how they and the command ended.
+
+All of this happens on one thread of its own, so that a run directory that does not respond delays
+neither a signal nor the end of the command.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from trainvitals.runner.failures import FailureDirectory, choose_failure
+from trainvitals.sources.runs.launches import (
+    MOST_ERROR_CHARACTERS,
+    MOST_RUNS,
+    SUFFIX,
+    Launch,
+    encode_launch,
+)
+from trainvitals.training.launch import clean_name
+
+if TYPE_CHECKING:  # imported once the command has started
+    from trainvitals.runner.coverage import Coverage
+    from trainvitals.runner.output import OutputLog
+    from trainvitals.runner.ranks import RankFollower
+    from trainvitals.sources.runs.processes import Exit
+
+_LOOK_SECONDS = 0.5
+_LONGEST_LOOK_SECONDS = 5.0
+_GROWTH = 1.2
+_END_SECONDS = 3.0
+_OLD_SECONDS = 86400.0
+
+
+class Supervision:
+    """Follows the processes below a command.
+
+    Args:
+        run_dir: The directory of the run files.
+        name: The run name that the user gave; None if the user gave no name.
+        output: The log of the command's output; None if there is no log.
+        clock: A function that returns the current time, in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        name: str | None = None,
+        output: OutputLog | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._run_dir = run_dir
+        self._clock = clock
+        self._since_ns = time.monotonic_ns()
+        self.failures = FailureDirectory()
+        self._launch = Launch(
+            name=clean_name(name or "") or None,
+            runs=(),
+            started=clock(),
+            log=None if output is None else str(output.path),
+            log_start=0 if output is None else output.start,
+        )
+        self._written: Launch | None = None
+        self._note = f"run.{os.getpid()}.{os.urandom(4).hex()}{SUFFIX}"
+        self._exits: dict[tuple[int, int], Exit] = {}
+        self._pid = 0
+        self._wake, self._waker = os.pipe()
+        self._thread = Thread(target=self._follow, daemon=True)
+        self._coverage: Coverage | None = None
+        self._ranks: RankFollower | None = None
+
+    def begin(self, pid: int) -> None:
+        """Follow the command with the given PID."""
+        self._pid = pid
+        self._thread.start()
+
+    def note_exit(self, pid: int, start_ticks: int, exit_: Exit) -> None:
+        """Take the exit of a child of this process."""
+        self._exits[pid, start_ticks] = exit_
+        if pid == self._pid:
+            self._launch = replace(
+                self._launch, ended=self._clock(), exit_code=exit_.code, signal=exit_.signal
+            )
+
+    def resize(self) -> None:
+        """Ignore the size of the terminal."""
+
+    def end(self) -> str:
+        """Write the last notes after the end of the command; return the line about the processes."""
+        os.close(self._waker)
+        self._thread.join(_END_SECONDS)
+        self.failures.close()
+        if self._thread.is_alive() or self._coverage is None or self._ranks is None:
+            return "the run directory does not respond, so the processes were not counted"
+        return self._coverage.describe(self._ranks.runs)
+
+    def _follow(self) -> None:
+        # Imported here, so that the command starts at once.
+        from trainvitals.runner.coverage import Coverage  # noqa: PLC0415
+        from trainvitals.runner.ranks import RankFollower  # noqa: PLC0415
+
+        self._coverage = coverage = Coverage()
+        self._ranks = ranks = RankFollower(self._run_dir, self._clock, self._since_ns)
+        coverage.pids.add(self._pid)
+        seconds = _LOOK_SECONDS
+        is_over = False
+        while not is_over:
+            coverage.look()
+            ranks.look(coverage.pids, self._exits)
+            self._write_note()
+            is_over = self._wait(seconds)
+            seconds = min(seconds * _GROWTH, _LONGEST_LOOK_SECONDS)
+        ranks.look(coverage.pids | {pid for pid, _ in self._exits}, self._exits)
+        self._launch = replace(self._launch, error=self._find_error())
+        self._write_note()
+        ranks.close()
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for the next look, a new run file or the end of a rank; return if all is over."""
+        until = time.monotonic() + seconds
+        before = _read_change(self._run_dir)
+        with _Watches(self._ranks.living if self._ranks is not None else ()) as watches:
+            while (left := until - time.monotonic()) > 0:
+                ready = watches.wait(self._wake, min(left, _LOOK_SECONDS))
+                if self._wake in ready:
+                    return True
+                if ready or _read_change(self._run_dir) != before:
+                    break
+        return False
+
+    def _find_error(self) -> str | None:
+        launch = self._launch
+        if launch.exit_code == 0 or launch.ended is None or self._ranks is None:
+            return None
+        found = choose_failure(self.failures.read(), self._ranks.runs, launch.ended)
+        return None if found is None else found.text[-MOST_ERROR_CHARACTERS:]
+
+    def _write_note(self) -> None:
+        """Write the note on this launch if it is about a run and has changed."""
+        runs = sorted(set(self._ranks.runs.values()))[:MOST_RUNS] if self._ranks is not None else []
+        self._launch = launch = replace(self._launch, runs=tuple(runs))
+        if launch == self._written or not (launch.name or launch.runs):
+            return
+        from trainvitals.sources.runs.endings import write_note  # noqa: PLC0415 - see above
+        from trainvitals.training.recorder import open_run_directory  # noqa: PLC0415
+
+        with suppress(OSError):  # the run directory is full or read-only, which the ranks report
+            folder = open_run_directory(self._run_dir)
+            try:
+                if self._written is None:
+                    _discard_old(folder, self._clock() - _OLD_SECONDS)
+                write_note(folder, self._note, encode_launch(launch), mode=0o600)
+                self._written = launch
+            finally:
+                os.close(folder)
+
+
+class _Watches:
+    """Descriptors that report the end of processes.
+
+    Before Linux 6.15, the kernel reports how a process exited only until its parent has waited for
+    it, so the end is looked at immediately.
+    """
+
+    def __init__(self, pids: Collection[int]) -> None:
+        self._descriptors: list[int] = []
+        for pid in pids:
+            with suppress(OSError, AttributeError):  # it has ended, or Python is too old
+                self._descriptors.append(os.pidfd_open(pid))
+
+    def __enter__(self) -> _Watches:  # noqa: PYI034 - typing.Self requires 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+    def wait(self, wake: int, seconds: float) -> set[int]:
+        """Return the descriptors that have become ready; an empty set after some seconds."""
+        poll = select.poll()
+        for descriptor in (wake, *self._descriptors):
+            poll.register(descriptor, select.POLLIN)
+        return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+
+
+def _read_change(directory: Path) -> int:
+    try:
+        return directory.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _discard_old(folder: int, oldest: float) -> None:
+    """Unlink this user's old notes of launches, as the exporter does."""
+    for name in os.listdir(folder):
+        with suppress(OSError):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            is_ours = status.st_uid == os.geteuid() and name.endswith(SUFFIX)
+            if is_ours and status.st_mtime < oldest:
+                os.unlink(name, dir_fd=folder)

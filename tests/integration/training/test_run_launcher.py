@@ -1,0 +1,119 @@
+"""Launchers of PyTorch below `trainvitals run`, and how their ranks end, with real PyTorch on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_files import decode
+from tests.unit.sources.runs.trainer import kernel_tells_exits
+from trainvitals.sources.runs.endings import read_ending
+
+pytest.importorskip("torch")
+# Importing PyTorch takes seconds where the machine is busy.
+pytestmark = pytest.mark.timeout(240)
+
+RUN = (sys.executable, "-m", "trainvitals", "run")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+RANK = """
+import os, signal, time, torch
+from torch.utils.data import DataLoader, TensorDataset
+def train(rank, *, end):
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for batch in DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=4):
+        optimizer.zero_grad(); model(batch[0]).square().mean().backward(); optimizer.step()
+    open(f"ready.{rank}", "w").close()
+    while not os.path.exists("ready.0") or not os.path.exists("ready.1"): time.sleep(0.05)
+    time.sleep(1)  # one look of the launcher
+    if rank == 1: end()
+    time.sleep(600)
+def fail(): raise ValueError("the text of rank 1")
+def die(): os.kill(os.getpid(), signal.SIGKILL)
+"""
+ELASTIC = 'train(int(os.environ["RANK"]), end={})\n'
+RECORDED = """
+from torch.distributed.elastic.multiprocessing.errors import record
+record(lambda: train(int(os.environ["RANK"]), end=fail))()
+"""
+SPAWN = """
+if __name__ == "__main__":
+    from functools import partial
+    torch.multiprocessing.spawn(partial(train, end=fail), nprocs=2)
+"""
+
+
+def launch(tmp_path: Path, body: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program below `trainvitals run`."""
+    (tmp_path / "train.py").write_text(RANK + body, encoding="utf-8")
+    return subprocess.run(
+        (*RUN, "--name", "r", "--run-dir", "runs", "--", *command, "train.py"),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+
+
+def read_ends(tmp_path: Path) -> dict[tuple[int, int], tuple[object, ...]]:
+    """Return how each rank of each attempt ended."""
+    found = {}
+    for path in (tmp_path / "runs").glob("*.tv"):
+        identity, note = decode(path.read_bytes()).identity, read_ending(path)
+        assert identity is not None
+        end = None if note is None else (note.reason, note.signal, note.exception)
+        found[identity.rank, identity.attempt] = end
+    return found
+
+
+def read_error(tmp_path: Path) -> str:
+    """Return the traceback in the note on the launch."""
+    [path] = (tmp_path / "runs").glob("*.launch")
+    error: str = json.loads(path.read_text())["error"]
+    return error
+
+
+@pytest.mark.parametrize("body", [ELASTIC.format("fail"), RECORDED])
+def test_the_failing_rank_of_torchrun_is_the_cause(tmp_path, body):
+    """Situation 20: with and without @record; the agent is no rank, and ends the other one."""
+    done = launch(tmp_path, body, *TORCHRUN)
+    assert done.returncode == 1
+    assert "2 of which reported run r" in done.stderr
+    ends = read_ends(tmp_path)
+    assert ends[1, 0] == ("exception", None, "ValueError")
+    assert ends[0, 0] == ("signal", 15, None)
+    assert read_error(tmp_path).rstrip().endswith("ValueError: the text of rank 1")
+
+
+def test_a_restart_of_torchrun_is_an_attempt(tmp_path):
+    """Situation 20: each attempt has its ranks, and the last one is the cause."""
+    launch(tmp_path, ELASTIC.format("fail"), *TORCHRUN, "--max-restarts", "1")
+    assert sorted(read_ends(tmp_path)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert read_ends(tmp_path)[1, 1] == ("exception", None, "ValueError")
+
+
+def test_a_rank_of_torchrun_that_is_killed_is_noted(tmp_path):
+    """Situation 18: its parent has waited for it, and the kernel still knows how it ended."""
+    done = launch(tmp_path, ELASTIC.format("die"), *TORCHRUN)
+    assert done.returncode == 1
+    expected = ("signal", 9, None)
+    # Before Linux 6.15, the launcher has to look before its parent waits for it.
+    known = {expected} if kernel_tells_exits() else {expected, None}
+    assert read_ends(tmp_path)[1, 0] in known
+
+
+def test_the_failing_rank_of_spawn_is_the_cause(tmp_path):
+    """Situation 17: `torch.multiprocessing.spawn` handles the exception in the rank itself."""
+    done = launch(tmp_path, SPAWN, sys.executable)
+    assert done.returncode == 1
+    notes = [read_ending(path) for path in (tmp_path / "runs").glob("*.tv")]
+    ends = sorted((note.reason, note.exception or "") for note in notes if note)
+    assert ends == [("exception", "ValueError"), ("signal", "")]
+    assert "ValueError: the text of rank 1" in read_error(tmp_path)

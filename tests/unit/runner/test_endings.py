@@ -1,0 +1,222 @@
+"""How ranks below `trainvitals run` end: the notes that it leaves, and what `diagnose` makes of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tests.support.run_files import decode
+from tests.support.waiting import wait_until
+from tests.unit.sources.runs.trainer import kernel_tells_exits
+from trainvitals.runfile import STATE, State
+from trainvitals.sources.runs.endings import read_ending
+
+RUN = (sys.executable, "-m", "trainvitals", "run")
+BODY = """
+import os, signal, sys, threading, time, trainvitals
+monitor = trainvitals.TrainingMonitor("r")
+for _ in range(3): monitor.update_batch(4)
+"""
+ENDINGS = {
+    "success": ("pass", 0, ("finished", 0, None, None)),
+    "an exit code": ("sys.exit(3)", 3, ("exception", 3, None, None)),
+    "an exit with a text": ("sys.exit('x')", 1, ("exception", 1, None, None)),
+    "an exception": ("raise ValueError('mine')", 1, ("exception", 1, None, "ValueError")),
+    "an exception of a thread": (
+        "thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()",
+        0,
+        ("finished", 0, None, None),
+    ),
+    "an immediate exit": ("os._exit(5)", 5, ("exception", 5, None, None)),
+    "SIGTERM": ("os.kill(os.getpid(), 15)", -15, ("signal", None, 15, None)),
+    "SIGKILL": ("os.kill(os.getpid(), 9)", -9, ("signal", None, 9, None)),
+    "SIGSEGV": ("os.kill(os.getpid(), 11)", -11, ("signal", None, 11, None)),
+}
+RANKS = """
+import multiprocessing, sys, trainvitals
+def train(rank):
+    monitor = trainvitals.TrainingMonitor("ranks", rank=rank, world_size=2)
+    monitor.update_batch(4)
+    if rank == 1:
+        raise ValueError("the text of rank 1")
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    ranks = [context.Process(target=train, args=(rank,)) for rank in range(2)]
+    for rank in ranks: rank.start()
+    for rank in ranks: rank.join()
+    sys.exit(any(rank.exitcode for rank in ranks))
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory for programs, in which the run directory will be."""
+    return tmp_path
+
+
+def write(place, text):
+    """Write a program and return the command that runs it."""
+    (place / "train.py").write_text(text)
+    return sys.executable, "train.py"
+
+
+def launch(place, *command, options=()):
+    """Run a command below `trainvitals run`."""
+    return subprocess.run(
+        (*RUN, "--run-dir", "runs", *options, "--", *command),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=place,
+    )
+
+
+def read_endings(place):
+    """Return how each rank ended, by the name of its run file."""
+    paths = sorted((place / "runs").glob("*.tv"))
+    notes = [read_ending(path) for path in paths]
+    assert all(notes)
+    return [(note.reason, note.exit_code, note.signal, note.exception) for note in notes]
+
+
+def diagnose(place, *name):
+    """Return what `trainvitals diagnose --json` says."""
+    done = subprocess.run(
+        (*RUN[:-1], "diagnose", "--json", "--run-dir", "runs", "--engine", "none", *name),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=place,
+    )
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("kind", ENDINGS)
+def test_each_ending_is_noted(place, kind):
+    """Situation 18: by a rank that is the command itself, as the kernel reports it."""
+    end, code, expected = ENDINGS[kind]
+    done = launch(place, *write(place, f"{BODY}\n{end}\n"))
+    assert done.returncode == code
+    assert read_endings(place) == [expected]
+    assert "1 process, 1 of which reported run r" in done.stderr
+
+
+def test_an_interrupt_is_the_exception_of_its_rank(place):
+    """Situation 18: Ctrl-C, which Python turns into KeyboardInterrupt and SIGINT."""
+    command = write(place, f"{BODY}\nos.kill(os.getpid(), signal.SIGINT); time.sleep(5)\n")
+    assert launch(place, *command).returncode == -signal.SIGINT
+    assert read_endings(place) == [("exception", None, 2, "KeyboardInterrupt")]
+
+
+def test_a_rank_below_a_shell_is_killed(place):
+    """Situation 18: the shell has waited for it, and only reports a code of its own."""
+    command = write(place, f"{BODY}\ntime.sleep(1.5)\nos.kill(os.getpid(), 9)\n")
+    done = launch(place, "sh", "-c", f"{' '.join(command)}; exit 4")
+    assert done.returncode == 4
+    if kernel_tells_exits():  # older kernels tell it until the shell has waited
+        assert read_endings(place) == [("signal", None, 9, None)]
+
+
+def test_an_orphan_is_reaped(place):
+    """Its parent has ended before it, so that the kernel gives it to the launcher."""
+    command = write(place, f"{BODY}\ntime.sleep(1)\nos._exit(6)\n")
+    script = f"({' '.join(command)} &) ; sleep 4"
+    assert launch(place, "sh", "-c", script).returncode == 0
+    assert read_endings(place) == [("exception", 6, None, None)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_exception_of_a_rank_of_multiprocessing_is_known(place, method):
+    """Situation 17: multiprocessing prints it itself, and the interpreter's hook is not called."""
+    done = launch(place, *write(place, RANKS), method, options=("--name", "ranks"))
+    assert done.returncode == 1
+    assert "the text of rank 1" in done.stderr
+    records = [decode(path.read_bytes()) for path in sorted((place / "runs").glob("*.tv"))]
+    states = [(record.state[STATE["state"]], record.last_words) for record in records]
+    assert states == [(State.FINISHED, ""), (State.FAILED, "ValueError")]
+    found = diagnose(place, "ranks")
+    assert "ValueError: the text of rank 1" in json.dumps(found)
+
+
+def test_a_process_that_replaces_itself_has_several_lives(place):
+    """Situation 8: with one PID, of which only the last life has the exit code."""
+    again = "if n: os.execv(sys.executable, [sys.executable, __file__, str(n - 1)])"
+    text = f"{BODY}\nn = int(sys.argv[1])\n{again}\nsys.exit(3)\n"
+    done = launch(place, *write(place, text), "2")
+    assert done.returncode == 3
+    assert "1 process, 1 of which reported run r" in done.stderr
+    paths = sorted((place / "runs").glob("*.tv"))
+    notes = [note for path in paths if (note := read_ending(path))]
+    assert len(paths) == 3
+    assert [note.exit_code for note in notes] == [3]
+
+
+def test_a_command_that_fails_before_it_trains_is_diagnosed_by_its_name(place):
+    """With its exit code and the traceback of its exception."""
+    done = launch(place, *write(place, "import no_such_module\n"), options=("--name", "early"))
+    assert done.returncode == 1
+    found = diagnose(place, "early")
+    assert (found["reason"], found["exit_code"]) == ("missing-module", 1)
+    assert diagnose(place)["name"] == "early"  # the last death on this machine
+    [note] = (place / "runs").glob("*.launch")
+    assert note.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_log_is_evidence_of_the_death(place):
+    """Also where the run file only says that a signal ended the rank."""
+    text = f"{BODY}\nprint('CUDA error: an illegal memory access was encountered', flush=True)\n"
+    command = write(place, f"{text}\nos.abort()\n")
+    assert launch(place, *command, options=("--log", "out.log")).returncode == -signal.SIGABRT
+    found = diagnose(place, "r")
+    assert found["reason"] == "cuda-illegal"
+    assert "illegal memory access" in json.dumps(found)
+
+
+def test_nothing_false_is_said_of_a_launcher_that_was_killed(place):
+    """Its command goes on, and the run is running."""
+    text = f"{BODY}\nopen('ready', 'w').close()\ntime.sleep(600)\n"
+    launcher = subprocess.Popen(
+        (*RUN, "--run-dir", "runs", "--name", "r", "--", *write(place, text)),
+        cwd=place,
+        stderr=subprocess.DEVNULL,
+    )
+    [rank] = wait_until(
+        lambda: (place / "ready").exists() and psutil.Process(launcher.pid).children()
+    )
+    try:
+        launcher.kill()
+        launcher.wait()
+        assert list((place / "runs").glob("*.end")) == []
+        assert diagnose(place, "r")["reason"] == "running"
+    finally:
+        os.kill(rank.pid, signal.SIGKILL)
+
+
+def test_a_full_run_directory_is_no_obstacle(place):
+    """Situation 22: neither run files nor notes have room, and the command ends as it would."""
+    inside = ("unshare", "--mount")
+    if subprocess.run((*inside, "true"), capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a mount namespace")
+    (place / "runs").mkdir()
+    command = " ".join((*RUN, "--run-dir", "runs", "--name", "r", "--", *write(place, BODY)))
+    script = (
+        "mount -t tmpfs -o size=8k none runs; dd if=/dev/zero of=runs/full bs=8k count=1 2>/dev/null; "
+        f"{command}; echo $?; ls runs"
+    )
+    done = subprocess.run(
+        (*inside, "sh", "-c", script), capture_output=True, text=True, check=True, cwd=place
+    )
+    assert done.stdout == "0\nfull\n"
+    assert "none of which proved to train" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_left_of_a_command_that_neither_trains_nor_has_a_name(place):
+    """Neither a run directory nor a file."""
+    assert launch(place, "true").returncode == 0
+    assert list(place.iterdir()) == []
