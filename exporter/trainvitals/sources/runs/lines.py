@@ -34,7 +34,7 @@ _COUNTED_WORDS = frozenset({"epoch", "epoch_step", "epoch_steps", "total_epochs"
 # After a pattern with one of these marks, the other patterns are still tried.
 _AND_MORE = frozenset({"finished", "evaluation", "part"})
 _LONGEST_MISSED = 1 << 10
-_HINTS = ("loss", "epoch", "step", "iter")
+_HINTS = ("oss", "poch", "tep", "iter", "Iter", "LOSS", "EPOCH", "STEP")
 _HEADING_WORDS = frozenset({"epoch", "total_epochs", "last_epoch"})
 # A line that seems to be about training, which counts if no pattern matches it.
 _TRAINING = re.compile(
@@ -136,6 +136,9 @@ class LineReader:
         else:
             pairs = [(name, value) for name, value in pairs if name not in _COUNTED_WORDS]
             self._move_to(_find_step(numbers, pairs))
+        shown = numbers.pop("shown_epochs", None)
+        if shown is not None:  # the number of the last epoch
+            numbers["total_epochs"] = shown + 1 - self._find_first(pattern)
         record = self.scalars.record_again if pattern.repeats else self.scalars.record
         for name, value in (*numbers.items(), *pairs):
             if not self._take_own(name, value, split):
@@ -155,8 +158,6 @@ class LineReader:
                 self.scalars.set_word("step_seconds", 1 / value)
         elif name == "last_epoch":
             self.scalars.set_word("total_epochs", value + 1)
-        elif name == "shown_epochs":  # the number of epochs if they are counted from 1, or the last
-            self.scalars.set_word("total_epochs", value + 1 - self._counts_from)
         elif name == "nonfinite_losses":
             self.scalars.count_nonfinite("loss", read_count(value) or 0)
         else:
@@ -190,16 +191,19 @@ class LineReader:
 
     def _count_steps(self, pattern: Pattern, numbers: dict[str, float]) -> float | None:
         done = numbers.get("epoch_step")
-        if not done:  # a new progress bar still shows the previous epoch
-            return None
+        if done is None or (done == 0 and pattern.repeats):
+            return None  # a new progress bar still shows the previous epoch
         epoch = numbers.get("epoch", self._epoch)
         length = numbers.get("epoch_steps")
         if epoch is None:
             return done
-        first = self._counts_from if pattern.first_epoch is None else float(pattern.first_epoch)
+        first = self._find_first(pattern)
         if length is not None:
             return max(0.0, epoch - first) * length + done
         return self._count_open(epoch, first, done) if pattern.repeats else None
+
+    def _find_first(self, pattern: Pattern) -> float:
+        return self._counts_from if pattern.first_epoch is None else float(pattern.first_epoch)
 
     def _count_open(self, epoch: float, first: float, done: float) -> float | None:
         """Return the step in an epoch of unknown length; None if an epoch before was not followed."""
@@ -248,18 +252,26 @@ class LineMatcher:
         """
         chosen = self._patterns.choose(line)
         for pattern in chosen:
-            if len(line) > pattern.longest or not all(text in line for text in pattern.contains):
-                continue
-            started = self._clock()
-            match = (pattern.regex.match if pattern.is_anchored else pattern.regex.search)(line)
-            if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
-                return
-            if match is None:
-                continue
-            if _deliver(pattern, match.groupdict(), reader_of):
-                return
+            for text in pattern.contains:
+                if text not in line:
+                    break
+            else:
+                if self._try(pattern, line, reader_of):
+                    return
         if chosen and _is_about_training(line) and (reader := reader_of("")) is not None:
             reader.scalars.miss()
+
+    def _try(
+        self, pattern: Pattern, line: str, reader_of: Callable[[str], LineReader | None]
+    ) -> bool:
+        """Try a pattern on a line; return whether to skip the remaining patterns."""
+        if len(line) > pattern.longest:
+            return False
+        started = self._clock()
+        match = (pattern.regex.match if pattern.is_anchored else pattern.regex.search)(line)
+        if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
+            return True
+        return match is not None and _deliver(pattern, match.groupdict(), reader_of)
 
     def _is_slow(self, pattern: Pattern, line: str) -> bool:
         """Return whether a pattern takes too much CPU time for a line, and drop a slow pattern."""
@@ -331,9 +343,11 @@ def _rename(pattern: Pattern, pairs: list[tuple[str, float]]) -> list[tuple[str,
 
 
 def _is_about_training(line: str) -> bool:
-    lower = line[:_LONGEST_MISSED].lower()
-    return any(text in lower for text in _HINTS) and _TRAINING.search(lower) is not None
+    for text in _HINTS:  # almost no line contains one
+        if text in line:
+            return _TRAINING.search(line[:_LONGEST_MISSED].lower()) is not None
+    return False
 
 
 def _is_known(name: str) -> bool:
-    return name in _WORDS or name in _STEP_NAMES or find_place(name).word is not None
+    return name in _WORDS or name in _STEP_NAMES or name == "steps_per_second" or find_place(name).word is not None

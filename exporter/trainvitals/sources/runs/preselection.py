@@ -61,6 +61,6 @@ def _group(patterns: Sequence[Pattern]) -> list[tuple[str, list[Pattern]]]:
 
 
 def _choose_texts(pattern: Pattern) -> tuple[str, ...]:
-    """Return the texts that ordinary lines seldom contain: the longer ones, if there are any."""
-    rare = tuple(text for text in pattern.contains if sum(map(str.isalpha, text)) >= _FEW_LETTERS)
-    return rare or (max(pattern.contains, key=len),)
+    """Return the texts that ordinary lines seldom contain: the first, and those with letters."""
+    rare = (text for text in pattern.contains[1:] if sum(map(str.isalpha, text)) >= _FEW_LETTERS)
+    return (pattern.contains[0], *rare)

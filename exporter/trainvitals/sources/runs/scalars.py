@@ -94,12 +94,13 @@ class _Freshness:
 class _Slot:
     """The last value that was logged under one name, and the results of the name's evaluations."""
 
-    __slots__ = ("best", "direction", "evaluations", "freshness", "place", "since", "step", "value")
+    __slots__ = ("best", "count", "direction", "evaluations", "freshness", "place", "since", "step", "value")
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.value = math.nan
         self.freshness = _Freshness()
+        self.count = 0
         self.step: int | None = None
         self.direction = _EVALUATED.get(place.word or "", 0)
         self.evaluations = 0
@@ -304,10 +305,22 @@ class RunScalars:
                 self._owners[place.word] = slot
         return slot
 
+    def _choose_owner(self, slot: _Slot) -> None:
+        """Give a slot its word if the word's slot is no longer current, or is logged less often."""
+        word = slot.place.word
+        owner = None if word is None else self._owners[word]
+        if word is None or owner is None or owner is slot:
+            return
+        is_equal = owner.place.rank == slot.place.rank and slot.count > owner.count
+        if is_equal or owner.freshness.is_over(self._missed):
+            self._owners[word] = slot
+
     def _put(self, slot: _Slot, value: float) -> None:
         slot.value = value = bound_value(value)
         slot.step = self._step
         slot.freshness.renew(self._missed)
+        slot.count += 1
+        self._choose_owner(slot)
         if slot.direction:
             slot.evaluate(value)
         if value - value != 0.0 and slot.place.what is not None:  # NaN or infinite

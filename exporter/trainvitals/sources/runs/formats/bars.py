@@ -65,7 +65,6 @@ ALLENNLP = Format(
             r"console_logger - accuracy +\| +<accuracy> +\| +<val_accuracy>",
             "console_logger - accuracy ",
         ),
-        line(r"console_logger - ", "console_logger - "),
     ),
     fields={"batch_loss": ""},
     first_epoch=0,
@@ -106,7 +105,7 @@ LIGHTNING = Format(
     name="Lightning and NeMo",
     lines=(
         line(r"`Trainer\.fit` stopped", "`Trainer.fit` stopped", marks="finished"),
-        line(r"^Validation DataLoader \d+: 100%", "Validation Data", marks="evaluation"),
+        line(r"^Validation DataLoader \d+: 100%", "%|", "Validation Data", marks="evaluation"),
         line(
             r"Training epoch <epoch>, iteration \d{1,12}/\d{1,12} \| <pairs>",
             "Training epoch ",

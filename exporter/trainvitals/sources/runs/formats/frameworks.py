@@ -126,15 +126,10 @@ LIGHTGBM = Format(
     name="LightGBM",
     lines=(
         line(r"^\[<step>\]\s+(?P<pairs>\w+'s .*)", "]\t", "'s "),
-        line(
-            r"Iteration:<step>, (?P<name>\w{1,40} \w{1,40}) : <value>", "Iter", " : "
-        ),
     ),
     fields={
         **_name_losses(("training", "train"), "'s ", _LOSSES, "loss"),
         **_name_losses(("valid_0", "valid_1", "valid", "eval", "test"), "'s ", _LOSSES, "val_loss"),
-        **_name_losses(("training", "train"), " ", _LOSSES, "loss"),
-        **_name_losses(("valid_0", "valid_1", "valid"), " ", _LOSSES, "val_loss"),
     },
     example="[20]\ttraining's binary_logloss: 0.5\tvalid_1's binary_logloss: 0.625",
     reads={"step": 20, "loss": 0.5, "validation_loss": 0.625},
@@ -180,10 +175,10 @@ RLLIB = Format(
     lines=(
         line(
             r"^ *(?P<name>episode_\w{1,8}_mean): <value>\s*$",
-            "episode_",
+            "  ",
             "_mean: ",
         ),
-        line(r"^ *(?:timesteps_total|num_env_steps_sampled_lifetime): <step>\s*$", "steps_"),
+        line(r"^ *(?:timesteps_total|num_env_steps_sampled_lifetime): <step>\s*$", "  ", "steps_"),
     ),
     example="""\
 Result for PPO_CartPole-v1_1a2b3_00000:

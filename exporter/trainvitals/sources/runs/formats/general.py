@@ -10,7 +10,7 @@ TABLES = Format(
     name="fastai, spaCy, skorch and other tables",
     lines=(
         line(r"^ *(?P<heading>epoch\s+train_loss\b.*)", "epoch", "train_loss", marks="heading"),
-        line(r"^\s*(?P<heading>E +# +LOSS.*)", "E ", "# ", "LOSS", marks="heading"),
+        line(r"^\s*(?P<heading>E +# +LOSS.*)", "LOSS", "E ", "# ", marks="heading"),
         line(r"^[ |]{0,20}(?P<row>\d{1,9}[ |]{1,40}[-\d][-\d. |:naife]{3,400})\s*$", "  "),
     ),
     fields={"E": "epoch", "#": "step", "valid_acc": "val_accuracy", "time": "", "dur": ""},
@@ -46,6 +46,12 @@ TUTORIALS = Format(
         line(
             r"^(?:val|Val|valid|Valid|Validation|validation|test|Test) (?P<pairs>[Ll]oss[:=] .*)",
             "oss",
+            split="validation",
+        ),
+        line(
+            r"^\s*Test set: Average loss: <loss>, Accuracy: \d{1,12}/\d{1,12} \(<accuracy>\)",
+            "oss",
+            "Test set: ",
             split="validation",
         ),
         line(r"^loss: <loss> +\[ *\d{1,12}/ *\d{1,12}\]\s*$", "loss: ", "/"),

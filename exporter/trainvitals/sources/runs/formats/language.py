@@ -72,7 +72,7 @@ MEGATRON = Format(
     name="Megatron-LM and Megatron-DeepSpeed",
     lines=(
         line(r"\[after training is done\]", "[after training is done]", marks="finished"),
-        line(r"iteration +<step>/ *<total_steps> *\|<pairs>", "iteration ", " | "),
+        line(r"iteration +<step>/ *<total_steps> *\|<pairs>", "oss", "iteration ", " | "),
         line(
             r"validation loss at iteration <step>(?!\d)[^|]{0,200}\|<pairs>",
             "validation loss at iteration ",
@@ -99,7 +99,8 @@ DEEPSPEED = Format(
     lines=(
         line(r"\bstep=<step>, skipped=\d{1,12}, lr=\[<learning_rate>", ", skipped=", "lr=[", "tep"),
         line(
-            r"[=/]<step>, RunningAvgSamplesPerSec=[^,]{1,40}, CurrSamplesPerSec=<samples_per_second>",
+            r"global_step=<step>, RunningAvgSamplesPerSec=[^,]{1,40}, CurrSamplesPerSec=<samples_per_second>",
+            "tep",
             "CurrSamplesPerSec=",
         ),
         line(
@@ -139,7 +140,7 @@ NANOGPT = Format(
             " tok/s",
             spaced=True,
         ),
-        line(r"\bstep:<step>/<total_steps> (?P<pairs>(?:train|val)_loss:.*)", "step:", "_loss:"),
+        line(r"\bstep:<step>/<total_steps> (?P<pairs>(?:(?:train|val)_loss|train_time):.*)", "step:", "step_avg:"),
         line(r"^\s*val(?:idation)? loss:? <val_loss>\s*$", "val", " loss"),
     ),
     fields={"step_avg": "step_seconds", "train_time": "", "norm": "grad_norm"},
@@ -179,6 +180,7 @@ TORCHTITAN = Format(
         ),
         line(r"\bstep: *<step> +(?P<pairs>loss: .*)", "step:", "loss:"),
     ),
+    fields={"wps": "tokens_per_second"},
     example="[titan] 2024-03-02 10:11:12,130 - root - INFO - step: 10  loss:  7.5000  grad_norm:  1.5000  "
     "memory: 10.25GiB(12.50%)  tps: 1,500  tflops: 31.25  mfu: 12.50%",
     reads={"step": 10, "loss": 7.5, "gradient_norm": 1.5, "tokens_per_second": 1500.0},
@@ -245,11 +247,9 @@ OLMO = Format(
     name="OLMo",
     lines=(
         line(r"\[step=<step>(?:/<total_steps>)?(?:,epoch=<epoch>)?[,\]]", "[step="),
-        line(r"^ +(?P<name>train/[^=]{1,64})=<value>\s*$", "train/", "="),
-        line(r"^ +(?P<name>optim/[^=]{1,64})=<value>\s*$", "optim/", "="),
-        line(r"^ +(?P<name>throughput/[^=]{1,64})=<value>\s*$", "throughput/", "="),
+        line(r"^ +(?P<name>(?:train|optim|throughput)/[^=]{1,64})=<value>\s*$", "  ", "=", "/"),
         line(
-            r"^ +(?P<name>eval/[^=]{1,80})=<value>\s*$", "eval/", "=", "  ", split="validation"
+            r"^ +(?P<name>eval/[^=]{1,80})=<value>\s*$", "  ", "=", "eval/", split="validation"
         ),
     ),
     fields={
@@ -377,7 +377,7 @@ COQUI = Format(
     lines=(
         line(r"> EPOCH: <epoch>/<total_epochs>", "> EPOCH: "),
         line(
-            r"--> STEP: <epoch_step>/<epoch_steps> -- GLOBAL_STEP: <step>",
+            r"\bSTEP: <epoch_step>/<epoch_steps> -- GLOBAL_STEP: <step>",
             "-- GLOBAL_STEP: ",
             "--> ",
             marks="section",
@@ -386,7 +386,7 @@ COQUI = Format(
         line(
             r"--> EVAL PERFORMANCE", "--> EVAL PERFORMANCE", marks="section", split="validation"
         ),
-        line(r"--> (?:STEP|EVALUATION|TRAINING)", "--> ", marks="section"),
+        line(r"-->.{0,60}\b(?:STEP|EVALUATION|TRAINING)\b", "--> ", marks="section"),
         line(r"^\s*\| > (?P<name>\w{1,60}): <value>", "| > ", in_section=True),
     ),
     fields={"step_time": "step_seconds", "avg_step_time": "", "loader_time": ""},

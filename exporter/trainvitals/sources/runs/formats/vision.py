@@ -16,6 +16,13 @@ _EVALUATED = r"<loss>[ (]{1,3}"
 YOLO = Format(
     name="YOLO (Ultralytics, YOLOv5, YOLOv7, YOLOv9)",
     lines=(
+        line(
+            r"^ {0,24}(?P<heading>Epoch +[Gg][Pp][Uu]_mem +\w+ +obj.*)",
+            "Epoch ",
+            "_mem",
+            marks="heading",
+            first_epoch=0,
+        ),
         line(r"^ {0,24}(?P<heading>Epoch +[Gg][Pp][Uu]_mem .*)", "Epoch ", "_mem", marks="heading"),
         line(
             r"^ {0,24}(?P<row><epoch>/<shown_epochs> +[\d.]{1,12}G(?: +[-\d.naif]{1,16}){2,12}):?"
@@ -30,6 +37,7 @@ YOLO = Format(
             split="validation",
         ),
     ),
+    fields=dict.fromkeys(("Instances", "Size", "labels", "img_size"), ""),
     example="""\
       Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size
        3/50      2.61G      1.125       3.25      1.375         14        640:  50%|█████     | 20/40 [00:05<00:05,  4.00it/s]
@@ -92,7 +100,7 @@ MMCV = Format(
     name="MMCV, MMDetection 2",
     lines=(
         line(rf"Epoch {_IN_EPOCH}\s+(?P<pairs>lr: .*)", "Epoch [", "lr: "),
-        line(r"Iter \[<step>/<total_steps>\]\s+(?P<pairs>lr: .*)", "Iter", "lr: "),
+        line(r"Iter \[<step>/<total_steps>\]\s+(?P<pairs>lr: .*)", "oss", "Iter [", "lr: "),
         line(
             r"(?:Epoch|Iter)\(val\) \[<epoch>\]\[\d{1,12}\]\s+<pairs>",
             "(val)",
@@ -142,9 +150,9 @@ TORCHVISION = Format(
         ),
         line(r"^(?:\S+ +)?Test: +\[ *<epoch_step>/<epoch_steps>\][^(]{0,80}\bloss: [\d.]+ \(<loss>\)"
              r"(?: +acc1: [\d.]+ \(<accuracy>\))?",
-             "Test: ", "eta: ", split="validation", at_end=True),
-        line(r"^(?:\S+ +)?Test: +\[", "Test: ", "eta: "),
-        line(r"Test: +(?:\S+ )?Acc@1 <accuracy>", "Test: ", "Acc@1 ", split="validation"),
+             "Test", "eta: ", split="validation", at_end=True),
+        line(r"^(?:\S+ +)?Test: +\[", "Test", "eta: "),
+        line(r"Test: +(?:\S+ )?Acc@1 <accuracy>", "Test", "Acc@1 ", split="validation"),
         line(r"^\* Acc@1 <accuracy> Acc@5 [\d.]+(?: loss <loss>)?", "* Acc@1 ", split="validation"),
         line(r"Training +\[ *<step>/<total_steps>\] +<pairs>", "Training  [", "eta: "),
         line(r"^Averaged stats:", "Averaged stats:", "oss"),
@@ -259,8 +267,8 @@ NNUNET = Format(
     name="nnU-Net 1 and 2",
     lines=(
         line(r"^[\d-]{10} [\d:.]{8,16}: (?:Epoch|epoch:) +<epoch>\s*$", "poch", ": "),
-        line(r"^[\d-]{10} [\d:.]{8,16}: Current learning rate: <learning_rate>", "learning rate: "),
-        line(r"^[\d-]{10} [\d:.]{8,16}: lr: <learning_rate>", ": lr: "),
+        line(r"^[\d-]{10} [\d:.]{8,16}: Current learning rate: <learning_rate>", "learn", "learning rate: "),
+        line(r"^[\d-]{10} [\d:.]{8,16}: lr: <learning_rate>", "lr: "),
         line(r"^[\d-]{10} [\d:.]{8,16}: train[_ ]loss(?: :)? <loss>\s*$", "train", "loss"),
         line(
             r"^[\d-]{10} [\d:.]{8,16}: val(?:_|idation )loss(?: ?:)? <val_loss>\s*$", "val", "loss"
@@ -281,15 +289,13 @@ NNUNET = Format(
 OPENCLIP = Format(
     name="OpenCLIP",
     lines=(
+        line(r"Batch \(t\): [\d.]{1,12}, <samples_per_second>/s", "poch", "Batch (t): ", marks="part"),
         line(
-            r"Train Epoch: <epoch> \[[^\]]{1,60}\] Data \(t\): [\d.]{1,12} Batch \(t\): "
-            r"<step_seconds>(?:, <samples_per_second>/s[^L]{0,60})? ?(?P<pairs>L[^a].*)",
-            "Train Epoch: ",
-            "Batch (t): ",
+            r"Train Epoch: <epoch> \[[^\]]{1,60}\] <pairs>", "Train Epoch: ", "Batch (t): "
         ),
         line(r"Eval Epoch: <epoch> <pairs>", "Eval Epoch: ", split="validation"),
     ),
-    fields={"clip_val_loss": "loss"},
+    fields={"clip_val_loss": "loss", "Batch (t)": "step_seconds", "Data (t)": ""},
     first_epoch=0,
     example="""\
 2024-03-02,10:11:12 | INFO | Train Epoch: 1 [  51200/1000000 (5%)] Data (t): 0.010 Batch (t): 0.250, 1024.00/s, 128.00/s/gpu LR: 0.000500 Logit Scale: 14.250 Contrastive_loss: 5.0000 (5.2500) Loss: 5.0000 (5.2500)
@@ -350,12 +356,13 @@ CAFFE = Format(
     lines=(
         line(
             r"Iteration <step>(?: \(<steps_per_second> iter/s[^)]{0,40}\))?, loss = <loss>",
-            "Iter",
             "oss = ",
+            "Iter",
         ),
         line(r"Iteration <step>, lr = <learning_rate>", "Iter", ", lr = "),
         line(
             r"Test net output #\d{1,4}: (?P<name>\w{1,60}) = <value>",
+            "Test",
             "Test net output #",
             split="validation",
         ),
