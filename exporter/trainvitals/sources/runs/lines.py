@@ -38,7 +38,8 @@ _HINTS = ("oss", "poch", "tep", "iter", "Iter", "LOSS", "EPOCH", "STEP")
 _HEADING_WORDS = frozenset({"epoch", "total_epochs", "last_epoch"})
 # A line that seems to be about training, which counts if no pattern matches it.
 _TRAINING = re.compile(
-    r"\b(?:loss|epoch|step|iter|iteration)\b['\"]?[\s:=#\[(]{1,4}\d|\d ?[mun]?s/step\b")
+    r"\b(?:loss|epoch|step|iter|iteration)\b['\"]?[\s:=#\[(]{1,4}\d|\d ?[mun]?s/step\b"
+)
 
 
 class LineReader:
@@ -48,7 +49,16 @@ class LineReader:
         scalars: The numbers that were collected for the run.
     """
 
-    __slots__ = ("_bar", "_bar_total", "_counts_from", "_epoch", "_open", "_section", "_table", "scalars")
+    __slots__ = (
+        "_bar",
+        "_bar_total",
+        "_counts_from",
+        "_epoch",
+        "_open",
+        "_section",
+        "_table",
+        "scalars",
+    )
 
     def __init__(self) -> None:
         self.scalars = RunScalars()
@@ -95,7 +105,11 @@ class LineReader:
         numbers = _find_numbers(pattern, groups)
         if name is not None and "value" in numbers:
             pairs = _rename(pattern, [(name.strip(), numbers.pop("value"))])
-        if not pairs and not pattern.repeats and {"pairs", "name"} & pattern.regex.groupindex.keys():
+        if (
+            not pairs
+            and not pattern.repeats
+            and {"pairs", "name"} & pattern.regex.groupindex.keys()
+        ):
             return False
         self._record(pattern, numbers, pairs)
         for name, value in validation:
@@ -350,4 +364,9 @@ def _is_about_training(line: str) -> bool:
 
 
 def _is_known(name: str) -> bool:
-    return name in _WORDS or name in _STEP_NAMES or name == "steps_per_second" or find_place(name).word is not None
+    return (
+        name in _WORDS
+        or name in _STEP_NAMES
+        or name == "steps_per_second"
+        or find_place(name).word is not None
+    )

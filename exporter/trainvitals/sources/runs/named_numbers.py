@@ -33,9 +33,11 @@ _SPACED = re.compile(
 _WHOLE = re.compile(rf"\s*({_NUMBER})\s*(?:(%)\s*)?")
 # The names of the time that a step takes, which count if the line shows the unit.
 _STEP_TIMES = frozenset(
-    "step_time iter_time iteration_time batch_time time_per_step time_per_iter "
-    "time_per_iteration dt".split()
-)
+    {
+        "step_time", "iter_time", "iteration_time", "batch_time", "time_per_step", "time_per_iter",
+        "time_per_iteration", "dt",
+    }
+)  # fmt: skip
 
 
 def parse_number(text: str) -> float | None:

@@ -91,6 +91,9 @@ _LONGEST_OF_SLOW = 1 << 11
 _MOST_STEPS = _LONGEST_OF_SLOW**2
 
 
+Mark = Literal["", "finished", "evaluation", "part", "section", "heading"]
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """A pattern for one kind of log line.
@@ -132,7 +135,7 @@ class Pattern:
     at_end: bool = False
     in_section: bool = False
     repeats: bool = False
-    marks: Literal["", "finished", "evaluation", "part", "section", "heading"] = ""
+    marks: Mark = ""
     is_anchored: bool = False
     longest: int = LONGEST_LINE
 

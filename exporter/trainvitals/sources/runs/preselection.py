@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from trainvitals.sources.runs.patterns import Pattern
 
-
 _FEW_LETTERS = 3
 
 

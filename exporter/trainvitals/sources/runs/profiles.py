@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trainvitals.sources.runs.formats import FORMATS
-from trainvitals.sources.runs.formats.entry import write_patterns
+from trainvitals.sources.runs.formats.entry import list_patterns
 from trainvitals.sources.runs.patterns import Pattern
 
 # The built-in patterns, in the order in which they are tried.
 PROFILES: tuple[Pattern, ...] = tuple(
-    pattern for entry in FORMATS for pattern in write_patterns(entry)
+    pattern for entry in FORMATS for pattern in list_patterns(entry)
 )

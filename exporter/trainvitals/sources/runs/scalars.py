@@ -94,7 +94,17 @@ class _Freshness:
 class _Slot:
     """The last value that was logged under one name, and the results of the name's evaluations."""
 
-    __slots__ = ("best", "count", "direction", "evaluations", "freshness", "place", "since", "step", "value")
+    __slots__ = (
+        "best",
+        "count",
+        "direction",
+        "evaluations",
+        "freshness",
+        "place",
+        "since",
+        "step",
+        "value",
+    )
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -266,9 +276,11 @@ class RunScalars:
             for word, slot in self._owners.items()
             if not slot.freshness.is_over(missed)
         }
-        for word, value in self._words.items():
-            if not self._word_freshness[word].is_over(missed):
-                values[word] = value
+        values |= {
+            word: value
+            for word, value in self._words.items()
+            if not self._word_freshness[word].is_over(missed)
+        }
         if self._step_seconds is not None:
             values.setdefault("step_seconds", self._step_seconds)
         batch = values.pop("batch_size", None)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from trainvitals.sources.runs.formats import FORMATS
-from trainvitals.sources.runs.formats.entry import Format, write_patterns
+from trainvitals.sources.runs.formats.entry import Format, list_patterns
 from trainvitals.sources.runs.lines import LineMatcher, LineReader
 from trainvitals.sources.runs.profiles import PROFILES
 from trainvitals.sources.runs.scalars import FoundRun
@@ -31,7 +31,9 @@ def test_the_example_of_a_format_is_read(entry: Format):
     run = read(entry.example)
     values = dict(run.values)
     values |= {
-        name: value for name, value in (("step", run.step), ("epoch", run.epoch)) if value is not None
+        name: value
+        for name, value in (("step", run.step), ("epoch", run.epoch))
+        if value is not None
     }
     assert values == pytest.approx(dict(entry.reads))
 
@@ -41,7 +43,7 @@ def test_a_megabyte_of_near_matches_takes_no_time(entry: Format):
     """Every expression is searched for in its own lines, without their ends, a million characters long."""
     near = [line[:-1] for line in entry.example.splitlines()]
     texts = [(line * (_MEGABYTE // len(line) + 1))[:_MEGABYTE] for line in near if line]
-    for pattern in write_patterns(entry):
+    for pattern in list_patterns(entry):
         for text in texts:
             began = time.thread_time()
             pattern.regex.search(text)

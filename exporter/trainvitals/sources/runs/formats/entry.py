@@ -2,8 +2,13 @@
 
 A format contains the forms of its lines, an example, and the numbers that are read from the example.
 In the expression of a line, `<loss>` stands for a group that matches a number, `<step>` for a group
-that matches a count, and `<pairs>` for a group that matches the rest of the line; see `patterns` for
-the meaning of the groups and of all other attributes.
+that matches a count, and `<pairs>` for a group that matches the rest of the line. The module
+`patterns` describes the meaning of the groups and of the arguments of `line`. To add a format, write
+an entry and add it to `FORMATS`; a test reads its example.
+
+Every line contains the text that `line` names first. Lines are searched for these texts before any
+expression is tried, so the cost of a format is small if its first text is that of other formats, such
+as `oss` for losses and `poch` for epochs.
 """
 
 from __future__ import annotations
@@ -11,32 +16,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from trainvitals.sources.runs.patterns import Pattern
+from trainvitals.sources.runs.patterns import Mark, Pattern
+from trainvitals.sources.runs.vocabulary import Split
 
 _GROUP = re.compile(r"(?<!\(\?P)<(\w{1,32})>")
 _COUNTS = frozenset(
-    "step total_steps epoch total_epochs last_epoch shown_epochs epoch_step epoch_steps bar_step "
-    "bar_steps".split()
-)
+    {
+        "step", "total_steps", "epoch", "total_epochs", "last_epoch", "shown_epochs", "epoch_step",
+        "epoch_steps", "bar_step", "bar_steps",
+    }
+)  # fmt: skip
 _RESTS = frozenset({"pairs", "heading"})
-_NUMBER = r"(?:[-+.]?\d[-+\d.eE]{0,32}(?:,\d{3}[\d.]{0,8}){0,4}%?|[-+]?(?:[nN]a[nN]|[iI]nf(?:inity)?))"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One form of a line.
-
-    Attributes:
-        regex: The expression, with groups such as `<loss>`.
-        contains: The texts that the line contains.
-        options: Other attributes of the pattern.
-    """
-
-    regex: str
-    contains: tuple[str, ...]
-    options: Mapping[str, Any]
+_NUMBER = (
+    r"(?:[-+.]?\d[-+\d.eE]{0,32}(?:,\d{3}[\d.]{0,8}){0,4}%?"
+    r"|[-+]?(?:[nN]a[nN]|[iI]nf(?:inity)?))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +49,52 @@ class Format:
     """
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[Pattern, ...]
     example: str
     reads: Mapping[str, float]
     fields: Mapping[str, str] = field(default_factory=dict)
     first_epoch: int | None = None
 
 
-def line(regex: str, *contains: str, **options: Any) -> Line:
-    """Return a form of a line."""
-    return Line(regex, contains, options)
+def line(
+    regex: str,
+    *contains: str,
+    split: Split = "",
+    fields: Mapping[str, str] | None = None,
+    first_epoch: int | None = None,
+    spaced: bool = False,
+    at_end: bool = False,
+    in_section: bool = False,
+    repeats: bool = False,
+    marks: Mark = "",
+) -> Pattern:
+    """Return a form of a line; the arguments are the attributes of a pattern."""
+    return Pattern(
+        name="",
+        regex=re.compile(expand(regex)),
+        contains=contains,
+        split=split,
+        fields=fields or {},
+        first_epoch=first_epoch,
+        spaced=spaced,
+        at_end=at_end,
+        in_section=in_section,
+        repeats=repeats,
+        marks=marks,
+        is_anchored=regex.startswith("^"),
+    )
 
 
-def write_patterns(entry: Format) -> tuple[Pattern, ...]:
+def list_patterns(entry: Format) -> tuple[Pattern, ...]:
     """Return the patterns of a format."""
     return tuple(
         replace(
-            Pattern(entry.name, re.compile(expand(form.regex)), form.contains),
-            **{
-                "first_epoch": entry.first_epoch,
-                "is_anchored": form.regex.startswith("^"),
-                **form.options,
-                "fields": {**entry.fields, **form.options.get("fields", {})},
-            },
+            pattern,
+            name=entry.name,
+            fields={**entry.fields, **pattern.fields},
+            first_epoch=entry.first_epoch if pattern.first_epoch is None else pattern.first_epoch,
         )
-        for form in entry.lines
+        for pattern in entry.lines
     )
 
 

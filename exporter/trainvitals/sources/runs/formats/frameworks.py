@@ -105,7 +105,9 @@ EASYLM = Format(
 )  # fmt: skip
 
 
-def _name_losses(sets: tuple[str, ...], between: str, metrics: tuple[str, ...], word: str) -> dict[str, str]:
+def _name_losses(
+    sets: tuple[str, ...], between: str, metrics: tuple[str, ...], word: str
+) -> dict[str, str]:
     return {f"{name}{between}{metric}": word for name in sets for metric in metrics}
 
 
@@ -124,9 +126,7 @@ XGBOOST = Format(
 
 LIGHTGBM = Format(
     name="LightGBM",
-    lines=(
-        line(r"^\[<step>\]\s+(?P<pairs>\w+'s .*)", "]\t", "'s "),
-    ),
+    lines=(line(r"^\[<step>\]\s+(?P<pairs>\w+'s .*)", "]\t", "'s "),),
     fields={
         **_name_losses(("training", "train"), "'s ", _LOSSES, "loss"),
         **_name_losses(("valid_0", "valid_1", "valid", "eval", "test"), "'s ", _LOSSES, "val_loss"),
@@ -192,7 +192,11 @@ Result for PPO_CartPole-v1_1a2b3_00000:
 CLEANRL = Format(
     name="CleanRL",
     lines=(
-        line(r"^global_step=<step>, episodic_return=\[? ?<episodic_return>", "global_step=", "return="),
+        line(
+            r"^global_step=<step>, episodic_return=\[? ?<episodic_return>",
+            "global_step=",
+            "return=",
+        ),
         line(r"^SPS: <steps_per_second>\s*$", "SPS: "),
     ),
     example="global_step=4096, episodic_return=[22.]\nSPS: 1000\n",
@@ -208,7 +212,7 @@ TINYGRAD = Format(
             " loss, ",
         ),
         line(
-            rf"(?P<pairs>loss: [^|%]{{1,80}})(?:%[^|%]{{0,40}})?: +\d{{1,3}}%\|[^|]*\| *<epoch_step>/<epoch_steps>",
+            r"(?P<pairs>loss: [^|%]{1,80})(?:%[^|%]{0,40})?: +\d{1,3}%\|[^|]*\| *<epoch_step>/<epoch_steps>",
             "loss: ",
             "%|",
             repeats=True,

@@ -11,7 +11,7 @@ TABLES = Format(
     lines=(
         line(r"^ *(?P<heading>epoch\s+train_loss\b.*)", "epoch", "train_loss", marks="heading"),
         line(r"^\s*(?P<heading>E +# +LOSS.*)", "LOSS", "E ", "# ", marks="heading"),
-        line(r"^[ |]{0,20}(?P<row>\d{1,9}[ |]{1,40}[-\d][-\d. |:naife]{3,400})\s*$", "  "),
+        line(r"^[ |]{0,20}(?P<row>\d{1,9}[ |]{1,40}[-\d][-\d. |:naife]{3,400})$", "  "),
     ),
     fields={"E": "epoch", "#": "step", "valid_acc": "val_accuracy", "time": "", "dur": ""},
     example="""\

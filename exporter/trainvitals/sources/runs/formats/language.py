@@ -37,7 +37,10 @@ MS_SWIFT = Format(
 
 LLAMA_FACTORY = Format(
     name="LLaMA-Factory",
-    lines=(line(_HUGGING_DICT, "llamafactory", "{'", "oss"), line(_HUGGING_DICT, "{'", "'throughput': ")),
+    lines=(
+        line(_HUGGING_DICT, "llamafactory", "{'", "oss"),
+        line(_HUGGING_DICT, "{'", "'throughput': "),
+    ),
     fields={"throughput": "tokens_per_second"},
     example="[INFO|2024-03-02 10:11:12] llamafactory.train.callbacks:157 >> {'loss': 1.25, "
     "'learning_rate': 4.5000e-05, 'epoch': 0.5, 'throughput': 1500.25}",
@@ -140,7 +143,11 @@ NANOGPT = Format(
             " tok/s",
             spaced=True,
         ),
-        line(r"\bstep:<step>/<total_steps> (?P<pairs>(?:(?:train|val)_loss|train_time):.*)", "step:", "step_avg:"),
+        line(
+            r"\bstep:<step>/<total_steps> (?P<pairs>(?:(?:train|val)_loss|train_time):.*)",
+            "step:",
+            "step_avg:",
+        ),
         line(r"^\s*val(?:idation)? loss:? <val_loss>\s*$", "val", " loss"),
     ),
     fields={"step_avg": "step_seconds", "train_time": "", "norm": "grad_norm"},
@@ -175,9 +182,7 @@ TORCHTITAN = Format(
     name="torchtitan",
     lines=(
         line(r"Training completed", "[titan]", "Training completed", marks="finished"),
-        line(
-            r"validate step: *<step> +(?P<pairs>loss: .*)", "validate step: ", split="validation"
-        ),
+        line(r"validate step: *<step> +(?P<pairs>loss: .*)", "validate step: ", split="validation"),
         line(r"\bstep: *<step> +(?P<pairs>loss: .*)", "step:", "loss:"),
     ),
     fields={"wps": "tokens_per_second"},
@@ -229,13 +234,13 @@ COMPOSER = Format(
     first_epoch=1,
     example="""\
 [batch=20/1000]:
-	 Train time/batch: 19
-	 Train loss/train/total: 2.5000
-	 Train throughput/batches_per_sec: 4.0000
-	 Train throughput/samples_per_sec: 128.0000
-	 Train throughput/device/samples_per_sec: 16.0000
-	 Train lr-DecoupledAdamW/group0: 0.0005
-	 Eval metrics/eval/LanguageCrossEntropy: 2.7500
+     Train time/batch: 19
+     Train loss/train/total: 2.5000
+     Train throughput/batches_per_sec: 4.0000
+     Train throughput/samples_per_sec: 128.0000
+     Train throughput/device/samples_per_sec: 16.0000
+     Train lr-DecoupledAdamW/group0: 0.0005
+     Eval metrics/eval/LanguageCrossEntropy: 2.7500
 """,
     reads={
         "step": 20, "total_steps": 1000, "loss": 2.5, "step_seconds": 0.25,

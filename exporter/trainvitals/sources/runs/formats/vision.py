@@ -6,10 +6,9 @@ from trainvitals.sources.runs.formats.bars import RATE
 from trainvitals.sources.runs.formats.entry import Format, line
 
 _IGNORED = dict.fromkeys(("time", "data_time", "data", "last_time", "last_data_time"), "")
-_PERCENT = {
-    name: "accuracy%"
-    for name in ("acc1", "Acc@1", "accuracy", "accuracy/top1", "accuracy_top-1", "top1_acc")
-}
+_PERCENT = dict.fromkeys(
+    ("acc1", "Acc@1", "accuracy", "accuracy/top1", "accuracy_top-1", "top1_acc"), "accuracy%"
+)
 _IN_EPOCH = r"\[ *<epoch>\]\[ *<epoch_step>/ *<epoch_steps>\]"
 _EVALUATED = r"<loss>[ (]{1,3}"
 
@@ -74,7 +73,7 @@ MMENGINE = Format(
         line(rf"Epoch\(train\) +{_IN_EPOCH} +<pairs>", "Epoch(train)"),
         line(r"Iter\(train\) +\[ *<step>/ *<total_steps>\] +<pairs>", "Iter(train)"),
         line(
-            rf"(?:Epoch|Iter)\(val\) +(?:\[ *<epoch>\])?\[ *<epoch_step>/ *<epoch_steps>\] +<pairs>",
+            r"(?:Epoch|Iter)\(val\) +(?:\[ *<epoch>\])?\[ *<epoch_step>/ *<epoch_steps>\] +<pairs>",
             "(val)",
             "/",
             split="validation",
@@ -267,7 +266,11 @@ NNUNET = Format(
     name="nnU-Net 1 and 2",
     lines=(
         line(r"^[\d-]{10} [\d:.]{8,16}: (?:Epoch|epoch:) +<epoch>\s*$", "poch", ": "),
-        line(r"^[\d-]{10} [\d:.]{8,16}: Current learning rate: <learning_rate>", "learn", "learning rate: "),
+        line(
+            r"^[\d-]{10} [\d:.]{8,16}: Current learning rate: <learning_rate>",
+            "learn",
+            "learning rate: ",
+        ),
         line(r"^[\d-]{10} [\d:.]{8,16}: lr: <learning_rate>", "lr: "),
         line(r"^[\d-]{10} [\d:.]{8,16}: train[_ ]loss(?: :)? <loss>\s*$", "train", "loss"),
         line(
