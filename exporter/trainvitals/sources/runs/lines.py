@@ -18,7 +18,7 @@ from trainvitals.units import format_duration
 Groups = dict[str, "str | None"]
 
 _STEP_NAMES = frozenset({"step", "global_step", "iteration", "iter"})
-_SILENT_NAMES = _STEP_NAMES | {"v_num"}
+_SILENT_NAMES = _STEP_NAMES | {"v_num", "eta", "ETA", "max mem", "max_mem"}
 # Names with a fixed meaning, regardless of the data set, and the factors that convert their units.
 _WORDS: Mapping[str, tuple[str, float]] = {
     "epoch": ("epoch", 1.0),
@@ -34,6 +34,7 @@ _COUNTED_WORDS = frozenset({"epoch", "epoch_step", "epoch_steps", "total_epochs"
 # After a pattern with one of these marks, the other patterns are still tried.
 _AND_MORE = frozenset({"finished", "evaluation", "part"})
 _LONGEST_MISSED = 1 << 10
+_LINES_OF_EPOCH = 3  # an epoch whose values are not understood counts as several lines
 _HINTS = ("oss", "poch", "tep", "iter", "Iter", "LOSS", "EPOCH", "STEP")
 _HEADING_WORDS = frozenset({"epoch", "total_epochs", "last_epoch"})
 # A line that seems to be about training, which counts if no pattern matches it.
@@ -196,7 +197,7 @@ class LineReader:
         self._move_to(step)
         if "epoch" in numbers and numbers.keys() <= _HEADING_WORDS and not pairs:
             self._epoch = numbers["epoch"]  # applies to the lines that follow
-            self.scalars.miss()
+            self.scalars.miss(_LINES_OF_EPOCH)
 
     def _move_to(self, step: float | None) -> None:
         count = read_count(step)

@@ -232,9 +232,9 @@ class RunScalars:
         """Count values of one kind that were NaN or infinite."""
         self._nonfinite[what] += count
 
-    def miss(self) -> None:
-        """Count a line that is about training, but without numbers that are understood."""
-        self._missed += 1
+    def miss(self, lines: int = 1) -> None:
+        """Count lines that are about training, but without numbers that are understood."""
+        self._missed += lines
 
     def count_overlong(self) -> None:
         """Count a log line that was too long to be read."""

@@ -56,6 +56,7 @@ FORMATS: tuple[Format, ...] = (
     frameworks.STABLE_BASELINES,
     frameworks.RLLIB,
     frameworks.CLEANRL,
+    frameworks.CLU,
     general.JSON_LINES,
     general.TUTORIALS,
     general.EPOCH_LINES,

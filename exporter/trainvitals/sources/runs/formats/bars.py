@@ -119,6 +119,13 @@ LIGHTNING = Format(
             repeats=True,
         ),
         line(
+            r"^Epoch <epoch>/<last_epoch> +[^\w/]{0,200}<epoch_step>/<epoch_steps> [\d:]{4,10} . [-\d:]{4,10} "
+            r"(?:<steps_per_second>it/s)?(?P<pairs>.*)",
+            "poch",
+            "•",
+            repeats=True,
+        ),
+        line(
             rf"[Ee]poch:? *<epoch>\W+<epoch_step>it {_TIMES}(?:, (?P<pairs>[A-Za-z_].*)|\])",
             "it [",
             "poch",

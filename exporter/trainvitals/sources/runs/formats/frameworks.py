@@ -178,6 +178,11 @@ RLLIB = Format(
             "  ",
             "_mean: ",
         ),
+        line(
+            r"^\| \w[^|]{2,80}\| RUNNING +\|[^|]{1,40}\| +\d{1,12} \| +[\d.]{1,20} \| +<step> \|",
+            "RUNNING",
+            "| ",
+        ),
         line(r"^ *(?:timesteps_total|num_env_steps_sampled_lifetime): <step>\s*$", "  ", "steps_"),
     ),
     example="""\
@@ -187,6 +192,20 @@ Result for PPO_CartPole-v1_1a2b3_00000:
   training_iteration: 10
 """,
     reads={"step": 40000},
+)
+
+CLU = Format(
+    name="CLU (Flax examples)",
+    lines=(line(r"logging_writer\.py:\d{1,6}\] \[<step>\] <pairs>", "oss", "logging_writer.py:"),),
+    example="I0302 10:11:12.130201 140201 logging_writer.py:48] [200] accuracy=0.75, "
+    "learning_rate=0.001, loss=0.5, steps_per_second=4.0",
+    reads={
+        "step": 200,
+        "loss": 0.5,
+        "accuracy": 0.75,
+        "learning_rate": 0.001,
+        "step_seconds": 0.25,
+    },
 )
 
 CLEANRL = Format(

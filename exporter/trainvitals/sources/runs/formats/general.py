@@ -26,7 +26,7 @@ JSON_LINES = Format(
     name="JSON lines",
     lines=(
         line(
-            r"\{(?=[^{}]{0,4000}(?:loss\w{0,40}|epoch|step|iter)\": ?\"?-?[\dnNI])(?P<pairs>\"[^{}]*)\}",
+            r"\{(?=[^{}]{0,400}(?:loss\w{0,40}|epoch|step|iter)\": ?\"?-?[\dnNI])(?P<pairs>\"[^{}]*)\}",
             '{"',
         ),
     ),
@@ -59,6 +59,12 @@ TUTORIALS = Format(
             r"^ *Accuracy: <accuracy>, Avg loss: <loss>", "Accuracy: ", "Avg loss: ", split="validation"
         ),
         line(
+            r"^\[<epoch>/<total_epochs>\]\[<epoch_step>/<epoch_steps>\]\s+(?P<pairs>Loss_D: .*)",
+            "oss",
+            "Loss_D: ",
+            first_epoch=0,
+        ),
+        line(
             r"^\s*\[<epoch>, +<epoch_step>\] loss: <loss>\s*$",
             "] loss: ",
             "[",
@@ -88,7 +94,7 @@ EPOCH_LINES = Format(
         # `Train Epoch: 1 [640/60000 (1%)] Loss: 2.3`.
         line(
             r"\b[Ee]poch[:=]? *\[?<epoch>(?: *(?:/|of) *<total_epochs>)?\]?[\s:|,-]+"
-            rf"(?:[A-Za-z][a-z]+[:=]? \[?{_COUNT}\]?[\s:|,-]+)?<pairs>",
+            rf"(?:\[?[A-Za-z][a-z]+[:=]? \[?{_COUNT}\]?[\s:|,-]+)?<pairs>",
             "poch",
             spaced=True,
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainvitals.sources.runs.formats.entry import Format, line
 
 _HUGGING_DICT = r"\{(?P<pairs>'[^{}]*)\}"
+_DICT_WITH_LOSS = r"\{(?=[^{}]{0,400}loss': '?-?[\d.nNiI])(?P<pairs>'[^{}]*)\}"
 
 MS_SWIFT = Format(
     name="ms-swift",
@@ -57,7 +58,7 @@ HUGGING_FACE = Format(
             "%|",
             "loss'",
         ),
-        line(_HUGGING_DICT, "{'", "loss': "),
+        line(_DICT_WITH_LOSS, "{'", "loss': "),
         line(_HUGGING_DICT, "{'", "'epoch': "),
     ),
     example="""\
