@@ -37,16 +37,23 @@ JSON_LINES = Format(
     },
 )  # fmt: skip
 
+_SET = r"(?:[Tt]rain|TRAIN|[Vv]al|VAL|[Ee]val|[Tt]est|TEST)"
+
 TUTORIALS = Format(
-    name="PyTorch's tutorials",
+    name="PyTorch's tutorials and examples",
     lines=(
+        line(r"^train Loss: <loss> Acc: <accuracy>", "oss", "train Loss", "Acc"),
+        line(r"^val Loss: <loss> Acc: <accuracy>", "oss", "val Loss", "Acc", split="validation"),
         line(
-            r"^(?:train|Train|Training)(?:ing)? (?P<pairs>[Ll]oss[:=] .*)", "oss", "rain", split="train"
+            r"^\s{0,40}(?:Average |Avg\.? )?"
+            rf"(?P<pairs>{_SET}[\w.]{{0,12}} (?:[Ll]oss|LOSS) ?[:=].*)",
+            "oss",
         ),
         line(
-            r"^(?:val|Val|valid|Valid|Validation|validation|test|Test) (?P<pairs>[Ll]oss[:=] .*)",
+            r"^\| epoch +<epoch> \| +<epoch_step>/ *<epoch_steps> batches \| lr <learning_rate> \| "
+            r"ms/batch <step_milliseconds> \| loss +<loss>",
             "oss",
-            split="validation",
+            "ms/batch ",
         ),
         line(
             r"^\s*Test set: Average loss: <loss>, Accuracy: \d{1,12}/\d{1,12} \(<accuracy>\)",
@@ -87,7 +94,7 @@ EPOCH_LINES = Format(
     lines=(
         line(
             r"(?:^\W{0,40}|[:\]|-] |INFO )[Ee]poch:? {0,4}\[?<epoch>\]?"
-            r"(?: ?(?:/|of) ?<total_epochs>\]?)?[-:.=\s]{0,80}$",
+            r"(?: ?(?:/|of) ?<total_epochs>\]?)?(?: \| (?:Epoch )?Time: [\dms :]{1,16})?[-:.=\s]{0,80}$",
             "poch",
         ),
         # `Epoch 1: val_loss: 0.9 | val_iou: 0.1`, `Epoch [1/10], Step [100/600], Loss: 0.5`,
@@ -109,6 +116,11 @@ EPOCH_LINES = Format(
 STEP_LINES = Format(
     name="lines with a step",
     lines=(
+        line(
+            r"^\s{0,40}\[ *<epoch_step>/ *<epoch_steps>\]\s{0,8}[:,|-]?\s{0,8}(?P<pairs>[Ll]oss.*)",
+            "oss",
+            spaced=True,
+        ),
         line(
             r"\b(?:[Gg]lobal[ _])?(?:[Ss]tep|[Ii]ter(?:ation)?|STEP|[Uu]pdate)s?(?:[:=#] ?| )\[?<step>"
             r"(?: ?(?:/|of) ?<total_steps>)?\]?(?P<pairs>[^\w/%].*)",
