@@ -119,7 +119,7 @@ LIGHTNING = Format(
             repeats=True,
         ),
         line(
-            r"^Epoch <epoch>/<last_epoch> +[^\w/]{0,200}<epoch_step>/<epoch_steps> [\d:]{4,10} . [-\d:]{4,10} "
+            r"^Epoch <epoch>/<last_epoch> [^\w/]{1,200}<epoch_step>/<epoch_steps> [\d:]{4,10} . [-\d:]{4,10} "
             r"(?:<steps_per_second>it/s)?(?P<pairs>.*)",
             "poch",
             "•",

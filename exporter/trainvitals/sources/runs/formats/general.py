@@ -92,9 +92,10 @@ val Loss: 0.6250 Acc: 0.6875
 EPOCH_LINES = Format(
     name="lines with an epoch",
     lines=(
+        line(r"^Epoch: <epoch> \| (?:Epoch )?Time: [\dms :]{1,16}$", "poch", "Time: "),
         line(
             r"(?:^\W{0,40}|[:\]|-] |INFO )[Ee]poch:? {0,4}\[?<epoch>\]?"
-            r"(?: ?(?:/|of) ?<total_epochs>\]?)?(?: \| (?:Epoch )?Time: [\dms :]{1,16})?[-:.=\s]{0,80}$",
+            r"(?: ?(?:/|of) ?<total_epochs>\]?)?[-:.=\s]{0,80}$",
             "poch",
         ),
         # `Epoch 1: val_loss: 0.9 | val_iou: 0.1`, `Epoch [1/10], Step [100/600], Loss: 0.5`,
