@@ -63,6 +63,7 @@ ALLENNLP = Format(
         line(r"console_logger - loss +\| +<loss> +\| +<val_loss>", "console_logger - loss "),
         line(
             r"console_logger - accuracy +\| +<accuracy> +\| +<val_accuracy>",
+            "rain",
             "console_logger - accuracy ",
         ),
     ),
@@ -104,7 +105,7 @@ Steps:  13%|█▎        | 201/1600 [06:50<47:34,  2.04s/it, lr=0.0001, step_lo
 LIGHTNING = Format(
     name="Lightning and NeMo",
     lines=(
-        line(r"`Trainer\.fit` stopped", "`Trainer.fit` stopped", marks="finished"),
+        line(r"`Trainer\.fit` stopped", "rain", "`Trainer.fit` stopped", marks="finished"),
         line(r"^Validation DataLoader \d+: 100%", "%|", "Validation Data", marks="evaluation"),
         line(
             r"Training epoch <epoch>, iteration \d{1,12}/\d{1,12} \| <pairs>",

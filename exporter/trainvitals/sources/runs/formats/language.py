@@ -51,7 +51,7 @@ LLAMA_FACTORY = Format(
 HUGGING_FACE = Format(
     name="Hugging Face Trainer (TRL, Axolotl, sentence-transformers, Whisper)",
     lines=(
-        line(r"\{'train_runtime'", "{'train_runtime'", marks="finished"),
+        line(r"\{'train_runtime'", "rain", "{'train_runtime'", marks="finished"),
         line(
             rf"%\|[^|]*\| *<step>/<total_steps> \[[^\]]{{0,80}}\]\s*{_HUGGING_DICT}",
             "{'",
@@ -182,7 +182,7 @@ iter 48: val loss 1.6250, val time: 1520.25 ms
 TORCHTITAN = Format(
     name="torchtitan",
     lines=(
-        line(r"Training completed", "[titan]", "Training completed", marks="finished"),
+        line(r"Training completed", "rain", "[titan]", "Training completed", marks="finished"),
         line(r"validate step: *<step> +(?P<pairs>loss: .*)", "validate step: ", split="validation"),
         line(r"\bstep: *<step> +(?P<pairs>loss: .*)", "step:", "loss:"),
     ),
@@ -222,7 +222,7 @@ COMPOSER = Format(
             "[batch=",
             "[epoch=",
         ),
-        line(r"^\s*Train (?P<name>[\w./-]{1,80}): <value>\s*$", "Train "),
+        line(r"^\s*Train (?P<name>[\w./-]{1,80}): <value>\s*$", "rain", "Train "),
         line(r"^\s*Eval (?P<name>[\w./-]{1,80}): <value>\s*$", "Eval ", split="validation"),
     ),
     fields={

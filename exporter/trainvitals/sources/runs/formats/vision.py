@@ -205,6 +205,7 @@ TIMM = Format(
         line(
             r"Train: <epoch> \[ *<epoch_step>/ *<epoch_steps> [^\]]{0,12}\] +Loss: +<loss> [^T]{0,30}"
             r"Time: <step_seconds>s, +<samples_per_second>/s[^L]{0,60}LR: <learning_rate>",
+            "rain",
             "Train: ",
             "LR: ",
         ),
