@@ -89,11 +89,12 @@ bench: $(DEV) ## Measure the exporter beside its peers for 20 minutes (QUICK=--q
 	done
 	@$(BIN)/python -m bench.report
 
-docs: $(DEV) ## Write docs/metrics.md, docs/alerts.md, docs/diagnosis.md and docs/doctor.md
+docs: $(DEV) ## Write docs/metrics.md, docs/alerts.md, docs/diagnosis.md, docs/doctor.md and the table of log formats
 	$(BIN)/python docs/build/metrics.py
 	$(BIN)/python docs/build/alerts.py
 	$(BIN)/python docs/build/diagnosis.py
 	$(BIN)/python docs/build/doctor.py
+	$(BIN)/python docs/build/formats.py
 
 dashboards: $(INSTALLED) ## Write grafana/dashboards from grafana/build
 	@$(BIN)/python -m grafana.build

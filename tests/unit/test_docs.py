@@ -95,6 +95,13 @@ def test_the_list_of_causes_is_up_to_date():
     )
 
 
+def test_the_table_of_log_formats_is_up_to_date():
+    """The table in `docs/training.md` is what `make docs` writes from the formats."""
+    generator = runpy.run_path(str(ROOT / "docs/build/formats.py"))
+    training = page("training.md")
+    assert training == generator["rewrite"](training), "run `make docs`"
+
+
 def test_every_reason_has_a_row_with_what_to_do():
     """A reason's row has its signs, its meaning and a command or setting."""
     rows = [line for line in page("diagnosis.md").splitlines() if line.startswith("| `")]

@@ -19,7 +19,7 @@ from trainvitals.sources.runs.backtracking import count_steps
 # The places that compute an expression when they run.
 COMPUTED = {
     "into a value of a module, where it is found": {
-        ("sources/runs/profiles.py", "_write"),
+        ("sources/runs/formats/entry.py", "line"),
         ("verdicts/causes/signs.py", "matches"),
     },
     "of a user's file, and judged by its structure": {("sources/runs/patterns.py", "_compile")},

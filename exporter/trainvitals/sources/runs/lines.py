@@ -8,13 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from trainvitals.foreign_numbers import read_count
 from trainvitals.runfile.codec import clean_metric_name
+from trainvitals.sources.runs.named_numbers import find_pairs, find_spaced_pairs, parse_number
 from trainvitals.sources.runs.patterns import SLOW_SECONDS, Pattern
+from trainvitals.sources.runs.preselection import Preselection
 from trainvitals.sources.runs.scalars import RunScalars
+from trainvitals.sources.runs.vocabulary import Split, find_place
 from trainvitals.units import format_duration
 
+Groups = dict[str, "str | None"]
+
 _STEP_NAMES = frozenset({"step", "global_step", "iteration", "iter"})
-_NONFINITE_NAMES = frozenset({"nonfinite_losses", "number of nan iterations"})
-_SILENT_NAMES = _STEP_NAMES | {"v_num"}
+_SILENT_NAMES = _STEP_NAMES | {"v_num", "eta", "ETA", "max mem", "max_mem"}
 # Names with a fixed meaning, regardless of the data set, and the factors that convert their units.
 _WORDS: Mapping[str, tuple[str, float]] = {
     "epoch": ("epoch", 1.0),
@@ -24,24 +28,19 @@ _WORDS: Mapping[str, tuple[str, float]] = {
     "epoch_steps": ("epoch_steps", 1.0),
     "step_seconds": ("step_seconds", 1.0),
     "step_milliseconds": ("step_seconds", 0.001),
-    "elapsed time per iteration (ms)": ("step_seconds", 0.001),
-    "elapsed time per iteration (s)": ("step_seconds", 1.0),
+    "step_microseconds": ("step_seconds", 0.000001),
 }
-_LONGEST_NUMBER = 40
-# Every repetition is limited: if the text after a long row of digits does not match, the engine
-# would otherwise try each split of the digits.
-_NUMBER = (
-    r"[+-]?(?:\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,40})?"
-    r"|(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?"
-    r"|[nN]a[nN]|[iI]nf(?:inity)?)"
+_COUNTED_WORDS = frozenset({"epoch", "epoch_step", "epoch_steps", "total_epochs", "total_steps"})
+# After a pattern with one of these marks, the other patterns are still tried.
+_AND_MORE = frozenset({"finished", "evaluation", "part"})
+_LONGEST_MISSED = 1 << 10
+_LINES_OF_EPOCH = 3  # an epoch whose values are not understood counts as several lines
+_HINTS = ("oss", "poch", "tep", "iter", "Iter", "LOSS", "EPOCH", "STEP")
+_HEADING_WORDS = frozenset({"epoch", "total_epochs", "last_epoch"})
+# A line that seems to be about training, which counts if no pattern matches it.
+_TRAINING = re.compile(
+    r"\b(?:loss|epoch|step|iter|iteration)\b['\"]?[\s:=#\[(]{1,4}\d|\d ?[mun]?s/step\b"
 )
-# A name is one to six words that begin with a letter; the number may be in quotes or, as in
-# `tensor(0.5)`, in brackets.
-_PAIR = re.compile(
-    r"(?<![\w./@-])([A-Za-z_][\w./@-]{0,63}(?: [A-Za-z_(][\w./()@%-]{0,31}){0,5})['\"]?[ ]?[:=]\s*"
-    rf"['\"]?(?:[A-Za-z][\w.]*\()?({_NUMBER})(%?)(?![\w.:/])"
-)
-_WHOLE = re.compile(rf"\s*({_NUMBER})\s*(?:(%)\s*)?")
 
 
 class LineReader:
@@ -51,13 +50,27 @@ class LineReader:
         scalars: The numbers that were collected for the run.
     """
 
-    __slots__ = ("_bar", "_bar_total", "_epoch", "scalars")
+    __slots__ = (
+        "_bar",
+        "_bar_total",
+        "_counts_from",
+        "_epoch",
+        "_open",
+        "_section",
+        "_table",
+        "scalars",
+    )
 
     def __init__(self) -> None:
         self.scalars = RunScalars()
         self._epoch: float | None = None
         self._bar: tuple[float, float] | None = None
         self._bar_total: float | None = None
+        self._counts_from = 1.0
+        # An epoch of unknown length: its number, the steps before it, and its steps so far.
+        self._open: tuple[float, float, float] | None = None
+        self._section: Split | None = None
+        self._table: tuple[Pattern, list[str]] | None = None
 
     def mark(self, pattern: Pattern) -> None:
         """Record the event that a pattern marks, after a line has matched the pattern."""
@@ -66,38 +79,101 @@ class LineReader:
             self._bar = self._bar_total = None
         elif pattern.marks == "evaluation":
             self.scalars.evaluation_due = True
+        elif pattern.marks == "section":
+            self._section = pattern.split
 
-    def take(
-        self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
-    ) -> None:
-        """Record the numbers that were found in a line.
+    def take(self, pattern: Pattern, groups: Groups) -> bool:
+        """Record the numbers in a line that matches a pattern.
 
         Args:
-            pattern: The pattern that the line matched.
-            numbers: The numbers in the pattern's groups, by group name.
-            pairs: The names and numbers in the group `pairs`.
+            pattern: The pattern.
+            groups: The texts of the pattern's groups.
+
+        Returns:
+            Whether the line contains the numbers that the pattern is for.
         """
+        if pattern.in_section and not self._section:
+            return self._section is not None
+        heading, row = groups.pop("heading", None), groups.pop("row", None)
+        if heading is not None:
+            self._table = pattern, re.split(r"\s{2,64}|\t|\s?\|\s?", heading.strip(" \t|"))
+            return True
+        if row is not None:
+            return self._take_row(pattern, row, groups)
+        pairs = _find_pairs(pattern, groups.pop("pairs", None))
+        validation = _find_pairs(pattern, groups.pop("validation_pairs", None))
+        name = groups.pop("name", None)
+        numbers = _find_numbers(pattern, groups)
+        if name is not None and "value" in numbers:
+            pairs = _rename(pattern, [(name.strip(), numbers.pop("value"))])
+        if (
+            not pairs
+            and not pattern.repeats
+            and {"pairs", "name"} & pattern.regex.groupindex.keys()
+        ):
+            return False
+        self._record(pattern, numbers, pairs)
+        for name, value in validation:
+            self.scalars.record(name, value, "validation")
+        return True
+
+    def _take_row(self, row_pattern: Pattern, row: str, groups: Groups) -> bool:
+        """Record a row of the table whose heading was read before."""
+        if self._table is None:
+            return False
+        pattern, names = self._table
+        cells = row.replace("|", " ").split()
+        if len(cells) != len(names):
+            names = " ".join(names).split()
+            if len(cells) != len(names):
+                return False
+        numbers = _find_numbers(row_pattern, groups)
+        pairs = []
+        for name, cell in zip(names, cells, strict=True):
+            number = parse_number(cell)
+            if number is not None:
+                pairs.append((name, number))
+        self._record(pattern, numbers, _rename(pattern, pairs))
+        return bool(pairs)
+
+    def _record(
+        self, pattern: Pattern, numbers: dict[str, float], pairs: list[tuple[str, float]]
+    ) -> None:
         if "bar_step" in numbers:
             self._bar = numbers.pop("bar_step"), numbers.pop("bar_steps", 0.0)
             if self._bar[1] != self._bar_total:
                 return  # the unit of the bar is unknown
-        self._move(pattern, numbers, pairs)
+        if pattern.at_end and numbers.pop("epoch_step", 0) + 1 < numbers.pop("epoch_steps", 0):
+            return
+        split = pattern.split if not pattern.in_section or self._section is None else self._section
+        if split in {"", "train"}:
+            self._move(pattern, numbers, pairs)
+        else:
+            pairs = [(name, value) for name, value in pairs if name not in _COUNTED_WORDS]
+            self._move_to(_find_step(numbers, pairs))
+        shown = numbers.pop("shown_epochs", None)
+        if shown is not None:  # the number of the last epoch
+            numbers["total_epochs"] = shown + 1 - self._find_first(pattern)
         record = self.scalars.record_again if pattern.repeats else self.scalars.record
         for name, value in (*numbers.items(), *pairs):
-            if not self._take_own(name, value):
-                record(name, value, pattern.split)
+            if not self._take_own(name, value, split):
+                record(name, value, split)
         if pattern.repeats and pairs:
             self.scalars.evaluation_due = False
 
-    def _take_own(self, name: str, value: float) -> bool:
+    def _take_own(self, name: str, value: float, split: Split) -> bool:
         """Handle a number whose name has a meaning only in logs; return False for other names."""
+        is_training = split in {"", "train"}
         if name in _WORDS:
             word, unit = _WORDS[name]
-            self.scalars.set_word(word, value * unit)
+            if is_training or word == "epoch":
+                self.scalars.set_word(word, value * unit)
         elif name == "steps_per_second":
-            if value > 0:
+            if value > 0 and is_training:
                 self.scalars.set_word("step_seconds", 1 / value)
-        elif name in _NONFINITE_NAMES:
+        elif name == "last_epoch":
+            self.scalars.set_word("total_epochs", value + 1)
+        elif name == "nonfinite_losses":
             self.scalars.count_nonfinite("loss", read_count(value) or 0)
         else:
             return name in _SILENT_NAMES
@@ -110,28 +186,50 @@ class LineReader:
         named = dict(pairs)
         if "loss" in named and self._bar and self._bar_total is None and not pattern.repeats:
             self._bar_total = self._bar[1]
-        step = next((named[name] for name in _STEP_NAMES if name in named), None)
-        step = numbers.get("step", step)
+        if 0.0 in {numbers.get("epoch"), named.get("epoch")}:
+            self._counts_from = 0.0
+        step = _find_step(numbers, pairs)
         if step is None:
             step = self._count_steps(pattern, numbers)
         if step is None and self._bar and self._bar[1] == self._bar_total:
             step = self._bar[0]
             self.scalars.set_word("total_steps", self._bar[1])
+        self._move_to(step)
+        if "epoch" in numbers and numbers.keys() <= _HEADING_WORDS and not pairs:
+            self._epoch = numbers["epoch"]  # applies to the lines that follow
+            self.scalars.miss(_LINES_OF_EPOCH)
+
+    def _move_to(self, step: float | None) -> None:
         count = read_count(step)
         if count is not None:
             self.scalars.move(count)
-        if "epoch" in numbers and not pairs and not pattern.repeats:
-            self._epoch = numbers["epoch"]  # applies to the lines that follow
 
     def _count_steps(self, pattern: Pattern, numbers: dict[str, float]) -> float | None:
         done = numbers.get("epoch_step")
-        if not done:  # a new progress bar still shows the previous epoch
-            return None
+        if done is None or (done == 0 and pattern.repeats):
+            return None  # a new progress bar still shows the previous epoch
         epoch = numbers.get("epoch", self._epoch)
         length = numbers.get("epoch_steps")
-        if epoch is None or length is None:
+        if epoch is None:
             return done
-        return max(0.0, epoch - pattern.first_epoch) * length + done
+        first = self._find_first(pattern)
+        if length is not None:
+            return max(0.0, epoch - first) * length + done
+        return self._count_open(epoch, first, done) if pattern.repeats else None
+
+    def _find_first(self, pattern: Pattern) -> float:
+        return self._counts_from if pattern.first_epoch is None else float(pattern.first_epoch)
+
+    def _count_open(self, epoch: float, first: float, done: float) -> float | None:
+        """Return the step in an epoch of unknown length; None if an epoch before was not followed."""
+        before = 0.0 if epoch == first else None
+        if self._open is not None and before is None:
+            last, start, steps = self._open
+            before = start if epoch == last else start + steps if epoch == last + 1 else None
+        if before is None:
+            return None
+        self._open = epoch, before, done
+        return before + done
 
 
 class LineMatcher:
@@ -157,11 +255,7 @@ class LineMatcher:
         self.complaint: str | None = None
         self._clock = clock
         self._cpu_clock = cpu_clock
-        # The first text is stored separately, because almost no line contains it.
-        self._table = [
-            (next(iter(pattern.contains), ""), pattern.contains[1:], pattern)
-            for pattern in patterns
-        ]
+        self._patterns = Preselection(patterns)
 
     def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> None:
         """Pass a line to the run that it belongs to; ignore a line that no pattern matches.
@@ -171,20 +265,28 @@ class LineMatcher:
             reader_of: A function that returns a run's reader, given the run's name; the empty name
                 stands for the file's own run.
         """
-        for text, texts, pattern in self._table:
-            if text not in line or (texts and not all(more in line for more in texts)):
-                continue
-            if len(line) > pattern.longest:
-                continue
-            started = self._clock()
-            match = pattern.regex.search(line)
-            if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
-                return
-            if match is None:
-                continue
-            groups = match.groupdict()
-            if _deliver(pattern, groups, reader_of):
-                return
+        chosen = self._patterns.choose(line)
+        for pattern in chosen:
+            for text in pattern.contains:
+                if text not in line:
+                    break
+            else:
+                if self._try(pattern, line, reader_of):
+                    return
+        if chosen and _is_about_training(line) and (reader := reader_of("")) is not None:
+            reader.scalars.miss()
+
+    def _try(
+        self, pattern: Pattern, line: str, reader_of: Callable[[str], LineReader | None]
+    ) -> bool:
+        """Try a pattern on a line; return whether to skip the remaining patterns."""
+        if len(line) > pattern.longest:
+            return False
+        started = self._clock()
+        match = (pattern.regex.match if pattern.is_anchored else pattern.regex.search)(line)
+        if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
+            return True
+        return match is not None and _deliver(pattern, match.groupdict(), reader_of)
 
     def _is_slow(self, pattern: Pattern, line: str) -> bool:
         """Return whether a pattern takes too much CPU time for a line, and drop a slow pattern."""
@@ -193,7 +295,7 @@ class LineMatcher:
         seconds = self._cpu_clock() - started
         if seconds <= SLOW_SECONDS:
             return False
-        self._table = [row for row in self._table if row[2] is not pattern]
+        self._patterns = self._patterns.without(pattern)
         self.complaint = (
             f"pattern {pattern.name} took {format_duration(seconds)} for one line and is not used any more; "
             "make its expression simpler and restart"
@@ -202,47 +304,70 @@ class LineMatcher:
 
 
 def _deliver(
-    pattern: Pattern,
-    groups: dict[str, str | None],
-    reader_of: Callable[[str], LineReader | None],
+    pattern: Pattern, groups: Groups, reader_of: Callable[[str], LineReader | None]
 ) -> bool:
     """Pass a match to the run that it belongs to; return whether to skip the remaining patterns."""
-    pairs = find_pairs(groups.pop("pairs", None) or "")
     run = groups.pop("run", None) or pattern.run or ""
-    numbers: dict[str, float] = {}
-    for name, text in groups.items():
-        if text is not None and (number := parse_number(text)) is not None:
-            numbers[name] = number
-    if "pairs" in pattern.regex.groupindex and not pairs and not pattern.repeats:
-        return False
     reader = reader_of(clean_metric_name(run) if run else "")
     if reader is None:
         return True
     if pattern.marks:
         reader.mark(pattern)
-    reader.take(pattern, numbers, pairs)
-    return not pattern.marks
+    return reader.take(pattern, groups) and pattern.marks not in _AND_MORE
 
 
-def parse_number(text: str) -> float | None:
-    """Return the number in a text; None if the text is not a number.
-
-    A number may contain thousands separators, as in `1,234.5`. The text `12%` means 0.12, and the
-    texts `nan` and `inf` also count as numbers.
-    """
-    match = _WHOLE.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
-    return _convert(match[1], match[2] or "") if match else None
+def _find_step(numbers: dict[str, float], pairs: list[tuple[str, float]]) -> float | None:
+    named = dict(pairs)
+    step = next((named[name] for name in _STEP_NAMES if name in named), None)
+    return numbers.get("step", step)
 
 
-def find_pairs(text: str) -> list[tuple[str, float]]:
-    """Return the pairs of a name and a number in a text such as `loss: 0.5 | acc=91%`."""
+def _find_numbers(pattern: Pattern, groups: Groups) -> dict[str, float]:
+    """Return the numbers in the groups of a pattern, by name."""
+    numbers: dict[str, float] = {}
+    for name, text in groups.items():
+        if text is not None and (number := parse_number(text)) is not None:
+            numbers[name] = number
+    return dict(_rename(pattern, list(numbers.items())))
+
+
+def _find_pairs(pattern: Pattern, text: str | None) -> list[tuple[str, float]]:
+    """Return the pairs in a text, under the names that the pattern gives them."""
+    if not text:
+        return []
+    pairs = _rename(pattern, find_pairs(text))
+    if pattern.spaced:
+        known = {name for name, _ in pairs}
+        for name, value in _rename(pattern, find_spaced_pairs(text)):
+            if name not in known and _is_known(name):
+                known.add(name)
+                pairs.append((name, value))
+    return pairs
+
+
+def _rename(pattern: Pattern, pairs: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    fields = pattern.fields
+    if not fields:
+        return pairs
+    named = ((fields.get(name, name), value) for name, value in pairs)
     return [
-        (name, _convert(number, percent))
-        for name, number, percent in _PAIR.findall(text)
-        if len(number) <= _LONGEST_NUMBER
+        (name.rstrip("%"), value / 100 if name.endswith("%") else value)
+        for name, value in named
+        if name
     ]
 
 
-def _convert(number: str, percent: str) -> float:
-    value = float(number.replace(",", ""))
-    return value / 100 if percent else value
+def _is_about_training(line: str) -> bool:
+    for text in _HINTS:  # almost no line contains one
+        if text in line:
+            return _TRAINING.search(line[:_LONGEST_MISSED].lower()) is not None
+    return False
+
+
+def _is_known(name: str) -> bool:
+    return (
+        name in _WORDS
+        or name in _STEP_NAMES
+        or name == "steps_per_second"
+        or find_place(name).word is not None
+    )

@@ -74,7 +74,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping as Names
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -90,6 +91,9 @@ _LONGEST_OF_SLOW = 1 << 11
 _MOST_STEPS = _LONGEST_OF_SLOW**2
 
 
+Mark = Literal["", "finished", "evaluation", "part", "section", "heading"]
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """A pattern for one kind of log line.
@@ -100,11 +104,23 @@ class Pattern:
         contains: The texts that a line must contain.
         split: The data set of the numbers, if the names of the numbers do not show the data set.
         run: The name of the run that the numbers belong to; None for the file's own run.
-        first_epoch: The number of the first epoch in the log lines.
+        fields: The names in `pairs`, or in the columns of a table, with the names under which the
+            numbers are recorded; a `%` at the end of such a name marks a percentage, and an empty
+            name marks a number that is left out.
+        first_epoch: The number of the first epoch in the log lines; None if the number is unknown,
+            which means 0 if epoch 0 was logged, and 1 otherwise.
+        spaced: Whether the names and numbers in `pairs` may be separated by spaces only; such a
+            number is recorded only if its name is known.
+        at_end: Whether the numbers are recorded only if `epoch_step` is the last step, because the
+            lines before show a mean of the steps so far.
+        in_section: Whether the data set is that of the last line with the mark `section`.
         repeats: Whether the line is a progress bar, which shows numbers repeatedly.
         marks: The event that a matching line marks, in addition to its numbers: the run is
-            `finished`, or an `evaluation` has just ended; empty if the line marks no event. After a
-            pattern that marks an event, the other patterns are still tried.
+            `finished`, an `evaluation` has just ended, the numbers are only a `part` of those in the
+            line, a `section` about the data set `split`
+            begins, or the line is the `heading` of a table; empty if the line marks no event. After
+            a pattern that marks one of the first three, the other patterns are still tried.
+        is_anchored: Whether a match can only begin at the beginning of the line.
         longest: The maximum length of a line on which the pattern is tried.
     """
 
@@ -113,9 +129,14 @@ class Pattern:
     contains: tuple[str, ...] = ()
     split: Split = ""
     run: str | None = None
-    first_epoch: int = 1
+    fields: Names[str, str] = field(default_factory=dict)
+    first_epoch: int | None = None
+    spaced: bool = False
+    at_end: bool = False
+    in_section: bool = False
     repeats: bool = False
-    marks: Literal["", "finished", "evaluation"] = ""
+    marks: Mark = ""
+    is_anchored: bool = False
     longest: int = LONGEST_LINE
 
 

@@ -15,6 +15,7 @@ from trainvitals.sources.runs.vocabulary import Place, Split, What, find_place
 Source = Literal["tensorboard", "log"]
 _MOST_NAMES, _LONGEST_NAME = 1024, 512  # a tag may be a megabyte long
 _MOST_RUN_CHARACTERS = 128
+_FEW_LINES = 4
 _EVALUATED: Mapping[str, int] = {"validation_loss": -1, "validation_accuracy": 1}
 
 
@@ -67,14 +68,49 @@ class FoundRun:
     omitted: int
 
 
+class _Freshness:
+    """Whether a value is current, judged by the lines that were not understood since it was logged.
+
+    A log may go on in a form that no pattern matches, so that its last value is no longer the
+    current value. A value that is logged rarely may be followed by twice as many such lines as
+    before.
+    """
+
+    __slots__ = ("_most", "_seen")
+
+    def __init__(self) -> None:
+        self._seen = self._most = 0
+
+    def renew(self, missed: int) -> None:
+        """Record that the value was logged after a number of lines that were not understood."""
+        self._most = max(self._most, missed - self._seen)
+        self._seen = missed
+
+    def is_over(self, missed: int) -> bool:
+        """Return whether the value is no longer current."""
+        return missed - self._seen > _FEW_LINES + 2 * self._most
+
+
 class _Slot:
     """The last value that was logged under one name, and the results of the name's evaluations."""
 
-    __slots__ = ("best", "direction", "evaluations", "place", "since", "step", "value")
+    __slots__ = (
+        "best",
+        "count",
+        "direction",
+        "evaluations",
+        "freshness",
+        "place",
+        "since",
+        "step",
+        "value",
+    )
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.value = math.nan
+        self.freshness = _Freshness()
+        self.count = 0
         self.step: int | None = None
         self.direction = _EVALUATED.get(place.word or "", 0)
         self.evaluations = 0
@@ -106,6 +142,9 @@ class RunScalars:
         self._owners: dict[str, _Slot] = {}
         self._nonfinite: dict[What, int] = {"loss": 0, "gradient": 0, "evaluation": 0}
         self._words: dict[str, float] = {}
+        self._word_freshness: dict[str, _Freshness] = {}
+        self._step_freshness = _Freshness()
+        self._missed = 0
         self._overlong = 0
         self._crowded = False
         self._leader: object = None
@@ -157,6 +196,8 @@ class RunScalars:
         if slot is not None:
             same = slot.value == value or (math.isnan(value) and math.isnan(slot.value))
             evaluated = slot.place.what == "evaluation"
+            if same:
+                slot.freshness.renew(self._missed)
             if same and (not self.evaluation_due if evaluated else slot.step == self._step):
                 return
         self.record(name, value, split)
@@ -164,6 +205,7 @@ class RunScalars:
     def set_word(self, word: str, value: float) -> None:
         """Record a word that is not identified by a logged name, such as `total_steps`."""
         self._words[word] = bound_value(value)
+        self._word_freshness.setdefault(word, _Freshness()).renew(self._missed)
 
     def move(self, step: int, time: float | None = None) -> None:
         """Record the run's step, and the Unix time of the step if the time is known.
@@ -172,6 +214,7 @@ class RunScalars:
         """
         if read_count(step) is None:
             return
+        self._step_freshness.renew(self._missed)
         before, self._step = self._step, step
         if before is not None and step > before and not self._resumed:
             self._steps_seen += step - before
@@ -188,6 +231,10 @@ class RunScalars:
     def count_nonfinite(self, what: What, count: int = 1) -> None:
         """Count values of one kind that were NaN or infinite."""
         self._nonfinite[what] += count
+
+    def miss(self, lines: int = 1) -> None:
+        """Count lines that are about training, but without numbers that are understood."""
+        self._missed += lines
 
     def count_overlong(self) -> None:
         """Count a log line that was too long to be read."""
@@ -210,7 +257,7 @@ class RunScalars:
             path=path,
             started_time=started_time,
             last_time=last_time,
-            step=self._step,
+            step=None if self._step_freshness.is_over(self._missed) else self._step,
             epoch=epoch,
             values=values,
             metrics=metrics,
@@ -223,8 +270,17 @@ class RunScalars:
         )
 
     def _gather_words(self) -> dict[str, float]:
-        values = {word: slot.value for word, slot in self._owners.items()}
-        values.update(self._words)
+        missed = self._missed
+        values = {
+            word: slot.value
+            for word, slot in self._owners.items()
+            if not slot.freshness.is_over(missed)
+        }
+        values |= {
+            word: value
+            for word, value in self._words.items()
+            if not self._word_freshness[word].is_over(missed)
+        }
         if self._step_seconds is not None:
             values.setdefault("step_seconds", self._step_seconds)
         batch = values.pop("batch_size", None)
@@ -239,6 +295,8 @@ class RunScalars:
         for slot in self._slots.values():
             place = slot.place
             if place.word is not None and self._owners[place.word] is slot:
+                continue
+            if slot.freshness.is_over(self._missed):
                 continue
             key = (place.name, place.split)
             if len(metrics) < MOST_METRICS or key in metrics:
@@ -259,9 +317,22 @@ class RunScalars:
                 self._owners[place.word] = slot
         return slot
 
+    def _choose_owner(self, slot: _Slot) -> None:
+        """Give a slot its word if the word's slot is no longer current, or is logged less often."""
+        word = slot.place.word
+        owner = None if word is None else self._owners[word]
+        if word is None or owner is None or owner is slot:
+            return
+        is_equal = owner.place.rank == slot.place.rank and slot.count > owner.count
+        if is_equal or owner.freshness.is_over(self._missed):
+            self._owners[word] = slot
+
     def _put(self, slot: _Slot, value: float) -> None:
         slot.value = value = bound_value(value)
         slot.step = self._step
+        slot.freshness.renew(self._missed)
+        slot.count += 1
+        self._choose_owner(slot)
         if slot.direction:
             slot.evaluate(value)
         if value - value != 0.0 and slot.place.what is not None:  # NaN or infinite

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainvitals.sources.runs.lines import find_pairs, parse_number
+from trainvitals.sources.runs.named_numbers import find_pairs, parse_number
 
 
 @pytest.mark.parametrize(
