@@ -10,6 +10,7 @@ from trainvitals.foreign_numbers import read_count
 from trainvitals.runfile.codec import clean_metric_name
 from trainvitals.sources.runs.patterns import SLOW_SECONDS, Pattern
 from trainvitals.sources.runs.scalars import RunScalars
+from trainvitals.sources.runs.taken import NOTHING, Taken
 from trainvitals.units import format_duration
 
 _STEP_NAMES = frozenset({"step", "global_step", "iteration", "iter"})
@@ -154,37 +155,50 @@ class LineMatcher:
         clock: Callable[[], float] = time.perf_counter,
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self.complaint: str | None = None
         self._clock = clock
         self._cpu_clock = cpu_clock
+        self.use(patterns)
+
+    def use(self, patterns: Sequence[Pattern]) -> None:
+        """Use other patterns from now on."""
+        self.complaint: str | None = None
         # The first text is stored separately, because almost no line contains it.
         self._table = [
             (next(iter(pattern.contains), ""), pattern.contains[1:], pattern)
             for pattern in patterns
         ]
 
-    def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> None:
+    def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> Taken:
         """Pass a line to the run that it belongs to; ignore a line that no pattern matches.
 
         Args:
             line: The text of the line, without its line ending.
             reader_of: A function that returns a run's reader, given the run's name; the empty name
                 stands for the file's own run.
+
+        Returns:
+            The patterns that matched, and the numbers in their groups.
         """
+        taken = NOTHING
         for text, texts, pattern in self._table:
             if text not in line or (texts and not all(more in line for more in texts)):
                 continue
             if len(line) > pattern.longest:
+                reason = f"longer than the {pattern.longest} characters of pattern {pattern.name}"
+                taken = taken.join(Taken(reason=reason))
                 continue
             started = self._clock()
             match = pattern.regex.search(line)
             if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
-                return
+                return taken.join(Taken(reason=self.complaint or ""))
             if match is None:
                 continue
             groups = match.groupdict()
-            if _deliver(pattern, groups, reader_of):
-                return
+            delivered, is_last = _deliver(pattern, groups, reader_of)
+            taken = taken.join(delivered)
+            if is_last:
+                break
+        return taken
 
     def _is_slow(self, pattern: Pattern, line: str) -> bool:
         """Return whether a pattern takes too much CPU time for a line, and drop a slow pattern."""
@@ -205,8 +219,12 @@ def _deliver(
     pattern: Pattern,
     groups: dict[str, str | None],
     reader_of: Callable[[str], LineReader | None],
-) -> bool:
-    """Pass a match to the run that it belongs to; return whether to skip the remaining patterns."""
+) -> tuple[Taken, bool]:
+    """Pass a match to the run that it belongs to.
+
+    Returns:
+        The numbers in the match, and whether to skip the remaining patterns.
+    """
     pairs = find_pairs(groups.pop("pairs", None) or "")
     run = groups.pop("run", None) or pattern.run or ""
     numbers: dict[str, float] = {}
@@ -214,14 +232,19 @@ def _deliver(
         if text is not None and (number := parse_number(text)) is not None:
             numbers[name] = number
     if "pairs" in pattern.regex.groupindex and not pairs and not pattern.repeats:
-        return False
+        return Taken(
+            reason=f"pattern {pattern.name} matches, but finds no name with a number"
+        ), False
+    unread = [name for name, text in groups.items() if text is not None and name not in numbers]
+    reason = f"not a number: {', '.join(unread)}" if unread else ""
+    taken = Taken(pattern.name, (*numbers.items(), *pairs), reason)
     reader = reader_of(clean_metric_name(run) if run else "")
     if reader is None:
-        return True
+        return taken._replace(reason="the file has too many runs"), True
     if pattern.marks:
         reader.mark(pattern)
     reader.take(pattern, numbers, pairs)
-    return not pattern.marks
+    return taken, not pattern.marks
 
 
 def parse_number(text: str) -> float | None:
