@@ -208,8 +208,12 @@ def _format_unread(status: StackStatus) -> list[str]:
         "not understood": (status.files_not_understood, "file"),
         "without a file": (status.globs_unmatched, "flag"),
     }
-    words = [f"{count_noun(count, noun)} {what}" for what, (count, noun) in unread.items() if count]
-    return [f"{'runs':15}{', '.join(words)}; `trainvitals top` names them"] if words else []
+    words = [
+        f"{count_noun(count, noun)} {what}; see `trainvitals top`"
+        for what, (count, noun) in unread.items()
+        if count
+    ]
+    return [f"{head:15}{line}" for head, line in zip(("runs", ""), words, strict=False)]
 
 
 def _is_shown(alert: AlertStatus) -> bool:

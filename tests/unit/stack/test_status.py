@@ -148,9 +148,10 @@ def test_table_fits_a_terminal():
 
 
 def test_files_that_are_not_understood_are_counted():
-    """One line has both counts, and names the command that says more."""
+    """Each count is a line, which names the command that says more."""
     shown = format_table(stack(PROMETHEUS, files_not_understood=2, globs_unmatched=1))
-    assert "runs           2 files not understood, 1 flag without a file; " in shown
+    assert "runs           2 files not understood; see `trainvitals top`\n" in shown
+    assert "               1 flag without a file; see `trainvitals top`\n" in f"{shown}\n"
     assert "runs  " not in format_table(stack(PROMETHEUS))
 
 

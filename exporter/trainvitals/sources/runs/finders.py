@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trainvitals.sources.runs.scalars import FoundRun
 
 _FOUND_SECONDS = 1.0
+_MARGIN_SECONDS = 0.2
 _SEARCH = "working folders of processes"
 _EVENTS, _LINES, _MLFLOW = "--tensorboard.logdir", "--trainlog.glob", "mlruns"
 
@@ -156,7 +157,9 @@ class Finders:
     def _list_tasks(
         self, instrumented: frozenset[int], until: float
     ) -> dict[str, Callable[[], Sequence[FoundRun]]]:
-        tasks = {name: partial(finder.read, until) for name, finder in self._finders.items()}
+        tasks: dict[str, Callable[[], Sequence[FoundRun]]] = {
+            name: partial(finder.read, until) for name, finder in self._finders.items()
+        }
         if not self._options.follows_processes:
             return tasks
         holders = self._machine.holders()
@@ -169,7 +172,8 @@ class Finders:
                 procfs=self._options.procfs, users=self._options.users, clock=self._clock
             )
         if self._held is not None and self._held.is_due(holders):
-            tasks[_SEARCH] = partial(_search, self._held, tuple(holders), instrumented, until)
+            ends = until - _MARGIN_SECONDS
+            tasks[_SEARCH] = partial(_search, self._held, tuple(holders), instrumented, ends)
         return tasks
 
     def _leave_out(self, found: list[FoundRun], instrumented: frozenset[int]) -> list[FoundRun]:

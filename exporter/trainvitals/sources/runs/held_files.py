@@ -118,10 +118,12 @@ class HeldFiles:
         self._next_search = self._monotonic() + self._search_seconds
         now = self._clock()
         with_file = frozenset(instrumented)
+        # Another thread may look for instrumented processes in the meantime.
+        noted = dict(self._processes)
         for pid in sorted(holders)[:_MOST_PROCESSES]:
-            self._note(pid, now)
+            self._note(noted, pid, now)
         self._processes = {
-            pid: each for pid, each in self._processes.items() if now - each.seen < _KEEP_SECONDS
+            pid: each for pid, each in noted.items() if now - each.seen < _KEEP_SECONDS
         }
         related = self.find_instrumented(with_file)
         known = {self._processes[pid].place for pid in related}
@@ -138,7 +140,8 @@ class HeldFiles:
         Args:
             with_file: The PIDs of processes that have a run file.
         """
-        if not self._processes:
+        processes = self._processes
+        if not processes:
             return frozenset()
         self._above = {
             pid: self._above.get(pid) or frozenset(self._list_ancestors(pid)) for pid in with_file
@@ -146,17 +149,17 @@ class HeldFiles:
         above: frozenset[int] = frozenset().union(*self._above.values())
         return frozenset(
             pid
-            for pid, process in self._processes.items()
+            for pid, process in processes.items()
             if pid in with_file or pid in above or process.relatives & with_file
         )
 
-    def _note(self, pid: int, now: float) -> None:
+    def _note(self, noted: dict[int, _Process], pid: int, now: float) -> None:
         state = read_process_state(pid, procfs=self._procfs)
         if state is None:
             return
-        known = self._processes.get(pid)
+        known = noted.get(pid)
         if known is None or known.start_ticks != state.start_ticks:
-            known = self._processes[pid] = _Process(state.start_ticks)
+            known = noted[pid] = _Process(state.start_ticks)
             known.relatives = frozenset(self._list_ancestors(pid))
         known.seen = now
         known.place = _identify(f"{self._procfs}/{pid}/cwd")

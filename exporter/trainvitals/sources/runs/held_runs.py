@@ -35,14 +35,18 @@ def add_held(found: dict[str, FoundFile], held: Iterable[FoundFile]) -> None:
             found[path] = replace(found[path], holders=file.holders, place=file.place)
 
 
-def count_below(file: FoundFile) -> int:
+def count_below(components: tuple[str, ...], place: str) -> int:
     """Return how many of a path's last components name the run of a process's file.
 
     These are the components below the working folder, and the name of that folder.
+
+    Args:
+        components: The components of the path.
+        place: The working folder of the process.
     """
-    place = split_path(file.place)
-    parts = split_path(file.path)
-    return max(1, len(parts) - len(place) + 1) if parts[: len(place)] == place else 1
+    folder = split_path(place)
+    is_below = components[: len(folder)] == folder
+    return max(1, len(components) - len(folder) + 1) if is_below else 1
 
 
 def mark_held(run: FoundRun, file: FoundFile) -> FoundRun:

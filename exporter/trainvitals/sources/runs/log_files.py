@@ -42,6 +42,7 @@ from trainvitals.sources.runs.owners import Users, order_owners, take_turns
 from trainvitals.sources.runs.patterns import Pattern
 from trainvitals.sources.runs.profiles import PROFILES
 from trainvitals.sources.runs.scalars import FoundRun
+from trainvitals.units import format_bytes
 
 _PIECE_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 16
@@ -154,9 +155,13 @@ class LogLineSource:
             self._logs.pop(path).file.close()
         for path in paths:
             self._logs.setdefault(path, FollowedLog(found[path])).found = found[path]
+        components = {path: _components(found[path]) for path in paths}
         names = name_runs(
-            [_components(found[path]) for path in paths],
-            [fewest.get(path) or count_below(found[path]) for path in paths],
+            components.values(),
+            [
+                fewest.get(path) or count_below(components[path], found[path].place)
+                for path in paths
+            ],
             [self._logs[path].name or None for path in paths],
         )
         for path, name in zip(paths, names, strict=True):
@@ -237,7 +242,7 @@ class LogLineSource:
             return
         log.stamp = stamp
         if log.file.size > MOST_DOCUMENT_BYTES:
-            raise OSError(errno.EFBIG, f"it is larger than {MOST_DOCUMENT_BYTES >> 20} MiB")
+            raise OSError(errno.EFBIG, f"it is larger than {format_bytes(MOST_DOCUMENT_BYTES)}")
         previous, log.runs = log.runs, {}
         log.take(data.decode(errors="replace"), self._clock())
         if not log.has_numbers():  # it is being written

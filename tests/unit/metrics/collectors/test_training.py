@@ -22,7 +22,7 @@ from trainvitals.sources.runs.attempts import Losses
 from trainvitals.sources.runs.endings import Ending
 from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.rates import Progress, Rates, measure_progress, measure_rates
-from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
+from trainvitals.sources.runs.reading import FollowedFiles, RankReading, RunReading, RunsReading
 from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
 from trainvitals.sources.runs.stalls import Stall, detect_stall
 from trainvitals.sources.runs.stragglers import Slowness
