@@ -12,7 +12,6 @@ if TYPE_CHECKING:  # other modules are imported when the command runs
     import argparse
 
     from trainvitals.sources.runs.explaining import ExplainedLine, Explanation
-    from trainvitals.sources.runs.taken import Taken
 
 _EXAMPLES = """\
 Examples:
@@ -85,7 +84,7 @@ def _write_text(found: Explanation, *, shows_all: bool) -> str:
         lines.append(f"(the last {len(shown)} lines follow; --all shows all {len(found.lines)})")
     for line in shown:
         lines += [f"{line.number:>6}  {clean_text(line.text, most=_LONGEST_LINE)}"]
-        lines += [f"        {clean_text(part)}" for part in _describe(line.taken)]
+        lines += [f"        {clean_text(part)}" for part in _describe(line)]
     return "\n".join(lines)
 
 
@@ -99,8 +98,9 @@ def _summarize(found: Explanation) -> list[str]:
         lines.append("the file is too long; only its beginning was read")
     reasons: dict[str, int] = {}
     for line in found.lines:
-        if not line.taken.format:
-            reasons[line.taken.reason] = reasons.get(line.taken.reason, 0) + 1
+        if not line.is_understood:
+            reason = line.reason or f"no number in what {line.format} matches"
+            reasons[reason] = reasons.get(reason, 0) + 1
     lines += [
         f"not read: {count_noun(count, 'line')}, {clean_text(r)}" for r, count in reasons.items()
     ]
@@ -113,14 +113,14 @@ def _summarize(found: Explanation) -> list[str]:
     return lines
 
 
-def _describe(taken: Taken) -> list[str]:
+def _describe(line: ExplainedLine) -> list[str]:
     from trainvitals.units import format_value  # noqa: PLC0415
 
-    if not taken.format:
-        return [f"not read: {taken.reason}"]
-    numbers = ", ".join(f"{name} {format_value(value)}" for name, value in taken.numbers)
-    words = f"{taken.format}: {numbers}" if numbers else taken.format
-    return [words[:_LONGEST_NUMBERS], *([f"left out: {taken.reason}"] if taken.reason else [])]
+    if not line.format:
+        return [f"not read: {line.reason}"]
+    numbers = ", ".join(f"{name} {format_value(value)}" for name, value in line.numbers.items())
+    words = f"{line.format}: {numbers}" if numbers else line.format
+    return [words[:_LONGEST_NUMBERS], *([f"left out: {line.reason}"] if line.reason else [])]
 
 
 def _write_json(found: Explanation) -> str:
@@ -144,7 +144,7 @@ def _write_line(line: ExplainedLine) -> dict[str, object]:
     return {
         "line": line.number,
         "text": line.text,
-        "format": line.taken.format or None,
-        "numbers": dict(line.taken.numbers),
-        "reason": line.taken.reason or None,
+        "format": line.format or None,
+        "numbers": dict(line.numbers),
+        "reason": line.reason or None,
     }

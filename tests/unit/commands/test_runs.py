@@ -71,7 +71,7 @@ def test_an_event_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("name", "text", "reason"),
     [
         ("a.log", "hello\n", "no pattern matches"),
-        ("b.log", "x" * 9000 + "\n", "it is longer than 8192 characters"),
+        ("b.log", "x" * 9000 + "\n", "longer than 8192 characters"),
         ("c.csv", "id,price\n1,2\n", "neither a step or epoch, nor a loss"),
         ("d.csv", "step,loss\n1,2,3\n", "it has 3 cells, and the header has 2 names"),
         ("e.jsonl", '{"prompt": "a", "score": 1}\n', "neither a step or epoch"),

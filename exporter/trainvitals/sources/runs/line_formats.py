@@ -172,10 +172,9 @@ class StateFormat:
         found = _parse_object(line)
         if found is None:
             return Taken(reason="it is not a complete JSON object")
-        history = found.get("log_history")
-        if not isinstance(history, list):
+        entries = _list_entries(found)
+        if entries is None:
             return Taken(reason="it has no list `log_history`")
-        entries = [entry for entry in history[-_MOST_ENTRIES:] if isinstance(entry, dict)]
         taken = Taken(reason="its `log_history` is empty")
         for entry in entries:
             taken = _record(entry.items(), reader_of)
@@ -183,6 +182,18 @@ class StateFormat:
         if reader is not None and taken.format:
             _record_totals(reader.scalars, found)
         return taken._replace(format="Hugging Face state") if taken.format else taken
+
+
+def list_entries(document: str) -> list[dict[str, object]] | None:
+    """Return the entries in the history of a Trainer's state; None if it has no history."""
+    return _list_entries(_parse_object(document) or {})
+
+
+def _list_entries(document: Mapping[str, object]) -> list[dict[str, object]] | None:
+    history = document.get("log_history")
+    if not isinstance(history, list):
+        return None
+    return [entry for entry in history[-_MOST_ENTRIES:] if isinstance(entry, dict)]
 
 
 def choose_format(path: str, head: str, matcher: LineMatcher) -> LineFormat:

@@ -177,15 +177,14 @@ class LineMatcher:
                 stands for the file's own run.
 
         Returns:
-            The patterns that matched, and the numbers in their groups.
+            The patterns that matched; the reason is empty if no pattern matches.
         """
         taken = NOTHING
         for text, texts, pattern in self._table:
             if text not in line or (texts and not all(more in line for more in texts)):
                 continue
             if len(line) > pattern.longest:
-                reason = f"longer than the {pattern.longest} characters of pattern {pattern.name}"
-                taken = taken.join(Taken(reason=reason))
+                taken = taken.join(Taken(reason=f"too long for pattern {pattern.name}"))
                 continue
             started = self._clock()
             match = pattern.regex.search(line)
@@ -193,9 +192,12 @@ class LineMatcher:
                 return taken.join(Taken(reason=self.complaint or ""))
             if match is None:
                 continue
-            groups = match.groupdict()
-            delivered, is_last = _deliver(pattern, groups, reader_of)
-            taken = taken.join(delivered)
+            is_last = _deliver(pattern, match.groupdict(), reader_of)
+            if is_last or pattern.marks:
+                taken = taken.join(Taken(pattern.name, match=match))
+            else:
+                reason = f"pattern {pattern.name} matches, but no number follows a name"
+                taken = taken.join(Taken(reason=reason))
             if is_last:
                 break
         return taken
@@ -219,12 +221,8 @@ def _deliver(
     pattern: Pattern,
     groups: dict[str, str | None],
     reader_of: Callable[[str], LineReader | None],
-) -> tuple[Taken, bool]:
-    """Pass a match to the run that it belongs to.
-
-    Returns:
-        The numbers in the match, and whether to skip the remaining patterns.
-    """
+) -> bool:
+    """Pass a match to the run that it belongs to; return whether to skip the remaining patterns."""
     pairs = find_pairs(groups.pop("pairs", None) or "")
     run = groups.pop("run", None) or pattern.run or ""
     numbers: dict[str, float] = {}
@@ -232,19 +230,14 @@ def _deliver(
         if text is not None and (number := parse_number(text)) is not None:
             numbers[name] = number
     if "pairs" in pattern.regex.groupindex and not pairs and not pattern.repeats:
-        return Taken(
-            reason=f"pattern {pattern.name} matches, but finds no name with a number"
-        ), False
-    unread = [name for name, text in groups.items() if text is not None and name not in numbers]
-    reason = f"not a number: {', '.join(unread)}" if unread else ""
-    taken = Taken(pattern.name, (*numbers.items(), *pairs), reason)
+        return False
     reader = reader_of(clean_metric_name(run) if run else "")
     if reader is None:
-        return taken._replace(reason="the file has too many runs"), True
+        return True
     if pattern.marks:
         reader.mark(pattern)
     reader.take(pattern, numbers, pairs)
-    return taken, not pattern.marks
+    return not pattern.marks
 
 
 def parse_number(text: str) -> float | None:

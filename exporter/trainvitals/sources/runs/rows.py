@@ -189,7 +189,7 @@ def record_row(scalars: RunScalars, row: Row) -> Taken:
     reason = f"not a number: {', '.join(row.unread[:8])}" if row.unread else ""
     if "train_runtime" in numbers:
         scalars.is_finished = True
-    return Taken(kind.name, tuple({**steps, **recorded}.items()), reason)
+    return Taken(kind.name, reason)
 
 
 def _move(scalars: RunScalars, kind: RowFormat, numbers: Mapping[str, float]) -> None:
