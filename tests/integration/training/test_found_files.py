@@ -133,10 +133,16 @@ def test_prometheus_sees_a_run_that_nobody_named(
         machine.processes(0, [(pid, GIB)])
         with (
             ExporterProcess(tmp_path, machine) as exporter,
-            PrometheusProcess(prometheus, tmp_path / "prometheus", exporter.port) as server,
+            PrometheusProcess(
+                prometheus, tmp_path / "prometheus", exporter.port, interval="2s"
+            ) as server,
         ):
             server.wait_until_it_scrapes()
             joined = f'training_loss * on(run) group_left(source) {INFO}{{source="csv"}}'
-            wait_until(lambda: bool(server.ask(joined)), seconds=30)
+            wait_until(
+                lambda: bool(server.ask(joined)),
+                60.0,
+                describe=lambda: (exporter.scrape("training", "accelerator").text, exporter.log),
+            )
             ((labels, value),) = server.ask(joined)
             assert (labels["run"], value) == ("resnet/lightning_logs/version_0", 0.5)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainvitals.sources.runs.scalars import FoundRun
 
 _FOUND_SECONDS = 1.0
-_MARGIN_SECONDS = 0.2
+_STUCK_SECONDS = 10.0
 _SEARCH = "working folders of processes"
 _EVENTS, _LINES, _MLFLOW = "--tensorboard.logdir", "--trainlog.glob", "mlruns"
 
@@ -131,6 +131,8 @@ class Finders:
         found: list[FoundRun] = []
         omitted = 0
         for name, outcome in self._pool.gather(tasks, until - time.monotonic()).items():
+            if name == _SEARCH and outcome.late and not self._is_stuck():
+                continue
             if outcome.late:
                 complaints.append(f"{name} could not be read in time; check its file system")
                 continue
@@ -172,9 +174,13 @@ class Finders:
                 procfs=self._options.procfs, users=self._options.users, clock=self._clock
             )
         if self._held is not None and self._held.is_due(holders):
-            ends = until - _MARGIN_SECONDS
-            tasks[_SEARCH] = partial(_search, self._held, tuple(holders), instrumented, ends)
+            tasks[_SEARCH] = partial(_search, self._held, tuple(holders), instrumented)
         return tasks
+
+    def _is_stuck(self) -> bool:
+        """Return whether the search for files has not ended for a long time."""
+        started_at = None if self._held is None else self._held.started_at
+        return started_at is not None and time.monotonic() - started_at > _STUCK_SECONDS
 
     def _leave_out(self, found: list[FoundRun], instrumented: frozenset[int]) -> list[FoundRun]:
         """Return the runs without those that a run file or another file describes."""
@@ -254,9 +260,9 @@ def read_line_patterns(options: FileOptions) -> tuple[Pattern, ...]:
 
 
 def _search(
-    held: HeldFiles, holders: Iterable[int], instrumented: Iterable[int], until: float
+    held: HeldFiles, holders: Iterable[int], instrumented: Iterable[int]
 ) -> Sequence[FoundRun]:
-    held.search(holders, instrumented, until)
+    held.search(holders, instrumented)
     return ()
 
 

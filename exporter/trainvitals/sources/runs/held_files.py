@@ -34,6 +34,8 @@ from trainvitals.sources.runs.processes import read_process_state, read_users
 
 EVENT_FILE = "events.out.tfevents."
 _SEARCH_SECONDS = 60.0
+# A search that takes longer ends, and another search continues with the other processes.
+_LONGEST_SECONDS, _RESUME_SECONDS = 2.0, 5.0
 _KEEP_SECONDS = 3600.0
 _DEEPEST = 6
 _MOST_IN_FOLDER, _MOST_IN_PLACE = 1000, 5000
@@ -59,6 +61,7 @@ class _Process:
         start_ticks: The start of the process, which distinguishes it from an earlier process.
         place: The identity of the working folder; None if it cannot be seen.
         seen: The time when the process was last seen, in Unix seconds.
+        searched: The time when its files were last searched, in Unix seconds.
         files: The files that the process writes.
         relatives: The processes above the process.
     """
@@ -66,6 +69,7 @@ class _Process:
     start_ticks: int
     place: tuple[int, int] | None = None
     seen: float = 0.0
+    searched: float = 0.0
     files: tuple[FoundFile, ...] = ()
     relatives: frozenset[int] = field(default_factory=frozenset)
 
@@ -82,6 +86,8 @@ class HeldFiles:
 
     Attributes:
         files: The files of all processes, each with the processes that write it.
+        started_at: The monotonic time when the search that is running began; None if no search is
+            running.
     """
 
     def __init__(
@@ -94,6 +100,7 @@ class HeldFiles:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.files: tuple[FoundFile, ...] = ()
+        self.started_at: float | None = None
         self._procfs = procfs
         self._users = users
         self._search_seconds = search_seconds
@@ -107,15 +114,21 @@ class HeldFiles:
         """Return whether a search is due, given the processes that hold accelerators."""
         return self._monotonic() >= self._next_search and bool({*holders} or self._processes)
 
-    def search(self, holders: Iterable[int], instrumented: Iterable[int], until: float) -> None:
-        """Search the files of processes.
+    def search(self, holders: Iterable[int], instrumented: Iterable[int]) -> None:
+        """Search the files of processes, for two seconds at most.
 
         Args:
             holders: The PIDs of the processes that hold accelerators.
             instrumented: The PIDs of processes that have a run file.
-            until: The monotonic time by which the search ends.
         """
-        self._next_search = self._monotonic() + self._search_seconds
+        self.started_at = self._monotonic()
+        self._next_search = self.started_at + self._search_seconds
+        try:
+            self._search(holders, instrumented, self.started_at + _LONGEST_SECONDS)
+        finally:
+            self.started_at = None
+
+    def _search(self, holders: Iterable[int], instrumented: Iterable[int], until: float) -> None:
         now = self._clock()
         with_file = frozenset(instrumented)
         # Another thread may look for instrumented processes in the meantime.
@@ -128,9 +141,14 @@ class HeldFiles:
         related = self.find_instrumented(with_file)
         known = {self._processes[pid].place for pid in related}
         searched: dict[tuple[int, int], tuple[FoundFile, ...]] = {}
-        for pid, process in self._processes.items():
-            if process.seen != now or pid in related or self._monotonic() >= until:
+        in_order = sorted(self._processes.items(), key=lambda item: item[1].searched)
+        for pid, process in in_order:
+            if process.seen != now or pid in related:
                 continue
+            if self._monotonic() >= until:
+                self._next_search = until + min(_RESUME_SECONDS, self._search_seconds)
+                break
+            process.searched = now
             process.files = self._find(pid, process, known, searched, until)
         self.files = self._gather()
 

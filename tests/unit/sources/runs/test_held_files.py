@@ -38,7 +38,7 @@ def process(folder: Path, script: str = "true", *, output: Path | None = None) -
 def search(*pids: int, instrumented: tuple[int, ...] = (), **options: object) -> HeldFiles:
     """Search the files of processes."""
     held = HeldFiles(**options)  # type: ignore[arg-type]
-    held.search(pids, instrumented, time.monotonic() + 10)
+    held.search(pids, instrumented)
     return held
 
 
@@ -135,14 +135,14 @@ def test_files_stay_for_an_hour_after_the_process(tmp_path: Path):
     assert not held.is_due(())
     with process(tmp_path, "echo 1 > a.csv") as pid:
         assert held.is_due([pid])
-        held.search([pid], (), 1e9)
+        held.search([pid], ())
         assert not held.is_due([pid])
     now[0] += 60
     assert held.is_due(())
-    held.search((), (), 1e9)
+    held.search((), ())
     assert held.files
     now[0] += 3600
-    held.search((), (), 1e9)
+    held.search((), ())
     assert not held.files
 
 
