@@ -38,6 +38,7 @@ _COMMANDS = {
         "run:add_run",
         "run a training that reports by itself, with nothing changed but the command",
     ),
+    "runs": ("runs:add_runs", "show which lines of a file of a run are understood"),
     "profile": ("profile:add_profile", "trace the next steps of a live PyTorch run"),
     "record": ("record:add_record", "record what the machine looks like, at an interval"),
     "plot": ("plot:add_plot", "draw what a run or a machine used, from what was recorded"),

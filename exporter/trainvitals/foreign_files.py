@@ -56,6 +56,34 @@ def open_regular(path: str, *, folder: int | None = None, follows: bool = True) 
         os.close(held)
 
 
+def open_beneath(folder: str, path: str) -> int:
+    """Open a regular file below a directory, without following a symbolic link below it.
+
+    Args:
+        folder: The directory, which may be a link of the kernel such as `/proc/PID/root`.
+        path: The path of the file, which begins with the path of the directory.
+
+    Raises:
+        OSError: The file cannot be opened; the error is EINVAL if the file is not a regular file or
+            not below the directory, and ELOOP or ENOTDIR if the path contains a symbolic link.
+    """
+    steps = path.removeprefix(folder).split("/") if path.startswith(folder) else [".."]
+    *folders, name = [step for step in steps if step] or [".."]
+    if ".." in (*folders, name):
+        raise OSError(errno.EINVAL, "it is outside of its folder")
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for step in folders:
+            inner = os.open(
+                step, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | _NO_LINK, dir_fd=place
+            )
+            os.close(place)
+            place = inner
+        return open_regular(name, folder=place, follows=False)
+    finally:
+        os.close(place)
+
+
 def read_regular(
     path: Path, most_bytes: int, *, follows: bool = True, from_end: bool = False
 ) -> bytes:

@@ -27,6 +27,7 @@ COMMANDS = (
     "diagnose",
     "postmortem",
     "run",
+    "runs",
     "profile",
     "record",
     "plot",

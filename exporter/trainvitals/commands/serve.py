@@ -189,6 +189,14 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="regular expressions for the lines of those logs, tried before the built-in ones",
     )
+    runs.add_argument(
+        "--trainlog.follow",
+        dest="log_follow",
+        choices=("auto", "none"),
+        default="auto",
+        help="the files that are followed without being named; auto: those that processes on "
+        "accelerators hold open or write in their working folders (default auto)",
+    )
     baselines = os.environ.get("TRAINVITALS_BASELINES_FILE")
     parser.add_argument_group("runs").add_argument(
         "--baselines.file",
@@ -322,6 +330,7 @@ def _read_machine_options(options: argparse.Namespace) -> MachineOptions:
             logdirs=tuple(options.logdirs),
             globs=tuple(options.log_globs),
             patterns=options.log_patterns,
+            follows_processes=options.log_follow == "auto",
             baselines=options.baselines,
             users=read_users(options.run_dir_users),
         ),

@@ -335,6 +335,8 @@ def describe_compose(settings: Settings, *, environ: Mapping[str, str] = os.envi
         rules=reported.rules,
         alerts=reported.alerts,
         alertmanagers=reported.alertmanagers,
+        files_not_understood=reported.files_not_understood,
+        globs_unmatched=reported.globs_unmatched,
         notifications=load_destinations(settings.state_dir),
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from trainvitals.foreign_numbers import read_count
 from trainvitals.http.listen import Address
 from trainvitals.sources.prometheus import ActiveAlert, Prometheus, PrometheusError, Target
 from trainvitals.stack.programs import HOST
@@ -76,14 +77,20 @@ class PrometheusStatus:
         rules: The loaded rules; None if Prometheus does not respond.
         alerts: The firing and pending alerts, the most urgent first.
         alertmanagers: The URLs of the Alertmanagers to which Prometheus sends alerts.
+        files_not_understood: The number of files of runs of which no line was understood.
+        globs_unmatched: The number of flags for files of runs that match no file.
     """
 
     targets: tuple[Target, ...] = ()
     rules: RulesStatus | None = None
     alerts: tuple[AlertStatus, ...] = ()
     alertmanagers: tuple[str, ...] = ()
+    files_not_understood: int = 0
+    globs_unmatched: int = 0
 
 
+_NOT_UNDERSTOOD = 'sum(training_followed_files{state="not_understood"})'
+_UNMATCHED = "sum(training_file_globs_unmatched)"
 _URGENCY: Mapping[str, int] = {"critical": 0, "warning": 1, "info": 2, "none": 4}
 _UNKNOWN_URGENCY = 3
 
@@ -95,6 +102,8 @@ def read_status(port: int, host: str = HOST) -> PrometheusStatus:
         rules=read_rules(port, host),
         alerts=list_alerts(port, host),
         alertmanagers=list_alertmanagers(port, host),
+        files_not_understood=_count(_NOT_UNDERSTOOD, port, host),
+        globs_unmatched=_count(_UNMATCHED, port, host),
     )
 
 
@@ -139,6 +148,12 @@ def has_result(query: str, port: int, host: str = HOST) -> bool:
     with suppress(PrometheusError):
         return bool(_find(port, host).query(query))
     return False
+
+
+def _count(query: str, port: int, host: str) -> int:
+    with suppress(PrometheusError):
+        return sum(read_count(series.last) or 0 for series in _find(port, host).query(query))
+    return 0
 
 
 def _find(port: int, host: str) -> Prometheus:

@@ -24,7 +24,7 @@ from trainvitals.stack.prometheus import (
 )
 from trainvitals.stack.settings import Settings
 from trainvitals.stack.supervision import ProcessState, ask_states, find_processes
-from trainvitals.units import format_duration
+from trainvitals.units import count_noun, format_duration
 
 StackWay = Literal["compose", "native", "exporter alone"]
 
@@ -67,6 +67,8 @@ class StackStatus:
         alerts: The firing and pending alerts, the most urgent first.
         alertmanagers: The URLs of the Alertmanagers to which Prometheus sends alerts.
         notifications: The alert destinations, one line each; empty before the first start.
+        files_not_understood: The number of files of runs of which no line was understood.
+        globs_unmatched: The number of flags for files of runs that match no file.
     """
 
     way: StackWay
@@ -77,6 +79,8 @@ class StackStatus:
     alerts: tuple[AlertStatus, ...] = ()
     alertmanagers: tuple[str, ...] = ()
     notifications: tuple[str, ...] = ()
+    files_not_understood: int = 0
+    globs_unmatched: int = 0
 
     @property
     def fine(self) -> bool:
@@ -117,6 +121,8 @@ def describe(settings: Settings) -> StackStatus:
         alerts=prometheus.alerts,
         alertmanagers=prometheus.alertmanagers,
         notifications=load_destinations(settings.state_dir),
+        files_not_understood=prometheus.files_not_understood,
+        globs_unmatched=prometheus.globs_unmatched,
     )
 
 
@@ -190,9 +196,24 @@ def _format_summary(status: StackStatus) -> list[str]:
         shown = [alert for alert in status.alerts if _is_shown(alert)]
         firing = sum(alert.state == "firing" for alert in shown)
         lines.append(f"{'alerts':15}{firing} firing, {len(shown) - firing} pending")
+    lines += _format_unread(status)
     wrapped = [part for line in status.notifications for part in textwrap.wrap(line, _WRAPPED)]
     heads = ("alerts go to", *[""] * len(wrapped))
     return lines + [f"{head:15}{line}" for head, line in zip(heads, wrapped, strict=False)]
+
+
+def _format_unread(status: StackStatus) -> list[str]:
+    """Return the lines about files of runs that are not understood or do not exist."""
+    unread = {
+        "not understood": (status.files_not_understood, "file"),
+        "without a file": (status.globs_unmatched, "flag"),
+    }
+    words = [
+        f"{count_noun(count, noun)} {what}; see `trainvitals top`"
+        for what, (count, noun) in unread.items()
+        if count
+    ]
+    return [f"{head:15}{line}" for head, line in zip(("runs", ""), words, strict=False)]
 
 
 def _is_shown(alert: AlertStatus) -> bool:

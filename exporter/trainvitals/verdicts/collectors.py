@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from trainvitals.sources.accelerators.reading import AcceleratorsReading
 from trainvitals.sources.host.filesystem import FilesystemReading
+from trainvitals.sources.runs.reading import RunsReading
 from trainvitals.verdicts.accelerators import is_lost
 from trainvitals.verdicts.trouble import SubjectKind, Trouble, Unknown
 
@@ -71,6 +73,20 @@ def list_unread(
         if not report.success and report.collector not in readings:
             kind = _SUBJECTS.get(report.collector, "host")
             yield Unknown(kind, f"collector {report.collector}: {report.reason or 'it failed'}")
+
+
+def list_unread_files(readings: Mapping[str, object]) -> Iterator[Unknown]:
+    """Yield the files of runs that are not understood, and the flags that match no file."""
+    reading = readings.get("training")
+    if not isinstance(reading, RunsReading):
+        return
+    for path in reading.followed.not_understood:
+        yield Unknown(
+            "run",
+            f"no line of {path} is understood; see: trainvitals runs explain {shlex.quote(path)}",
+        )
+    for flag in reading.followed.unmatched:
+        yield Unknown("run", f"{flag} matches no file; correct it, or remove it")
 
 
 def _is_explained(reading: object) -> bool:

@@ -20,6 +20,7 @@ from trainvitals.verdicts.collectors import (
     CollectorReport,
     judge_collectors,
     list_unread,
+    list_unread_files,
 )
 from trainvitals.verdicts.containers import judge_containers
 from trainvitals.verdicts.host import (
@@ -116,7 +117,7 @@ def judge_machine(
     found += _add_alerts(found, alerts.firing or ())
     return Judgement(
         sort_troubles(drop_explained(found, _list_held(readings))),
-        (*list_unread(reports, readings), *_list_unknown(alerts)),
+        (*list_unread(reports, readings), *list_unread_files(readings), *_list_unknown(alerts)),
     )
 
 

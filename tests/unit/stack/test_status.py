@@ -147,6 +147,14 @@ def test_table_fits_a_terminal():
     assert shown.splitlines()[-1].split() == ["A", "warning", "-", "pending", "3d"]
 
 
+def test_files_that_are_not_understood_are_counted():
+    """Each count is a line, which names the command that says more."""
+    shown = format_table(stack(PROMETHEUS, files_not_understood=2, globs_unmatched=1))
+    assert "runs           2 files not understood; see `trainvitals top`\n" in shown
+    assert "               1 flag without a file; see `trainvitals top`\n" in f"{shown}\n"
+    assert "runs  " not in format_table(stack(PROMETHEUS))
+
+
 def test_many_alerts_are_counted():
     """Twenty lines are shown, the most urgent ones, and the rest is a number."""
     shown = format_table(stack(PROMETHEUS, alerts=(HOT,) * 23), now=NOW)
@@ -189,6 +197,8 @@ def test_json():
         ],
         "alertmanagers": [],
         "notifications": ["nobody"],
+        "files_not_understood": 0,
+        "globs_unmatched": 0,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainvitals.metrics.collectors.collector import Collector
-from trainvitals.metrics.families import Block, Family
+from trainvitals.metrics.families import Block, Family, label_samples
 from trainvitals.sources.runs.reading import RunsReading, choose_runs
 from trainvitals.sources.runs.source import TrainingSource
 from trainvitals.workers import attempt_without_faulty
@@ -29,7 +29,7 @@ class TrainingCollector(Collector[RunsReading]):
 
     def express(self, reading: RunsReading) -> tuple[Block, ...]:
         """Return the metric families of a training reading; a value that is None has no sample."""
-        blocks = [_express_files(reading)]
+        blocks = [_express_files(reading), _express_followed(reading)]
         self._left_out, self._faulty = 0, []
         if reading.ranks:
             # The module is imported with the first run, so that the exporter starts faster on a
@@ -60,6 +60,34 @@ class TrainingCollector(Collector[RunsReading]):
 def _express_files(reading: RunsReading) -> Block:
     values = [reading.incompatible_files, reading.omitted_alive]
     return Block(("training", "files"), _describe_files, values)
+
+
+def _express_followed(reading: RunsReading) -> Block:
+    followed = reading.followed
+    values = [
+        followed.understood,
+        len(followed.not_understood),
+        followed.unreadable,
+        len(followed.unmatched),
+    ]
+    return Block(("training", "followed"), _describe_followed, values)
+
+
+def _describe_followed() -> tuple[Family, ...]:
+    return (
+        Family(
+            "training_followed_files",
+            "gauge",
+            "Files that are followed for runs without a run file, by whether a line was understood. "
+            "Source: files of runs.",
+            label_samples("state", ("understood", "not_understood", "unreadable")),
+        ),
+        Family(
+            "training_file_globs_unmatched",
+            "gauge",
+            "Flags that name files of runs and match no file. Source: file systems.",
+        ),
+    )
 
 
 def _describe_files() -> tuple[Family, ...]:

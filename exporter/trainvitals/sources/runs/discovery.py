@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from itertools import takewhile
 from pathlib import Path
+from typing import Literal
 
 from trainvitals.sources.runs.owners import Users
 
@@ -35,6 +36,13 @@ class FoundFile:
         size: The size of the file in bytes.
         identity: The device and inode numbers, which are the same for every name of the file.
         owner: The ID of the user who owns the file.
+        is_named: Whether a flag names the file; otherwise the file was found through a process.
+        holders: The PIDs of the processes that hold accelerators and write the file, as far as
+            known.
+        place: The working folder of these processes; empty if they are unknown.
+        beneath: The directory below which no symbolic link is followed when the file is opened;
+            empty if links are followed.
+        is_log: Whether a process writes its output to the file.
     """
 
     path: str
@@ -42,6 +50,32 @@ class FoundFile:
     size: int
     identity: tuple[int, int]
     owner: int
+    is_named: bool = True
+    holders: tuple[int, ...] = ()
+    place: str = ""
+    beneath: str = ""
+    is_log: bool = False
+
+
+FileState = Literal["understood", "not_understood", "unreadable", "new"]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedState:
+    """The state of a file that is followed.
+
+    Attributes:
+        path: The path of the file.
+        state: Whether a line of the file was understood; `new` if too few lines were read to tell.
+        is_expected: Whether a flag names the file, or a process writes its output to the file. Other
+            files were only tried because of their names.
+        place: The working folder of the processes that write the file; empty if unknown.
+    """
+
+    path: str
+    state: FileState
+    is_expected: bool
+    place: str = ""
 
 
 class Search:
@@ -54,6 +88,7 @@ class Search:
     Attributes:
         complaint: The reason why the search is incomplete, with the remedy; None if the search is
             complete.
+        matched: The patterns that match at least one file.
     """
 
     def __init__(
@@ -66,6 +101,7 @@ class Search:
         self._left = most_entries
         self._most_entries = most_entries
         self.complaint: str | None = None
+        self.matched: set[str] = set()
 
     def find(self, pattern: str) -> list[FoundFile]:
         """Return the regular files that match a pattern.
@@ -78,6 +114,8 @@ class Search:
             file = self._look_at(match)
             if file is not None:
                 found[match] = file
+        if found:
+            self.matched.add(pattern)
         if self._left < 0 and self.complaint is None:
             self.complaint = (
                 f"{pattern} leads to more than {self._most_entries} names, of which the rest was not "
@@ -129,17 +167,22 @@ class Search:
             return None
         if not stat.S_ISREG(status.st_mode) or status.st_uid not in self._users:
             return None
-        return FoundFile(
-            path,
-            min(status.st_mtime, status.st_ctime),
-            status.st_size,
-            (status.st_dev, status.st_ino),
-            status.st_uid,
-        )
+        return describe_file(path, status)
 
     def _complain(self, path: str, error: OSError | ValueError) -> None:
         if self.complaint is None:
             self.complaint = explain_unreadable(path, error)
+
+
+def describe_file(path: str, status: os.stat_result) -> FoundFile:
+    """Return a file that was found, with the given status."""
+    return FoundFile(
+        path,
+        min(status.st_mtime, status.st_ctime),
+        status.st_size,
+        (status.st_dev, status.st_ino),
+        status.st_uid,
+    )
 
 
 def _join(folder: str, name: str) -> str:

@@ -14,46 +14,40 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainvitals.foreign_numbers import read_time
 from trainvitals.sources.runs.discovery import (
+    FileState,
+    FollowedState,
     FoundFile,
     Search,
     explain_unreadable,
     name_runs,
     split_path,
 )
+from trainvitals.sources.runs.event_folders import (
+    EventFolder,
+    add_held_folders,
+    age_key,
+    cut_folders,
+    find_folders,
+    find_owner,
+    find_run_folder,
+)
 from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
+from trainvitals.sources.runs.held_runs import mark_held
 from trainvitals.sources.runs.owners import Users, order_owners, take_turns
 from trainvitals.sources.runs.scalars import FoundRun, RunScalars
 from trainvitals.sources.runs.tfrecords import MOST_RECORD_BYTES, RecordParser
 from trainvitals.sources.runs.vocabulary import Split, find_split
 
-_PATTERN = "events.out.tfevents.*"
 _PIECE_BYTES = 1 << 18
 _MOST_BYTES = 1 << 24
-# `add_scalars` creates a directory with an event file for each line of the chart.
-_MOST_FOLDERS, _MOST_KEPT_OPEN = 64, 4
+_MOST_KEPT_OPEN = 4
 _LAST_TAG = "train/train_runtime"  # logged by the Hugging Face Trainer at the end
-_HALVES = ("train", "validation", "val", "eval", "test")
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """A directory that contains event files.
-
-    Attributes:
-        path: The path of the directory.
-        logdir: The configured directory that contains the directory.
-        newest: The newest event file in the directory.
-    """
-
-    path: str
-    logdir: str
-    newest: FoundFile
 
 
 @dataclass(slots=True)
@@ -76,6 +70,7 @@ class _Run:
     scalars: RunScalars = field(default_factory=RunScalars)
     started_time: float | None = None
     last_time: float = 0.0
+    found: FoundFile | None = None
 
 
 class EventFileSource:
@@ -90,8 +85,11 @@ class EventFileSource:
         forget_after_seconds: The number of seconds after the last write to a run's files from which
             the run is ignored.
         users: The users whose files are read; runs are chosen from each user in turn.
+        held: A function that returns the event files of processes that hold accelerators.
 
     Attributes:
+        files: The state of each file that is followed.
+        unmatched: The configured directories that contain no event file.
         omitted: The number of runs that were left out of the last reading because of `most_runs`,
             plus the number of directories beyond the limit per run.
         complaint: One line with a file that could not be read, the reason and the remedy; None if
@@ -107,10 +105,14 @@ class EventFileSource:
         most_runs: int = 16,
         forget_after_seconds: float = 86_400.0,
         users: Users = Users(),  # noqa: B008 - immutable
+        held: Callable[[], Iterable[FoundFile]] = tuple,
     ) -> None:
         self._users = users
+        self._held = held
         self.omitted = 0
         self.complaint: str | None = None
+        self.files: tuple[FollowedState, ...] = ()
+        self.unmatched: tuple[str, ...] = ()
         self._logdirs = tuple(map(_expand, logdirs))
         self._clock = clock
         self._monotonic = monotonic
@@ -139,17 +141,8 @@ class EventFileSource:
         streams = [stream for run in self._runs.values() for stream in run.streams.values()]
         complaints = [self._search_complaint, *(stream.complaint for stream in streams)]
         self.complaint = next(filter(None, complaints), None)
-        return tuple(
-            run.scalars.describe(
-                run.name,
-                "tensorboard",
-                _find_latest(run).path,
-                started_time=run.started_time,
-                last_time=run.last_time,
-            )
-            for run in self._runs.values()
-            if not run.scalars.is_empty
-        )
+        self.files = tuple(map(_judge, self._runs.values()))
+        return tuple(_describe(run) for run in self._runs.values() if not run.scalars.is_empty)
 
     def use_patterns(self, patterns: Sequence[object]) -> None:
         """Do nothing, because line patterns do not apply to event files."""
@@ -162,23 +155,29 @@ class EventFileSource:
 
     def _find_runs(self) -> None:
         search = Search(users=self._users)
-        folders: dict[str, _Folder] = {}
+        folders: dict[str, EventFolder] = {}
+        unmatched = []
         for logdir in self._logdirs:
-            for folder in _find_folders(search, logdir):
+            found = find_folders(search, logdir)
+            for folder in found:
                 folders.setdefault(os.path.realpath(folder.path), folder)
+            if not found:
+                unmatched.append(logdir)
+        self.unmatched = tuple(unmatched)
+        add_held_folders(folders, self._held())
         self._search_complaint = search.complaint
         oldest = self._clock() - self._forget_after_seconds
         recent = [f for f in folders.values() if f.newest.modified_time >= oldest]
-        by_run: dict[str, list[_Folder]] = {}
+        by_run: dict[str, list[EventFolder]] = {}
         with_files = {folder.path for folder in folders.values()}
         for folder in recent:
-            by_run.setdefault(_find_run_folder(folder, with_files), []).append(folder)
-        latest = sorted(by_run, key=lambda path: _age_key(by_run[path]), reverse=True)
+            by_run.setdefault(find_run_folder(folder, with_files), []).append(folder)
+        latest = sorted(by_run, key=lambda path: age_key(by_run[path]), reverse=True)
         self.omitted = max(0, len(latest) - self._most_runs)
-        self.omitted += sum(_cut_folders(path, of_run) for path, of_run in by_run.items())
+        self.omitted += sum(cut_folders(path, of_run) for path, of_run in by_run.items())
 
         def owner(path: str) -> int:
-            return _find_owner(by_run[path])
+            return find_owner(by_run[path])
 
         def group(path: str) -> int:
             return self._users.find_group(owner(path))
@@ -208,7 +207,7 @@ class EventFileSource:
         for run, name in zip(runs, names, strict=True):
             run.name = name
 
-    def _update(self, run: _Run, folders: Sequence[_Folder], run_path: str) -> None:
+    def _update(self, run: _Run, folders: Sequence[EventFolder], run_path: str) -> None:
         """Update the event files that are followed for a run."""
         gone = run.streams.keys() - {folder.path for folder in folders}
         for path in gone:
@@ -216,10 +215,12 @@ class EventFileSource:
         for folder in folders:
             path = folder.newest.path
             stream = run.streams.get(folder.path)
+            run.found = folder.newest
             if stream is None:
                 split = find_split(os.path.basename(folder.path))  # noqa: PTH119 - hot
                 run.streams[folder.path] = _Stream(
-                    FollowedFile(path), split if folder.path != run_path else ""
+                    FollowedFile(path, beneath=folder.newest.beneath),
+                    split if folder.path != run_path else "",
                 )
             elif stream.file.path != path:
                 stream.next_path = path
@@ -243,7 +244,8 @@ class EventFileSource:
                 stream.complaint = explain_unreadable(stream.file.path, error)
         if at_end and stream.next_path is not None:
             stream.file.close()
-            stream.file = FollowedFile(stream.next_path)
+            beneath = run.found.beneath if run.found is not None else ""
+            stream.file = FollowedFile(stream.next_path, beneath=beneath)
             stream.next_path = None
             run.scalars.resume()
             self._catch_up(run, stream)
@@ -296,51 +298,25 @@ def _expand(logdir: Path) -> str:
     return os.path.expanduser(logdir)  # noqa: PTH111 - leaves an unknown user alone
 
 
-def _find_folders(search: Search, logdir: str) -> list[_Folder]:
-    newest: dict[str, FoundFile] = {}
-    for file in search.find(f"{logdir}/**/{_PATTERN}"):
-        folder, name = os.path.split(file.path)
-        if name.endswith(".profile-empty"):
-            continue
-        other = newest.get(folder)
-        if other is None or _creation_key(file) > _creation_key(other):
-            newest[folder] = file
-    return [_Folder(path, logdir, file) for path, file in newest.items()]
+def _describe(run: _Run) -> FoundRun:
+    described = run.scalars.describe(
+        run.name,
+        "tensorboard",
+        _find_latest(run).path,
+        started_time=run.started_time,
+        last_time=run.last_time,
+    )
+    return mark_held(described, run.found) if run.found is not None else described
 
 
-def _creation_key(file: FoundFile) -> tuple[int, float, str]:
-    """Return an event file's sort key: the second in the file name, then the modification time."""
-    name = os.path.basename(file.path).split(".")  # noqa: PTH119 - hot
-    second = name[3] if len(name) > 3 else ""  # noqa: PLR2004 - events.out.tfevents.SECOND
-    created = int(second) if second.isascii() and second.isdigit() and len(second) < 12 else 0  # noqa: PLR2004
-    return created, file.modified_time, file.path
-
-
-def _find_run_folder(folder: _Folder, with_files: set[str]) -> str:
-    """Return the directory of the run to which a directory belongs."""
-    around, name = os.path.split(folder.path)
-    if folder.path == folder.logdir or not find_split(name):
-        return folder.path
-    beside = {os.path.join(around, half) for half in _HALVES}  # noqa: PTH118 - paths are strings
-    has_other_half = folder.path in beside and len(beside & with_files) > 1
-    return around if around in with_files or has_other_half else folder.path
-
-
-def _cut_folders(run_path: str, folders: list[_Folder]) -> int:
-    """Keep a run's own directory and the latest other directories; return the number removed."""
-    folders.sort(key=lambda f: (f.path == run_path, f.newest.modified_time), reverse=True)
-    left_out = len(folders[_MOST_FOLDERS:])
-    del folders[_MOST_FOLDERS:]
-    return left_out
-
-
-def _age_key(folders: list[_Folder]) -> float:
-    return max(folder.newest.modified_time for folder in folders)
-
-
-def _find_owner(folders: list[_Folder]) -> int:
-    """Return the user ID of the owner of a run's newest event file."""
-    return max(folders, key=lambda folder: folder.newest.modified_time).newest.owner
+def _judge(run: _Run) -> FollowedState:
+    """Return whether a run's event files contain scalars."""
+    state: FileState = "new" if run.scalars.is_empty else "understood"
+    if any(stream.complaint for stream in run.streams.values()):
+        state = "unreadable"
+    found = run.found
+    is_named, place = (True, "") if found is None else (found.is_named, found.place)
+    return FollowedState(_find_latest(run).path, state, is_named, place)
 
 
 def _find_latest(run: _Run) -> FollowedFile:

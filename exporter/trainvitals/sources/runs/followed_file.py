@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from trainvitals.foreign_files import open_regular
+from trainvitals.foreign_files import open_beneath, open_regular
 
 _GUARD_BYTES = 64
 
@@ -22,6 +22,8 @@ class FollowedFile:
 
     Args:
         path: The path of the file.
+        beneath: The directory below which no symbolic link is followed; empty if links are followed
+            as `open_regular` describes.
 
     Attributes:
         path: The path of the file.
@@ -33,6 +35,7 @@ class FollowedFile:
     """
 
     __slots__ = (
+        "_beneath",
         "_descriptor",
         "_guard",
         "_peeked",
@@ -43,8 +46,9 @@ class FollowedFile:
         "size",
     )
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, beneath: str = "") -> None:
         self.path = path
+        self._beneath = beneath
         self.offset = 0
         self.size = 0
         self.modified_time = 0.0
@@ -102,7 +106,9 @@ class FollowedFile:
                 return self._descriptor, False
             self.close()
         before = self.identity
-        descriptor = open_regular(self.path)
+        descriptor = (
+            open_beneath(self._beneath, self.path) if self._beneath else open_regular(self.path)
+        )
         status = os.fstat(descriptor)
         self._descriptor = descriptor
         self.identity = (status.st_dev, status.st_ino)

@@ -12,6 +12,7 @@ from trainvitals.sources.runs.named_numbers import find_pairs, find_spaced_pairs
 from trainvitals.sources.runs.patterns import SLOW_SECONDS, Pattern
 from trainvitals.sources.runs.preselection import Preselection
 from trainvitals.sources.runs.scalars import RunScalars
+from trainvitals.sources.runs.taken import NOTHING, Taken
 from trainvitals.sources.runs.vocabulary import Split, find_place
 from trainvitals.units import format_duration
 
@@ -252,41 +253,57 @@ class LineMatcher:
         clock: Callable[[], float] = time.perf_counter,
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self.complaint: str | None = None
         self._clock = clock
         self._cpu_clock = cpu_clock
+        self.use(patterns)
+
+    def use(self, patterns: Sequence[Pattern]) -> None:
+        """Use other patterns from now on."""
+        self.complaint: str | None = None
         self._patterns = Preselection(patterns)
 
-    def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> None:
+    def take(self, line: str, reader_of: Callable[[str], LineReader | None]) -> Taken:
         """Pass a line to the run that it belongs to; ignore a line that no pattern matches.
 
         Args:
             line: The text of the line, without its line ending.
             reader_of: A function that returns a run's reader, given the run's name; the empty name
                 stands for the file's own run.
+
+        Returns:
+            The patterns that matched; the reason is empty if no pattern matches.
         """
+        taken = NOTHING
         chosen = self._patterns.choose(line)
         for pattern in chosen:
             for text in pattern.contains:
                 if text not in line:
                     break
             else:
-                if self._try(pattern, line, reader_of):
-                    return
+                tried, is_last = self._try(pattern, line, reader_of)
+                taken = tried if taken is NOTHING else taken.join(tried)
+                if is_last:
+                    return taken
         if chosen and _is_about_training(line) and (reader := reader_of("")) is not None:
             reader.scalars.miss()
+        return taken
 
     def _try(
         self, pattern: Pattern, line: str, reader_of: Callable[[str], LineReader | None]
-    ) -> bool:
-        """Try a pattern on a line; return whether to skip the remaining patterns."""
+    ) -> tuple[Taken, bool]:
+        """Try a pattern on a line; return the result, and whether to skip the remaining patterns."""
         if len(line) > pattern.longest:
-            return False
+            return Taken(reason=f"too long for pattern {pattern.name}"), False
         started = self._clock()
         match = (pattern.regex.match if pattern.is_anchored else pattern.regex.search)(line)
         if self._clock() - started > SLOW_SECONDS and self._is_slow(pattern, line):
-            return True
-        return match is not None and _deliver(pattern, match.groupdict(), reader_of)
+            return Taken(reason=self.complaint or ""), True
+        if match is None:
+            return NOTHING, False
+        is_last = _deliver(pattern, match.groupdict(), reader_of)
+        if is_last or pattern.marks:
+            return Taken(pattern.name, match=match), is_last
+        return Taken(reason=f"pattern {pattern.name} matches, but no number follows a name"), False
 
     def _is_slow(self, pattern: Pattern, line: str) -> bool:
         """Return whether a pattern takes too much CPU time for a line, and drop a slow pattern."""

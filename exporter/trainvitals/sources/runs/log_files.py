@@ -1,23 +1,27 @@
-"""Follow training runs that write a log.
+"""Follow training runs that write a log, a CSV file or a JSON file.
 
-A log is any text file that matches one of the globs. A log is followed across rotation, by renaming
-or by copying and truncating. A line ends with a line feed, or with a carriage return or backspaces,
-as in progress bars; colour codes are removed. An incomplete line is read if nothing was appended
-for a second.
+A log is any text file that matches one of the globs, or that was found in the working folder of a
+process that holds an accelerator; its format is one of the module `line_formats`. A log is followed
+across rotation, by renaming or by copying and truncating. A line ends with a line feed, or with a
+carriage return or backspaces, as in progress bars; colour codes are removed. An incomplete line is
+read if nothing was appended for a second.
 
-Initially, only the last 256 KiB of a large file are read. A file without a line that matches a
-pattern is not a run. A run is named after the part of the log's path that the glob does not fix.
+Initially, only the header and the last 256 KiB of a large file are read. A file without a line that
+is understood is not a run. A run is named after the part of the log's path that the glob does not
+fix.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trainvitals.foreign_text import strip_escape_codes
 from trainvitals.sources.runs.discovery import (
+    FollowedState,
     FoundFile,
     Search,
     count_open,
@@ -25,53 +29,27 @@ from trainvitals.sources.runs.discovery import (
     name_runs,
     split_path,
 )
-from trainvitals.sources.runs.followed_file import FollowedFile, ReadBudget
-from trainvitals.sources.runs.lines import LineMatcher, LineReader
+from trainvitals.sources.runs.followed_file import ReadBudget
+from trainvitals.sources.runs.followed_log import FollowedLog
+from trainvitals.sources.runs.held_runs import add_held, count_below, mark_held
+from trainvitals.sources.runs.line_formats import (
+    MOST_DOCUMENT_BYTES,
+    WELL_KNOWN_NAMES,
+    choose_format,
+)
+from trainvitals.sources.runs.lines import LineMatcher
 from trainvitals.sources.runs.owners import Users, order_owners, take_turns
-from trainvitals.sources.runs.patterns import LONGEST_LINE, Pattern
+from trainvitals.sources.runs.patterns import Pattern
 from trainvitals.sources.runs.profiles import PROFILES
 from trainvitals.sources.runs.scalars import FoundRun
+from trainvitals.units import format_bytes
 
 _PIECE_BYTES = 1 << 18
+_HEAD_BYTES = 1 << 16
 _MOST_BYTES = 1 << 22
-_MOST_RUNS_IN_A_FILE = 16
 _SETTLED_SECONDS = 1.0
 _ROTATED = re.compile(r"[.-]\d{1,8}$")
 _PACKED = (".gz", ".xz", ".zst", ".bz2", ".zip")
-
-
-class _Log:
-    """The state of a log that is followed.
-
-    Attributes:
-        file: The file that contains the log.
-        name: The name of the file's own run.
-        runs: The readers of the runs in the file, by the run names in the log lines; the empty name
-            stands for the file's own run.
-        tail: The text of an incomplete line that was already read.
-        is_inside: Whether the offset is inside a line whose beginning was not read.
-        complaint: The reason why the file could not be read; None if the file could be read.
-    """
-
-    __slots__ = ("complaint", "file", "is_inside", "name", "runs", "tail")
-
-    def __init__(self, found: FoundFile) -> None:
-        self.file = FollowedFile(found.path)
-        self.name = ""
-        self.runs: dict[str, LineReader] = {}
-        self.tail = ""
-        self.is_inside = False
-        self.complaint: str | None = None
-        if found.size > _PIECE_BYTES:
-            self.file.skip(found.size - _PIECE_BYTES)
-            self.is_inside = True
-
-    def reader_of(self, run: str) -> LineReader | None:
-        """Return the reader of a run's lines; None if the file contains too many runs."""
-        reader = self.runs.get(run)
-        if reader is None and len(self.runs) < _MOST_RUNS_IN_A_FILE:
-            reader = self.runs[run] = LineReader()
-        return reader
 
 
 class LogLineSource:
@@ -86,8 +64,11 @@ class LogLineSource:
         forget_after_seconds: The number of seconds after the last write to a log from which the log
             is ignored.
         users: The users whose logs are read; logs are chosen from each user in turn.
+        held: A function that returns the files of processes that hold accelerators.
 
     Attributes:
+        files: The state of each file that is followed.
+        unmatched: The globs that match no file.
         omitted: The number of logs that were left out of the last reading because of `most_files`.
         complaint: One line with a file or pattern that could not be used, the reason and the
             remedy; None if all files and patterns could be used.
@@ -103,17 +84,21 @@ class LogLineSource:
         most_files: int = 16,
         forget_after_seconds: float = 86_400.0,
         users: Users = Users(),  # noqa: B008 - immutable
+        held: Callable[[], Iterable[FoundFile]] = tuple,
     ) -> None:
         self._users = users
+        self._held = held
         self.omitted = 0
         self.complaint: str | None = None
+        self.files: tuple[FollowedState, ...] = ()
+        self.unmatched: tuple[str, ...] = ()
         self._globs = tuple(globs)
         self._matcher = LineMatcher(patterns)
         self._clock = clock
         self._most_files = most_files
         self._forget_after_seconds = forget_after_seconds
-        self._logs: dict[str, _Log] = {}
-        self._budget: ReadBudget[_Log] = ReadBudget(monotonic=monotonic)
+        self._logs: dict[str, FollowedLog] = {}
+        self._budget: ReadBudget[FollowedLog] = ReadBudget(monotonic=monotonic)
         self._search_complaint: str | None = None
 
     def read(self, deadline: float) -> tuple[FoundRun, ...]:
@@ -140,11 +125,13 @@ class LogLineSource:
         complaints = [log.complaint for log in self._logs.values()]
         complaints += [self._search_complaint, self._matcher.complaint]
         self.complaint = next(filter(None, complaints), None)
+        now = self._clock()
+        self.files = tuple(log.describe(now) for log in self._logs.values())
         return self._describe()
 
     def use_patterns(self, patterns: Sequence[Pattern]) -> None:
         """Use other log line patterns from now on."""
-        self._matcher = LineMatcher(patterns)
+        self._matcher.use(patterns)
 
     def close(self) -> None:
         """Close all logs."""
@@ -161,6 +148,27 @@ class LogLineSource:
                 found[file.path] = file
                 fewest.setdefault(file.path, count_open(pattern, file.path))
         self._search_complaint = search.complaint
+        self.unmatched = tuple(each for each in self._globs if each not in search.matched)
+        add_held(found, self._held())
+        paths = self._choose(found)
+        for path in self._logs.keys() - set(paths):
+            self._logs.pop(path).file.close()
+        for path in paths:
+            self._logs.setdefault(path, FollowedLog(found[path])).found = found[path]
+        components = {path: _components(found[path]) for path in paths}
+        names = name_runs(
+            components.values(),
+            [
+                fewest.get(path) or count_below(components[path], found[path].place)
+                for path in paths
+            ],
+            [self._logs[path].name or None for path in paths],
+        )
+        for path, name in zip(paths, names, strict=True):
+            self._logs[path].name = name
+
+    def _choose(self, found: Mapping[str, FoundFile]) -> list[str]:
+        """Return the paths of the logs to follow, at most `most_files` of each kind of finding."""
         oldest = self._clock() - self._forget_after_seconds
         kept: dict[str, FoundFile] = {}
         seen: set[tuple[int, int]] = set()
@@ -173,36 +181,33 @@ class LogLineSource:
             if file.identity not in seen:
                 seen.add(file.identity)
                 kept[file.path] = file
-        self.omitted = max(0, len(kept) - self._most_files)
-        in_order = order_owners(kept.values(), _owner)
+        named = [file for file in kept.values() if file.is_named]
+        self.omitted = max(0, len(named) - self._most_files)
+        in_order = order_owners(named, _owner)
         turns = take_turns(in_order, lambda file: self._users.find_group(file.owner))
-        paths = [file.path for file in turns[: self._most_files]]
-        for path in self._logs.keys() - set(paths):
-            self._logs.pop(path).file.close()
-        for path in paths:
-            self._logs.setdefault(path, _Log(kept[path]))
-        names = name_runs(
-            [_components(path) for path in paths],
-            [fewest[path] for path in paths],
-            [self._logs[path].name or None for path in paths],
-        )
-        for path, name in zip(paths, names, strict=True):
-            self._logs[path].name = name
+        of_processes = [file for file in kept.values() if not file.is_named]
+        return [file.path for file in (*turns[: self._most_files], *of_processes)]
 
-    def _read_on(self, log: _Log) -> None:
+    def _read_on(self, log: FollowedLog) -> None:
         """Parse a log's complete lines, and its last line if nothing was appended for a second."""
         file = log.file
         end = file.offset + _MOST_BYTES
         while True:
+            if log.format is None and not self._choose_format(log):
+                return
+            if log.format is not None and log.format.is_document:
+                self._read_document(log)
+                return
             data, restarted = file.peek(_PIECE_BYTES)
             if restarted:
-                log.tail, log.is_inside = "", False
+                log.start_over()
+                continue
             cut = 1 + max(data.rfind(b"\n"), data.rfind(b"\r"), data.rfind(b"\x08"))
             if cut:
                 self._take_lines(log, data[:cut])
                 file.advance(data[:cut])
             rest = data[cut:]
-            if len(rest) > LONGEST_LINE:
+            if log.format is not None and len(rest) > log.format.longest:
                 file.advance(rest)
                 log.is_inside = True
             elif len(data) < _PIECE_BYTES:
@@ -212,45 +217,75 @@ class LogLineSource:
             if self._budget.is_over() or file.offset >= end:
                 return
 
-    def _take_lines(self, log: _Log, data: bytes) -> None:
+    def _choose_format(self, log: FollowedLog) -> bool:
+        """Choose a file's format by its first lines; return False if no line is complete yet."""
+        file = log.file
+        data, _ = file.peek(_HEAD_BYTES)
+        is_complete = len(data) == _HEAD_BYTES or any(end in data for end in b"\n\r\x08")
+        is_settled = self._clock() - file.modified_time >= _SETTLED_SECONDS
+        if not data or not (is_complete or is_settled):
+            return False
+        head = "\n".join(_split(data))
+        log.format = choose_format(file.path, head, self._matcher)
+        if file.size > _PIECE_BYTES and not log.format.is_document:
+            if log.format.source == "csv":
+                log.take(next(line for line in head.split("\n") if not line.startswith("#")), 0.0)
+            file.skip(file.size - _PIECE_BYTES)
+            log.is_inside = True
+        return True
+
+    def _read_document(self, log: FollowedLog) -> None:
+        """Read a document again if it has changed."""
+        data, _ = log.file.peek(MOST_DOCUMENT_BYTES + 1)
+        stamp = (log.file.identity, log.file.size, log.file.modified_time)
+        if stamp == log.stamp:
+            return
+        log.stamp = stamp
+        if log.file.size > MOST_DOCUMENT_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {format_bytes(MOST_DOCUMENT_BYTES)}")
+        previous, log.runs = log.runs, {}
+        log.take(data.decode(errors="replace"), self._clock())
+        if not log.has_numbers():  # it is being written
+            log.runs = previous
+
+    def _take_lines(self, log: FollowedLog, data: bytes) -> None:
         lines = _split(data)
         if log.is_inside or (log.tail and lines[0] == log.tail):
             del lines[0]
         log.tail, log.is_inside = "", False
-        take = self._matcher.take
+        longest = log.format.longest if log.format is not None else 0
+        now = self._clock()
         for line in lines:
-            if not line:
-                continue
-            if len(line) <= LONGEST_LINE:
-                take(line, log.reader_of)
+            if len(line) <= longest:
+                log.take(line, now)
             elif (reader := log.reader_of("")) is not None:
                 reader.scalars.count_overlong()
 
-    def _take_tail(self, log: _Log, data: bytes) -> None:
+    def _take_tail(self, log: FollowedLog, data: bytes) -> None:
         line = _split(data)[0]
-        if not log.is_inside and line != log.tail:
+        takes_tail = log.format is not None and log.format.takes_tail
+        if takes_tail and not log.is_inside and line != log.tail:
             log.tail = line
-            self._matcher.take(line, log.reader_of)
+            log.take(line, self._clock())
 
     def _describe(self) -> tuple[FoundRun, ...]:
         found: dict[str, FoundRun] = {}
         for log in self._logs.values():
-            for run, reader in log.runs.items():
+            readers = log.runs if log.has_numbers() else log.previous or log.runs
+            for own, reader in readers.items():
                 if reader.scalars.is_empty:
                     continue
-                name = run or log.name
+                name = own or log.name
                 if name in found:
-                    name = f"{run}/{log.name}"
-                found.setdefault(
+                    name = f"{own}/{log.name}"
+                run = reader.scalars.describe(
                     name,
-                    reader.scalars.describe(
-                        name,
-                        "log",
-                        log.file.path,
-                        started_time=None,
-                        last_time=log.file.modified_time,
-                    ),
+                    "log" if log.format is None else log.format.source,
+                    log.file.path,
+                    started_time=None,
+                    last_time=log.file.modified_time,
                 )
+                found.setdefault(name, mark_held(run, log.found))
         return tuple(found.values())
 
 
@@ -271,6 +306,8 @@ def _is_set_aside(path: str, found: Mapping[str, FoundFile]) -> bool:
     return path.endswith(_PACKED) or _ROTATED.sub("", path) in found.keys() - {path}
 
 
-def _components(path: str) -> tuple[str, ...]:
-    *folders, name = split_path(path)
+def _components(file: FoundFile) -> tuple[str, ...]:
+    *folders, name = split_path(file.path)
+    if not file.is_named and name in WELL_KNOWN_NAMES:
+        return tuple(folders)
     return (*folders, Path(name).stem)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainvitals.sources.runs.stalls import Stall
     from trainvitals.sources.runs.stragglers import Slowness
 
-Source = Literal["client", "tensorboard", "log"]
+Source = Literal["client", "tensorboard", "log", "csv", "json", "mlflow"]
 
 _METRICS = STATE["metric_0"]
 _DESCRIBED = ("local_rank", "node_rank", "world_size", "attempt", "created_time", "static")
@@ -29,8 +29,8 @@ class RankReading:
     Attributes:
         run: The name of the run to which the rank belongs.
         rank: The rank's number, as text.
-        source: The source of the values: the training client, TensorBoard event files or a log
-            file.
+        source: The source of the values: the training client, TensorBoard event files, a log file,
+            a CSV or JSON file, or MLflow.
         record: The last record of the rank.
         liveness: The liveness of the rank's process; None for a run without a run file.
         ending: How the rank ended; None while the rank is alive, or for a run without a run file.
@@ -103,6 +103,24 @@ class RunReading:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowedFiles:
+    """The state of the files from which runs without the training client are read.
+
+    Attributes:
+        understood: The number of files from which numbers were read.
+        not_understood: The paths of the files of which no line was understood. A file that was only
+            tried because of its name is left out.
+        unreadable: The number of files that cannot be read.
+        unmatched: The flags, with their values, that match no file.
+    """
+
+    understood: int = 0
+    not_understood: tuple[str, ...] = ()
+    unreadable: int = 0
+    unmatched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunsReading:
     """The values of all runs on this machine, including runs that ended in the last 15 minutes.
 
@@ -113,6 +131,7 @@ class RunsReading:
             an unknown version.
         omitted: The number of ranks that were left out because of the limits.
         omitted_alive: The number of ranks that were left out and are alive.
+        followed: The state of the files of runs without the training client.
         complaint: The errors that made the reading incomplete; None if the reading is complete.
     """
 
@@ -121,6 +140,7 @@ class RunsReading:
     incompatible_files: int = 0
     omitted: int = 0
     omitted_alive: int = 0
+    followed: FollowedFiles = FollowedFiles()
     complaint: str | None = None
 
 

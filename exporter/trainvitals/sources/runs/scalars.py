@@ -12,7 +12,7 @@ from trainvitals.foreign_text import clean_label
 from trainvitals.runfile import MOST_METRICS
 from trainvitals.sources.runs.vocabulary import Place, Split, What, find_place
 
-Source = Literal["tensorboard", "log"]
+Source = Literal["tensorboard", "log", "csv", "json", "mlflow"]
 _MOST_NAMES, _LONGEST_NAME = 1024, 512  # a tag may be a megabyte long
 _MOST_RUN_CHARACTERS = 128
 _FEW_LINES = 4
@@ -27,7 +27,8 @@ class FoundRun:
         run: The name of the run: the path below the configured directory, or the part of the log's
             path from the glob's first wildcard on. Unprintable characters are replaced with `_`,
             and only the last 128 characters are kept.
-        source: The source from which the run was read.
+        source: The source from which the run was read: an event file, a log, a CSV file, a file of
+            JSON, or MLflow's folder.
         path: The path of the run's newest event file, or of the log file.
         started_time: The time when the first event was written, in Unix seconds; None for a log.
         last_time: The time when the last event was written, or when the log was last written to, in
@@ -49,6 +50,9 @@ class FoundRun:
             decreases. Steps that are repeated after a resume are counted again.
         is_finished: Whether the end of the run was logged; None if the end was not logged.
         omitted: The number of metrics and overlong lines that were left out because of the limits.
+        is_named: Whether a flag names the run's files.
+        holders: The PIDs of the processes that hold accelerators and write the run's files.
+        place: The working folder of these processes; empty if they are unknown.
     """
 
     run: str
@@ -66,6 +70,9 @@ class FoundRun:
     steps_seen: int
     is_finished: bool | None
     omitted: int
+    is_named: bool = True
+    holders: tuple[int, ...] = ()
+    place: str = ""
 
 
 class _Freshness:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from trainvitals.errors import ConfigurationError, SourceError
 from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.directory import RunDirectory
+from trainvitals.sources.runs.finders import FileOptions, Finders, read_line_patterns
 from trainvitals.sources.runs.liveness import read_host
 from trainvitals.sources.runs.machine_state import MachineState
 from trainvitals.sources.runs.moment import Moment
@@ -24,11 +25,8 @@ from trainvitals.sources.runs.subordinates import Subordinates
 from trainvitals.workers import WorkerPool
 
 if TYPE_CHECKING:
-    from trainvitals.sources.runs.patterns import Pattern
     from trainvitals.sources.runs.ranks import RankReader
-    from trainvitals.sources.runs.scalars import FoundRun
 
-_FOUND_SECONDS = 1.0
 # The first reading may have to open many files. The timeout of later readings is shorter than the
 # time that the runner waits for a collector that was always fast.
 _FIRST_CONTAINER_SECONDS, _CONTAINER_SECONDS = 2.0, 0.25
@@ -36,30 +34,6 @@ _CONTAINERS = "containers"
 # Reading all processes takes 20 us per process, so a new container's runs are found up to a minute
 # late.
 _SEARCH_SECONDS = 60.0
-
-
-class FindsRuns(Protocol):
-    """Reads runs without the training client, as `EventFileSource` and `LogLineSource` do.
-
-    Attributes:
-        omitted: The number of runs that were left out because of the limits.
-        complaint: A file that could not be read, with the reason; None if all files could be read.
-    """
-
-    omitted: int
-    complaint: str | None
-
-    def read(self, deadline: float) -> Sequence[FoundRun]:
-        """Read and return the runs before a deadline on the monotonic clock."""
-        ...
-
-    def use_patterns(self, patterns: Sequence[Pattern]) -> None:
-        """Use other log line patterns from now on; files in other formats are not affected."""
-        ...
-
-    def close(self) -> None:
-        """Close all files that are followed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +46,7 @@ class TrainingOptions:
         globs: The path patterns of log files.
         patterns: A file of log line patterns, which are tried before the built-in patterns; None
             for the built-in patterns alone.
+        follows_processes: Whether the files of processes that hold accelerators are read as well.
         baselines: A file with the expected values for runs; None if no values are expected.
         users: The users whose run files are read.
     """
@@ -80,6 +55,7 @@ class TrainingOptions:
     logdirs: tuple[Path, ...] = ()
     globs: tuple[str, ...] = ()
     patterns: Path | None = None
+    follows_processes: bool = True
     baselines: Path | None = None
     users: Users = Users()  # noqa: RUF009 - immutable
 
@@ -128,10 +104,18 @@ class TrainingSource:
             users=options.users,
         )
         self._has_searched = False
-        self._finders = _make_finders(options, clock)
-        self._expect = _make_expectation(options)
-        self._pool = WorkerPool(name="runs", limit=1 + len(self._finders))
         self._machine = machine or MachineState(roots=roots)
+        self._file_options = FileOptions(
+            logdirs=options.logdirs,
+            globs=options.globs,
+            patterns=options.patterns,
+            follows_processes=options.follows_processes,
+            users=options.users,
+            procfs=roots.procfs,
+        )
+        self._finders = Finders(self._file_options, self._machine, clock)
+        self._expect = _make_expectation(options)
+        self._pool = WorkerPool(name="runs", limit=1)
         self._ranks: RankReader | None = None
 
     def read(self, deadline: float) -> RunsReading:
@@ -142,7 +126,8 @@ class TrainingSource:
         complaints = [] if self._reload_complaint is None else [self._reload_complaint]
         readings = self._read_directories(deadline, now, complaints)
         files = [file for reading in readings for file in reading.files]
-        found, found_omitted = self._find_runs(deadline, complaints)
+        pids = [file.liveness.host_pid for file in files if file.liveness.host_pid is not None]
+        found, found_omitted, followed = self._finders.read(pids, deadline, complaints)
         ranks: Sequence[RankReading] = ()
         runs: Sequence[RunReading] = ()
         left_out, living_left_out = 0, 0
@@ -155,6 +140,7 @@ class TrainingSource:
             incompatible_files=sum(reading.incompatible for reading in readings),
             omitted=sum(reading.omitted for reading in readings) + found_omitted + left_out,
             omitted_alive=sum(reading.omitted_alive for reading in readings) + living_left_out,
+            followed=followed,
             complaint="; ".join(complaints) or None,
         )
 
@@ -163,14 +149,14 @@ class TrainingSource:
         self._reloaded = self._reloads()
         try:
             expect = _make_expectation(self._options)
-            patterns = _read_patterns(self._options)
+            patterns = read_line_patterns(self._file_options)
         except ConfigurationError as error:
             self._reload_complaint = f"{error} (the previous configuration stays in force)"
             return
         self._reload_complaint = None
         self._expect = expect
-        for finder in self._finders.values():
-            finder.use_patterns(patterns)
+        if patterns:
+            self._finders.use_patterns(patterns)
 
     def _load_ranks(self) -> RankReader:
         if self._ranks is None:
@@ -182,11 +168,9 @@ class TrainingSource:
     def close(self) -> None:
         """Close all files, and stop reading in the background."""
         self._directory.close()
-        closes = {_CONTAINERS: self._containers.close}
-        closes |= {name: finder.close for name, finder in self._finders.items()}
-        for name, close in closes.items():
-            if not self._pool.is_running(name):  # a read that hangs ends with the process
-                close()
+        if not self._pool.is_running(_CONTAINERS):  # a read that hangs ends with the process
+            self._containers.close()
+        self._finders.close()
         self._pool.close()
 
     def _read_directories(
@@ -237,60 +221,6 @@ class TrainingSource:
             complaints.append(_explain_bug("reading of containers", outcome.error))
         return outcome.value or ()
 
-    def _find_runs(self, deadline: float, complaints: list[str]) -> tuple[list[FoundRun], int]:
-        """Read event files and logs; a file system that hangs affects only these runs."""
-        found: list[FoundRun] = []
-        omitted = 0
-        if not self._finders:
-            return found, omitted
-        until = min(deadline, time.monotonic() + _FOUND_SECONDS)
-        tasks = {name: _make_task(finder, until) for name, finder in self._finders.items()}
-        for name, outcome in self._pool.gather(tasks, until - time.monotonic()).items():
-            finder = self._finders[name]
-            if outcome.late:
-                complaints.append(f"{name} could not be read in time; check its file system")
-                continue
-            if outcome.error is not None:
-                complaints.append(_explain_bug(name, outcome.error))
-                continue
-            omitted += finder.omitted
-            if finder.complaint is not None:
-                complaints.append(finder.complaint)
-            found += outcome.value or ()
-        return found, omitted
-
-
-def _make_finders(options: TrainingOptions, clock: Callable[[], float]) -> dict[str, FindsRuns]:
-    finders: dict[str, FindsRuns] = {}
-    if options.logdirs:
-        from trainvitals.sources.runs.eventfiles import (  # noqa: PLC0415 - few machines need it
-            EventFileSource,
-        )
-
-        finders["--tensorboard.logdir"] = EventFileSource(
-            options.logdirs, clock=clock, users=options.users
-        )
-    if options.globs:
-        from trainvitals.sources.runs.log_files import (  # noqa: PLC0415 - few machines need it
-            LogLineSource,
-        )
-
-        finders["--trainlog.glob"] = LogLineSource(
-            options.globs, patterns=_read_patterns(options), clock=clock, users=options.users
-        )
-    return finders
-
-
-def _read_patterns(options: TrainingOptions) -> tuple[Pattern, ...]:
-    """Return the log line patterns, or an empty tuple if no logs are followed."""
-    if not options.globs:
-        return ()
-    from trainvitals.sources.runs.patterns import read_patterns  # noqa: PLC0415 - as above
-    from trainvitals.sources.runs.profiles import PROFILES  # noqa: PLC0415
-
-    own = () if options.patterns is None else read_patterns(options.patterns)
-    return (*own, *PROFILES)
-
 
 def _make_expectation(
     options: TrainingOptions,
@@ -308,7 +238,3 @@ def _make_expectation(
 
 def _explain_bug(name: str, error: Exception) -> str:
     return f"{name} failed: {type(error).__name__}: {error}"
-
-
-def _make_task(finder: FindsRuns, until: float) -> Callable[[], Sequence[FoundRun]]:
-    return lambda: finder.read(until)

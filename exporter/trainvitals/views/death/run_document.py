@@ -95,7 +95,7 @@ def format_json(postmortem: Postmortem) -> str:
         "omitted": history.omitted,
         "disbelieved": history.disbelieved,
     }
-    return json.dumps(_name_numbers(document), indent=2, allow_nan=False)
+    return json.dumps(name_numbers(document), indent=2, allow_nan=False)
 
 
 def _describe_run(run: Run) -> dict[str, object]:
@@ -167,12 +167,12 @@ def _describe_record(record: Record) -> dict[str, float]:
     }
 
 
-def _name_numbers(value: object) -> object:
+def name_numbers(value: object) -> object:
     """Return a value with strings in place of non-finite numbers, which JSON does not support."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {str(key): _name_numbers(each) for key, each in value.items()}
+        return {str(key): name_numbers(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_name_numbers(each) for each in value]
+        return [name_numbers(each) for each in value]
     return value

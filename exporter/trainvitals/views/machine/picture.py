@@ -147,7 +147,8 @@ class Run:
 
     Attributes:
         name: The run's name.
-        source: The source of the run's data: `client`, `tensorboard` or `log`.
+        source: The source of the run's data: `client`, `tensorboard`, `log`, `csv`, `json` or
+            `mlflow`.
         state: The run's state, which is one word: `training`, `starting`, `compiling`,
             `evaluating`, `saving`, `idle`, `stalled`, `silent` (the process is alive but reports
             nothing), `finished`, `ended` (the reason may still be found), `terminated` (by SIGTERM

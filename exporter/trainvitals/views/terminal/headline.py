@@ -69,6 +69,10 @@ def _list_troubles(picture: Picture) -> Iterator[Finding]:
 
 
 def _list_unknowns(picture: Picture) -> Iterator[Finding]:
-    """Yield the titles of the unknowns; the sections of the screen show the reasons."""
-    for title in dict.fromkeys(each.title for each in picture.unknowns):
-        yield title, _NOT_KNOWN
+    """Yield the titles of the unknowns, and the reasons for runs, which no section shows."""
+    words = (
+        clean_text(each.words if each.subject_kind == "run" else each.title)
+        for each in picture.unknowns
+    )
+    for line in dict.fromkeys(words):
+        yield line, _NOT_KNOWN

@@ -22,7 +22,7 @@ from trainvitals.sources.runs.attempts import Losses
 from trainvitals.sources.runs.endings import Ending
 from trainvitals.sources.runs.liveness import Liveness
 from trainvitals.sources.runs.rates import Progress, Rates, measure_progress, measure_rates
-from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
+from trainvitals.sources.runs.reading import FollowedFiles, RankReading, RunReading, RunsReading
 from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
 from trainvitals.sources.runs.stalls import Stall, detect_stall
 from trainvitals.sources.runs.stragglers import Slowness
@@ -128,11 +128,17 @@ def collector(tmp_path):
     collector.close()
 
 
-NOTHING = {"training_client_incompatible_files": 0, "training_ranks_omitted": 0}
+FOLLOWED = {
+    'training_followed_files{state="understood"}': 0,
+    'training_followed_files{state="not_understood"}': 0,
+    'training_followed_files{state="unreadable"}': 0,
+    "training_file_globs_unmatched": 0,
+}
+NOTHING = {"training_client_incompatible_files": 0, "training_ranks_omitted": 0, **FOLLOWED}
 
 
-def test_a_machine_without_runs_has_two_samples(collector, samples):
-    """It reports no incompatible file, no rank that is left out and no complaint."""
+def test_a_machine_without_runs_has_six_samples(collector, samples):
+    """It reports no file, no rank that is left out and no complaint."""
     reading = collector.read(1e9)
     assert samples(collector.express(reading)) == NOTHING
     assert collector.complaint(reading) is None
@@ -143,10 +149,21 @@ def test_living_ranks_that_are_left_out_are_counted(collector, samples):
     """Apart from all that was left out, which alerts nobody."""
     reading = RunsReading(incompatible_files=1, omitted=5, omitted_alive=2)
     assert samples(collector.express(reading)) == {
+        **FOLLOWED,
         "training_client_incompatible_files": 1,
         "training_ranks_omitted": 2,
     }
     assert collector.omitted(reading) == 5
+
+
+def test_files_that_are_not_understood_are_counted(collector, samples):
+    """By state, and apart from flags that match nothing."""
+    followed = FollowedFiles(3, ("/a.log", "/b.log"), 1, ("--trainlog.glob *.log",))
+    found = samples(collector.express(RunsReading(followed=followed)))
+    assert found['training_followed_files{state="understood"}'] == 3
+    assert found['training_followed_files{state="not_understood"}'] == 2
+    assert found['training_followed_files{state="unreadable"}'] == 1
+    assert found["training_file_globs_unmatched"] == 1
 
 
 def test_a_rank_that_trains_has_these_samples(collector, samples):

@@ -26,7 +26,7 @@ from trainvitals.sources.files import Roots
 from trainvitals.sources.runs.attempts import Losses
 from trainvitals.sources.runs.candidates import NameLister
 from trainvitals.sources.runs.machine_state import MachineState
-from trainvitals.sources.runs.reading import RankReading, RunReading, RunsReading
+from trainvitals.sources.runs.reading import FollowedFiles, RankReading, RunReading, RunsReading
 from trainvitals.sources.runs.source import TrainingOptions, TrainingSource
 
 
@@ -399,7 +399,7 @@ def test_a_log_that_nobody_writes_to_leaves_the_page_after_an_hour(tmp_path: Pat
     machine.clock.ahead = 3500
     assert len(machine.read().ranks) == 1
     machine.clock.ahead = 3700
-    assert machine.read() == RunsReading()
+    assert machine.read() == RunsReading(followed=FollowedFiles(understood=1))
     machine.source.close()
 
 

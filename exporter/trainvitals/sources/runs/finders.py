@@ -1,0 +1,274 @@
+"""Read the runs without the training client, from the files that flags name and processes write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from trainvitals.sources.runs.machine_state import MachineState
+from trainvitals.sources.runs.owners import Users
+from trainvitals.sources.runs.reading import FollowedFiles
+from trainvitals.workers import WorkerPool
+
+if TYPE_CHECKING:
+    from trainvitals.sources.runs.discovery import FollowedState, FoundFile
+    from trainvitals.sources.runs.held_files import HeldFiles
+    from trainvitals.sources.runs.patterns import Pattern
+    from trainvitals.sources.runs.scalars import FoundRun
+
+_FOUND_SECONDS = 1.0
+_STUCK_SECONDS = 10.0
+_SEARCH = "working folders of processes"
+_EVENTS, _LINES, _MLFLOW = "--tensorboard.logdir", "--trainlog.glob", "mlruns"
+
+
+class FindsRuns(Protocol):
+    """Reads runs without the training client, as `EventFileSource` and `LogLineSource` do.
+
+    Attributes:
+        omitted: The number of runs that were left out because of the limits.
+        complaint: A file that could not be read, with the reason; None if all files could be read.
+        files: The state of each file that is followed.
+        unmatched: The values of the source's flag that match no file.
+    """
+
+    omitted: int
+    complaint: str | None
+    files: tuple[FollowedState, ...]
+    unmatched: tuple[str, ...]
+
+    def read(self, deadline: float) -> Sequence[FoundRun]:
+        """Read and return the runs before a deadline on the monotonic clock."""
+        ...
+
+    def use_patterns(self, patterns: Sequence[Pattern]) -> None:
+        """Use other log line patterns from now on; files in other formats are not affected."""
+        ...
+
+    def close(self) -> None:
+        """Close all files that are followed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """The files from which runs without the training client are read.
+
+    Attributes:
+        logdirs: The directories that are searched for TensorBoard event files.
+        globs: The path patterns of log files.
+        patterns: A file of log line patterns, which are tried before the built-in patterns; None
+            for the built-in patterns alone.
+        follows_processes: Whether the files of processes that hold accelerators are read as well.
+        users: The users whose files are read.
+        procfs: The path of `/proc`.
+    """
+
+    logdirs: tuple[Path, ...] = ()
+    globs: tuple[str, ...] = ()
+    patterns: Path | None = None
+    follows_processes: bool = True
+    users: Users = Users()  # noqa: RUF009 - immutable
+    procfs: Path = Path("/proc")
+
+
+class Finders:
+    """Reads the runs in the files that flags name, and in the files of processes.
+
+    Modules for files are imported with the first such file, so that other machines do not load them.
+
+    Args:
+        options: The files to read.
+        machine: The machine state, which contains the processes that hold accelerators.
+        clock: A function that returns the current time, in Unix seconds.
+
+    Raises:
+        ConfigurationError: The pattern file cannot be used.
+    """
+
+    def __init__(
+        self, options: FileOptions, machine: MachineState, clock: Callable[[], float]
+    ) -> None:
+        self._options = options
+        self._machine = machine
+        self._clock = clock
+        self._patterns = read_line_patterns(options)
+        self._held: HeldFiles | None = None
+        self._finders: dict[str, FindsRuns] = {}
+        self._pool = WorkerPool(name="files", limit=4)
+        if options.logdirs:
+            self._add(_EVENTS)
+        if options.globs:
+            self._add(_LINES)
+
+    def use_patterns(self, patterns: Sequence[Pattern]) -> None:
+        """Use other log line patterns from now on."""
+        self._patterns = tuple(patterns)
+        for finder in self._finders.values():
+            finder.use_patterns(patterns)
+
+    def read(
+        self, instrumented: Collection[int], deadline: float, complaints: list[str]
+    ) -> tuple[list[FoundRun], int, FollowedFiles]:
+        """Read all files; a file system that hangs affects only the runs of its kind of file.
+
+        Args:
+            instrumented: The PIDs of processes that have a run file.
+            deadline: The monotonic time by which the method returns.
+            complaints: The list to which the reasons for incomplete readings are added.
+
+        Returns:
+            The runs, the number of runs that were left out, and the state of the files.
+        """
+        until = min(deadline, time.monotonic() + _FOUND_SECONDS)
+        tasks = self._list_tasks(frozenset(instrumented), until)
+        if not tasks:
+            return [], 0, FollowedFiles()
+        found: list[FoundRun] = []
+        omitted = 0
+        for name, outcome in self._pool.gather(tasks, until - time.monotonic()).items():
+            if name == _SEARCH and outcome.late and not self._is_stuck():
+                continue
+            if outcome.late:
+                complaints.append(f"{name} could not be read in time; check its file system")
+                continue
+            if outcome.error is not None:
+                error = outcome.error
+                complaints.append(f"{name} failed: {type(error).__name__}: {error}")
+                continue
+            finder = self._finders.get(name)
+            if finder is not None:
+                omitted += finder.omitted
+                if finder.complaint is not None:
+                    complaints.append(finder.complaint)
+            found += outcome.value or ()
+        self._add_needed()
+        return self._leave_out(found, frozenset(instrumented)), omitted, self._judge()
+
+    def close(self) -> None:
+        """Close all files, and stop reading in the background."""
+        for name, finder in self._finders.items():
+            if not self._pool.is_running(name):  # a read that hangs ends with the process
+                finder.close()
+        self._pool.close()
+
+    def _list_tasks(
+        self, instrumented: frozenset[int], until: float
+    ) -> dict[str, Callable[[], Sequence[FoundRun]]]:
+        tasks: dict[str, Callable[[], Sequence[FoundRun]]] = {
+            name: partial(finder.read, until) for name, finder in self._finders.items()
+        }
+        if not self._options.follows_processes:
+            return tasks
+        holders = self._machine.holders()
+        if self._held is None and holders:
+            from trainvitals.sources.runs.held_files import (  # noqa: PLC0415 - with the first process
+                HeldFiles,
+            )
+
+            self._held = HeldFiles(
+                procfs=self._options.procfs, users=self._options.users, clock=self._clock
+            )
+        if self._held is not None and self._held.is_due(holders):
+            tasks[_SEARCH] = partial(_search, self._held, tuple(holders), instrumented)
+        return tasks
+
+    def _is_stuck(self) -> bool:
+        """Return whether the search for files has not ended for a long time."""
+        started_at = None if self._held is None else self._held.started_at
+        return started_at is not None and time.monotonic() - started_at > _STUCK_SECONDS
+
+    def _leave_out(self, found: list[FoundRun], instrumented: frozenset[int]) -> list[FoundRun]:
+        """Return the runs without those that a run file or another file describes."""
+        if self._held is None:
+            return found
+        from trainvitals.sources.runs.held_runs import choose_held  # noqa: PLC0415 - as above
+
+        return choose_held(found, self._held.find_instrumented(instrumented))
+
+    def _judge(self) -> FollowedFiles:
+        """Return how many files were understood, and the names of the others."""
+        files = [file for finder in self._finders.values() for file in finder.files]
+        understood = [file for file in files if file.state == "understood"]
+        places = {file.place for file in understood} - {""}
+        return FollowedFiles(
+            understood=len(understood),
+            not_understood=tuple(
+                file.path
+                for file in files
+                if file.state == "not_understood" and file.is_expected and file.place not in places
+            ),
+            unreadable=sum(file.state == "unreadable" for file in files),
+            unmatched=tuple(
+                f"{name} {value}"
+                for name, finder in self._finders.items()
+                for value in finder.unmatched
+            ),
+        )
+
+    def _add_needed(self) -> None:
+        """Begin to read the kinds of files that processes write."""
+        if self._held is not None:
+            for name in {_name_kind(file) for file in self._held.files} - self._finders.keys():
+                self._add(name)
+
+    def _select(self, kind: str) -> Iterable[FoundFile]:
+        files = () if self._held is None else self._held.files
+        return [file for file in files if _name_kind(file) == kind]
+
+    def _add(self, name: str) -> None:
+        options, held = self._options, partial(self._select, name)
+        if name == _EVENTS:
+            from trainvitals.sources.runs.eventfiles import EventFileSource  # noqa: PLC0415
+
+            self._finders[name] = EventFileSource(
+                options.logdirs, clock=self._clock, users=options.users, held=held
+            )
+        elif name == _MLFLOW:
+            from trainvitals.sources.runs.mlflow import MlflowSource  # noqa: PLC0415
+
+            self._finders[name] = MlflowSource(held, clock=self._clock)
+        else:
+            from trainvitals.sources.runs.log_files import LogLineSource  # noqa: PLC0415
+            from trainvitals.sources.runs.profiles import PROFILES  # noqa: PLC0415
+
+            self._finders[name] = LogLineSource(
+                options.globs,
+                patterns=self._patterns or PROFILES,
+                clock=self._clock,
+                users=options.users,
+                held=held,
+            )
+
+
+def read_line_patterns(options: FileOptions) -> tuple[Pattern, ...]:
+    """Return the log line patterns; an empty tuple for the built-in patterns.
+
+    Raises:
+        ConfigurationError: The pattern file cannot be used.
+    """
+    if options.patterns is None:
+        return ()
+    from trainvitals.sources.runs.patterns import read_patterns  # noqa: PLC0415 - few need it
+    from trainvitals.sources.runs.profiles import PROFILES  # noqa: PLC0415 - as above
+
+    return (*read_patterns(options.patterns), *PROFILES)
+
+
+def _search(
+    held: HeldFiles, holders: Iterable[int], instrumented: Iterable[int]
+) -> Sequence[FoundRun]:
+    held.search(holders, instrumented)
+    return ()
+
+
+def _name_kind(file: FoundFile) -> str:
+    from trainvitals.sources.runs.held_files import is_event_file, is_mlflow  # noqa: PLC0415
+
+    if is_event_file(file):
+        return _EVENTS
+    return _MLFLOW if is_mlflow(file) else _LINES

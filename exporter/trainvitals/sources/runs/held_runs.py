@@ -1,0 +1,106 @@
+"""Runs whose files were found through the processes that write them.
+
+The files of such a run are in the working folder of a process that holds an accelerator, or the
+process holds them open. A process often writes several files about the same training, such as a
+log, a CSV file and event files. Therefore each working folder has only one run if one process works
+in it, and else one run for each folder that contains no other run's folder. The file is chosen in
+the order of `_RANKS`, and the latest of these; a file that a flag names comes first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from trainvitals.sources.runs.discovery import FoundFile, split_path
+from trainvitals.sources.runs.scalars import FoundRun
+
+# The state of the Trainer is only written with checkpoints.
+_RANKS: Mapping[str, int] = {"tensorboard": 1, "mlflow": 2, "csv": 3, "json": 3, "log": 4}
+_STATE, _STATE_RANK = "trainer_state.json", 5
+
+
+def add_held(found: dict[str, FoundFile], held: Iterable[FoundFile]) -> None:
+    """Add the files of processes to the files that flags name, by path.
+
+    A file that a flag names as well keeps its path, and is given the processes that write it.
+    """
+    paths = {file.identity: path for path, file in found.items()}
+    for file in held:
+        path = paths.get(file.identity)
+        if path is None:
+            found[file.path] = file
+        else:
+            found[path] = replace(found[path], holders=file.holders, place=file.place)
+
+
+def count_below(components: tuple[str, ...], place: str) -> int:
+    """Return how many of a path's last components name the run of a process's file.
+
+    These are the components below the working folder, and the name of that folder.
+
+    Args:
+        components: The components of the path.
+        place: The working folder of the process.
+    """
+    folder = split_path(place)
+    is_below = components[: len(folder)] == folder
+    return max(1, len(components) - len(folder) + 1) if is_below else 1
+
+
+def mark_held(run: FoundRun, file: FoundFile) -> FoundRun:
+    """Return a run with the processes that write its file."""
+    return replace(run, is_named=file.is_named, holders=file.holders, place=file.place)
+
+
+def choose_held(runs: Iterable[FoundRun], instrumented: Iterable[int] = ()) -> list[FoundRun]:
+    """Return the runs without those that another file or a run file describes.
+
+    Args:
+        runs: The runs that were found in files.
+        instrumented: The PIDs of processes that have a run file, or whose relatives have one.
+    """
+    left_out = frozenset(instrumented)
+    places: dict[str, list[FoundRun]] = {}
+    for run in sorted(runs, key=_rank):
+        if run.is_named or not left_out.intersection(run.holders):
+            places.setdefault(run.place, []).append(run)
+    chosen: list[FoundRun] = []
+    for place, of_place in places.items():
+        chosen += _choose(of_place) if place else of_place
+    return _name_apart(chosen)
+
+
+def _rank(run: FoundRun) -> tuple[int, float]:
+    rank = _STATE_RANK if os.path.basename(run.path) == _STATE else _RANKS[run.source]  # noqa: PTH119
+    return (0 if run.is_named else rank), -run.last_time
+
+
+def _choose(runs: list[FoundRun]) -> list[FoundRun]:
+    is_alone = len({pid for run in runs for pid in run.holders}) == 1
+    chosen: list[FoundRun] = []
+    for run in runs:
+        folder = os.path.dirname(run.path)  # noqa: PTH120 - hot
+        others = [os.path.dirname(other.path) for other in chosen]  # noqa: PTH120
+        is_described = bool(chosen) and (is_alone or any(_is_nested(folder, o) for o in others))
+        if run.is_named or not is_described:
+            chosen.append(run)
+    return chosen
+
+
+def _is_nested(one: str, other: str) -> bool:
+    inner, outer = f"{one}/", f"{other}/"
+    return inner.startswith(outer) or outer.startswith(inner)
+
+
+def _name_apart(runs: list[FoundRun]) -> list[FoundRun]:
+    """Return the runs with the PIDs added to names that other runs have."""
+    names: set[str] = set()
+    named: list[FoundRun] = []
+    for run in sorted(runs, key=lambda run: not run.is_named):
+        if run.run in names and not run.is_named:
+            run = replace(run, run=f"{run.run} (pid {min(run.holders)})")  # noqa: PLW2901
+        names.add(run.run)
+        named.append(run)
+    return named

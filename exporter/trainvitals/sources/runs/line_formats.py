@@ -1,0 +1,272 @@
+r"""Recognize and read the formats of files that are read line by line.
+
+**CSV.** The first line that does not begin with `#` is the header; its names are separated by
+commas, semicolons or tabs, and may be padded with spaces, as in YOLOv5's `results.csv`. Each other
+line has at most as many cells as the header has names. Empty cells are left out: Lightning's
+CSVLogger writes a training loss and a validation loss to different lines of `metrics.csv`. A line
+that consists of names replaces the header. Lightning rewrites the file when the header grows, and
+its Fabric at each save; a rewritten file is read again from its start. Examples::
+
+                   epoch,      train/box_loss,      train/obj_loss
+                       0,            0.046203,            0.068541
+
+    epoch,step,train_loss,val_loss
+    0,49,0.8312,
+    0,99,,0.7421
+
+**JSON lines.** Each line is a JSON object with names and numbers, as in LLaMA-Factory's
+`trainer_log.jsonl`, OpenMMLab's `scalars.json`, detectron2's `metrics.json` and the files of many
+loggers. A line that is not JSON is read as a log line. Examples::
+
+    {"current_steps": 10, "total_steps": 300, "loss": 1.4, "lr": 5e-05, "epoch": 0.1}
+    {"lr": 0.01, "data_time": 0.01, "loss": 0.9, "time": 0.3, "epoch": 1, "iter": 50, "step": 50}
+
+**The state of the Hugging Face Trainer**, `trainer_state.json`, is one JSON document, which is
+written with each checkpoint and at the end. The member `log_history` is a list of rows;
+`max_steps` and `num_train_epochs` are the totals. A document of more than 4 MiB is not read::
+
+    {"global_step": 100, "max_steps": 300, "num_train_epochs": 3,
+     "log_history": [{"step": 50, "epoch": 0.5, "loss": 1.2, "learning_rate": 4e-05}]}
+
+**Logs** are all other files; their lines are read by the patterns.
+
+The format of a file is chosen by its first line, and by its name if the line says nothing. The
+meaning of the names in a row is in the module `rows`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from trainvitals.foreign_numbers import read_count
+from trainvitals.sources.runs.lines import LineMatcher, LineReader
+from trainvitals.sources.runs.named_numbers import parse_number
+from trainvitals.sources.runs.patterns import LONGEST_LINE
+from trainvitals.sources.runs.rows import STEP_NAMES, is_training, make_row, record_row
+from trainvitals.sources.runs.scalars import RunScalars, Source
+from trainvitals.sources.runs.taken import Taken
+
+MOST_DOCUMENT_BYTES = 1 << 22
+_LONGEST_ROW = 1 << 16
+_MOST_ENTRIES = 100_000
+_TABLES = (".csv", ".tsv")
+_JSON_LINES = (".jsonl", ".ndjson")
+_STATE = "trainer_state.json"
+# The names of files that say nothing about the run; the run is named after the folder.
+WELL_KNOWN_NAMES = frozenset(
+    {"results.csv", "metrics.csv", "trainer_log.jsonl", _STATE, "metrics.json", "scalars.json"}
+)
+_HEADER_NAME = re.compile(r"[A-Za-z_][\w ./()@:%-]{0,127}")
+
+Readers = Callable[[str], "LineReader | None"]
+
+
+class LineFormat(Protocol):
+    """The format of a file that is read line by line, or as one document.
+
+    Attributes:
+        source: The kind of file, as in `FoundRun`.
+        longest: The length of the longest line that is read.
+        is_rewritten: Whether a file that does not continue was written anew, and describes the same
+            run; otherwise it is the next log of the run.
+        takes_tail: Whether a last line without an end can be read.
+        is_document: Whether the file is one document, which is passed to `take` as a whole.
+    """
+
+    source: Source
+    longest: int
+    is_rewritten: bool
+    takes_tail: bool
+    is_document: bool
+
+    def take(self, line: str, reader_of: Readers) -> Taken:
+        """Read a line, and pass its numbers to the reader of its run."""
+        ...
+
+
+class LogFormat:
+    """A log, whose lines are read by patterns."""
+
+    source: Source = "log"
+    longest = LONGEST_LINE
+    is_rewritten = is_document = False
+    takes_tail = True
+
+    def __init__(self, matcher: LineMatcher) -> None:
+        self._matcher = matcher
+
+    def take(self, line: str, reader_of: Readers) -> Taken:
+        """Pass a line to the patterns."""
+        taken = self._matcher.take(line, reader_of)
+        return taken if any(taken) else Taken(reason="no pattern matches")
+
+
+class CsvFormat:
+    """A table whose first line contains the names of its columns."""
+
+    source: Source = "csv"
+    longest = _LONGEST_ROW
+    is_rewritten = True
+    takes_tail = is_document = False
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._separator = ","
+
+    def take(self, line: str, reader_of: Readers) -> Taken:
+        """Read the header, or record a row of the table."""
+        if not line.strip() or line.startswith("#"):
+            return Taken(reason="it is empty or a comment")
+        names = _read_header(line)
+        if names or not self._names:
+            return self._take_header(line, names)
+        cells = _split(line, self._separator)
+        if len(cells) > len(self._names):
+            words = f"it has {len(cells)} cells, and the header has {len(self._names)} names"
+            return Taken(reason=words)
+        return _record(zip(self._names, cells, strict=False), reader_of)
+
+    def _take_header(self, line: str, names: list[str]) -> Taken:
+        if not names:
+            return Taken(reason="the file has no line with the names of its columns")
+        if not is_training(names):
+            return Taken(reason="its columns have neither a step or epoch, nor a loss")
+        self._names, self._separator = names, _find_separator(line)
+        return Taken("header")
+
+
+class JsonFormat:
+    """A file with a JSON object in each line; other lines are passed to the patterns."""
+
+    source: Source = "json"
+    longest = _LONGEST_ROW
+    is_rewritten = is_document = False
+    takes_tail = True
+
+    def __init__(self, matcher: LineMatcher) -> None:
+        self._log = LogFormat(matcher)
+
+    def take(self, line: str, reader_of: Readers) -> Taken:
+        """Record the names and numbers of an object."""
+        found = _parse_object(line)
+        if found is not None:
+            return _record(found.items(), reader_of)
+        if len(line) <= LONGEST_LINE:
+            return self._log.take(line, reader_of)
+        return Taken(reason="it is not a JSON object, and is too long for a log line")
+
+
+class StateFormat:
+    """The state of the Hugging Face Trainer, which is one document."""
+
+    source: Source = "json"
+    longest = MOST_DOCUMENT_BYTES
+    is_rewritten = is_document = True
+    takes_tail = False
+
+    def take(self, line: str, reader_of: Readers) -> Taken:
+        """Record all entries of the document's history, and return the last one."""
+        found = _parse_object(line)
+        if found is None:
+            return Taken(reason="it is not a complete JSON object")
+        entries = _list_entries(found)
+        if entries is None:
+            return Taken(reason="it has no list `log_history`")
+        taken = Taken(reason="its `log_history` is empty")
+        for entry in entries:
+            taken = _record(entry.items(), reader_of)
+        reader = reader_of("")
+        if reader is not None and taken.format:
+            _record_totals(reader.scalars, found)
+        return taken._replace(format="Hugging Face state") if taken.format else taken
+
+
+def list_entries(document: str) -> list[dict[str, object]] | None:
+    """Return the entries in the history of a Trainer's state; None if it has no history."""
+    return _list_entries(_parse_object(document) or {})
+
+
+def _list_entries(document: Mapping[str, object]) -> list[dict[str, object]] | None:
+    history = document.get("log_history")
+    if not isinstance(history, list):
+        return None
+    return [entry for entry in history[-_MOST_ENTRIES:] if isinstance(entry, dict)]
+
+
+def choose_format(path: str, head: str, matcher: LineMatcher) -> LineFormat:
+    """Return the format of a file.
+
+    Args:
+        path: The path of the file.
+        head: The first lines of the file.
+        matcher: The patterns for log lines.
+    """
+    name = path.rpartition("/")[2].lower()
+    if name == _STATE or (name.endswith(".json") and '"log_history"' in head):
+        return StateFormat()
+    lines = (line for line in head.splitlines() if line.strip() and not line.startswith("#"))
+    first = next(lines, "")
+    if _parse_object(first) is not None:
+        return JsonFormat(matcher)
+    if name.endswith(_TABLES) or _is_plain_header(first):
+        return CsvFormat()
+    return JsonFormat(matcher) if name.endswith(_JSON_LINES) else LogFormat(matcher)
+
+
+def _record(cells: Iterable[tuple[str, object]], reader_of: Readers) -> Taken:
+    reader = reader_of("")
+    row = make_row(cells)
+    return record_row(reader.scalars, row) if reader is not None else Taken(reason="too many runs")
+
+
+def _record_totals(scalars: RunScalars, document: Mapping[str, object]) -> None:
+    for name, word in (("max_steps", "total_steps"), ("num_train_epochs", "total_epochs")):
+        total = document.get(name)
+        count = read_count(total) if isinstance(total, (int, float)) else None
+        if count:
+            scalars.set_word(word, float(count))
+
+
+def _parse_object(line: str) -> dict[str, object] | None:
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        found: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _find_separator(line: str) -> str:
+    return max(",;\t", key=line.count)
+
+
+def _split(line: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return []
+
+
+def _read_header(line: str) -> list[str]:
+    """Return the names in a header; an empty list if a cell is a number or no name."""
+    names = [name.strip() for name in _split(line, _find_separator(line))]
+    if len(names) > 1 and not names[0]:
+        names[0] = "index"  # pandas writes its index without a name
+    is_header = len(names) > 1 and all(_is_name(name) for name in names)
+    return names if is_header else []
+
+
+def _is_plain_header(line: str) -> bool:
+    """Return whether a line is the header of a table of a training, in a file of any name."""
+    names = _read_header(line)
+    counts = {name.lower() for name in names} & {*STEP_NAMES, "epoch"}
+    return bool(counts) and not any(" " in name for name in names)
+
+
+def _is_name(cell: str) -> bool:
+    return bool(_HEADER_NAME.fullmatch(cell)) and parse_number(cell) is None

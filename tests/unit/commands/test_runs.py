@@ -1,0 +1,109 @@
+"""`trainvitals runs explain`: what is read from a file, and why the rest is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.sources.runs import records
+from trainvitals.cli import main
+
+LOG = "loading\nEpoch 1: val_loss: 0.5 | val_iou: 0.25\nEpoch [1/10], Step [30/100], Loss: nan\n"
+
+
+def explain(path: Path, *arguments: str) -> int:
+    """Run the command."""
+    return main(["runs", "explain", str(path), *arguments])
+
+
+def test_a_log_is_explained_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A summary comes first; what is not read has its reason."""
+    path = tmp_path / "train.log"
+    path.write_text(LOG)
+    assert explain(path) == 0
+    output = capsys.readouterr().out
+    assert output.startswith(f"{path}: log, 2 of 3 lines understood\n")
+    assert "not read: 1 line, no pattern matches" in output
+    assert "val_iou 0.25" in output
+    assert explain(path, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["lines_read"], document["lines_understood"]) == ("log", 3, 2)
+    first, second, third = document["lines"]
+    assert (first["format"], first["reason"]) == (None, "no pattern matches")
+    assert second["numbers"]["val_loss"] == 0.5
+    assert "NaN" in third["numbers"].values()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("metrics.csv", "epoch,step,loss\n0,10,0.5\n", "csv"),
+        ("log.jsonl", '{"step": 10, "loss": 0.5}\n', "json"),
+        ("trainer_state.json", '{"log_history": [{"step": 10, "loss": 0.5}]}', "json"),
+        ("mlruns/0/a/metrics/loss", "1764000000000 0.5 10\n", "mlflow"),
+    ],
+)
+def test_each_kind_of_file_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, kind: str
+):
+    """The last values are the same for all."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    assert explain(path, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["step"], document["values"]["loss"]) == (kind, 10, 0.5)
+
+
+def test_an_event_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Each scalar is a line."""
+    path = tmp_path / "events.out.tfevents.1764000000.host"
+    records.write(path, (1764000000.0, 10, "train/loss", 0.5))
+    assert explain(path) == 0
+    output = capsys.readouterr().out
+    assert "tensorboard, 1 of 1 line understood" in output
+    assert "train/loss 0.5" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.log", "hello\n", "no pattern matches"),
+        ("b.log", "x" * 9000 + "\n", "longer than 8192 characters"),
+        ("c.csv", "id,price\n1,2\n", "neither a step or epoch, nor a loss"),
+        ("d.csv", "step,loss\n1,2,3\n", "it has 3 cells, and the header has 2 names"),
+        ("e.jsonl", '{"prompt": "a", "score": 1}\n', "neither a step or epoch"),
+        ("trainer_state.json", '{"log_hist', "it is not a complete JSON object"),
+        ("events.out.tfevents.1.h", "garbage that is no record", "damaged at byte 0"),
+    ],
+)
+def test_what_is_not_understood_has_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, reason: str
+):
+    """The exit code is 1 then."""
+    (tmp_path / name).write_text(text)
+    assert explain(tmp_path / name) == 1
+    assert reason in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_read_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A folder cannot, nor can what is not there."""
+    assert explain(tmp_path / "missing") == 2
+    assert "cannot read" in capsys.readouterr().err
+    assert explain(tmp_path) == 2
+
+
+def test_own_patterns_are_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A group that is no number is left out and told."""
+    patterns = tmp_path / "patterns.yml"
+    patterns.write_text(
+        "patterns:\n  - name: mine\n    regex: 'at (?P<step>\\S+) cost (?P<loss>\\S+)'\n"
+    )
+    path = tmp_path / "a.log"
+    path.write_text("at 10 cost 0.5\nat ten cost 0.25\n")
+    assert explain(path, "--patterns", str(patterns)) == 0
+    output = capsys.readouterr().out
+    assert "mine: step 10, loss 0.5" in output
+    assert "left out: not a number: step" in output
