@@ -148,9 +148,12 @@ def _find_disk_wait(seen: Surroundings, _: RankReading | None) -> str:
         return ""
     if not functions and not _is_reading(own):
         return ""
-    words = f"waits for a disk or file system, in {functions[0]}" if functions else "reads files"
-    speed = own.bytes_per_second
-    words += "" if speed is None else f" at {format_bytes(speed)}/s"
+    named = next(filter(None, functions), "")
+    words = f"waits for a disk or file system{f', in {named}' if named else ''}"
+    if _is_reading(own):
+        words = (
+            f"{'reads files' if not functions else words} at {format_bytes(own.bytes_per_second)}/s"
+        )
     pressure = seen.io_pressure_ratio
     is_pressed = pressure is not None and pressure > _PRESSED_RATIO
     return f"{words}, with an I/O pressure of {format_percent(pressure)}" if is_pressed else words
